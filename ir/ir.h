@@ -1,0 +1,291 @@
+/* ir.h -- the program between the frontend and the code generator.
+ *
+ * A module is functions; a function is a list of ops in the order in which they run; an op
+ * reads values and defines values; a value has a type, and the type says everything about
+ * how the tensor is held: dtype, dims, which mesh axes split them, which sums are pending.
+ * Layers are not unrolled: `loop` calls one function once for each slice along a dim.
+ */
+#ifndef MPC_IR_H
+#define MPC_IR_H
+
+#include "arena.h"
+#include "diag.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8 };
+
+typedef const char *Name; /* interned: equal names are equal pointers */
+typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module */
+typedef double Number;
+typedef int64_t Int;
+typedef bool Flag;
+
+typedef struct {
+    int count;
+    Name name[MAX_NAMES];
+} Names;
+
+/* The mesh axes that split a dim, outermost block first: a list, since [dp][tp] is not [tp][dp]. */
+typedef struct {
+    int8_t count;
+    int8_t axis[MAX_SPLIT];
+} Split;
+
+typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
+typedef enum { BY_SUM, BY_MAX } Reduce;
+
+/* A dim of `size` elements, of the whole tensor and not of one rank's part.  `padded`: in memory it
+ * takes that many (a multiple of what `padded M` asked for); what lies there is never read. */
+typedef struct {
+    Name name;
+    int64_t size, padded; /* padded >= size */
+    Split split;
+    bool zigzag; /* blocks are dealt out forth and back, so that causal work is even */
+} Dim;
+
+typedef struct {
+    int count;
+    Dim dim[2];
+} Dims;
+
+typedef struct {
+    DType dtype;
+    int rank;
+    Dim dim[MAX_RANK]; /* outermost first, row-major */
+    Axes partial;      /* the tensor is the sum (or max) of what these ranks hold */
+    Reduce by;
+} Type;
+
+typedef enum { KEEP, SUM, MAX, MIN, WHOLE } Role;  /* what an op does to one dim of its space */
+typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear; /* see ops.def */
+typedef enum { LEAF, POINTWISE, PRODUCT, REDUCTION, VIEW, LIBRARY, COLLECTIVE, CONTROL } Family;
+
+typedef enum {
+#define OP(name, ...) OP_##name,
+#include "ops.def"
+    N_OPS
+} OpKind;
+
+typedef Name Dtype; /* as an attribute: "f32", ...; NULL if not said */
+
+typedef struct {
+#define ATTR(key, kind) kind key;
+#include "attrs.def"
+} Attrs;
+
+typedef struct Op Op;
+typedef struct Func Func;
+
+/* Where the memory pass put a value: `at` bytes into the frame of its function (-1: nowhere of its
+ * own: a parameter of a called function), and the stride of each dim in elements. */
+typedef struct {
+    int64_t at;
+    int64_t stride[MAX_RANK];
+} Storage;
+
+typedef struct {
+    Name name; /* kept through the passes, so that dumps can be compared */
+    Type type;
+    Op *def;          /* NULL for a parameter */
+    Storage *storage; /* NULL before the memory pass */
+} Value;
+
+typedef struct {
+    int count, room;
+    Value **at;
+} Values;
+
+struct Op {
+    OpKind kind;
+    Attrs attrs; /* the same struct for all ops */
+    Values args, results;
+    Loc loc;    /* in the text that this compilation read */
+    Name path;  /* stable: "h.attn.q" */
+    Name where; /* in the .mdl: "gpt2.mdl:24:9"; kept through every pass and dump */
+    Op *prev, *next;
+};
+
+/* What a function is for.  Each role but PLAIN and KERNEL is had by one function at most. */
+typedef enum {
+    PLAIN,
+    MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
+    TOTALS,  /* (inputs, ...) -> what `mean` divides by, where that depends on the data */
+    STEP,    /* a whole training step: (inputs, scalars, state) -> (new state, loss, norm) */
+    EVAL,    /* (inputs, params) -> loss, without dropout */
+    PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
+    KERNEL,  /* a fused group: one kernel */
+    N_ROLES
+} FuncRole;
+
+struct Func {
+    Name name;
+    FuncRole role;
+    Values params;
+    Op *first, *last;
+    Values results;
+    int saves; /* the last `saves` results are residuals for the backward */
+    int64_t frame; /* bytes that its values take, from the memory pass */
+    Func *next;
+};
+
+typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
+
+/* A trainable tensor.  In functions it is the parameter of the same name. */
+typedef struct Param {
+    Name name; /* "h.attn.wq" */
+    Name path; /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
+    Type type; /* as the optimizer holds it */
+    InitKind init;
+    double a, b; /* of the init: std, or lo and hi, or the constant */
+    bool decay;
+    Name where;
+    struct Param *next;
+} Param;
+
+/* Fed by the trainer.  `shift` k: the token k steps later. */
+typedef struct Input {
+    Name name;
+    Type type; /* i32, of one micro-batch */
+    int64_t shift;
+    int64_t vocab; /* tokens must be below it; 0: no bound known */
+    struct Input *next;
+} Input;
+
+/* The values of `train { }` and of the layout that later passes need. */
+typedef struct {
+#define TRAIN(key, kind) kind key;
+#include "train.def"
+} Train;
+
+typedef struct Module {
+    Arena arena;
+    Name name;
+    Name source; /* path of the .mdl */
+    Name batch;  /* the dim of the micro-batch; NULL if the model has none */
+    Name vocab;  /* NULL, or the dim of the loss's cross_entropy */
+    int naxes;
+    Name axis[MAX_AXES];
+    int64_t axis_size[MAX_AXES];
+    Param *params;
+    Input *inputs;
+    Train train;
+    Func *funcs;
+    struct NameTable *names; /* see intern() */
+    int fresh;
+    Diags *diags;
+} Module;
+
+/* --- Ops: the table. ---------------------------------------------------------------------- */
+typedef struct Builder {
+    Module *module;
+    Func *func;
+    Op *before; /* new ops go before this one; NULL: at the end */
+    Loc loc;
+    Name path, where;
+} Builder;
+
+enum {
+    COMMUTES = 1,
+    COMPARES = 2,  /* gives bool */
+    WEAK = 4,      /* a number: takes the dtype of what it meets */
+    POSITIONAL = 8 /* reads the position of its elements: dropout, iota */
+};
+
+typedef struct {
+    const char *name;
+    int args, results; /* -1: any number */
+    Family family;
+    Role over;
+    Linear linear;
+    unsigned traits;
+    int flops;
+    const char *forward;     /* of a MAP, in C */
+    const char *gradient[3]; /* of a MAP */
+    bool (*infer)(Module *, const Op *, Type results[]);
+    void (*vjp)(Builder *, const Op *, Value *const dy[], Value *dx[]);
+} OpInfo;
+
+extern const OpInfo op_table[N_OPS];
+
+static inline const OpInfo *info(const Op *op) { return &op_table[op->kind]; }
+static inline Value *arg(const Op *op, int i) { return op->args.at[i]; }
+static inline Value *result(const Op *op) { return op->results.at[0]; }
+
+/* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops,
+ * FLOPs and sharding all follow from it.  Reports operands that do not fit; false if so. */
+bool op_space(Module *m, const Op *op, Type *space);
+Role op_role(const Op *op, Name dim);
+double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
+
+/* Infers the types of all results of an op into results[]; reports what is wrong; false if so. */
+bool infer_op(Module *m, const Op *op, Type results[]);
+enum { MAX_RESULTS = 512 }; /* of one op: what callers of infer_op provide */
+
+/* --- Types and names. ---------------------------------------------------------------------- */
+Name intern(Module *m, const char *text, int length);
+Name intern_text(Module *m, const char *text);
+Name intern_format(Module *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int find_dim(const Type *type, Name name); /* index, or -1 */
+bool has_name(const Names *names, Name name);
+void add_name(Names *names, Name name);
+Names dims_lacking(const Type *of, const Type *in); /* the dims of one that the other lacks */
+bool type_equal(const Type *a, const Type *b);
+bool same_dims(const Type *a, const Type *b); /* equal but for dtype */
+Type without_dim(Type type, Name name);
+Type with_dim_first(Type type, Dim dim);
+Type scalar_type(DType dtype);
+bool is_float(DType dtype);
+bool is_half(DType dtype);      /* bf16 or f16 */
+int dtype_bytes(DType dtype);   /* of one element in memory */
+DType dtype_named(Name name);   /* N_DTYPES if there is none of that name */
+int64_t element_count(const Type *type);        /* logical, of the whole tensor */
+int64_t split_count(const Module *m, Split split);
+int64_t local_size(const Module *m, const Dim *dim);   /* elements in memory on one rank: padded / ranks */
+int64_t local_bytes(const Module *m, const Type *type); /* in memory, on one rank */
+char *type_text(Module *m, const Type *type);
+
+/* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
+void push_value(Arena *arena, Values *values, Value *value);
+int index_of(const Values *values, const Value *value); /* or -1 */
+Func *add_func(Module *m, Name name, FuncRole role); /* at the end of the module */
+Func *find_func(const Module *m, Name name);
+Func *func_with_role(const Module *m, FuncRole role);
+void remove_func(Module *m, Func *f);
+Param *find_param(const Module *m, Name name);
+Input *find_input(const Module *m, Name name);
+Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
+Name fresh_name(Module *m);
+
+/* An ill-typed op is the caller's mistake: it aborts, saying which.  Where operands come from a user, use try_build. */
+Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
+Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* NULL after reporting */
+Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* its only result */
+#define BUILD(b, kind, attrs, ...)                                                                                     \
+    build_op((b), (kind), (attrs), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)),                        \
+             (Value *[]){ __VA_ARGS__ })
+#define NO_ATTRS ((Attrs){ 0 })
+Value *build_number(Builder *b, double value); /* a weak f32 constant */
+Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, place and names */
+Builder builder_at(Module *m, Func *f, Op *before); /* takes the place names of `before` */
+void replace_uses(Func *f, const Value *old, Value *with);
+void insert_op(Func *f, Op *op, Op *before);
+void remove_op(Func *f, Op *op);
+bool is_used(const Func *f, const Value *value);
+
+/* --- Text: what print writes, parse reads. -------------------------------------------------- */
+extern const char *const dtype_name[N_DTYPES];
+extern const char *const role_name[N_ROLES];
+extern const char *const init_name[N_INITS];
+void print_module(const Module *m, FILE *out);
+void print_type(const Module *m, const Type *type, FILE *out);
+char *module_text(const Module *m); /* to be freed with free() */
+Module *new_module(Diags *diags);
+void free_module(Module *m);
+Module *parse_module(const Source *source, Diags *diags); /* never NULL; look at diags->errors */
+
+/* Checks every op against its row; true if the module is well formed and well typed. */
+bool verify_module(Module *m);
+
+#endif
