@@ -125,7 +125,8 @@ struct Func {
     Values params;
     Op *first, *last;
     Values results;
-    int saves; /* the last `saves` results are residuals for the backward */
+    int saves;   /* the last `saves` results are residuals for the backward */
+    Names inner; /* KERNEL: the dims of its innermost loop, what its row reductions run over */
     int64_t frame; /* bytes that its values take, from the memory pass */
     Func *next;
 };

@@ -1,0 +1,207 @@
+/* build.c -- making and unmaking functions, values and ops. */
+#include "ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void push_value(Arena *arena, Values *values, Value *value)
+{
+    if (values->count == values->room) {
+        int room = values->room ? values->room * 2 : 4;
+        Value **more = NEW_ARRAY(arena, Value *, room);
+        if (values->count)
+            memcpy(more, values->at, (size_t)values->count * sizeof *more);
+        values->at = more;
+        values->room = room;
+    }
+    values->at[values->count++] = value;
+}
+
+int index_of(const Values *values, const Value *value)
+{
+    for (int i = 0; i < values->count; i++)
+        if (values->at[i] == value)
+            return i;
+    return -1;
+}
+
+Func *add_func(Module *m, Name name, FuncRole role)
+{
+    Func *f = NEW(&m->arena, Func), **end = &m->funcs;
+    f->name = name;
+    f->role = role;
+    while (*end)
+        end = &(*end)->next;
+    return *end = f;
+}
+
+Func *find_func(const Module *m, Name name)
+{
+    Func *f = m->funcs;
+    while (f && f->name != name)
+        f = f->next;
+    return f;
+}
+
+Func *func_with_role(const Module *m, FuncRole role)
+{
+    Func *f = m->funcs;
+    while (f && f->role != role)
+        f = f->next;
+    return f;
+}
+
+void remove_func(Module *m, Func *f)
+{
+    Func **at = &m->funcs;
+    while (*at && *at != f)
+        at = &(*at)->next;
+    if (*at)
+        *at = f->next;
+}
+
+Param *find_param(const Module *m, Name name)
+{
+    Param *param = m->params;
+    while (param && param->name != name)
+        param = param->next;
+    return param;
+}
+
+Input *find_input(const Module *m, Name name)
+{
+    Input *input = m->inputs;
+    while (input && input->name != name)
+        input = input->next;
+    return input;
+}
+
+Value *add_param(Module *m, Func *f, Name name, Type type)
+{
+    Value *value = NEW(&m->arena, Value);
+    *value = (Value){ .name = name, .type = type };
+    push_value(&m->arena, &f->params, value);
+    return value;
+}
+
+Name fresh_name(Module *m) { return intern_format(m, "%d", ++m->fresh); }
+
+void insert_op(Func *f, Op *op, Op *before)
+{
+    op->next = before;
+    op->prev = before ? before->prev : f->last;
+    *(op->prev ? &op->prev->next : &f->first) = op;
+    *(before ? &before->prev : &f->last) = op;
+}
+
+void remove_op(Func *f, Op *op)
+{
+    *(op->prev ? &op->prev->next : &f->first) = op->next;
+    *(op->next ? &op->next->prev : &f->last) = op->prev;
+}
+
+/* How many results: what the row says, or what the callee returns. */
+static int count_results(const Module *m, const Op *op)
+{
+    if (info(op)->results >= 0)
+        return info(op)->results;
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee ? callee->results.count : 0;
+}
+
+Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    Module *m = b->module;
+    Op *op = NEW(&m->arena, Op);
+    *op = (Op){ .kind = kind, .attrs = attrs, .loc = b->loc, .path = b->path, .where = b->where };
+    for (int i = 0; i < nargs; i++)
+        push_value(&m->arena, &op->args, args[i]);
+    Type types[MAX_RESULTS];
+    if (!infer_op(m, op, types))
+        return NULL;
+    int nresults = count_results(m, op);
+    for (int i = 0; i < nresults; i++) {
+        Value *value = NEW(&m->arena, Value);
+        *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };
+        push_value(&m->arena, &op->results, value);
+    }
+    insert_op(b->func, op, b->before);
+    return op;
+}
+
+Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    Op *op = try_build(b, kind, attrs, nargs, args);
+    if (!op) {
+        fprintf(stderr, "mpc: internal error: a pass built an ill-typed %s in @%s", op_table[kind].name, b->func->name);
+        for (int i = 0; i < nargs; i++)
+            fprintf(stderr, "%s %%%s : %s", i ? "," : "", args[i]->name, type_text(b->module, &args[i]->type));
+        fputc('\n', stderr);
+        abort();
+    }
+    return op;
+}
+
+Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    return result(build(b, kind, attrs, nargs, args));
+}
+
+Value *build_number(Builder *b, double value) { return build_op(b, OP_constant, (Attrs){ .value = value }, 0, NULL); }
+
+Op *clone_op(Builder *b, const Op *op, Value *const args[])
+{
+    Builder at = *b;
+    at.loc = op->loc, at.path = op->path, at.where = op->where;
+    Op *clone = build(&at, op->kind, op->attrs, op->args.count, args);
+    for (int i = 0; i < clone->results.count; i++)
+        clone->results.at[i]->name = op->results.at[i]->name;
+    return clone;
+}
+
+Builder builder_at(Module *m, Func *f, Op *before)
+{
+    Builder b = { .module = m, .func = f, .before = before };
+    if (before)
+        b.loc = before->loc, b.path = before->path, b.where = before->where;
+    return b;
+}
+
+static void replace_in(Values *values, const Value *old, Value *with)
+{
+    for (int i = 0; i < values->count; i++)
+        if (values->at[i] == old)
+            values->at[i] = with;
+}
+
+void replace_uses(Func *f, const Value *old, Value *with)
+{
+    for (Op *op = f->first; op; op = op->next)
+        replace_in(&op->args, old, with);
+    replace_in(&f->results, old, with);
+}
+
+bool is_used(const Func *f, const Value *value)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        if (index_of(&op->args, value) >= 0)
+            return true;
+    return index_of(&f->results, value) >= 0;
+}
+
+Module *new_module(Diags *diags)
+{
+    Module *m = calloc(1, sizeof *m);
+    if (!m) {
+        fprintf(stderr, "mpc: error: out of memory\n");
+        exit(EXIT_FAILURE);
+    }
+    m->diags = diags;
+    return m;
+}
+
+void free_module(Module *m)
+{
+    arena_free(&m->arena);
+    free(m);
+}

@@ -1,0 +1,303 @@
+/* infer.c -- what the op table means: spaces, roles, and the result types of nearly every op.
+ *
+ * Dims meet by name; the row's role says what becomes of each, and its linearity what becomes of
+ * pending sums.  Sharding, loops and cost follow from the same two words.
+ */
+#include "infer.h"
+
+#define OP(name, args, res, family, over, linear, traits, flops, infer, vjp)                                           \
+    void vjp_##vjp(Builder *, const Op *, Value *const dy[], Value *dx[]);
+#include "ops.def"
+
+/* clang-format off */
+const OpInfo op_table[N_OPS] = {
+#define OP(name, args, res, family, over, linear, traits, flops, infer, vjp)                                           \
+    [OP_##name] = { #name, args, res, family, over, linear, traits, flops, NULL, { NULL, NULL, NULL },                 \
+                    infer_##infer, vjp_##vjp },
+#define MAP(name, args, linear, traits, flops, infer, forward, gradient_a, gradient_b, gradient_c)                     \
+    [OP_##name] = { #name, args, 1, POINTWISE, KEEP, linear, traits, flops, forward,                                   \
+                    { gradient_a, gradient_b, gradient_c }, infer_##infer, vjp_by_text },
+#include "ops.def"
+};
+/* clang-format on */
+
+Role op_role(const Op *op, Name dim) { return has_name(&op->attrs.over, dim) ? info(op)->over : KEEP; }
+
+Axes split_axes(Split split)
+{
+    Axes axes = 0;
+    for (int i = 0; i < split.count; i++)
+        axes |= 1u << split.axis[i];
+    return axes;
+}
+
+static bool same_split(const Dim *a, const Dim *b)
+{
+    if (a->split.count != b->split.count || a->zigzag != b->zigzag)
+        return false;
+    for (int i = 0; i < a->split.count; i++)
+        if (a->split.axis[i] != b->split.axis[i])
+            return false;
+    return true;
+}
+
+/* Adds the dims of one operand to the space. */
+static bool join(Module *m, const Op *op, const Type *type, Type *space)
+{
+    for (int i = 0; i < type->rank; i++) {
+        const Dim *dim = &type->dim[i];
+        int at = find_dim(space, dim->name);
+        if (at < 0 && space->rank == MAX_RANK)
+            return REFUSE(NULL, "%s has more than %d dims", info(op)->name, MAX_RANK);
+        if (at < 0)
+            space->dim[space->rank++] = *dim;
+        else if (space->dim[at].size != dim->size || space->dim[at].padded != dim->padded)
+            return REFUSE(NULL, "the operands of %s disagree on the size of '%s'", info(op)->name, dim->name);
+        else if (!same_split(&space->dim[at], dim))
+            return REFUSE("reshard one of them", "the operands of %s split '%s' differently", info(op)->name,
+                          dim->name);
+    }
+    return true;
+}
+
+/* The dims of a pointwise op stand in the order of its largest operand, so that a bias does not
+ * turn a tensor round; of other ops in order of appearance. */
+bool op_space(Module *m, const Op *op, Type *space)
+{
+    int largest = 0;
+    *space = (Type){ 0 };
+    for (int i = 1; i < op->args.count; i++)
+        if (arg(op, i)->type.rank > arg(op, largest)->type.rank)
+            largest = i;
+    if (info(op)->family == POINTWISE && op->args.count && !join(m, op, &arg(op, largest)->type, space))
+        return false;
+    for (int i = 0; i < op->args.count; i++)
+        if (!join(m, op, &arg(op, i)->type, space))
+            return false;
+    for (int i = 0; i < op->attrs.over.count; i++)
+        if (find_dim(space, op->attrs.over.name[i]) < 0)
+            return REFUSE(NULL, "no operand of %s has a dim '%s'", info(op)->name, op->attrs.over.name[i]);
+    return true;
+}
+
+double op_flops(Module *m, const Op *op)
+{
+    Type space;
+    if (info(op)->family == CONTROL || !op_space(m, op, &space))
+        return 0;
+    return (double)element_count(&space) * info(op)->flops;
+}
+
+bool infer_partial(Module *m, const Op *op, Type *result)
+{
+    Linear linear = info(op)->linear;
+    int first = linear == REST ? 1 : 0; /* of the operands that may be partial */
+    for (int i = 0; i < op->args.count; i++) {
+        const Type *type = &arg(op, i)->type, *like = &arg(op, first < op->args.count ? first : 0)->type;
+        bool may = linear == EACH || linear == ALL || (linear == FIRST && i == 0) || (linear == REST && i > 0);
+        if (type->partial && (!may || type->by == BY_MAX))
+            return REFUSE("all_reduce or reduce_scatter it first", "%s is not linear in %%%s, which is partial",
+                          info(op)->name, arg(op, i)->name);
+        if ((linear == ALL || (linear == REST && i > 0)) && type->partial != like->partial)
+            return REFUSE("all_reduce the partial operand first", "%s would count %%%s once for each rank",
+                          info(op)->name, arg(op, type->partial ? first : i)->name);
+        if (linear == EACH && type->partial & result->partial)
+            return REFUSE("all_reduce one of them first", "%s of two partial tensors", info(op)->name);
+        result->partial |= type->partial;
+    }
+    return true;
+}
+
+bool each_axis_once(const Type *space, Axes pending)
+{
+    Axes seen = pending;
+    for (int i = 0; i < space->rank; i++) {
+        Axes axes = split_axes(space->dim[i].split);
+        if (seen & axes)
+            return false;
+        seen |= axes;
+    }
+    return true;
+}
+
+/* The widest dtype of the operands.  Bools do not count beside numbers, nor does a WEAK operand
+ * beside others: x * 0.5 has the dtype of x. */
+static bool promote(Module *m, const Op *op, DType *dtype)
+{
+    int strong = -1, weak = -1, any_float = 0, any_int = 0;
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *value = arg(op, i);
+        DType t = value->type.dtype;
+        if (t == BOOL)
+            continue;
+        int *best = value->def && info(value->def)->traits & WEAK ? &weak : &strong;
+        *(t == I32 ? &any_int : &any_float) += best == &strong;
+        if (*best < 0 || (is_float(t) && (!is_float((DType)*best) || (DType)*best != t)))
+            *best = *best < 0 || *best == I32 ? (int)t : (int)F32; /* bf16 with f16 or f32: f32 */
+    }
+    if (any_float && any_int)
+        return REFUSE("cast one of them", "%s of integers and floating-point numbers", info(op)->name);
+    *dtype = strong >= 0 ? (DType)strong : weak >= 0 ? (DType)weak : BOOL;
+    return true;
+}
+
+/* Applies the roles of the space's dims to the result. */
+static bool apply_roles(Module *m, const Op *op, const Type *space, Type *result)
+{
+    for (int i = 0; i < space->rank; i++) {
+        const Dim *dim = &space->dim[i];
+        Axes axes = split_axes(dim->split);
+        switch (op_role(op, dim->name)) {
+        case KEEP:
+            result->dim[result->rank++] = *dim;
+            break;
+        case WHOLE:
+            if (axes)
+                return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, dim->name);
+            result->dim[result->rank++] = *dim;
+            break;
+        case SUM:
+            result->partial |= axes; /* summing over a split dim leaves a sum pending */
+            break;
+        case MIN:
+            if (axes)
+                return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, dim->name);
+            break;
+        case MAX:
+            result->partial |= axes;
+            result->by = axes ? BY_MAX : result->by;
+            break;
+        }
+    }
+    return true;
+}
+
+INFER(by_name)
+{
+    Type space, *y = &results[0];
+    *y = (Type){ 0 };
+    if (!op_space(m, op, &space) || !promote(m, op, &y->dtype) || !infer_partial(m, op, y))
+        return false;
+    if (!each_axis_once(&space, y->partial))
+        return REFUSE("reshard one operand", "the operands of %s use one mesh axis twice", info(op)->name);
+    if (info(op)->traits & COMPARES)
+        y->dtype = BOOL;
+    return apply_roles(m, op, &space, y);
+}
+
+/* Sums and extremes of halves are f32: what many terms add up to deserves it. */
+INFER(reduction)
+{
+    if (!infer_by_name(m, op, results))
+        return false;
+    if (is_half(results[0].dtype))
+        results[0].dtype = F32;
+    return true;
+}
+
+/* The dims of `type` in the order that `order` says. */
+static bool put_in_order(Module *m, const Op *op, Type *type)
+{
+    Type given = *type;
+    if (op->attrs.order.count != type->rank)
+        return REFUSE(NULL, "'order' of %s names %d dims, but the result has %d", info(op)->name,
+                      op->attrs.order.count, type->rank);
+    for (int i = 0; i < type->rank; i++) {
+        int at = find_dim(&given, op->attrs.order.name[i]);
+        if (at < 0)
+            return REFUSE(NULL, "'order' names '%s', which the result of %s has not", op->attrs.order.name[i],
+                          info(op)->name);
+        type->dim[i] = given.dim[at];
+    }
+    return true;
+}
+
+static bool set_dtype(Module *m, const Op *op, Type *type)
+{
+    DType dtype = dtype_named(op->attrs.dtype);
+    if (dtype == N_DTYPES)
+        return REFUSE(NULL, "'%s' is not a dtype", op->attrs.dtype);
+    type->dtype = dtype;
+    return true;
+}
+
+INFER(dot)
+{
+    if (!infer_by_name(m, op, results))
+        return false;
+    for (int i = 0; i < op->attrs.over.count; i++)
+        for (int a = 0; a < 2; a++)
+            if (find_dim(&arg(op, a)->type, op->attrs.over.name[i]) < 0)
+                return REFUSE("sum the other operand first", "dot over '%s', which %%%s has not",
+                              op->attrs.over.name[i], arg(op, a)->name);
+    return (!op->attrs.order.count || put_in_order(m, op, &results[0])) &&
+           (!op->attrs.dtype || set_dtype(m, op, &results[0]));
+}
+
+INFER(reorder) { return infer_by_name(m, op, results) && put_in_order(m, op, &results[0]); }
+
+INFER(cast)
+{
+    if (!op->attrs.dtype)
+        return REFUSE(NULL, "cast needs a dtype");
+    if (!infer_by_name(m, op, results) || !set_dtype(m, op, &results[0]))
+        return false;
+    return results[0].partial && !is_float(results[0].dtype)
+               ? REFUSE("all_reduce it first", "cast of a partial tensor to %s", op->attrs.dtype)
+               : true;
+}
+
+INFER(broadcast)
+{
+    Type x, *y = &results[0];
+    if (!infer_by_name(m, op, results))
+        return false;
+    x = *y;
+    y->rank = 0;
+    for (int i = 0; i < op->attrs.dims.count; i++) {
+        if (find_dim(&x, op->attrs.dims.dim[i].name) >= 0)
+            return REFUSE(NULL, "broadcast over '%s', which the operand has", op->attrs.dims.dim[i].name);
+        y->dim[y->rank++] = op->attrs.dims.dim[i];
+    }
+    for (int i = 0; i < x.rank; i++) {
+        if (y->rank == MAX_RANK)
+            return REFUSE(NULL, "broadcast has more than %d dims", MAX_RANK);
+        y->dim[y->rank++] = x.dim[i];
+    }
+    return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "broadcast uses one mesh axis twice");
+}
+
+INFER(dropout)
+{
+    if (arg(op, 1)->type.rank || arg(op, 2)->type.rank || arg(op, 1)->type.dtype != I32 ||
+        arg(op, 2)->type.dtype != I32)
+        return REFUSE(NULL, "dropout takes a tensor, a key and an origin (both i32[])");
+    if (!(op->attrs.rate >= 0 && op->attrs.rate < 1))
+        return REFUSE(NULL, "the rate of dropout is from 0 to below 1");
+    results[0] = arg(op, 0)->type;
+    if (results[0].partial)
+        return REFUSE("all_reduce it first", "dropout of a partial tensor");
+    return true;
+}
+
+INFER(constant)
+{
+    results[0] = scalar_type(F32);
+    return !op->attrs.dtype || set_dtype(m, op, &results[0]);
+}
+
+INFER(iota)
+{
+    if (op->attrs.dims.count != 1)
+        return REFUSE(NULL, "iota runs over one dim");
+    results[0] = with_dim_first(scalar_type(I32), op->attrs.dims.dim[0]);
+    return true;
+}
+
+bool infer_op(Module *m, const Op *op, Type results[])
+{
+    const OpInfo *row = info(op);
+    if (row->args >= 0 && op->args.count != row->args)
+        return REFUSE(NULL, "%s takes %d operands, not %d", row->name, row->args, op->args.count);
+    return row->infer(m, op, results);
+}

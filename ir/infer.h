@@ -1,0 +1,25 @@
+/* infer.h -- shared by the files that say what ops mean for types: infer.c (the table, the common
+ * rule), infer_views.c, infer_library.c, infer_collectives.c. */
+#ifndef MPC_INFER_H
+#define MPC_INFER_H
+
+#include "ir.h"
+
+#define INFER(name) bool infer_##name(Module *m, const Op *op, Type results[])
+
+/* Says why the op is wrong and what would make it right; false, for the caller to return. */
+#define REFUSE(remedy, ...)                                                                                            \
+    (error_at(m->diags, (Where){ .at = op->loc, .help = (remedy) }, __VA_ARGS__), false)
+
+/* Which sums are pending in the result?  An op takes them only as far as it is linear. */
+bool infer_partial(Module *m, const Op *op, Type *result);
+
+/* A rank has one place on each axis, so an axis splits one dim or holds one pending sum. */
+bool each_axis_once(const Type *space, Axes pending);
+
+Axes split_axes(Split split);
+
+#define OP(name, args, res, family, over, linear, traits, flops, infer, vjp) INFER(infer);
+#include "ops.def"
+
+#endif

@@ -1,0 +1,81 @@
+/* infer_collectives.c -- result types of collectives: the same tensor, held differently. */
+#include "infer.h"
+
+/* Takes `axes` off the innermost end of a split; false if they are not what stands there. */
+static bool unsplit(Split *split, Axes axes)
+{
+    while (axes && split->count) {
+        Axes last = 1u << split->axis[split->count - 1];
+        if (!(axes & last))
+            return false;
+        axes &= ~last;
+        split->axis[--split->count] = 0;
+    }
+    return axes == 0;
+}
+
+/* Splits a dim along one more axis (or several, in the mesh's order), inside what splits it already. */
+static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
+{
+    int at = name ? find_dim(type, name) : -1;
+    if (at < 0)
+        return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, name ? name : "");
+    Dim *dim = &type->dim[at];
+    for (int i = 0; i < m->naxes; i++) {
+        if (!(axes & 1u << i))
+            continue;
+        if (dim->split.count == MAX_SPLIT)
+            return REFUSE(NULL, "'%s' is split more than %d times", dim->name, MAX_SPLIT);
+        dim->split.axis[dim->split.count++] = (int8_t)i;
+    }
+    if (dim->padded % split_count(m, dim->split))
+        return REFUSE("pad the dim, or use another axis", "'%s' (%lld) does not divide by its axes (%lld)", dim->name,
+                      (long long)dim->padded, (long long)split_count(m, dim->split));
+    return each_axis_once(type, type->partial) ? true : REFUSE(NULL, "%s uses one mesh axis twice", info(op)->name);
+}
+
+static bool gather(Module *m, const Op *op, Type *type, Name name)
+{
+    int at = name ? find_dim(type, name) : -1;
+    if (at < 0 || !op->attrs.axis || !unsplit(&type->dim[at].split, op->attrs.axis))
+        return REFUSE(NULL, "%%%s is not split that way along '%s'", arg(op, 0)->name, name ? name : "");
+    if (!type->dim[at].split.count)
+        type->dim[at].zigzag = false;
+    return true;
+}
+
+INFER(all_reduce)
+{
+    results[0] = arg(op, 0)->type;
+    if (!op->attrs.axis || (results[0].partial & op->attrs.axis) != op->attrs.axis)
+        return REFUSE(NULL, "%%%s is not partial over that axis", arg(op, 0)->name);
+    results[0].partial &= ~op->attrs.axis;
+    if (!results[0].partial)
+        results[0].by = BY_SUM;
+    return true;
+}
+
+INFER(all_gather)
+{
+    results[0] = arg(op, 0)->type;
+    return gather(m, op, &results[0], op->attrs.dim);
+}
+
+INFER(reduce_scatter)
+{
+    return infer_all_reduce(m, op, results) && add_split(m, op, &results[0], op->attrs.dim, op->attrs.axis);
+}
+
+INFER(all_to_all)
+{
+    results[0] = arg(op, 0)->type;
+    return gather(m, op, &results[0], op->attrs.dim) && add_split(m, op, &results[0], op->attrs.to, op->attrs.axis);
+}
+
+INFER(local_slice)
+{
+    results[0] = arg(op, 0)->type;
+    if (!op->attrs.axis)
+        return REFUSE(NULL, "local_slice needs an axis");
+    return add_split(m, op, &results[0], op->attrs.dim, op->attrs.axis);
+}

@@ -1,0 +1,312 @@
+/* infer_more.c -- result types of ops that rename, cut or join dims, of library ops, of calls. */
+#include "infer.h"
+
+/* Finds the dim that {dim=...} names in the first operand; it must be whole. */
+static int whole_dim(Module *m, const Op *op)
+{
+    const Type *x = &arg(op, 0)->type;
+    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
+    if (at < 0)
+        return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : ""), -1;
+    if (x->dim[at].split.count)
+        return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, op->attrs.dim), -1;
+    return at;
+}
+
+INFER(rename)
+{
+    const Type *x = &arg(op, 0)->type;
+    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
+    if (at < 0 || !op->attrs.to)
+        return REFUSE(NULL, "rename needs a dim that %%%s has, and its new name", arg(op, 0)->name);
+    if (find_dim(x, op->attrs.to) >= 0)
+        return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, op->attrs.to);
+    results[0] = *x;
+    results[0].dim[at].name = op->attrs.to;
+    return true;
+}
+
+INFER(slice)
+{
+    const Type *x = &arg(op, 0)->type;
+    int at = whole_dim(m, op);
+    if (at < 0)
+        return false;
+    if (op->attrs.index < 0 || op->attrs.index >= x->dim[at].size)
+        return REFUSE(NULL, "'%s' has no element %lld", op->attrs.dim, (long long)op->attrs.index);
+    results[0] = without_dim(*x, op->attrs.dim);
+    return true;
+}
+
+/* part and place: a stretch of a dim, and the dim it is a stretch of. */
+static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim *longer)
+{
+    if (op->attrs.index < 0 || op->attrs.index > longer->size - shorter->size)
+        return REFUSE(NULL, "%s: elements %lld to %lld of '%s', which has %lld", info(op)->name,
+                      (long long)op->attrs.index, (long long)(op->attrs.index + shorter->size - 1), longer->name,
+                      (long long)longer->size);
+    return true;
+}
+
+INFER(part)
+{
+    int at = whole_dim(m, op);
+    if (at < 0)
+        return false;
+    if (op->attrs.dims.count != 1)
+        return REFUSE(NULL, "part needs {dims=[name:size]}");
+    results[0] = arg(op, 0)->type;
+    const Dim longer = results[0].dim[at], *to = &op->attrs.dims.dim[0];
+    int other = find_dim(&results[0], to->name);
+    if (other >= 0 && other != at)
+        return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, to->name);
+    results[0].dim[at] = *to;
+    return check_stretch(m, op, to, &longer);
+}
+
+/* place x {dims=[d:n], index}: along dim `dim` of x; without `dim`, d is a new dim, at the front. */
+INFER(place)
+{
+    const Type *x = &arg(op, 0)->type;
+    if (op->attrs.dims.count != 1)
+        return REFUSE(NULL, "place needs {dims=[name:size]}");
+    const Dim *to = &op->attrs.dims.dim[0];
+    Dim one = { .name = to->name, .size = 1, .padded = 1 };
+    int at = op->attrs.dim ? whole_dim(m, op) : 0, other = find_dim(x, to->name);
+    if (at < 0)
+        return false;
+    if (other >= 0 && !(op->attrs.dim && other == at))
+        return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, to->name);
+    if (!op->attrs.dim && x->rank == MAX_RANK)
+        return REFUSE(NULL, "place has more than %d dims", MAX_RANK);
+    results[0] = op->attrs.dim ? *x : with_dim_first(*x, *to);
+    const Dim shorter = op->attrs.dim ? x->dim[at] : one;
+    results[0].dim[at] = *to;
+    return check_stretch(m, op, &shorter, to);
+}
+
+/* concat a, b {dims=[d:n]}: both have d, in parts that add up to n; all else is equal. */
+INFER(concat)
+{
+    const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
+    if (op->attrs.dims.count != 1)
+        return REFUSE(NULL, "concat needs {dims=[name:size]}");
+    const Dim *to = &op->attrs.dims.dim[0];
+    int at = find_dim(a, to->name), bt = find_dim(b, to->name);
+    if (at < 0 || bt < 0 || a->dim[at].size + b->dim[bt].size != to->size)
+        return REFUSE(NULL, "the operands of concat do not add up to %lld along '%s'", (long long)to->size, to->name);
+    if (a->dim[at].split.count || b->dim[bt].split.count)
+        return REFUSE("all_gather it first", "concat needs all of '%s', which is split", to->name);
+    Type like = *b;
+    like.dim[bt] = a->dim[at];
+    if (a->dtype != b->dtype || !same_dims(a, &like))
+        return REFUSE(NULL, "the operands of concat differ in more than '%s'", to->name);
+    results[0] = *a;
+    results[0].dim[at] = *to;
+    return true;
+}
+
+/* take table, index {dim}: partial over what splits the dim, since the other ranks give zeros. */
+INFER(take)
+{
+    const Type *table = &arg(op, 0)->type, *index = &arg(op, 1)->type;
+    int at = op->attrs.dim ? find_dim(table, op->attrs.dim) : -1;
+    if (at < 0)
+        return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : "");
+    if (index->dtype != I32 || index->partial)
+        return REFUSE(NULL, "the index of take is whole and i32");
+    Type *y = &results[0];
+    *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split),
+                 .by = table->by };
+    for (int i = 0; i < table->rank; i++)
+        for (int j = 0; j < (i == at ? index->rank : 1); j++) {
+            const Dim *dim = i == at ? &index->dim[j] : &table->dim[i];
+            if (y->rank == MAX_RANK || find_dim(y, dim->name) >= 0)
+                return REFUSE("rename one of them", "take: '%s' would occur twice, or there are too many dims",
+                              dim->name);
+            y->dim[y->rank++] = *dim;
+        }
+    if (table->partial & split_axes(table->dim[at].split) || !each_axis_once(y, y->partial))
+        return REFUSE("reshard one operand", "the operands of take use one mesh axis twice");
+    return true;
+}
+
+/* scatter_add x, index {dims=[d:n]}: the dims of index become d; splits of theirs leave sums pending.
+ * d stands where the first of them stood. */
+INFER(scatter_add)
+{
+    const Type *x = &arg(op, 0)->type, *index = &arg(op, 1)->type;
+    if (op->attrs.dims.count != 1 || index->dtype != I32 || index->partial || x->by == BY_MAX)
+        return REFUSE(NULL, "scatter_add takes a tensor, an i32 index, and {dims=[name:size]}");
+    Type *y = &results[0];
+    *y = (Type){ .dtype = x->dtype, .partial = x->partial };
+    bool placed = false;
+    for (int i = 0; i < index->rank; i++) {
+        int at = find_dim(x, index->dim[i].name);
+        if (at < 0 || x->dim[at].size != index->dim[i].size)
+            return REFUSE(NULL, "%%%s has no dim '%s' as the index has", arg(op, 0)->name, index->dim[i].name);
+        if (split_axes(x->dim[at].split) != split_axes(index->dim[i].split))
+            return REFUSE("reshard one of them", "the operands of scatter_add split '%s' differently",
+                          index->dim[i].name);
+        y->partial |= split_axes(x->dim[at].split);
+    }
+    for (int i = 0; i < x->rank; i++)
+        if (find_dim(index, x->dim[i].name) < 0)
+            y->dim[y->rank++] = x->dim[i];
+        else if (!placed) {
+            y->dim[y->rank++] = op->attrs.dims.dim[0];
+            placed = true;
+        }
+    if (!placed) { /* a scalar index */
+        if (y->rank == MAX_RANK)
+            return REFUSE(NULL, "scatter_add has more than %d dims", MAX_RANK);
+        *y = with_dim_first(*y, op->attrs.dims.dim[0]);
+    }
+    for (int i = 0; i < y->rank; i++)
+        if (find_dim(y, y->dim[i].name) != i)
+            return REFUSE("rename one of them", "scatter_add: '%s' would occur twice", y->dim[i].name);
+    return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");
+}
+
+/* The operands of attend: q has seq and feature; k and v have key and feature, and of the other
+ * dims of q all or some (those they lack broadcast). */
+static bool check_attend(Module *m, const Op *op)
+{
+    const Attrs *a = &op->attrs;
+    const Type *q = &arg(op, 0)->type;
+    if (!a->seq || !a->key || !a->feature || find_dim(q, a->seq) < 0 || find_dim(q, a->feature) < 0)
+        return REFUSE(NULL, "%s needs {seq, key, feature}, and q has seq and feature", info(op)->name);
+    for (int i = 1; i < 3; i++) {
+        const Type *k = &arg(op, i)->type;
+        if (find_dim(k, a->key) < 0 || find_dim(k, a->feature) < 0 || find_dim(k, a->seq) >= 0)
+            return REFUSE(NULL, "%%%s has to have '%s' and '%s', and not '%s'", arg(op, i)->name, a->key, a->feature,
+                          a->seq);
+        if (find_dim(k, a->key) >= 0 && k->dim[find_dim(k, a->key)].split.count)
+            return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, a->key);
+        for (int j = 0; j < k->rank; j++) {
+            int at = find_dim(q, k->dim[j].name);
+            if (k->dim[j].name != a->key &&
+                (at < 0 || q->dim[at].size != k->dim[j].size ||
+                 split_axes(q->dim[at].split) != split_axes(k->dim[j].split)))
+                return REFUSE("reshard one of them", "%s: q and %%%s do not agree on '%s'", info(op)->name,
+                              arg(op, i)->name, k->dim[j].name);
+        }
+    }
+    if (q->dim[find_dim(q, a->feature)].split.count)
+        return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, a->feature);
+    for (int i = 0; i < op->args.count; i++)
+        if (arg(op, i)->type.partial)
+            return REFUSE("all_reduce it first", "%s is not linear in %%%s, which is partial", info(op)->name,
+                          arg(op, i)->name);
+    return true;
+}
+
+INFER(attend)
+{
+    if (!check_attend(m, op))
+        return false;
+    results[0] = arg(op, 0)->type;
+    results[1] = without_dim(arg(op, 0)->type, op->attrs.feature);
+    results[1].dtype = F32;
+    return true;
+}
+
+/* The gradients of k and v sum over the dims that only q has: a split of these leaves a sum pending. */
+INFER(attend_grad)
+{
+    if (!check_attend(m, op))
+        return false;
+    const Type *q = &arg(op, 0)->type;
+    if (!same_dims(&arg(op, 3)->type, q) || !same_dims(&arg(op, 5)->type, q))
+        return REFUSE(NULL, "attend_grad: y and dy have the dims of q");
+    for (int i = 0; i < 3; i++) {
+        results[i] = arg(op, i)->type;
+        for (int j = 0; i > 0 && j < q->rank; j++)
+            if (q->dim[j].name != op->attrs.feature && find_dim(&results[i], q->dim[j].name) < 0)
+                results[i].partial |= split_axes(q->dim[j].split);
+    }
+    return true;
+}
+
+INFER(rope)
+{
+    const Type *x = &arg(op, 0)->type;
+    int feature = op->attrs.feature ? find_dim(x, op->attrs.feature) : -1;
+    if (feature < 0 || !op->attrs.seq || find_dim(x, op->attrs.seq) < 0)
+        return REFUSE(NULL, "rope needs {seq, feature}, and both in its operand");
+    if (x->dim[feature].size % 2)
+        return REFUSE(NULL, "rope rotates pairs, but '%s' is %lld", op->attrs.feature,
+                      (long long)x->dim[feature].size);
+    if (x->dim[feature].split.count)
+        return REFUSE("all_gather it first", "rope needs all of '%s', which is split", op->attrs.feature);
+    results[0] = *x;
+    return true;
+}
+
+static const Func *callee_of(Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (!callee)
+        return REFUSE(NULL, "%s of '%s', which is no function of the module", info(op)->name,
+                      op->attrs.callee ? op->attrs.callee : ""),
+               NULL;
+    if (callee->params.count != op->args.count)
+        return REFUSE(NULL, "@%s takes %d operands, not %d", callee->name, callee->params.count, op->args.count), NULL;
+    if (callee->results.count > MAX_RESULTS)
+        return REFUSE(NULL, "@%s has more than %d results", callee->name, MAX_RESULTS), NULL;
+    return callee;
+}
+
+static bool check_argument(Module *m, const Op *op, const Type *given, const Value *param)
+{
+    if (!type_equal(given, &param->type))
+        return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name,
+                      type_text(m, (Type *)&param->type), type_text(m, given));
+    return true;
+}
+
+INFER(call)
+{
+    const Func *callee = callee_of(m, op);
+    if (!callee)
+        return false;
+    for (int i = 0; i < op->args.count; i++)
+        if (!check_argument(m, op, &arg(op, i)->type, callee->params.at[i]))
+            return false;
+    for (int i = 0; i < callee->results.count; i++)
+        results[i] = callee->results.at[i]->type;
+    return true;
+}
+
+INFER(loop)
+{
+    const Func *callee = callee_of(m, op);
+    if (!callee)
+        return false;
+    int carried = (int)op->attrs.carried;
+    if (op->attrs.dims.count != 1 || op->attrs.carried < 0 || op->attrs.carried > op->args.count ||
+        op->attrs.carried > callee->results.count)
+        return REFUSE(NULL, "loop needs {dims=[name:size]} and no more carried operands than there are");
+    const Dim *dim = &op->attrs.dims.dim[0];
+    for (int i = 0; i < op->args.count; i++) {
+        Type given = arg(op, i)->type;
+        int at = i < carried ? -1 : find_dim(&given, dim->name);
+        if (at > 0 || (at == 0 && given.dim[0].size != dim->size))
+            return REFUSE(NULL, "loop slices %%%s along its first dim, of size %lld", arg(op, i)->name,
+                          (long long)dim->size);
+        if (at == 0)
+            given = without_dim(given, dim->name);
+        if (!check_argument(m, op, &given, callee->params.at[i]))
+            return false;
+    }
+    for (int i = 0; i < callee->results.count; i++) {
+        const Value *value = callee->results.at[i];
+        if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
+            return REFUSE(NULL, "@%s is given %%%s : %s, but carries %s on", callee->name, arg(op, i)->name,
+                          type_text(m, &arg(op, i)->type), type_text(m, (Type *)&value->type));
+        if (i >= carried && (find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))
+            return REFUSE(NULL, "%%%s cannot be put together along '%s'", value->name, dim->name);
+        results[i] = i < carried ? value->type : with_dim_first(value->type, *dim);
+    }
+    return true;
+}

@@ -1,0 +1,202 @@
+/* types.c -- names, dims, types: what can be said about a tensor without looking at an op. */
+#include "ir.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const dtype_name[N_DTYPES] = { [F32] = "f32", [BF16] = "bf16", [F16] = "f16", [I32] = "i32", [BOOL] = "bool" };
+
+/* Every text once; open addressing, at most half full. */
+struct NameTable {
+    int count, room; /* room is a power of two */
+    Name *slot;
+};
+
+static uint32_t hash_text(const char *text, int length)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (int i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)text[i]) * 16777619u;
+    return hash;
+}
+
+static Name *find_slot(struct NameTable *table, const char *text, int length)
+{
+    uint32_t i = hash_text(text, length);
+    for (;; i++) {
+        Name *slot = &table->slot[i & (uint32_t)(table->room - 1)];
+        if (!*slot || (strncmp(*slot, text, (size_t)length) == 0 && (*slot)[length] == '\0'))
+            return slot;
+    }
+}
+
+static void grow_table(Module *m)
+{
+    struct NameTable *old = m->names, *table = NEW(&m->arena, struct NameTable);
+    table->room = old ? old->room * 2 : 256;
+    table->slot = NEW_ARRAY(&m->arena, Name, table->room);
+    for (int i = 0; old && i < old->room; i++)
+        if (old->slot[i]) {
+            *find_slot(table, old->slot[i], (int)strlen(old->slot[i])) = old->slot[i];
+            table->count++;
+        }
+    m->names = table;
+}
+
+Name intern(Module *m, const char *text, int length)
+{
+    if (!m->names || m->names->count * 2 >= m->names->room)
+        grow_table(m);
+    Name *slot = find_slot(m->names, text, length);
+    if (!*slot) {
+        *slot = arena_text(&m->arena, "%.*s", length, text);
+        m->names->count++;
+    }
+    return *slot;
+}
+
+Name intern_text(Module *m, const char *text) { return intern(m, text, (int)strlen(text)); }
+
+Name intern_format(Module *m, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    char *text = arena_alloc(&m->arena, (size_t)length + 1, 1);
+    vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    va_end(args);
+    return intern(m, text, length);
+}
+
+int find_dim(const Type *type, Name name)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].name == name)
+            return i;
+    return -1;
+}
+
+bool has_name(const Names *names, Name name)
+{
+    for (int i = 0; i < names->count; i++)
+        if (names->name[i] == name)
+            return true;
+    return false;
+}
+
+void add_name(Names *names, Name name)
+{
+    if (!has_name(names, name) && names->count < MAX_NAMES)
+        names->name[names->count++] = name;
+}
+
+Names dims_lacking(const Type *of, const Type *in)
+{
+    Names names = { 0 };
+    for (int i = 0; i < of->rank; i++)
+        if (find_dim(in, of->dim[i].name) < 0)
+            add_name(&names, of->dim[i].name);
+    return names;
+}
+
+static bool split_equal(Split a, Split b)
+{
+    return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0;
+}
+
+static bool dim_equal(const Dim *a, const Dim *b)
+{
+    return a->name == b->name && a->size == b->size && a->padded == b->padded && a->zigzag == b->zigzag &&
+           split_equal(a->split, b->split);
+}
+
+bool same_dims(const Type *a, const Type *b)
+{
+    if (a->rank != b->rank || a->partial != b->partial || (a->partial && a->by != b->by))
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (!dim_equal(&a->dim[i], &b->dim[i]))
+            return false;
+    return true;
+}
+
+bool type_equal(const Type *a, const Type *b) { return a->dtype == b->dtype && same_dims(a, b); }
+
+Type without_dim(Type type, Name name)
+{
+    int at = find_dim(&type, name);
+    if (at < 0)
+        return type;
+    for (int i = at; i + 1 < type.rank; i++)
+        type.dim[i] = type.dim[i + 1];
+    type.dim[--type.rank] = (Dim){ 0 };
+    return type;
+}
+
+Type with_dim_first(Type type, Dim dim)
+{
+    for (int i = type.rank < MAX_RANK ? type.rank : MAX_RANK - 1; i > 0; i--)
+        type.dim[i] = type.dim[i - 1];
+    type.dim[0] = dim;
+    type.rank += type.rank < MAX_RANK;
+    return type;
+}
+
+Type scalar_type(DType dtype) { return (Type){ .dtype = dtype }; }
+bool is_half(DType dtype) { return dtype == BF16 || dtype == F16; }
+bool is_float(DType dtype) { return dtype == F32 || is_half(dtype); }
+
+int dtype_bytes(DType dtype)
+{
+    static const int bytes[N_DTYPES] = { [F32] = 4, [BF16] = 2, [F16] = 2, [I32] = 4, [BOOL] = 1 };
+    return bytes[dtype];
+}
+
+DType dtype_named(Name name)
+{
+    DType dtype = 0;
+    while (dtype < N_DTYPES && strcmp(name, dtype_name[dtype]) != 0)
+        dtype++;
+    return dtype;
+}
+
+int64_t element_count(const Type *type)
+{
+    int64_t count = 1;
+    for (int i = 0; i < type->rank; i++)
+        count *= type->dim[i].size;
+    return count;
+}
+
+int64_t split_count(const Module *m, Split split)
+{
+    int64_t count = 1;
+    for (int i = 0; i < split.count; i++)
+        count *= m->axis_size[split.axis[i]];
+    return count;
+}
+
+int64_t local_size(const Module *m, const Dim *dim) { return dim->padded / split_count(m, dim->split); }
+
+int64_t local_bytes(const Module *m, const Type *type)
+{
+    int64_t bytes = dtype_bytes(type->dtype);
+    for (int i = 0; i < type->rank; i++)
+        bytes *= local_size(m, &type->dim[i]);
+    return bytes;
+}
+
+char *type_text(Module *m, const Type *type)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    print_type(m, type, out);
+    fclose(out);
+    char *kept = arena_text(&m->arena, "%s", text);
+    free(text);
+    return kept;
+}
