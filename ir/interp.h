@@ -1,0 +1,66 @@
+/* interp.h -- the reference interpreter: what a program means, computed slowly and plainly.
+ *
+ * It runs a function on all virtual ranks of the mesh at once, collectives included, in double
+ * precision (f32, bf16 and f16 do not round; i32 and bool are exact).  It shares nothing with what
+ * it checks: neither the C texts of ops.def nor the kernels of the runtime.
+ *
+ * A Tensor is what a value denotes: the whole tensor, row-major over the logical sizes of its
+ * type's dims, without padding, however the type splits it.  Its data is malloc'ed.
+ */
+#ifndef MPC_INTERP_H
+#define MPC_INTERP_H
+
+#include "ir.h"
+
+typedef struct {
+    Type type;
+    double *data;
+} Tensor;
+
+/* A value at the moment in which it was computed. */
+typedef struct {
+    const Func *func;
+    const Op *op;
+    int result;    /* which of the op's */
+    Name turn;     /* of the loops around it, from the outside: "h[3]."; "" outside of any */
+    Tensor value;  /* lives until the observer returns */
+} Seen;
+
+typedef struct {
+    void (*see)(void *context, const Seen *seen);
+    void *context;
+} Observer;
+
+/* Runs `f`: args[i] is whole and becomes each rank's part as f's i-th parameter's type says (a
+ * partial one becomes terms that differ from rank to rank); results[i] is put together from all
+ * ranks: splits side by side, pending sums and maxima taken.  What the type calls copies must be
+ * equal on all ranks (1e-12, relative), for every value of every op.
+ * False, with nothing in results[], after reporting to m->diags which op could not be run, which
+ * value is none of its dtype, or which copy differs.  The program must have passed verify_module.
+ * results[i].data is the caller's, to be freed with free_tensors(). */
+bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
+
+/* The same, and tells the observer every value in the order of computation.  NULL: nobody. */
+bool interpret_observed(Module *m, const Func *f, const Tensor args[], Tensor results[], const Observer *observer);
+
+Tensor new_tensor(const Type *type); /* zeros */
+void free_tensors(Tensor tensors[], int count);
+
+/* Elements from [low, high): uniform for floats, integers for i32, 0 or 1 for bool.  They depend on
+ * `name` and the element's index only, so two programs get the same values for the same name. */
+Tensor random_tensor(const char *name, const Type *type, double low, double high);
+
+/* Where two tensors differ most, as the largest |a - b| relative to the larger of |a|, |b| and the
+ * root mean square of a (so that noise around a zero is no difference).  The dims may stand in
+ * another order; dtypes do not matter.  Infinite where the dims differ or only one is NaN. */
+typedef struct {
+    double by;
+    int64_t at; /* index in a; -1 if the dims differ */
+    double a, b;
+} Difference;
+Difference tensor_difference(const Tensor *a, const Tensor *b);
+
+/* Philox4x32-10 (Salmon et al., 2011), as dropout and fold_key draw from it. */
+void philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
+
+#endif
