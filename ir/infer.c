@@ -200,8 +200,8 @@ static bool put_in_order(Module *m, const Op *op, Type *type)
 {
     Type given = *type;
     if (op->attrs.order.count != type->rank)
-        return REFUSE(NULL, "'order' of %s names %d dims, but the result has %d", info(op)->name,
-                      op->attrs.order.count, type->rank);
+        return REFUSE(NULL, "'order' of %s names %d dims, but the result has %d", info(op)->name, op->attrs.order.count,
+                      type->rank);
     for (int i = 0; i < type->rank; i++) {
         int at = find_dim(&given, op->attrs.order.name[i]);
         if (at < 0)

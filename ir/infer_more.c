@@ -7,9 +7,11 @@ static int whole_dim(Module *m, const Op *op)
     const Type *x = &arg(op, 0)->type;
     int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
     if (at < 0)
-        return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : ""), -1;
+        return (void)REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : ""), -1;
     if (x->dim[at].split.count)
-        return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, op->attrs.dim), -1;
+        return (void)REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name,
+                            op->attrs.dim),
+               -1;
     return at;
 }
 
@@ -116,8 +118,7 @@ INFER(take)
     if (index->dtype != I32 || index->partial)
         return REFUSE(NULL, "the index of take is whole and i32");
     Type *y = &results[0];
-    *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split),
-                 .by = table->by };
+    *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split), .by = table->by };
     for (int i = 0; i < table->rank; i++)
         for (int j = 0; j < (i == at ? index->rank : 1); j++) {
             const Dim *dim = i == at ? &index->dim[j] : &table->dim[i];
@@ -185,9 +186,8 @@ static bool check_attend(Module *m, const Op *op)
             return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, a->key);
         for (int j = 0; j < k->rank; j++) {
             int at = find_dim(q, k->dim[j].name);
-            if (k->dim[j].name != a->key &&
-                (at < 0 || q->dim[at].size != k->dim[j].size ||
-                 split_axes(q->dim[at].split) != split_axes(k->dim[j].split)))
+            if (k->dim[j].name != a->key && (at < 0 || q->dim[at].size != k->dim[j].size ||
+                                             split_axes(q->dim[at].split) != split_axes(k->dim[j].split)))
                 return REFUSE("reshard one of them", "%s: q and %%%s do not agree on '%s'", info(op)->name,
                               arg(op, i)->name, k->dim[j].name);
         }
@@ -235,8 +235,7 @@ INFER(rope)
     if (feature < 0 || !op->attrs.seq || find_dim(x, op->attrs.seq) < 0)
         return REFUSE(NULL, "rope needs {seq, feature}, and both in its operand");
     if (x->dim[feature].size % 2)
-        return REFUSE(NULL, "rope rotates pairs, but '%s' is %lld", op->attrs.feature,
-                      (long long)x->dim[feature].size);
+        return REFUSE(NULL, "rope rotates pairs, but '%s' is %lld", op->attrs.feature, (long long)x->dim[feature].size);
     if (x->dim[feature].split.count)
         return REFUSE("all_gather it first", "rope needs all of '%s', which is split", op->attrs.feature);
     results[0] = *x;
@@ -247,21 +246,22 @@ static const Func *callee_of(Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (!callee)
-        return REFUSE(NULL, "%s of '%s', which is no function of the module", info(op)->name,
-                      op->attrs.callee ? op->attrs.callee : ""),
+        return (void)REFUSE(NULL, "%s of '%s', which is no function of the module", info(op)->name,
+                            op->attrs.callee ? op->attrs.callee : ""),
                NULL;
     if (callee->params.count != op->args.count)
-        return REFUSE(NULL, "@%s takes %d operands, not %d", callee->name, callee->params.count, op->args.count), NULL;
+        return (void)REFUSE(NULL, "@%s takes %d operands, not %d", callee->name, callee->params.count, op->args.count),
+               NULL;
     if (callee->results.count > MAX_RESULTS)
-        return REFUSE(NULL, "@%s has more than %d results", callee->name, MAX_RESULTS), NULL;
+        return (void)REFUSE(NULL, "@%s has more than %d results", callee->name, MAX_RESULTS), NULL;
     return callee;
 }
 
 static bool check_argument(Module *m, const Op *op, const Type *given, const Value *param)
 {
     if (!type_equal(given, &param->type))
-        return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name,
-                      type_text(m, (Type *)&param->type), type_text(m, given));
+        return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name, type_text(m, &param->type),
+                      type_text(m, given));
     return true;
 }
 
@@ -303,7 +303,7 @@ INFER(loop)
         const Value *value = callee->results.at[i];
         if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
             return REFUSE(NULL, "@%s is given %%%s : %s, but carries %s on", callee->name, arg(op, i)->name,
-                          type_text(m, &arg(op, i)->type), type_text(m, (Type *)&value->type));
+                          type_text(m, &arg(op, i)->type), type_text(m, &value->type));
         if (i >= carried && (find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))
             return REFUSE(NULL, "%%%s cannot be put together along '%s'", value->name, dim->name);
         results[i] = i < carried ? value->type : with_dim_first(value->type, *dim);

@@ -58,7 +58,7 @@ typedef struct {
     Reduce by;
 } Type;
 
-typedef enum { KEEP, SUM, MAX, MIN, WHOLE } Role;  /* what an op does to one dim of its space */
+typedef enum { KEEP, SUM, MAX, MIN, WHOLE } Role;      /* what an op does to one dim of its space */
 typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear; /* see ops.def */
 typedef enum { LEAF, POINTWISE, PRODUCT, REDUCTION, VIEW, LIBRARY, COLLECTIVE, CONTROL } Family;
 
@@ -125,8 +125,8 @@ struct Func {
     Values params;
     Op *first, *last;
     Values results;
-    int saves;   /* the last `saves` results are residuals for the backward */
-    Names inner; /* KERNEL: the dims of its innermost loop, what its row reductions run over */
+    int saves;     /* the last `saves` results are residuals for the backward */
+    Names inner;   /* KERNEL: the dims of its innermost loop, what its row reductions run over */
     int64_t frame; /* bytes that its values take, from the memory pass */
     Func *next;
 };
@@ -238,19 +238,19 @@ Type without_dim(Type type, Name name);
 Type with_dim_first(Type type, Dim dim);
 Type scalar_type(DType dtype);
 bool is_float(DType dtype);
-bool is_half(DType dtype);      /* bf16 or f16 */
-int dtype_bytes(DType dtype);   /* of one element in memory */
-DType dtype_named(Name name);   /* N_DTYPES if there is none of that name */
-int64_t element_count(const Type *type);        /* logical, of the whole tensor */
+bool is_half(DType dtype);               /* bf16 or f16 */
+int dtype_bytes(DType dtype);            /* of one element in memory */
+DType dtype_named(Name name);            /* N_DTYPES if there is none of that name */
+int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
-int64_t local_size(const Module *m, const Dim *dim);   /* elements in memory on one rank: padded / ranks */
+int64_t local_size(const Module *m, const Dim *dim);    /* elements in memory on one rank: padded / ranks */
 int64_t local_bytes(const Module *m, const Type *type); /* in memory, on one rank */
-char *type_text(Module *m, const Type *type);
+char *type_text(Module *m, const Type *type);           /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
 void push_value(Arena *arena, Values *values, Value *value);
 int index_of(const Values *values, const Value *value); /* or -1 */
-Func *add_func(Module *m, Name name, FuncRole role); /* at the end of the module */
+Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the module */
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
@@ -261,15 +261,15 @@ Name fresh_name(Module *m);
 
 /* An ill-typed op is the caller's mistake: it aborts, saying which.  Where operands come from a user, use try_build. */
 Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
-Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* NULL after reporting */
+Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);   /* NULL after reporting */
 Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* its only result */
 #define BUILD(b, kind, attrs, ...)                                                                                     \
     build_op((b), (kind), (attrs), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)),                        \
              (Value *[]){ __VA_ARGS__ })
 #define NO_ATTRS ((Attrs){ 0 })
-Value *build_number(Builder *b, double value); /* a weak f32 constant */
+Value *build_number(Builder *b, double value);               /* a weak f32 constant */
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, place and names */
-Builder builder_at(Module *m, Func *f, Op *before); /* takes the place names of `before` */
+Builder builder_at(Module *m, Func *f, Op *before);          /* takes the place names of `before` */
 void replace_uses(Func *f, const Value *old, Value *with);
 void insert_op(Func *f, Op *op, Op *before);
 void remove_op(Func *f, Op *op);

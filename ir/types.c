@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const dtype_name[N_DTYPES] = { [F32] = "f32", [BF16] = "bf16", [F16] = "f16", [I32] = "i32", [BOOL] = "bool" };
+const char *const dtype_name[N_DTYPES] = {
+    [F32] = "f32", [BF16] = "bf16", [F16] = "f16", [I32] = "i32", [BOOL] = "bool"
+};
 
 /* Every text once; open addressing, at most half full. */
 struct NameTable {
@@ -102,10 +104,7 @@ Names dims_lacking(const Type *of, const Type *in)
     return names;
 }
 
-static bool split_equal(Split a, Split b)
-{
-    return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0;
-}
+static bool split_equal(Split a, Split b) { return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0; }
 
 static bool dim_equal(const Dim *a, const Dim *b)
 {

@@ -1,0 +1,302 @@
+/* parse.c -- ops, functions and modules from text: the inverse of print.c, production by production.
+ *
+ * Never trusts its input: every error is reported where it stands, and parsing stops there.
+ * Functions may be called before they stand in the text; whether a call fits is the verifier's.
+ */
+#include "parse.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number as a name: fresh names must not meet it. */
+static void note_number(Module *m, Name name)
+{
+    if (isdigit((unsigned char)name[0]) && strlen(name) < 9) {
+        int number = atoi(name);
+        m->fresh = number > m->fresh ? number : m->fresh;
+    }
+}
+
+static Value *find_value(const Func *f, Name name)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->name == name)
+            return f->params.at[i];
+    for (const Op *op = f->last; op; op = op->prev)
+        for (int i = 0; i < op->results.count; i++)
+            if (op->results.at[i]->name == name)
+                return op->results.at[i];
+    return NULL;
+}
+
+/* %name, not yet defined in f. */
+static Value *new_value(Parser *p, const Func *f)
+{
+    Value *value = NEW(&p->module->arena, Value);
+    expect(p, "%");
+    int begin = p->at;
+    value->name = read_name(p);
+    if (!p->failed && find_value(f, value->name))
+        fail(p, from(p, begin), "a value of that name is defined above");
+    note_number(p->module, value->name);
+    return value;
+}
+
+/* %a, %b, ...: values that are defined above. */
+static void used_values(Parser *p, const Func *f, Values *list)
+{
+    if (peek(p) != '%')
+        return;
+    do {
+        expect(p, "%");
+        int begin = p->at;
+        Value *value = find_value(f, read_name(p));
+        if (!p->failed && !value)
+            fail(p, from(p, begin), "no value of that name is defined above");
+        if (!p->failed)
+            push_value(&p->module->arena, list, value);
+    } while (!p->failed && accept(p, ","));
+}
+
+static OpKind op_kind(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    Name wanted = read_name(p);
+    for (int kind = 0; kind < N_OPS && !p->failed; kind++)
+        if (strcmp(op_table[kind].name, wanted) == 0)
+            return (OpKind)kind;
+    fail(p, from(p, begin), "no such op");
+    return OP_constant;
+}
+
+static void read_types(Parser *p, Op *op)
+{
+    for (int i = 0; i < op->results.count && !p->failed; i++) {
+        Value *value = op->results.at[i];
+        expect(p, i ? "," : ":");
+        value->type = read_type(p);
+        value->storage = read_storage(p, &value->type);
+    }
+}
+
+static bool in_place_text(char c) { return c && !isspace((unsigned char)c) && c != ')'; }
+
+/* One word of loc(...): anything without spaces or ')'. */
+static Name place_word(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    while (p->at < p->source->length && in_place_text(p->source->text[p->at]))
+        p->at++;
+    return p->at > begin ? intern(p->module, p->source->text + begin, p->at - begin) : NULL;
+}
+
+/* loc(path where), either of which may be missing: a `where` has a ':'. */
+static void read_place(Parser *p, Name *path, Name *where)
+{
+    if (!accept(p, "loc"))
+        return;
+    expect(p, "(");
+    *path = place_word(p);
+    *where = place_word(p);
+    if (*path && !*where && strchr(*path, ':')) {
+        *where = *path;
+        *path = NULL;
+    }
+    expect(p, ")");
+}
+
+static void read_op(Parser *p, Func *f)
+{
+    Module *m = p->module;
+    Op *op = NEW(&m->arena, Op);
+    peek(p);
+    int begin = p->at;
+    if (peek(p) == '%') {
+        do {
+            Value *value = new_value(p, f);
+            value->def = op;
+            push_value(&m->arena, &op->results, value);
+        } while (!p->failed && accept(p, ","));
+        expect(p, "=");
+    }
+    op->kind = op_kind(p);
+    used_values(p, f, &op->args);
+    read_attrs(p, &op->attrs);
+    op->loc = from(p, begin);
+    read_types(p, op);
+    read_place(p, &op->path, &op->where);
+    if (!p->failed && info(op)->results >= 0 && info(op)->results != op->results.count)
+        fail(p, op->loc, arena_text(&m->arena, "%s has %d results", info(op)->name, info(op)->results));
+    if (!p->failed)
+        insert_op(f, op, NULL);
+}
+
+static void read_params(Parser *p, Func *f)
+{
+    expect(p, "(");
+    while (!p->failed && peek(p) == '%') {
+        Value *param = new_value(p, f);
+        expect(p, ":");
+        param->type = read_type(p);
+        param->storage = read_storage(p, &param->type);
+        push_value(&p->module->arena, &f->params, param);
+        if (!accept(p, ","))
+            break;
+    }
+    expect(p, ")");
+}
+
+static FuncRole read_role(Parser *p)
+{
+    for (int role = 1; role < N_ROLES; role++)
+        if (accept(p, role_name[role]))
+            return (FuncRole)role;
+    return PLAIN;
+}
+
+static void read_func(Parser *p)
+{
+    FuncRole role = read_role(p);
+    expect(p, "@");
+    int begin = p->at;
+    Name name = read_name(p);
+    if (!p->failed && find_func(p->module, name))
+        fail(p, from(p, begin), "a function of that name stands above");
+    Func *f = add_func(p->module, name, role);
+    read_params(p, f);
+    if (accept(p, "inner")) {
+        expect(p, "(");
+        f->inner = read_names(p);
+        expect(p, ")");
+    }
+    if (accept(p, "frame")) {
+        expect(p, "(");
+        f->frame = read_int(p);
+        expect(p, ")");
+    }
+    expect(p, "{");
+    while (!p->failed && !accept(p, "return"))
+        read_op(p, f);
+    used_values(p, f, &f->results);
+    int returned = f->results.count;
+    if (accept(p, "saves")) {
+        expect(p, "(");
+        used_values(p, f, &f->results);
+        expect(p, ")");
+    }
+    f->saves = f->results.count - returned;
+    expect(p, "}");
+}
+
+static void read_mesh(Parser *p)
+{
+    Module *m = p->module;
+    do {
+        if (m->naxes == MAX_AXES) {
+            fail(p, from(p, p->at), "too many axes");
+            break;
+        }
+        m->axis[m->naxes] = read_name(p);
+        expect(p, "=");
+        int64_t size = read_int(p);
+        if (!p->failed && (size < 1 || size > 1 << 20))
+            fail(p, from(p, p->at - 1), "an axis has from 1 to 2^20 ranks");
+        m->axis_size[m->naxes++] = p->failed ? 1 : size;
+    } while (!p->failed && accept(p, ","));
+}
+
+static void read_param(Parser *p, Param **end)
+{
+    Param *param = *end = NEW(&p->module->arena, Param);
+    expect(p, "%");
+    param->name = read_name(p);
+    param->path = read_name(p);
+    expect(p, ":");
+    param->type = read_type(p);
+    expect(p, "=");
+    peek(p);
+    int begin = p->at;
+    Name init = read_name(p);
+    while (param->init < N_INITS && strcmp(init_name[param->init], init) != 0)
+        param->init++;
+    if (!p->failed && param->init == N_INITS) {
+        param->init = ZEROS;
+        fail(p, from(p, begin), "expected zeros, ones, normal, uniform or constant");
+    }
+    expect(p, "(");
+    param->a = read_number(p);
+    expect(p, ",");
+    param->b = read_number(p);
+    expect(p, ")");
+    param->decay = !accept(p, "no_decay");
+    Name path = NULL;
+    read_place(p, &path, &param->where);
+}
+
+static int64_t read_parenthesised(Parser *p, const char *key)
+{
+    expect(p, key);
+    expect(p, "(");
+    int64_t value = read_int(p);
+    expect(p, ")");
+    return value;
+}
+
+static void read_input(Parser *p, Input **end)
+{
+    Input *input = *end = NEW(&p->module->arena, Input);
+    expect(p, "%");
+    input->name = read_name(p);
+    expect(p, ":");
+    input->type = read_type(p);
+    input->shift = read_parenthesised(p, "shift");
+    input->vocab = read_parenthesised(p, "vocab");
+}
+
+static void read_source(Parser *p)
+{
+    expect(p, "\"");
+    int begin = p->at;
+    while (p->at < p->source->length && p->source->text[p->at] != '"' && p->source->text[p->at] != '\n')
+        p->at++;
+    p->module->source = intern(p->module, p->source->text + begin, p->at - begin);
+    expect(p, "\"");
+}
+
+static void read_module(Parser *p)
+{
+    Module *m = p->module;
+    expect(p, "module");
+    expect(p, "@");
+    m->name = read_name(p);
+    expect(p, "{");
+    if (accept(p, "source"))
+        read_source(p);
+    if (accept(p, "mesh"))
+        read_mesh(p);
+    if (accept(p, "batch"))
+        m->batch = read_name(p);
+    if (accept(p, "vocab"))
+        m->vocab = read_name(p);
+    if (accept(p, "train"))
+        read_train(p, &m->train);
+    for (Input **end = &m->inputs; accept(p, "input"); end = &(*end)->next)
+        read_input(p, end);
+    for (Param **end = &m->params; accept(p, "param"); end = &(*end)->next)
+        read_param(p, end);
+    while (accept(p, "func"))
+        read_func(p);
+    expect(p, "}");
+    if (!p->failed && peek(p) != '\0')
+        fail(p, (Loc){ p->at, p->at + 1 }, "expected the end of the file");
+}
+
+Module *parse_module(const Source *source, Diags *diags)
+{
+    Parser parser = { .module = new_module(diags), .source = source };
+    read_module(&parser);
+    return parser.module;
+}

@@ -1,0 +1,291 @@
+/* parse_text.c -- tokens, dims, types and attributes of IR text; the inverse of the first half of print.c. */
+#include "parse.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+Loc from(const Parser *p, int begin) { return (Loc){ begin, p->at > begin ? p->at : begin + 1 }; }
+
+bool fail(Parser *p, Loc loc, const char *what)
+{
+    if (!p->failed)
+        error_at(p->module->diags, (Where){ .at = loc }, "%s", what);
+    p->failed = true;
+    return false;
+}
+
+/* Spaces and # comments mean nothing. */
+char peek(Parser *p)
+{
+    const Source *s = p->source;
+    bool comment = false;
+    for (; p->at < s->length; p->at++) {
+        char c = s->text[p->at];
+        comment = c == '#' || (comment && c != '\n');
+        if (!comment && !isspace((unsigned char)c))
+            return c;
+    }
+    return '\0';
+}
+
+static bool in_name(char c) { return isalnum((unsigned char)c) || (c && strchr("_.*", c)); }
+
+bool accept(Parser *p, const char *token)
+{
+    int length = (int)strlen(token);
+    peek(p);
+    int left = p->source->length - p->at;
+    const char *text = p->source->text + p->at;
+    if (p->failed || left < length || memcmp(text, token, (size_t)length) != 0)
+        return false;
+    if (in_name(token[length - 1]) && left > length && in_name(text[length]))
+        return false;
+    p->at += length;
+    return true;
+}
+
+bool expect(Parser *p, const char *token)
+{
+    if (accept(p, token))
+        return true;
+    peek(p);
+    return fail(p, (Loc){ p->at, p->at + 1 }, arena_text(&p->module->arena, "expected '%s'", token));
+}
+
+Name read_name(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    while (p->at < p->source->length && in_name(p->source->text[p->at]))
+        p->at++;
+    if (p->at == begin)
+        fail(p, (Loc){ begin, begin + 1 }, "expected a name");
+    return intern(p->module, p->source->text + begin, p->at - begin);
+}
+
+double read_number(Parser *p)
+{
+    peek(p);
+    const char *begin = p->source->text + p->at;
+    char *end;
+    double value = strtod(begin, &end); /* the text of a Source ends with a NUL */
+    if (end == begin || end > p->source->text + p->source->length)
+        return fail(p, (Loc){ p->at, p->at + 1 }, "expected a number"), 0;
+    p->at += (int)(end - begin);
+    return value;
+}
+
+int64_t read_int(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    double value = read_number(p);
+    if (!p->failed && !(value > -9e15 && value < 9e15 && value == (double)(int64_t)value))
+        fail(p, from(p, begin), "expected a whole number");
+    return p->failed ? 0 : (int64_t)value;
+}
+
+static int read_axis(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    Name axis = read_name(p);
+    for (int i = 0; i < p->module->naxes; i++)
+        if (p->module->axis[i] == axis)
+            return i;
+    fail(p, from(p, begin), "no such mesh axis");
+    return 0;
+}
+
+Axes read_axes(Parser *p)
+{
+    Axes set = 0;
+    do
+        set |= 1u << read_axis(p);
+    while (accept(p, "+"));
+    return set;
+}
+
+static Split read_split(Parser *p)
+{
+    Split split = { 0 };
+    do {
+        if (split.count == MAX_SPLIT)
+            return fail(p, from(p, p->at), "too many axes on one dim"), split;
+        split.axis[split.count++] = (int8_t)read_axis(p);
+    } while (accept(p, "+"));
+    return split;
+}
+
+Names read_names(Parser *p)
+{
+    Names list = { 0 };
+    do {
+        if (list.count == MAX_NAMES)
+            return fail(p, from(p, p->at), "too many names"), list;
+        list.name[list.count++] = read_name(p);
+    } while (accept(p, "+"));
+    return list;
+}
+
+static int64_t read_size(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    int64_t size = read_int(p);
+    if (!p->failed && (size < 1 || size > INT64_C(1) << 40))
+        fail(p, from(p, begin), "a size is from 1 to 2^40");
+    return p->failed ? 1 : size;
+}
+
+/* name:size~padded/axes, /z/axes for zigzag blocks */
+static Dim read_dim(Parser *p)
+{
+    Dim dim = { .name = read_name(p) };
+    int begin = p->at;
+    expect(p, ":");
+    dim.size = dim.padded = read_size(p);
+    if (accept(p, "~"))
+        dim.padded = read_size(p);
+    if (accept(p, "/z/"))
+        dim.zigzag = true;
+    if (dim.zigzag || accept(p, "/"))
+        dim.split = read_split(p);
+    if (p->failed)
+        return (Dim){ .name = dim.name, .size = 1, .padded = 1 };
+    int64_t blocks = split_count(p->module, dim.split) * (dim.zigzag ? 2 : 1);
+    if (dim.padded < dim.size || dim.padded % blocks)
+        fail(p, from(p, begin), "the size in memory is at least the size, and divides by the axes");
+    return dim;
+}
+
+/* Sizes that no memory has would overflow what is computed from them. */
+static bool too_large(const Type *type)
+{
+    double count = 1;
+    for (int i = 0; i < type->rank; i++)
+        count *= (double)type->dim[i].padded;
+    return count > (double)(INT64_C(1) << 50);
+}
+
+Type read_type(Parser *p)
+{
+    Type type = { 0 };
+    peek(p);
+    int begin = p->at;
+    type.dtype = dtype_named(read_name(p));
+    if (type.dtype == N_DTYPES)
+        return fail(p, from(p, begin), "expected a dtype: f32, bf16, f16, i32 or bool"), (Type){ 0 };
+    expect(p, "[");
+    while (!p->failed && peek(p) != ']') {
+        if (type.rank == MAX_RANK)
+            return fail(p, from(p, p->at), "too many dims"), type;
+        int at = p->at;
+        type.dim[type.rank++] = read_dim(p);
+        if (find_dim(&type, type.dim[type.rank - 1].name) != type.rank - 1)
+            fail(p, from(p, at), "this dim occurs twice");
+        if (!accept(p, ","))
+            break;
+    }
+    expect(p, "]");
+    bool max = accept(p, "partial_max");
+    if (max || accept(p, "partial")) {
+        type.by = max ? BY_MAX : BY_SUM;
+        expect(p, "(");
+        type.partial = read_axes(p);
+        expect(p, ")");
+    }
+    if (!p->failed && too_large(&type))
+        fail(p, from(p, begin), "a tensor of more than 2^50 elements");
+    return type;
+}
+
+Storage *read_storage(Parser *p, const Type *type)
+{
+    if (!accept(p, "at"))
+        return NULL;
+    Storage *storage = NEW(&p->module->arena, Storage);
+    storage->at = read_int(p);
+    expect(p, "strides");
+    expect(p, "(");
+    for (int i = 0; i < type->rank && !p->failed; i++) {
+        if (i)
+            expect(p, ",");
+        storage->stride[i] = read_int(p);
+    }
+    expect(p, ")");
+    return storage;
+}
+
+static Dims read_dims(Parser *p)
+{
+    Dims dims = { 0 };
+    expect(p, "[");
+    while (!p->failed && peek(p) != ']') {
+        if (dims.count == (int)(sizeof dims.dim / sizeof *dims.dim))
+            return fail(p, from(p, p->at), "too many dims"), dims;
+        dims.dim[dims.count++] = read_dim(p);
+        if (!accept(p, ","))
+            break;
+    }
+    expect(p, "]");
+    return dims;
+}
+
+static Dtype read_dtype(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    Name name = read_name(p);
+    if (!p->failed && dtype_named(name) == N_DTYPES)
+        fail(p, from(p, begin), "expected a dtype: f32, bf16, f16, i32 or bool");
+    return name;
+}
+
+static bool read_flag(Parser *p) { return expect(p, "true"); }
+
+static Name parse_Name(Parser *p) { return read_name(p); }
+static Dtype parse_Dtype(Parser *p) { return read_dtype(p); }
+static Names parse_Names(Parser *p) { return read_names(p); }
+static Dims parse_Dims(Parser *p) { return read_dims(p); }
+static Axes parse_Axes(Parser *p) { return read_axes(p); }
+static Number parse_Number(Parser *p) { return read_number(p); }
+static Int parse_Int(Parser *p) { return read_int(p); }
+static Flag parse_Flag(Parser *p) { return read_flag(p); }
+
+/* One `key=` of an attribute list: the key must end where the text has '='. */
+static bool accept_key(Parser *p, const char *key) { return accept(p, key) && expect(p, "="); }
+
+void read_attrs(Parser *p, Attrs *attrs)
+{
+    if (!accept(p, "{"))
+        return;
+    do {
+        peek(p);
+#define ATTR(key, kind)                                                                                                \
+    if (accept_key(p, #key)) {                                                                                         \
+        attrs->key = parse_##kind(p);                                                                                  \
+        continue;                                                                                                      \
+    }
+#include "attrs.def"
+        fail(p, (Loc){ p->at, p->at + 1 }, "no such attribute");
+    } while (!p->failed && accept(p, ","));
+    expect(p, "}");
+}
+
+void read_train(Parser *p, Train *train)
+{
+    expect(p, "{");
+    do {
+        peek(p);
+#define TRAIN(key, kind)                                                                                               \
+    if (accept_key(p, #key)) {                                                                                         \
+        train->key = parse_##kind(p);                                                                                  \
+        continue;                                                                                                      \
+    }
+#include "train.def"
+        fail(p, (Loc){ p->at, p->at + 1 }, "no such setting");
+    } while (!p->failed && accept(p, ","));
+    expect(p, "}");
+}

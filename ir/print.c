@@ -1,0 +1,233 @@
+/* print.c -- IR to text.  parse.c is its inverse, production by production.
+ *
+ * Same program, same bytes: nothing here depends on addresses or on the run.
+ */
+#include "ir.h"
+
+#include <inttypes.h>
+
+const char *const role_name[N_ROLES] = { [PLAIN] = "",    [MODEL] = "model",     [TOTALS] = "totals", [STEP] = "step",
+                                         [EVAL] = "eval", [PREDICT] = "predict", [KERNEL] = "kernel" };
+
+const char *const init_name[N_INITS] = {
+    [ZEROS] = "zeros", [ONES] = "ones", [NORMAL] = "normal", [UNIFORM] = "uniform", [CONSTANT] = "constant"
+};
+
+static void print_axis_list(const Module *m, Split split, FILE *out)
+{
+    for (int i = 0; i < split.count; i++)
+        fprintf(out, "%s%s", i ? "+" : "", m->axis[split.axis[i]]);
+}
+
+/* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks. */
+static void print_dim(const Module *m, const Dim *dim, FILE *out)
+{
+    fprintf(out, "%s:%" PRId64, dim->name, dim->size);
+    if (dim->padded != dim->size)
+        fprintf(out, "~%" PRId64, dim->padded);
+    if (dim->split.count) {
+        fputs(dim->zigzag ? "/z/" : "/", out);
+        print_axis_list(m, dim->split, out);
+    }
+}
+
+/* For each kind of attribute: is there anything to say, and how it reads. */
+static bool set_Name(Name name) { return name != NULL; }
+static bool set_Dtype(Dtype dtype) { return dtype != NULL; }
+static bool set_Names(Names names) { return names.count > 0; }
+static bool set_Dims(Dims dims) { return dims.count > 0; }
+static bool set_Axes(Axes axes) { return axes != 0; }
+static bool set_Number(Number number) { return number != 0; }
+static bool set_Int(Int number) { return number != 0; }
+static bool set_Flag(Flag flag) { return flag; }
+
+static void print_Name(const Module *m, Name name, FILE *out) { fputs(name, out); }
+static void print_Dtype(const Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
+static void print_Number(const Module *m, Number number, FILE *out) { fprintf(out, "%.17g", number); }
+static void print_Int(const Module *m, Int number, FILE *out) { fprintf(out, "%" PRId64, number); }
+static void print_Flag(const Module *m, Flag flag, FILE *out) { fputs("true", out); }
+
+static void print_Names(const Module *m, Names names, FILE *out)
+{
+    for (int i = 0; i < names.count; i++)
+        fprintf(out, "%s%s", i ? "+" : "", names.name[i]);
+}
+
+static void print_Axes(const Module *m, Axes axes, FILE *out)
+{
+    for (int i = 0, n = 0; i < m->naxes; i++)
+        if (axes & 1u << i)
+            fprintf(out, "%s%s", n++ ? "+" : "", m->axis[i]);
+}
+
+static void print_Dims(const Module *m, Dims dims, FILE *out)
+{
+    fputc('[', out);
+    for (int i = 0; i < dims.count; i++) {
+        fputs(i ? ", " : "", out);
+        print_dim(m, &dims.dim[i], out);
+    }
+    fputc(']', out);
+}
+
+static void print_attrs(const Module *m, const Attrs *attrs, FILE *out)
+{
+    const char *before = " {";
+#define ATTR(key, kind)                                                                                                \
+    if (set_##kind(attrs->key)) {                                                                                      \
+        fprintf(out, "%s" #key "=", before);                                                                           \
+        print_##kind(m, attrs->key, out);                                                                              \
+        before = ", ";                                                                                                 \
+    }
+#include "attrs.def"
+    if (before[0] == ',')
+        fputc('}', out);
+}
+
+void print_type(const Module *m, const Type *type, FILE *out)
+{
+    fprintf(out, "%s[", dtype_name[type->dtype]);
+    for (int i = 0; i < type->rank; i++) {
+        fputs(i ? ", " : "", out);
+        print_dim(m, &type->dim[i], out);
+    }
+    fputc(']', out);
+    if (type->partial) {
+        fputs(type->by == BY_MAX ? " partial_max(" : " partial(", out);
+        print_Axes(m, type->partial, out);
+        fputc(')', out);
+    }
+}
+
+/* at 4096 strides(2304, 64, 1): a stride for each dim. */
+static void print_storage(const Value *value, FILE *out)
+{
+    if (!value->storage)
+        return;
+    fprintf(out, " at %" PRId64 " strides(", value->storage->at);
+    for (int i = 0; i < value->type.rank; i++)
+        fprintf(out, "%s%" PRId64, i ? ", " : "", value->storage->stride[i]);
+    fputc(')', out);
+}
+
+static void print_typed(const Module *m, const Value *value, FILE *out)
+{
+    print_type(m, &value->type, out);
+    print_storage(value, out);
+}
+
+static void print_names(const Values *values, int first, int count, FILE *out)
+{
+    for (int i = 0; i < count; i++)
+        fprintf(out, "%s%%%s", i ? ", " : "", values->at[first + i]->name);
+}
+
+static void print_op(const Module *m, const Op *op, FILE *out)
+{
+    fputs("    ", out);
+    print_names(&op->results, 0, op->results.count, out);
+    fprintf(out, "%s%s%s", op->results.count ? " = " : "", info(op)->name, op->args.count ? " " : "");
+    print_names(&op->args, 0, op->args.count, out);
+    print_attrs(m, &op->attrs, out);
+    for (int i = 0; i < op->results.count; i++) {
+        fputs(i ? ", " : " : ", out);
+        print_typed(m, op->results.at[i], out);
+    }
+    if (op->path || op->where)
+        fprintf(out, " loc(%s%s%s)", op->path ? op->path : "", op->path && op->where ? " " : "",
+                op->where ? op->where : "");
+    fputc('\n', out);
+}
+
+static void print_func(const Module *m, const Func *f, FILE *out)
+{
+    fprintf(out, "  func %s%s@%s(", role_name[f->role], f->role ? " " : "", f->name);
+    for (int i = 0; i < f->params.count; i++) {
+        fprintf(out, "%s%%%s: ", i ? ", " : "", f->params.at[i]->name);
+        print_typed(m, f->params.at[i], out);
+    }
+    fputs(")", out);
+    if (f->inner.count) {
+        fputs(" inner(", out);
+        print_Names(m, f->inner, out);
+        fputc(')', out);
+    }
+    if (f->frame)
+        fprintf(out, " frame(%" PRId64 ")", f->frame);
+    fputs(" {\n", out);
+    for (const Op *op = f->first; op; op = op->next)
+        print_op(m, op, out);
+    int returned = f->results.count - f->saves;
+    fputs(returned ? "    return " : "    return", out);
+    print_names(&f->results, 0, returned, out);
+    if (f->saves) {
+        fputs(" saves(", out);
+        print_names(&f->results, returned, f->saves, out);
+        fputc(')', out);
+    }
+    fputs("\n  }\n", out);
+}
+
+/* param %h.attn.wq h.*.attn.wq : f32[h.copy:12, embed:768] = normal(0.02, 0) no_decay loc(gpt2.mdl:20:5) */
+static void print_param(const Module *m, const Param *param, FILE *out)
+{
+    fprintf(out, "  param %%%s %s : ", param->name, param->path);
+    print_type(m, &param->type, out);
+    fprintf(out, " = %s(%.17g, %.17g)%s", init_name[param->init], param->a, param->b, param->decay ? "" : " no_decay");
+    if (param->where)
+        fprintf(out, " loc(%s)", param->where);
+    fputc('\n', out);
+}
+
+static void print_input(const Module *m, const Input *input, FILE *out)
+{
+    fprintf(out, "  input %%%s : ", input->name);
+    print_type(m, &input->type, out);
+    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")\n", input->shift, input->vocab);
+}
+
+static void print_train(const Module *m, FILE *out)
+{
+    const char *before = "  train {";
+#define TRAIN(key, kind)                                                                                               \
+    if (set_##kind(m->train.key)) {                                                                                    \
+        fprintf(out, "%s" #key "=", before);                                                                           \
+        print_##kind(m, m->train.key, out);                                                                            \
+        before = ", ";                                                                                                 \
+    }
+#include "train.def"
+    if (before[0] == ',')
+        fputs("}\n", out);
+}
+
+void print_module(const Module *m, FILE *out)
+{
+    fprintf(out, "module @%s {\n", m->name);
+    if (m->source)
+        fprintf(out, "  source \"%s\"\n", m->source);
+    for (int i = 0; i < m->naxes; i++)
+        fprintf(out, "%s%s=%" PRId64 "%s", i ? ", " : "  mesh ", m->axis[i], m->axis_size[i],
+                i + 1 < m->naxes ? "" : "\n");
+    if (m->batch)
+        fprintf(out, "  batch %s\n", m->batch);
+    if (m->vocab)
+        fprintf(out, "  vocab %s\n", m->vocab);
+    print_train(m, out);
+    for (const Input *input = m->inputs; input; input = input->next)
+        print_input(m, input, out);
+    for (const Param *param = m->params; param; param = param->next)
+        print_param(m, param, out);
+    for (const Func *f = m->funcs; f; f = f->next)
+        print_func(m, f, out);
+    fprintf(out, "}\n");
+}
+
+char *module_text(const Module *m)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    print_module(m, out);
+    fclose(out);
+    return text;
+}

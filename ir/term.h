@@ -1,0 +1,28 @@
+/* term.h -- algebra as data: `d * (1 - y * y)` read from a table, matched, and built into ops.
+ *
+ * One letter is a variable; more letters with ( ) are an op; + - * / and unary - are what they seem.
+ */
+#ifndef MPC_TERM_H
+#define MPC_TERM_H
+
+#include "ir.h"
+
+typedef struct Term {
+    enum { VARIABLE, NUMBER, OP } is;
+    char letter;   /* VARIABLE */
+    double number; /* NUMBER */
+    OpKind kind;   /* OP */
+    struct Term *arg[3];
+} Term;
+
+typedef struct {
+    Value *value[26];
+} Binding; /* of the letters a to z */
+
+/* Aborts on a malformed text: the texts are ours. */
+Term *read_term(Arena *arena, const char *text);
+
+bool match(const Term *term, Value *value, Binding *binding);
+Value *construct(Builder *b, const Term *term, const Binding *binding);
+
+#endif

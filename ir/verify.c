@@ -1,0 +1,92 @@
+/* verify.c -- is this module well formed and well typed?
+ *
+ * The type of each result is inferred again and compared with the one that stands there: a pass
+ * that changes an op without its type, or drops a collective, is caught here and named.
+ */
+#include "ir.h"
+
+#include <string.h>
+
+#define WRONG(at_loc, ...) (error_at(m->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
+
+static bool defined_above(const Func *f, const Op *op, const Value *value)
+{
+    if (!value->def)
+        return index_of(&f->params, value) >= 0;
+    for (const Op *above = op ? op->prev : f->last; above; above = above->prev)
+        if (above == value->def)
+            return index_of(&above->results, value) >= 0;
+    return false;
+}
+
+static bool verify_op(Module *m, const Func *f, const Op *op)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (!defined_above(f, op, arg(op, i)))
+            return WRONG(op->loc, "%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
+    Type inferred[MAX_RESULTS];
+    if (!infer_op(m, op, inferred))
+        return false;
+    int expected = info(op)->results >= 0 ? info(op)->results : find_func(m, op->attrs.callee)->results.count;
+    if (op->results.count != expected)
+        return WRONG(op->loc, "%s has %d results, not %d", info(op)->name, expected, op->results.count);
+    for (int i = 0; i < op->results.count; i++) {
+        const Value *value = op->results.at[i];
+        if (!type_equal(&inferred[i], &value->type))
+            return WRONG(op->loc, "%s gives %s, but %%%s is %s", info(op)->name, type_text(m, &inferred[i]),
+                         value->name, type_text(m, &value->type));
+    }
+    return true;
+}
+
+/* Calls go down: a function that is reached from itself has no meaning. */
+static bool reaches(const Module *m, const Func *f, const Func *wanted, int depth)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (callee && (callee == wanted || depth == 0 || reaches(m, callee, wanted, depth - 1)))
+            return true;
+    }
+    return false;
+}
+
+static bool verify_func(Module *m, const Func *f)
+{
+    enum { DEEPEST = 32 };
+    bool good = true;
+    Loc loc = f->first ? f->first->loc : (Loc){ 0 };
+    if (f->role != PLAIN && f->role != KERNEL && func_with_role(m, f->role) != f)
+        return WRONG(loc, "two functions have the role '%s'", role_name[f->role]);
+    if (reaches(m, f, f, DEEPEST))
+        return WRONG(loc, "@%s calls itself, or calls are nested deeper than %d", f->name, DEEPEST);
+    for (const Op *op = f->first; op; op = op->next)
+        good &= verify_op(m, f, op);
+    for (int i = 0; good && i < f->results.count; i++)
+        if (!defined_above(f, NULL, f->results.at[i]))
+            return WRONG(loc, "@%s returns %%%s, which it does not define", f->name, f->results.at[i]->name);
+    return good;
+}
+
+/* A parameter of the model and the tensor it stands for have one type. */
+static bool verify_params(Module *m)
+{
+    const Func *model = func_with_role(m, MODEL);
+    for (int i = 0; model && i < model->params.count; i++) {
+        const Value *value = model->params.at[i];
+        const Param *param = find_param(m, value->name);
+        const Input *input = find_input(m, value->name);
+        const Type *type = param ? &param->type : input ? &input->type : NULL;
+        if (type && !type_equal(type, &value->type))
+            return WRONG((Loc){ 0 }, "@%s takes %%%s : %s, but it is declared as %s", model->name, value->name,
+                         type_text(m, &value->type), type_text(m, type));
+    }
+    return true;
+}
+
+bool verify_module(Module *m)
+{
+    bool good = verify_params(m);
+    for (const Func *f = m->funcs; f; f = f->next)
+        good &= verify_func(m, f);
+    return good;
+}

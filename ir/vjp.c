@@ -1,0 +1,151 @@
+/* vjp.c -- the gradients that do not fit into a row of ops.def.
+ *
+ * No gradient thinks of broadcasting, dtypes or memory order: autodiff fits dx[i] to operand i,
+ * summing the dims that it has too many and spreading over the dims that it lacks.  An operand
+ * that has no gradient is left NULL.
+ */
+#include "term.h"
+
+#define VJP(name)                                                                                                      \
+    void vjp_##name(Builder *b, const Op *op, Value *const dy[], Value *dx[]);                                         \
+    void vjp_##name(Builder *b, const Op *op, Value *const dy[], Value *dx[])
+
+#define A (arg(op, 0))
+#define B (arg(op, 1))
+#define Y (result(op))
+
+/* The gradients that the row of a MAP writes out. */
+VJP(by_text)
+{
+    Binding names = { 0 };
+    names.value['a' - 'a'] = A;
+    names.value['b' - 'a'] = op->args.count > 1 ? B : NULL;
+    names.value['c' - 'a'] = op->args.count > 2 ? arg(op, 2) : NULL;
+    names.value['y' - 'a'] = Y;
+    names.value['d' - 'a'] = dy[0];
+    for (int i = 0; i < op->args.count; i++)
+        if (info(op)->gradient[i] && is_float(arg(op, i)->type.dtype))
+            dx[i] = construct(b, read_term(&b->module->arena, info(op)->gradient[i]), &names);
+}
+
+/* Constants, indices, calls (autodiff's own), and what only stands in a gradient. */
+VJP(nothing) {}
+
+/* y = a, held differently */
+VJP(identity) { dx[0] = dy[0]; }
+
+/* y = sum a over d: dy is spread over d, by name */
+VJP(sum) { dx[0] = dy[0]; }
+
+/* The dims that `x` and `y` share, but for those in `without`. */
+static Names shared_dims(const Type *x, const Type *y, const Names *without)
+{
+    Names names = { 0 };
+    for (int i = 0; i < x->rank; i++)
+        if (find_dim(y, x->dim[i].name) >= 0 && !has_name(without, x->dim[i].name))
+            add_name(&names, x->dim[i].name);
+    return names;
+}
+
+static Names dims_of(const Type *type)
+{
+    Names names = { 0 };
+    for (int i = 0; i < type->rank; i++)
+        add_name(&names, type->dim[i].name);
+    return names;
+}
+
+/* The gradient of one factor: the product of dy and the other factor over all that the factor lacks,
+ * in the memory order of the factor. */
+static Value *factor_gradient(Builder *b, Value *dy, Value *other, Value *factor)
+{
+    Names own = dims_of(&factor->type);
+    Attrs attrs = { .over = shared_dims(&dy->type, &other->type, &own), .order = own };
+    for (int i = 0; i < other->type.rank; i++) /* dims that only the other factor has: none, or summed first */
+        if (find_dim(&dy->type, other->type.dim[i].name) < 0 && !has_name(&own, other->type.dim[i].name))
+            return NULL;
+    return BUILD(b, OP_dot, attrs, dy, other);
+}
+
+/* y = dot a b over d:  da = dot dy b over what only b has, and the same for b */
+VJP(dot)
+{
+    dx[0] = factor_gradient(b, dy[0], B, A);
+    dx[1] = factor_gradient(b, dy[0], A, B);
+}
+
+/* y = the largest of a over d: dy goes to the elements that are it, in equal shares */
+VJP(extreme)
+{
+    Value *is = BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, "f32") }, BUILD(b, OP_eq, NO_ATTRS, A, Y));
+    Value *count = BUILD(b, OP_sum, (Attrs){ .over = op->attrs.over }, is);
+    dx[0] = BUILD(b, OP_mul, NO_ATTRS, is, BUILD(b, OP_div, NO_ATTRS, dy[0], count));
+}
+
+/* y = dropout a: the same mask again */
+VJP(dropout) { dx[0] = BUILD(b, OP_dropout, op->attrs, dy[0], arg(op, 1), arg(op, 2)); }
+
+VJP(rename) { dx[0] = BUILD(b, OP_rename, (Attrs){ .dim = op->attrs.to, .to = op->attrs.dim }, dy[0]); }
+
+static Dims one_dim(Dim dim) { return (Dims){ .count = 1, .dim = { dim } }; }
+
+static Dim dim_of(const Value *value, Name name) { return value->type.dim[find_dim(&value->type, name)]; }
+
+/* y = a at one element of d: the rest of da is zero */
+VJP(slice)
+{
+    Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)), .index = op->attrs.index };
+    dx[0] = BUILD(b, OP_place, attrs, dy[0]);
+}
+
+/* y = a stretch of a along d */
+VJP(part)
+{
+    Attrs attrs = { .dim = op->attrs.dims.dim[0].name,
+                    .dims = one_dim(dim_of(A, op->attrs.dim)),
+                    .index = op->attrs.index };
+    dx[0] = BUILD(b, OP_place, attrs, dy[0]);
+}
+
+/* y = zeros with a in a place: the gradient of that place */
+VJP(place)
+{
+    const Dim *to = &op->attrs.dims.dim[0];
+    Attrs attrs = { .dim = to->name, .index = op->attrs.index };
+    if (!op->attrs.dim) {
+        dx[0] = BUILD(b, OP_slice, attrs, dy[0]);
+        return;
+    }
+    attrs.dims = one_dim(dim_of(A, op->attrs.dim));
+    dx[0] = BUILD(b, OP_part, attrs, dy[0]);
+}
+
+/* y = a and b, one after the other along d */
+VJP(concat)
+{
+    Name d = op->attrs.dims.dim[0].name;
+    for (int i = 0; i < 2; i++) {
+        Attrs attrs = { .dim = d, .dims = one_dim(dim_of(arg(op, i), d)), .index = i ? dim_of(A, d).size : 0 };
+        dx[i] = BUILD(b, OP_part, attrs, dy[0]);
+    }
+}
+
+/* y = rows of a: each row of dy is added to the row that it came from */
+VJP(take) { dx[0] = BUILD(b, OP_scatter_add, (Attrs){ .dims = one_dim(dim_of(A, op->attrs.dim)) }, dy[0], B); }
+
+VJP(attend)
+{
+    if (!dy[0])
+        return;
+    Op *grad = build(b, OP_attend_grad, op->attrs, 6, (Value *[]){ A, B, arg(op, 2), Y, op->results.at[1], dy[0] });
+    for (int i = 0; i < 3; i++)
+        dx[i] = grad->results.at[i];
+}
+
+/* y = a, rotated: rotate back */
+VJP(rope)
+{
+    Attrs attrs = op->attrs;
+    attrs.inverse = !attrs.inverse;
+    dx[0] = BUILD(b, OP_rope, attrs, dy[0]);
+}
