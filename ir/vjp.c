@@ -61,9 +61,6 @@ static Value *factor_gradient(Builder *b, Value *dy, Value *other, Value *factor
 {
     Names own = dims_of(&factor->type);
     Attrs attrs = { .over = shared_dims(&dy->type, &other->type, &own), .order = own };
-    for (int i = 0; i < other->type.rank; i++) /* dims that only the other factor has: none, or summed first */
-        if (find_dim(&dy->type, other->type.dim[i].name) < 0 && !has_name(&own, other->type.dim[i].name))
-            return NULL;
     return BUILD(b, OP_dot, attrs, dy, other);
 }
 
@@ -85,7 +82,11 @@ VJP(extreme)
 /* y = dropout a: the same mask again */
 VJP(dropout) { dx[0] = BUILD(b, OP_dropout, op->attrs, dy[0], arg(op, 1), arg(op, 2)); }
 
-VJP(rename) { dx[0] = BUILD(b, OP_rename, (Attrs){ .dim = op->attrs.to, .to = op->attrs.dim }, dy[0]); }
+VJP(rename)
+{
+    Attrs attrs = { .dim = op->attrs.to, .to = op->attrs.dim };
+    dx[0] = BUILD(b, OP_rename, attrs, dy[0]);
+}
 
 static Dims one_dim(Dim dim) { return (Dims){ .count = 1, .dim = { dim } }; }
 
