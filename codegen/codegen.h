@@ -1,0 +1,94 @@
+/* codegen.h -- the parts of the C back end, and what they owe each other.
+ *
+ * host.c writes the program around the kernels; row.c, product.c and library.c know how one op or
+ * kernel of a function becomes C.  They meet here.
+ *
+ * An operand's pointer is given as the text of a C expression of type `void *` (or a pointer to
+ * the element), in the order of call->args and then call->results: the kernel parts decide what
+ * is done with it, the host decides where it points.
+ */
+#ifndef MPC_CODEGEN_H
+#define MPC_CODEGEN_H
+
+#include "ir/ir.h"
+#include "runtime/rt.h"
+
+/* --- names.c: texts that several parts use -------------------------------------------------- */
+
+/* The C type of one element in memory: "float", "rt_bf16", "rt_f16", "int32_t", "bool". */
+const char *element_type(DType dtype);
+
+/* The RtType constant of a dtype: "RT_F32". */
+const char *element_constant(DType dtype);
+RtType element_rt_type(DType dtype);
+
+/* `text` as a C identifier of at most `room` characters: other characters become '_', leading
+ * components of a path are dropped where it is too long, and a number gets a letter in front. */
+char *c_identifier(Module *m, const char *text, int room);
+
+/* How many elements a loop over the dim visits.  An error at `op` where the dim is split over mesh
+ * axes, which this back end cannot do. */
+int64_t loop_size(Module *m, const Op *op, const Dim *dim);
+
+/* --- row.c: kernels made of pointwise ops, reductions and leaves ------------------------------ */
+
+/* Writes the C function of a row kernel as `call` uses it: sizes from the kernel's types, strides
+ * from the storage of call's operands.
+ *
+ *     static void NAME(const float *restrict x, ..., float *restrict y, ..., float *restrict scratch)
+ *
+ * Pointers to the elements of the kernel's parameters in order, then of its results; `scratch` is
+ * there iff row_kernel_scratch() is not 0.  Two calls whose texts are equal (with an equal name)
+ * need one function.  A result may have exactly the storage of a parameter that has its dims. */
+void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *name, FILE *out);
+
+/* Bytes of scratch that one call of the kernel needs, for the sums of its column reductions;
+ * 0 for most.  A function of types alone: the memory pass asks before any storage is known. */
+int64_t row_kernel_scratch(Module *m, const Func *kernel);
+
+/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed. */
+char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[], const char *scratch);
+
+/* --- product.c: kernels made of dots ---------------------------------------------------------- */
+
+bool is_product_kernel(const Func *kernel);
+
+/* One C = A B of a product kernel.  `a`, `b`, `c` say whose memory: an index into call->args, and for c
+ * into call->results.  Dims that fit neither the shape's m, n, k nor its batch are loops around it. */
+typedef struct {
+    RtProductShape shape;
+    int a, b, c;
+    int nloops;
+    struct {
+        Name dim;
+        int64_t count, a, b, c; /* turns, and strides in elements */
+    } loop[MAX_RANK];
+    bool naive; /* no operand order that rt_product takes: emit_naive_product writes loops */
+    const Op *dot;
+} Product;
+
+enum { MAX_PRODUCTS = 16 }; /* dots of one kernel */
+
+/* The products that do the work of a kernel, fewer than its dots where these lie side by side.
+ * Returns how many; 0 after an error. */
+int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS]);
+
+/* The text of the initialiser of an RtProductShape, for rt_product_create. */
+char *product_shape_text(Module *m, const RtProductShape *shape);
+
+/* The statement that runs it: "rt_product(rt, 7, x, w, y);", with loops around it if need be. */
+char *product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);
+
+/* For naive ones: static void NAME(const A *restrict a, const B *restrict b, C *restrict c). */
+void emit_naive_product(Module *m, const Product *product, const Op *call, const char *name, FILE *out);
+char *naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
+                         const char *const operand[]);
+
+/* --- library.c: ops that a kernel of runtime/kernels/ does -------------------------------------- */
+
+/* The statement that runs a LIBRARY op, for example "rt_rope(...);"; NULL after an error at the op, where
+ * no kernel takes these types or strides.  `scratch` may be NULL where library_scratch() is 0. */
+char *library_call(Module *m, const Op *op, const char *const operand[], const char *scratch);
+int64_t library_scratch(Module *m, const Op *op); /* bytes; from types alone */
+
+#endif
