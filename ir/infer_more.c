@@ -140,7 +140,7 @@ INFER(scatter_add)
     if (op->attrs.dims.count != 1 || index->dtype != I32 || index->partial || x->by == BY_MAX)
         return REFUSE(NULL, "scatter_add takes a tensor, an i32 index, and {dims=[name:size]}");
     Type *y = &results[0];
-    *y = (Type){ .dtype = x->dtype, .partial = x->partial };
+    *y = (Type){ .dtype = op->attrs.dtype ? dtype_named(op->attrs.dtype) : x->dtype, .partial = x->partial };
     bool placed = false;
     for (int i = 0; i < index->rank; i++) {
         int at = find_dim(x, index->dim[i].name);
@@ -166,6 +166,8 @@ INFER(scatter_add)
     for (int i = 0; i < y->rank; i++)
         if (find_dim(y, y->dim[i].name) != i)
             return REFUSE("rename one of them", "scatter_add: '%s' would occur twice", y->dim[i].name);
+    if (!is_float(y->dtype))
+        return REFUSE(NULL, "scatter_add adds floating-point numbers");
     return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");
 }
 

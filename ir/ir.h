@@ -47,7 +47,7 @@ typedef struct {
 
 typedef struct {
     int count;
-    Dim dim[2];
+    Dim dim[MAX_RANK];
 } Dims;
 
 typedef struct {
@@ -190,8 +190,9 @@ typedef struct Builder {
 enum {
     COMMUTES = 1,
     COMPARES = 2,  /* gives bool */
-    WEAK = 4,      /* a number: takes the dtype of what it meets */
-    POSITIONAL = 8 /* reads the position of its elements: dropout, iota */
+    WEAK = 4,       /* a number: takes the dtype of what it meets */
+    POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
+    NARROW = 16     /* runs on the narrow dtype that train.precision asks for */
 };
 
 typedef struct {

@@ -67,7 +67,7 @@ static bool verify_func(Module *m, const Func *f)
     return good;
 }
 
-/* A parameter of the model and the tensor it stands for have one type. */
+/* A parameter of the model and the tensor it stands for have the same dims; the dtype may be narrower. */
 static bool verify_params(Module *m)
 {
     const Func *model = func_with_role(m, MODEL);
@@ -76,7 +76,7 @@ static bool verify_params(Module *m)
         const Param *param = find_param(m, value->name);
         const Input *input = find_input(m, value->name);
         const Type *type = param ? &param->type : input ? &input->type : NULL;
-        if (type && !type_equal(type, &value->type))
+        if (type && !same_dims(type, &value->type))
             return WRONG((Loc){ 0 }, "@%s takes %%%s : %s, but it is declared as %s", model->name, value->name,
                          type_text(m, &value->type), type_text(m, type));
     }

@@ -1,0 +1,225 @@
+/* interp_number.c -- what pointwise ops mean for one element, and the random numbers. */
+#include "interp_number.h"
+
+#include "interp.h"
+
+static const double SQRT_1_2 = 0.70710678118654752440, SQRT_2_PI = 0.79788456080286535588; /* sqrt(1/2), sqrt(2/pi) */
+static const double DENSITY = 0.39894228040143267794;                                      /* 1 / sqrt(2 pi) */
+static const double CUBIC = 0.044715; /* of gelu's approximation by tanh */
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double normal_cdf(double x) { return 0.5 * (1 + erf(x * SQRT_1_2)); }
+
+static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(SQRT_2_PI * (x + CUBIC * x * x * x))); }
+
+static double gelu_tanh_slope(double x)
+{
+    double t = tanh(SQRT_2_PI * (x + CUBIC * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_PI * (1 + 3 * CUBIC * x * x);
+}
+
+static double sign(double x) { return (x > 0) - (x < 0); }
+
+static double wrap(int64_t x) { return (double)(int32_t)(uint32_t)(uint64_t)x; }
+
+/* Of 32-bit integers, two's complement; what has no whole result is NaN. */
+static double map_integer(OpKind kind, double a, double b, double c)
+{
+    if (!number_fits(I32, a) || !number_fits(I32, b) || !number_fits(I32, c))
+        return NAN;
+    int64_t x = (int64_t)a, y = (int64_t)b;
+    switch (kind) {
+    case OP_add:
+        return wrap(x + y);
+    case OP_sub:
+        return wrap(x - y);
+    case OP_mul:
+        return wrap(x * y);
+    case OP_div:
+        return y ? wrap(x / y) : NAN;
+    case OP_neg:
+        return wrap(-x);
+    case OP_abs:
+        return wrap(x < 0 ? -x : x);
+    case OP_square:
+        return wrap(x * x);
+    case OP_fold_key:
+        return (double)(int32_t)fold_key((uint32_t)x, (uint32_t)y);
+    case OP_pow: {
+        int64_t power = 1;
+        for (int64_t i = 0; i < y && y <= 64; i++)
+            power = (int64_t)wrap(power * x);
+        return y >= 0 && y <= 64 ? (double)power : NAN;
+    }
+    case OP_maximum:
+        return fmax(a, b);
+    case OP_minimum:
+        return fmin(a, b);
+    case OP_sign:
+        return sign(a);
+    case OP_relu:
+        return fmax(a, 0);
+    default:
+        return NAN;
+    }
+}
+
+static double map_float(OpKind kind, double a, double b)
+{
+    switch (kind) {
+    case OP_add:
+        return a + b;
+    case OP_sub:
+        return a - b;
+    case OP_mul:
+        return a * b;
+    case OP_div:
+        return a / b;
+    case OP_pow:
+        return pow(a, b);
+    case OP_maximum:
+        return fmax(a, b);
+    case OP_minimum:
+        return fmin(a, b);
+    case OP_neg:
+        return -a;
+    case OP_abs:
+        return fabs(a);
+    case OP_sign:
+        return sign(a);
+    case OP_square:
+        return a * a;
+    case OP_sqrt:
+        return sqrt(a);
+    case OP_rsqrt:
+        return 1 / sqrt(a);
+    case OP_exp:
+        return exp(a);
+    case OP_expm1:
+        return expm1(a);
+    case OP_log:
+        return log(a);
+    case OP_sin:
+        return sin(a);
+    case OP_cos:
+        return cos(a);
+    case OP_tanh:
+        return tanh(a);
+    case OP_sigmoid:
+        return sigmoid(a);
+    case OP_relu:
+        return fmax(a, 0);
+    case OP_silu:
+        return a * sigmoid(a);
+    case OP_gelu:
+        return a * normal_cdf(a);
+    case OP_gelu_slope:
+        return normal_cdf(a) + a * DENSITY * exp(-0.5 * a * a);
+    case OP_gelu_tanh:
+        return gelu_tanh(a);
+    case OP_gelu_tanh_slope:
+        return gelu_tanh_slope(a);
+    default:
+        return NAN;
+    }
+}
+
+/* Ops that mean the same for every dtype; false if it is none of them. */
+static bool map_any(OpKind kind, DType dtype, double a, double b, double c, double *y)
+{
+    switch (kind) {
+    case OP_lt:
+        return *y = a < b, true;
+    case OP_le:
+        return *y = a <= b, true;
+    case OP_gt:
+        return *y = a > b, true;
+    case OP_ge:
+        return *y = a >= b, true;
+    case OP_eq:
+        return *y = a == b, true;
+    case OP_ne:
+        return *y = a != b, true;
+    case OP_where:
+        return *y = a != 0 ? b : c, true;
+    case OP_stop_gradient:
+    case OP_broadcast:
+    case OP_reorder:
+        return *y = a, true;
+    case OP_cast:
+        return *y = dtype == BOOL ? a != 0 : dtype == I32 ? trunc(a) : a, true;
+    default:
+        return false;
+    }
+}
+
+double number_map(OpKind kind, DType dtype, double a, double b, double c)
+{
+    double y;
+    if (map_any(kind, dtype, a, b, c, &y))
+        return y;
+    return dtype == I32 ? map_integer(kind, a, b, c) : map_float(kind, a, b);
+}
+
+bool number_fits(DType dtype, double x)
+{
+    if (dtype == I32)
+        return x >= INT32_MIN && x <= INT32_MAX && x == trunc(x);
+    return dtype != BOOL || x == 0 || x == 1;
+}
+
+double number_start(OpKind reduction, DType dtype)
+{
+    if (reduction == OP_max)
+        return dtype == I32 ? INT32_MIN : dtype == BOOL ? 0 : -INFINITY;
+    if (reduction == OP_min)
+        return dtype == I32 ? INT32_MAX : dtype == BOOL ? 1 : INFINITY;
+    return 0;
+}
+
+void philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4])
+{
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int i = 0; i < 4; i++)
+        out[i] = counter[i];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p = (uint64_t)0xD2511F53u * out[0], q = (uint64_t)0xCD9E8D57u * out[2];
+        uint32_t x1 = out[1], x3 = out[3];
+        out[0] = (uint32_t)(q >> 32) ^ x1 ^ k0;
+        out[1] = (uint32_t)q;
+        out[2] = (uint32_t)(p >> 32) ^ x3 ^ k1;
+        out[3] = (uint32_t)p;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+uint32_t fold_key(uint32_t key, uint32_t i)
+{
+    uint32_t out[4];
+    philox((uint32_t[]){ key, 0x6b657973u /* "keys" */ }, (uint32_t[]){ i, 0, 1, 0 }, out);
+    return out[0];
+}
+
+bool is_dropped(uint32_t key, uint32_t instance, uint64_t index, double rate)
+{
+    uint32_t out[4];
+    philox((uint32_t[]){ key, instance }, (uint32_t[]){ (uint32_t)index, (uint32_t)(index >> 32), 0, 0 }, out);
+    return (double)(out[0] >> 8) / 16777216.0 < rate;
+}
+
+double hashed_number(uint64_t seed, uint64_t index) /* splitmix64 */
+{
+    uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
+}
+
+uint64_t hash_of_text(const char *text)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}

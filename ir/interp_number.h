@@ -1,0 +1,48 @@
+/* interp_number.h -- all arithmetic of the reference interpreter on elements of tensors.
+ *
+ * Elements are doubles: floats of any width without rounding, i32 and bool as whole numbers.  The
+ * rest of the interpreter knows only these functions, where elements lie, and how to add.
+ */
+#ifndef MPC_INTERP_NUMBER_H
+#define MPC_INTERP_NUMBER_H
+
+#include "ir.h"
+
+#include <math.h>
+
+/* One element of a pointwise op whose result is of `dtype`.  NaN where an integer op has no meaning. */
+double number_map(OpKind kind, DType dtype, double a, double b, double c);
+
+/* Is it one of the values that the dtype has? */
+bool number_fits(DType dtype, double x);
+
+/* What sums and extremes start from. */
+double number_start(OpKind reduction, DType dtype);
+
+/* acc + x, max(acc, x) or min(acc, x). */
+static inline double number_reduce(OpKind reduction, DType dtype, double acc, double x)
+{
+    if (reduction == OP_max || reduction == OP_min)
+        return reduction == OP_max ? fmax(acc, x) : fmin(acc, x);
+    return dtype == I32 ? number_map(OP_add, I32, acc, x, 0) : acc + x;
+}
+
+/* The reduction that puts the terms of a partial tensor together. */
+static inline OpKind pending(const Type *type) { return type->by == BY_MAX ? OP_max : OP_sum; }
+
+/* acc + a b */
+static inline double number_product(DType dtype, double acc, double a, double b)
+{
+    return dtype == I32 ? number_map(OP_add, I32, acc, number_map(OP_mul, I32, a, b, 0), 0) : acc + a * b;
+}
+
+uint32_t fold_key(uint32_t key, uint32_t i);
+
+/* Is the element of that index dropped? */
+bool is_dropped(uint32_t key, uint32_t instance, uint64_t index, double rate);
+
+/* A number in [0, 1) that depends on both. */
+double hashed_number(uint64_t seed, uint64_t index);
+uint64_t hash_of_text(const char *text);
+
+#endif

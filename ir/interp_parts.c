@@ -1,0 +1,315 @@
+/* interp_parts.c -- which rank holds which elements, and tensors made into parts and back.
+ *
+ * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag
+ * cuts it into twice as many: block r then holds the r-th from the left and the r-th from the right.
+ */
+#include "interp_number.h"
+#include "interp_parts.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool cannot_run(Interp *in, const char *format, ...)
+{
+    va_list args;
+    char reason[512];
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    Where where = { .at = in->op ? in->op->loc : (Loc){ 0 } };
+    if (in->op)
+        error_at(in->m->diags, where, "interpreter: @%s: %s%s%s at %s%s: %s", in->func->name, info(in->op)->name,
+                 in->op->results.count ? " %" : "", in->op->results.count ? result(in->op)->name : "", in->turn,
+                 in->op->path ? in->op->path : "", reason);
+    else
+        error_at(in->m->diags, where, "interpreter: @%s: %s", in->func->name, reason);
+    return false;
+}
+
+int coordinate(const Interp *in, int rank, int axis) { return rank / in->axis_step[axis] % (int)in->m->axis_size[axis]; }
+
+bool is_splittable(const Interp *in, const Dim *dim)
+{
+    int64_t blocks = split_count(in->m, dim->split) * (dim->zigzag ? 2 : 1);
+    return blocks == 1 || (dim->padded >= dim->size && dim->padded % blocks == 0);
+}
+
+bool same_place(const Dim *a, const Dim *b)
+{
+    if (a->size != b->size || a->split.count != b->split.count)
+        return false;
+    if (a->split.count && (a->padded != b->padded || a->zigzag != b->zigzag))
+        return false;
+    for (int i = 0; i < a->split.count; i++)
+        if (a->split.axis[i] != b->split.axis[i])
+            return false;
+    return true;
+}
+
+int64_t block_of(const Interp *in, const Dim *dim, int rank)
+{
+    int64_t block = 0;
+    for (int i = 0; i < dim->split.count; i++)
+        block = block * in->m->axis_size[dim->split.axis[i]] + coordinate(in, rank, dim->split.axis[i]);
+    return block;
+}
+
+int rank_of_block(const Interp *in, const Dim *dim, int64_t block)
+{
+    int rank = 0;
+    for (int i = dim->split.count - 1; i >= 0; i--) {
+        int axis = dim->split.axis[i];
+        rank += (int)(block % in->m->axis_size[axis]) * in->axis_step[axis];
+        block /= in->m->axis_size[axis];
+    }
+    return rank;
+}
+
+/* What a rank holds along a dim: up to two stretches of the whole. */
+typedef struct {
+    int64_t begin[2], end[2];
+} Stretch;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
+{
+    int64_t n = split_count(in->m, dim->split), block = block_of(in, dim, rank);
+    if (n == 1)
+        return (Stretch){ { 0, 0 }, { dim->size, 0 } };
+    int64_t pieces = dim->zigzag ? 2 * n : n, length = dim->padded / pieces;
+    Stretch s = { { block * length, 0 }, { (block + 1) * length, 0 } };
+    if (dim->zigzag) {
+        s.begin[1] = (pieces - 1 - block) * length;
+        s.end[1] = s.begin[1] + length;
+    }
+    for (int i = 0; i < 2; i++) {
+        s.begin[i] = smaller(s.begin[i], dim->size);
+        s.end[i] = smaller(s.end[i], dim->size);
+    }
+    return s;
+}
+
+static int64_t part_size(const Interp *in, const Dim *dim, int rank)
+{
+    Stretch s = stretch_of(in, dim, rank);
+    return s.end[0] - s.begin[0] + s.end[1] - s.begin[1];
+}
+
+int64_t *positions_of(Interp *in, const Dim *dim, int rank)
+{
+    Stretch s = stretch_of(in, dim, rank);
+    int64_t *position = NEW_ARRAY(&in->arena, int64_t, part_size(in, dim, rank) + 1), n = 0;
+    for (int i = 0; i < 2; i++)
+        for (int64_t p = s.begin[i]; p < s.end[i]; p++)
+            position[n++] = p;
+    return position;
+}
+
+int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *place)
+{
+    int64_t n = split_count(in->m, dim->split);
+    if (n == 1)
+        return *place = position, 0;
+    int64_t pieces = dim->zigzag ? 2 * n : n, length = dim->padded / pieces;
+    int64_t piece = position / length;
+    *place = position % length + (piece >= n ? length : 0); /* the right piece comes after the left one */
+    return piece >= n ? pieces - 1 - piece : piece;
+}
+
+int *ranks_along(Interp *in, Axes axes, int *count)
+{
+    int *distance = NEW_ARRAY(&in->arena, int, in->ranks);
+    *count = 1;
+    for (int axis = 0; axis < in->m->naxes; axis++) {
+        if (!(axes & 1u << axis))
+            continue;
+        int sofar = *count;
+        for (int c = 1; c < in->m->axis_size[axis]; c++)
+            for (int i = 0; i < sofar; i++)
+                distance[(*count)++] = distance[i] + c * in->axis_step[axis];
+    }
+    return distance;
+}
+
+static Part make_part(Interp *in, const Type *type, int rank)
+{
+    Part part = { .count = 1 };
+    for (int i = type->rank - 1; i >= 0; i--) {
+        part.size[i] = part_size(in, &type->dim[i], rank);
+        part.stride[i] = part.count;
+        part.count *= part.size[i];
+    }
+    part.data = NEW_ARRAY(&in->arena, double, part.count + 1);
+    return part;
+}
+
+Held hold(Interp *in, const Type *type)
+{
+    Held held = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    for (int i = 0; i < type->rank; i++)
+        if (!is_splittable(in, &type->dim[i])) {
+            cannot_run(in, "'%s' does not divide into its blocks", type->dim[i].name);
+            return (Held){ 0 };
+        }
+    for (int rank = 0; rank < in->ranks; rank++)
+        held.part[rank] = make_part(in, type, rank);
+    return held;
+}
+
+/* Calls `copy` for every element of a rank's part and its index in the whole tensor. */
+static void each_element(Interp *in, const Type *type, int rank, Part *part,
+                         void (*copy)(void *context, double *element, int64_t index), void *context)
+{
+    int64_t *position[MAX_RANK], at[MAX_RANK] = { 0 };
+    for (int i = 0; i < type->rank; i++)
+        position[i] = positions_of(in, &type->dim[i], rank);
+    for (int64_t n = 0; n < part->count; n++) {
+        int64_t index = 0;
+        for (int i = 0; i < type->rank; i++)
+            index = index * type->dim[i].size + position[i][at[i]];
+        copy(context, &part->data[n], index);
+        for (int i = type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
+            at[i] = 0;
+    }
+}
+
+/* One rank's term of a partial tensor: noise that the last rank of a group takes back, so that
+ * nothing but the sum (or the maximum) is right. */
+typedef struct {
+    const Tensor *whole;
+    const Type *type;
+    uint64_t seed;
+    int term, terms;
+} Dealing;
+
+static double noise(const Dealing *d, int term, int64_t index)
+{
+    double x = 2 * hashed_number(d->seed + (uint64_t)term, (uint64_t)index) - 1;
+    return d->type->dtype == I32 ? round(8 * x) : x;
+}
+
+static void deal_element(void *context, double *element, int64_t index)
+{
+    const Dealing *d = context;
+    double x = d->whole->data[index];
+    if (d->terms == 1) {
+        *element = x;
+    } else if (d->type->by == BY_MAX) {
+        int holder = (int)(hashed_number(d->seed, (uint64_t)index) * d->terms);
+        *element = d->term == holder ? x : x - fabs(noise(d, d->term, index));
+    } else if (d->term + 1 < d->terms) {
+        *element = noise(d, d->term, index);
+    } else {
+        for (int term = 0; term + 1 < d->terms; term++)
+            x -= noise(d, term, index);
+        *element = x;
+    }
+}
+
+/* A rank's number among those that hold the terms of a partial tensor. */
+static int term_of(const Interp *in, const Type *type, int rank)
+{
+    int term = 0;
+    for (int axis = 0; axis < in->m->naxes; axis++)
+        if (type->partial & 1u << axis)
+            term = term * (int)in->m->axis_size[axis] + coordinate(in, rank, axis);
+    return term;
+}
+
+Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
+{
+    Held held = hold(in, type);
+    Dealing d = { .whole = tensor, .type = type, .seed = seed };
+    ranks_along(in, type->partial, &d.terms);
+    for (int rank = 0; held.part && rank < in->ranks; rank++) {
+        d.term = term_of(in, type, rank);
+        each_element(in, type, rank, &held.part[rank], deal_element, &d);
+    }
+    return held;
+}
+
+static Axes splitting_axes(const Type *type)
+{
+    Axes axes = 0;
+    for (int i = 0; i < type->rank; i++)
+        for (int j = 0; j < type->dim[i].split.count; j++)
+            axes |= 1u << type->dim[i].split.axis[j];
+    return axes;
+}
+
+/* Does a rank stand at the origin of all axes but these? */
+static bool stands_for_others(const Interp *in, int rank, Axes axes)
+{
+    for (int axis = 0; axis < in->m->naxes; axis++)
+        if (!(axes & 1u << axis) && coordinate(in, rank, axis) != 0)
+            return false;
+    return true;
+}
+
+/* The terms of all ranks at these distances; in scale, how large they were. */
+static double *combine(Interp *in, const Held *held, int rank, const int *distance, int terms, double *scale)
+{
+    const Part *first = &held->part[rank];
+    OpKind by = pending(held->type);
+    if (terms == 1)
+        return first->data;
+    double *sum = NEW_ARRAY(&in->arena, double, first->count + 1);
+    for (int64_t i = 0; i < first->count; i++) {
+        sum[i] = first->data[i];
+        scale[i] = fabs(sum[i]);
+        for (int t = 1; t < terms; t++) {
+            double term = held->part[rank + distance[t]].data[i];
+            sum[i] = number_reduce(by, held->type->dtype, sum[i], term);
+            scale[i] += fabs(term);
+        }
+    }
+    return sum;
+}
+
+static void place_element(void *context, double *element, int64_t index) { ((double *)context)[index] = *element; }
+
+Tensor put_together(Interp *in, const Held *held)
+{
+    int terms, *distance = ranks_along(in, held->type->partial, &terms);
+    Axes splits = splitting_axes(held->type);
+    Tensor whole = new_tensor(held->type);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        if (!stands_for_others(in, rank, splits))
+            continue;
+        Part part = held->part[rank];
+        part.data = combine(in, held, rank, distance, terms, NEW_ARRAY(&in->arena, double, part.count + 1));
+        each_element(in, held->type, rank, &part, place_element, whole.data);
+    }
+    return whole;
+}
+
+static bool equal_copies(double a, double b, double scale)
+{
+    const double tolerance = 1e-12; /* sums of the same terms in another order */
+    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * scale;
+}
+
+bool copies_agree(Interp *in, const Held *held, Name name)
+{
+    int terms, *distance = ranks_along(in, held->type->partial, &terms);
+    Axes splits = splitting_axes(held->type), pending_axes = held->type->partial;
+    double **sum = NEW_ARRAY(&in->arena, double *, in->ranks);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        if (!stands_for_others(in, rank, ~pending_axes))
+            continue; /* it holds a term other than the first */
+        int64_t count = held->part[rank].count;
+        double *scale = NEW_ARRAY(&in->arena, double, terms > 1 ? count + 1 : 1);
+        sum[rank] = combine(in, held, rank, distance, terms, scale);
+        int like = rank; /* the first rank that holds the same elements */
+        for (int axis = 0; axis < in->m->naxes; axis++)
+            if (!(splits & 1u << axis))
+                like -= coordinate(in, rank, axis) * in->axis_step[axis];
+        for (int64_t i = 0; i < count && like != rank; i++)
+            if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i])))
+                return cannot_run(in, "the copies of %%%s differ: element %lld of its part is %.17g on rank %d, %.17g on rank %d",
+                                  name, (long long)i, sum[like][i], like, sum[rank][i], rank);
+    }
+    return true;
+}

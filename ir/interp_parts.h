@@ -1,0 +1,101 @@
+/* interp_parts.h -- how the reference interpreter holds a tensor on many ranks at once, and how it
+ * walks over it.  Shared by the files interp*.c.
+ *
+ * A rank's part is row-major over the elements that are the rank's own; there is no padding, so
+ * the parts of a dim whose size its axes do not divide differ in size (some may be empty).  Along
+ * every dim the elements are in ascending global order.  Parts are never changed once computed, so
+ * they may be shared.
+ */
+#ifndef MPC_INTERP_PARTS_H
+#define MPC_INTERP_PARTS_H
+
+#include "interp.h"
+
+typedef struct {
+    int64_t size[MAX_RANK], stride[MAX_RANK];
+    int64_t count;
+    double *data;
+} Part;
+
+typedef struct {
+    const Type *type;
+    Part *part; /* one for each rank */
+} Held;
+
+typedef struct Plan Plan;
+
+typedef struct {
+    Module *m;
+    Arena arena; /* all that one run allocates */
+    int ranks;
+    int axis_step[MAX_AXES]; /* from a rank to its neighbour on the axis */
+    const Observer *observer;
+    Plan *plans;
+    const char *turn; /* see Seen.turn */
+    int depth;        /* of calls */
+    const Func *func; /* for messages */
+    const Op *op;
+} Interp;
+
+/* Reports that the op being run cannot be, and why; false. */
+bool cannot_run(Interp *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- Ranks and parts: interp_parts.c ------------------------------------------------------ */
+int coordinate(const Interp *in, int rank, int axis);
+bool is_splittable(const Interp *in, const Dim *dim); /* its blocks come out even */
+bool same_place(const Dim *a, const Dim *b);          /* every rank holds the same elements of both */
+
+/* Which block of a dim a rank holds: its place among the ranks that the dim's axes span. */
+int64_t block_of(const Interp *in, const Dim *dim, int rank);
+/* Who holds an element of a dim: the block, and the element's place in the block's part. */
+int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *place);
+/* The ranks of a block are those whose rank is this, up to coordinates on other axes. */
+int rank_of_block(const Interp *in, const Dim *dim, int64_t block);
+/* The positions in the whole tensor of a part's elements along a dim, ascending. */
+int64_t *positions_of(Interp *in, const Dim *dim, int rank);
+/* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
+int *ranks_along(Interp *in, Axes axes, int *count);
+
+Held hold(Interp *in, const Type *type);                   /* zeros; fails on impossible splits: data is NULL */
+Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
+Tensor put_together(Interp *in, const Held *held);         /* malloc'ed */
+bool copies_agree(Interp *in, const Held *held, Name name);
+
+/* --- Walking over a space: interp_walk.c -------------------------------------------------- */
+enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 10 };
+
+/* Moves through a space of named dims and keeps, for each of several tensors, the offset of the
+ * element that meets the point.  The last dim is the caller's own loop: `row` points, `step` apart. */
+typedef struct {
+    int dims, walkers;
+    Name name[MAX_WALK];
+    int64_t size[MAX_WALK], at[MAX_WALK];
+    int64_t stride[MAX_WALKERS][MAX_WALK];
+    int64_t offset[MAX_WALKERS];
+    int64_t row, step[MAX_WALKERS];
+} Walk;
+
+void walk_dim(Walk *w, Name name, int64_t size); /* if the space has it not already; first all dims ... */
+void walk_dims(Walk *w, const Type *type, const Part *part);
+void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_but); /* dims but two, then a row of 1 */
+int walk_tensor(Walk *w, const Type *type, const Part *part); /* ... then all tensors: its number */
+bool walk_begin(Walk *w);                                     /* false if there is no point */
+bool walk_next(Walk *w);
+
+/* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
+bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y);
+bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y);
+bool run_leaf(Interp *in, const Op *op, Held *y);
+bool run_dot(Interp *in, const Op *op, const Held args[], Held *y);
+bool run_reduction(Interp *in, const Op *op, const Held *x, Held *y);
+bool run_view(Interp *in, const Op *op, const Held *x, Held *y);
+bool run_place(Interp *in, const Op *op, const Held *x, Held *y);
+bool run_concat(Interp *in, const Op *op, const Held args[], Held *y);
+bool run_take(Interp *in, const Op *op, const Held args[], Held *y);
+bool run_scatter_add(Interp *in, const Op *op, const Held args[], Held *y);
+bool run_rope(Interp *in, const Op *op, const Held *x, Held *y);
+bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2]);
+bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3]);
+bool run_collective(Interp *in, const Op *op, const Held *x, Held *y);
+
+#endif

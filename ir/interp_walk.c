@@ -1,0 +1,61 @@
+/* interp_walk.c -- moving through a space of named dims with several tensors at once. */
+#include "interp_parts.h"
+
+void walk_dim(Walk *w, Name name, int64_t size)
+{
+    for (int i = 0; i < w->dims; i++)
+        if (name && w->name[i] == name)
+            return;
+    w->name[w->dims] = name;
+    w->size[w->dims++] = size;
+}
+
+void walk_dims(Walk *w, const Type *type, const Part *part)
+{
+    for (int i = 0; i < type->rank; i++)
+        walk_dim(w, type->dim[i].name, part->size[i]);
+}
+
+void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_but)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].name != but && type->dim[i].name != and_but)
+            walk_dim(w, type->dim[i].name, part->size[i]);
+    walk_dim(w, NULL, 1);
+}
+
+int walk_tensor(Walk *w, const Type *type, const Part *part)
+{
+    for (int i = 0; i < w->dims; i++) {
+        int at = w->name[i] ? find_dim(type, w->name[i]) : -1;
+        w->stride[w->walkers][i] = at < 0 ? 0 : part->stride[at];
+    }
+    return w->walkers++;
+}
+
+bool walk_begin(Walk *w)
+{
+    if (w->dims == 0)
+        walk_dim(w, NULL, 1); /* a scalar is one point */
+    int last = w->dims - 1;
+    w->row = w->size[last];
+    for (int t = 0; t < w->walkers; t++)
+        w->step[t] = w->stride[t][last];
+    for (int i = 0; i < w->dims; i++)
+        if (w->size[i] == 0)
+            return false;
+    return true;
+}
+
+bool walk_next(Walk *w)
+{
+    for (int i = w->dims - 2; i >= 0; i--) {
+        bool wraps = ++w->at[i] == w->size[i];
+        for (int t = 0; t < w->walkers; t++)
+            w->offset[t] += wraps ? -w->stride[t][i] * (w->size[i] - 1) : w->stride[t][i];
+        if (!wraps)
+            return true;
+        w->at[i] = 0;
+    }
+    return false;
+}

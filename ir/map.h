@@ -1,0 +1,16 @@
+/* map.h -- from pointers to pointers: what a pass knows of each value, without a field in the IR. */
+#ifndef MPC_MAP_H
+#define MPC_MAP_H
+
+#include "arena.h"
+
+typedef struct {
+    Arena *arena;
+    int count, room;
+    struct MapEntry *entry; /* open addressing, at most half full */
+} Map;
+
+void *map_get(const Map *map, const void *key); /* NULL if absent */
+void map_put(Map *map, const void *key, void *value);
+
+#endif

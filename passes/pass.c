@@ -1,0 +1,277 @@
+/* pass.c -- the pass manager: order, verification, dumps, timing. */
+#include "pass.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PASS(name, needs, forbids, help) void pass_##name(Module *);
+#include "passes.def"
+
+const Pass passes[] = {
+#define PASS(name, needs, forbids, help) { #name, help, needs, forbids, pass_##name },
+#include "passes.def"
+};
+const int npasses = sizeof passes / sizeof *passes;
+
+int find_pass(const char *name)
+{
+    for (int i = 0; i < npasses; i++)
+        if (strcmp(passes[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static bool listed(const char *names, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)); at += length)
+        if ((at == names || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static unsigned stage_of(const Module *m)
+{
+    unsigned stage = (func_with_role(m, MODEL) ? MODEL_FUNC : 0) | (func_with_role(m, STEP) ? STEP_FUNC : 0);
+    for (const Func *f = m->funcs; f; f = f->next) {
+        stage |= f->role == KERNEL ? KERNELS : 0;
+        stage |= f->params.count && f->params.at[0]->storage ? STORAGE : 0;
+    }
+    return stage;
+}
+
+static const char *stage_text(unsigned stage)
+{
+    return stage & MODEL_FUNC  ? "a function with the role 'model'"
+           : stage & STORAGE   ? "places in memory"
+           : stage & KERNELS   ? "kernels"
+           : stage & STEP_FUNC ? "a function with the role 'step'"
+                               : "nothing";
+}
+
+static bool stage_fits(Module *m, const Pass *pass)
+{
+    unsigned stage = stage_of(m);
+    if (pass->needs & ~stage)
+        fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass makes it\n", pass->name,
+                stage_text(pass->needs & ~stage));
+    else if (pass->forbids & stage)
+        fprintf(m->diags->out, "mpc: error: pass '%s' comes too late: the module already has %s\n", pass->name,
+                stage_text(pass->forbids & stage));
+    else
+        return true;
+    m->diags->errors++;
+    return false;
+}
+
+/* --- Dumps --------------------------------------------------------------------------------- */
+
+typedef struct {
+    int ops, collectives;
+    double collective_bytes, held_bytes; /* held: what all results of all functions would take */
+} Tally;
+
+static Tally count_ops(const Module *m)
+{
+    Tally tally = { 0 };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next) {
+            tally.ops++;
+            for (int i = 0; i < op->results.count && info(op)->family != VIEW; i++)
+                tally.held_bytes += f->role == KERNEL ? 0 : (double)local_bytes(m, &op->results.at[i]->type);
+            if (info(op)->family != COLLECTIVE)
+                continue;
+            tally.collectives++;
+            tally.collective_bytes += (double)local_bytes(m, &result(op)->type);
+        }
+    return tally;
+}
+
+static int64_t frame_of_step(const Module *m)
+{
+    const Func *step = func_with_role(m, STEP);
+    return step ? step->frame : 0;
+}
+
+static char *dump_text(const Module *m, const char *name, Tally before, const char *body)
+{
+    Tally now = count_ops(m);
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "# %s: %d ops before, %d now; collectives: %d (%.0f bytes)\n", name, before.ops, now.ops,
+            now.collectives, now.collective_bytes);
+    fprintf(out, "# results of all ops together: %.2f MB before, %.2f MB now", before.held_bytes / 1e6,
+            now.held_bytes / 1e6);
+    if (frame_of_step(m))
+        fprintf(out, "; the step runs in %.2f MB", (double)frame_of_step(m) / 1e6);
+    fprintf(out, "\n%s", body);
+    fclose(out);
+    return text;
+}
+
+static bool cannot_write(const Module *m, const char *path)
+{
+    fprintf(m->diags->out, "mpc: error: cannot write %s: %s\n", path, strerror(errno));
+    m->diags->errors++;
+    return false;
+}
+
+static bool write_text(const Module *m, const char *path, const char *text)
+{
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return cannot_write(m, path);
+    fputs(text, out);
+    return fclose(out) == 0 ? true : cannot_write(m, path);
+}
+
+/* diff(1) of two dumps into a third file.  Where there is no diff(1) the file is not made. */
+static void write_diff(const char *before, const char *after, const char *path)
+{
+    extern char **environ;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    char *argv[] = { "diff", "-u", (char *)before, (char *)after, NULL };
+    pid_t pid;
+    if (posix_spawnp(&pid, "diff", &actions, NULL, argv, environ) == 0)
+        waitpid(pid, NULL, 0);
+    posix_spawn_file_actions_destroy(&actions);
+}
+
+static bool make_folders(const Module *m, const char *dir)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *at = path + 1;; at++) {
+        if (*at != '/' && *at != '\0')
+            continue;
+        char end = *at;
+        *at = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return cannot_write(m, path);
+        if (!end)
+            return true;
+        *at = end;
+    }
+}
+
+typedef struct {
+    const char *dir;
+    char previous[4096]; /* the dump before, or empty */
+} Dumps;
+
+static bool dump(const Module *m, Dumps *dumps, int number, const char *name, Tally before, const char *body)
+{
+    if (!dumps->dir)
+        return true;
+    char path[4096], diff[4096];
+    snprintf(path, sizeof path, "%.3000s/%02d-%s.mir", dumps->dir, number, name);
+    snprintf(diff, sizeof diff, "%.3000s/%02d-%s.diff", dumps->dir, number, name);
+    char *text = dump_text(m, name, before, body);
+    bool good = write_text(m, path, text);
+    free(text);
+    if (good && dumps->previous[0])
+        write_diff(dumps->previous, path, diff);
+    memcpy(dumps->previous, path, sizeof path);
+    return good;
+}
+
+/* What the printer writes, the parser must read back as the same program. */
+static bool round_trips(const Module *m, const char *text)
+{
+    Arena arena = { 0 };
+    Source source = { "<printed IR>", text, (int)strlen(text) };
+    Diags diags = { .arena = &arena, .source = &source, .out = m->diags->out };
+    Module *again = parse_module(&source, &diags);
+    char *text_again = diags.errors == 0 ? module_text(again) : NULL;
+    bool same = text_again && strcmp(text, text_again) == 0;
+    free(text_again);
+    free_module(again);
+    arena_free(&arena);
+    return same;
+}
+
+/* --- Remarks ------------------------------------------------------------------------------- */
+
+static const char *remarks_of, *running; /* set while passes run: the driver's sink, like its diagnostics */
+
+void remark(Module *m, const Op *op, const char *format, ...)
+{
+    if (!remarks_of || (strcmp(remarks_of, "all") != 0 && strcmp(remarks_of, running) != 0))
+        return;
+    va_list args;
+    va_start(args, format);
+    fprintf(m->diags->out, "%s: remark: %s: %s: ", op && op->where ? op->where : m->name, running,
+            op && op->path ? op->path : "");
+    vfprintf(m->diags->out, format, args);
+    fputc('\n', m->diags->out);
+    va_end(args);
+}
+
+/* --- Running ------------------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions *options, Dumps *dumps)
+{
+    if (!stage_fits(m, pass))
+        return false;
+    Tally before = count_ops(m);
+    double start = seconds();
+    int errors = m->diags->errors;
+    running = pass->name;
+    pass->run(m);
+    if (m->diags->errors > errors) /* the pass has told the user what cannot be done */
+        return false;
+    double ran = seconds();
+    char *text = module_text(m);
+    bool dumped = dump(m, dumps, number, pass->name, before, text);
+    bool good = verify_module(m) && round_trips(m, text);
+    free(text);
+    if (!good)
+        fprintf(m->diags->out, "mpc: internal error: pass '%s' broke the module\n", pass->name);
+    if (options->times)
+        fprintf(options->times, "%-10s %8.2f ms, checked in %.2f ms\n", pass->name, (ran - start) * 1e3,
+                (seconds() - ran) * 1e3);
+    return dumped && good;
+}
+
+bool run_passes(Module *m, const PassOptions *options)
+{
+    Dumps dumps = { .dir = options->dump_dir };
+    if (dumps.dir && !make_folders(m, dumps.dir))
+        return false;
+    int first = options->start_after ? find_pass(options->start_after) + 1 : 0;
+    int last = !options->stop_after                          ? npasses - 1
+               : strcmp(options->stop_after, "lower") == 0 ? -1
+                                                             : find_pass(options->stop_after);
+    remarks_of = options->remarks;
+    if (dumps.dir) {
+        char *text = module_text(m);
+        bool good = dump(m, &dumps, first, first ? passes[first - 1].name : "lower", count_ops(m), text);
+        free(text);
+        if (!good)
+            return false;
+    }
+    bool good = true;
+    for (int i = first; i <= last && good; i++)
+        if (!options->only || listed(options->only, passes[i].name))
+            good = run_pass(m, &passes[i], i + 1, options, &dumps);
+    remarks_of = NULL;
+    return good;
+}

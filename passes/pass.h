@@ -1,0 +1,43 @@
+/* pass.h -- the pass manager: order, verification, dumps, timing.  A pass knows nothing of any of these. */
+#ifndef MPC_PASS_H
+#define MPC_PASS_H
+
+#include "ir.h"
+
+typedef struct {
+    const char *name, *help;
+    unsigned needs, forbids; /* bits of Stage */
+    void (*run)(Module *);
+} Pass;
+
+/* What a module holds; read off the module itself, so that `mpc opt` knows it too. */
+typedef enum { MODEL_FUNC = 1, STEP_FUNC = 2, KERNELS = 4, STORAGE = 8 } Stage;
+
+extern const Pass passes[];
+extern const int npasses;
+
+typedef struct {
+    const char *only;        /* comma-separated names, or NULL: all */
+    const char *dump_dir;    /* NN-name.mir and NN-name.diff go there; NULL: nowhere */
+    const char *stop_after;  /* the last pass to run; "lower": none; NULL: all */
+    const char *start_after; /* the pass that has been run already; NULL: none */
+    const char *remarks;     /* the pass whose remarks are printed, "all", or NULL */
+    FILE *times;             /* one line a pass; NULL: nobody asked */
+} PassOptions;
+
+/* Runs the passes in order.  After each: dump, verification, and the check that its text reads back as
+ * the same program.  False if a pass broke the module or a dump could not be written, after saying which. */
+bool run_passes(Module *m, const PassOptions *options);
+
+/* The index of a pass, or -1. */
+int find_pass(const char *name);
+
+/* Runs the passes one by one on a small module and compares, before and after each, the loss and every
+ * tensor that a step leaves behind, through the interpreter on every virtual rank (relative 1e-9; f64).
+ * Names the first pass that changed the meaning, and the first value that differs. */
+bool verify_passes(Module *m, const char *only, FILE *report);
+
+/* A pass explains a decision, at an op: printed with its place in the .mdl where remarks are asked for. */
+void remark(Module *m, const Op *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

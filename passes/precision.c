@@ -1,0 +1,105 @@
+/* precision.c -- fp32 programs become mixed ones: narrow weights, activations and products.
+ *
+ * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step
+ * casts them once a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest
+ * dtype of its operands, and ops that are NARROW (products, attention) take narrow operands, so that a norm
+ * is computed in f32 and its result rounded once, where a product reads it.
+ *
+ *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
+ *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
+ *                                        %2 = dot %n, %w : bf16[...]
+ */
+#include "ir.h"
+
+#include <string.h>
+
+static Value *narrowed(Builder *b, Value *value, DType dtype)
+{
+    if (!is_float(value->type.dtype) || value->type.dtype == dtype)
+        return value;
+    return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, value);
+}
+
+/* The dtype in which an operand has to come; N_DTYPES if any does. */
+static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
+{
+    if (info(op)->traits & NARROW)
+        return narrow;
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee ? callee->params.at[operand]->type.dtype : N_DTYPES;
+}
+
+static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
+{
+    Builder b = builder_at(m, f, op);
+    for (int i = 0; i < op->args.count; i++) {
+        DType dtype = wanted(m, op, i, narrow);
+        if (dtype != N_DTYPES && is_float(dtype))
+            op->args.at[i] = narrowed(&b, arg(op, i), dtype);
+    }
+    Type types[MAX_RESULTS];
+    if (infer_op(m, op, types))
+        for (int i = 0; i < op->results.count; i++)
+            op->results.at[i]->type = types[i];
+}
+
+/* Tensors become narrow; scalars (divisors, scales) stay. */
+static void narrow_params(Func *f, DType narrow)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        Type *type = &f->params.at[i]->type;
+        if (type->dtype == F32 && type->rank > 0)
+            type->dtype = narrow;
+    }
+}
+
+/* What a loop carries keeps its dtype from turn to turn. */
+static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
+{
+    for (const Op *op = caller->first; op; op = op->next)
+        for (int i = 0; op->attrs.callee == f->name && i < op->attrs.carried; i++) {
+            Builder b = builder_at(m, f, NULL);
+            if (f->last)
+                b.path = f->last->path, b.where = f->last->where;
+            f->results.at[i] = narrowed(&b, f->results.at[i], f->params.at[i]->type.dtype);
+        }
+}
+
+/* Callees first: a call takes its types from them. */
+static void narrow_func(Module *m, Func *f, DType narrow)
+{
+    narrow_params(f, narrow);
+    for (Op *op = f->first; op; op = op->next) {
+        Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (callee) {
+            narrow_func(m, callee, narrow);
+            narrow_results(m, callee, f, narrow);
+        }
+        narrow_op(m, f, op, narrow);
+    }
+}
+
+/* A weak number beside narrow operands takes their dtype by inference; the losses and counts that a
+ * program returns stay f32. */
+static void widen_results(Module *m, Func *f)
+{
+    for (int i = 0; i < f->results.count; i++) {
+        Builder b = builder_at(m, f, NULL);
+        f->results.at[i] = narrowed(&b, f->results.at[i], F32);
+    }
+}
+
+void pass_precision(Module *m);
+void pass_precision(Module *m)
+{
+    const char *name = m->train.precision ? m->train.precision : "fp32";
+    DType narrow = strcmp(name, "bf16") == 0 ? BF16 : strcmp(name, "fp16") == 0 ? F16 : F32;
+    static const FuncRole programs[] = { MODEL, TOTALS, EVAL, PREDICT };
+    for (size_t i = 0; narrow != F32 && i < sizeof programs / sizeof *programs; i++) {
+        Func *f = func_with_role(m, programs[i]);
+        if (!f)
+            continue;
+        narrow_func(m, f, narrow);
+        widen_results(m, f);
+    }
+}

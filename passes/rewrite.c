@@ -1,0 +1,30 @@
+/* rewrite.c -- applying rules. */
+#include "rewrite.h"
+
+Rule *read_rules(Arena *arena, int *count)
+{
+    static const char *const texts[][2] = {
+#define RULE(when, write) { when, write },
+#include "rules.def"
+    };
+    *count = sizeof texts / sizeof *texts;
+    Rule *rules = NEW_ARRAY(arena, Rule, *count);
+    for (int i = 0; i < *count; i++) {
+        const char *when = texts[i][0], *write = texts[i][1];
+        rules[i] = (Rule){ { when, write }, read_term(arena, when), read_term(arena, write) };
+    }
+    return rules;
+}
+
+Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
+{
+    for (int i = 0; i < nrules; i++) {
+        Binding binding = { 0 };
+        if (!match(rules[i].when, result(op), &binding))
+            continue;
+        Value *value = construct(b, rules[i].write, &binding);
+        if (type_equal(&value->type, &result(op)->type))
+            return value;
+    }
+    return NULL;
+}
