@@ -3,8 +3,8 @@
  * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag
  * cuts it into twice as many: block r then holds the r-th from the left and the r-th from the right.
  */
-#include "interp_number.h"
 #include "interp_parts.h"
+#include "interp_number.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -27,7 +27,10 @@ bool cannot_run(Interp *in, const char *format, ...)
     return false;
 }
 
-int coordinate(const Interp *in, int rank, int axis) { return rank / in->axis_step[axis] % (int)in->m->axis_size[axis]; }
+int coordinate(const Interp *in, int rank, int axis)
+{
+    return rank / in->axis_step[axis] % (int)in->m->axis_size[axis];
+}
 
 bool is_splittable(const Interp *in, const Dim *dim)
 {
@@ -308,8 +311,9 @@ bool copies_agree(Interp *in, const Held *held, Name name)
                 like -= coordinate(in, rank, axis) * in->axis_step[axis];
         for (int64_t i = 0; i < count && like != rank; i++)
             if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i])))
-                return cannot_run(in, "the copies of %%%s differ: element %lld of its part is %.17g on rank %d, %.17g on rank %d",
-                                  name, (long long)i, sum[like][i], like, sum[rank][i], rank);
+                return cannot_run(
+                    in, "the copies of %%%s differ: element %lld of its part is %.17g on rank %d, %.17g on rank %d",
+                    name, (long long)i, sum[like][i], like, sum[rank][i], rank);
     }
     return true;
 }

@@ -56,9 +56,9 @@ int64_t *positions_of(Interp *in, const Dim *dim, int rank);
 /* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
 int *ranks_along(Interp *in, Axes axes, int *count);
 
-Held hold(Interp *in, const Type *type);                   /* zeros; fails on impossible splits: data is NULL */
+Held hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
 Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
-Tensor put_together(Interp *in, const Held *held);         /* malloc'ed */
+Tensor put_together(Interp *in, const Held *held);                                /* malloc'ed */
 bool copies_agree(Interp *in, const Held *held, Name name);
 
 /* --- Walking over a space: interp_walk.c -------------------------------------------------- */

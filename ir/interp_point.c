@@ -39,22 +39,103 @@ bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y)
     return true;
 }
 
-/* The index that dropout counts by, split into what each dim's position adds to it: row-major over
- * the whole tensor with the batch dim outermost, its positions counted from `origin`. */
-static void index_terms(Interp *in, const Type *type, int rank, int64_t origin, int64_t *term[])
+/* What each position along each dim adds to the index that dropout counts by: row-major over the
+ * whole tensor with the batch dim outermost, its positions counted from `origin`. */
+static void index_terms(Interp *in, const Type *type, int rank, const Part *part, int64_t origin, int64_t *term[])
 {
-    int64_t weight = 1, weights[MAX_RANK];
+    int64_t weight[MAX_RANK], others = 1;
     int batch = in->m->batch ? find_dim(type, in->m->batch) : -1;
     for (int i = type->rank - 1; i >= 0; i--) {
-        weights[i] = weight;
-        weight *= i == batch ? 1 : type->dim[i].size;
+        weight[i] = others;
+        others *= i == batch ? 1 : type->dim[i].size;
     }
     if (batch >= 0)
-        weights[batch] = weight;
+        weight[batch] = others;
     for (int i = 0; i < type->rank; i++) {
         term[i] = positions_of(in, &type->dim[i], rank);
-        for (int64_t n = 0; n < (int64_t)in->ranks * 0 + (type->dim[i].size); n++)
-            break;
+        for (int64_t n = 0; n < part->size[i]; n++)
+            term[i][n] = (term[i][n] + (i == batch ? origin : 0)) * weight[i];
     }
-    (void)origin;
+}
+
+bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y)
+{
+    const double keep = 1 - op->attrs.rate;
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const Part *x = &args[0].part[rank];
+        uint32_t key = (uint32_t)(int32_t)args[1].part[rank].data[0];
+        int64_t *term[MAX_RANK], at[MAX_RANK] = { 0 };
+        index_terms(in, y->type, rank, x, (int64_t)args[2].part[rank].data[0], term);
+        for (int64_t n = 0; n < x->count; n++) {
+            uint64_t index = 0;
+            for (int i = 0; i < y->type->rank; i++)
+                index += (uint64_t)term[i][at[i]];
+            bool drop = is_dropped(key, (uint32_t)op->attrs.instance, index, op->attrs.rate);
+            y->part[rank].data[n] = drop ? 0 : x->data[n] / keep;
+            for (int i = y->type->rank - 1; i >= 0 && ++at[i] == x->size[i]; i--)
+                at[i] = 0;
+        }
+    }
+    return true;
+}
+
+bool run_leaf(Interp *in, const Op *op, Held *y)
+{
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Part *part = &y->part[rank];
+        int64_t *position = op->kind == OP_iota ? positions_of(in, &y->type->dim[0], rank) : NULL;
+        for (int64_t i = 0; i < part->count; i++)
+            part->data[i] = position ? (double)position[i] : op->attrs.value;
+    }
+    return true;
+}
+
+bool run_dot(Interp *in, const Op *op, const Held args[], Held *y)
+{
+    DType dtype = y->type->dtype;
+    if (!operands_meet(in, args, 2, y->type))
+        return false;
+    for (int i = 0; i < op->attrs.over.count; i++) {
+        Name over = op->attrs.over.name[i];
+        int at = find_dim(args[0].type, over), bt = find_dim(args[1].type, over);
+        if (at < 0 || bt < 0 || !same_place(&args[0].type->dim[at], &args[1].type->dim[bt]))
+            return cannot_run(in, "the operands hold '%s' differently", over);
+    }
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Walk w = { 0 };
+        walk_dims(&w, y->type, &y->part[rank]);
+        walk_dims(&w, args[0].type, &args[0].part[rank]);
+        for (int a = 0; a < 2; a++)
+            walk_tensor(&w, args[a].type, &args[a].part[rank]);
+        walk_tensor(&w, y->type, &y->part[rank]);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
+            const double *a = args[0].part[rank].data + w.offset[0], *b = args[1].part[rank].data + w.offset[1];
+            double *c = y->part[rank].data + w.offset[2];
+            for (int64_t i = 0; i < w.row; i++, a += w.step[0], b += w.step[1], c += w.step[2])
+                *c = number_product(dtype, *c, *a, *b);
+        }
+    }
+    return true;
+}
+
+bool run_reduction(Interp *in, const Op *op, const Held *x, Held *y)
+{
+    DType dtype = y->type->dtype;
+    if (!operands_meet(in, x, 1, y->type))
+        return false;
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Part *to = &y->part[rank];
+        for (int64_t i = 0; i < to->count; i++)
+            to->data[i] = number_start(op->kind, dtype);
+        Walk w = { 0 };
+        walk_dims(&w, x->type, &x->part[rank]);
+        walk_tensor(&w, x->type, &x->part[rank]);
+        walk_tensor(&w, y->type, to);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++) {
+                double *sum = &to->data[w.offset[1] + i * w.step[1]];
+                *sum = number_reduce(op->kind, dtype, *sum, x->part[rank].data[w.offset[0] + i * w.step[0]]);
+            }
+    }
+    return true;
 }

@@ -1,0 +1,343 @@
+/* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
+#include "interp_number.h"
+#include "interp_parts.h"
+
+#include <stdlib.h>
+
+/* Where a function's values are kept: parameters first, then the results of its ops in order.
+ * `arg` lists the places of all operands of all ops. */
+struct Plan {
+    const Func *func;
+    int values, *arg, *result;
+    Plan *next;
+};
+
+/* A map from values to places; open addressing, at most half full. */
+typedef struct {
+    const Value **value;
+    int *place;
+    unsigned mask;
+} Places;
+
+static unsigned find_place(const Places *places, const Value *value)
+{
+    unsigned i = (unsigned)((uintptr_t)value >> 4) * 2654435761u & places->mask;
+    while (places->value[i] && places->value[i] != value)
+        i = (i + 1) & places->mask;
+    return i;
+}
+
+static void add_places(Places *places, const Values *values, int *count)
+{
+    for (int i = 0; i < values->count; i++) {
+        unsigned slot = find_place(places, values->at[i]);
+        places->value[slot] = values->at[i];
+        places->place[slot] = (*count)++;
+    }
+}
+
+/* False if a value is used that is not defined. */
+static bool look_up(Interp *in, const Places *places, const Values *values, int *at)
+{
+    for (int i = 0; i < values->count; i++) {
+        unsigned slot = find_place(places, values->at[i]);
+        if (!places->value[slot])
+            return cannot_run(in, "%%%s is used before its definition", values->at[i]->name);
+        at[i] = places->place[slot];
+    }
+    return true;
+}
+
+static void count_values(const Func *f, int *values, int *args)
+{
+    *values = f->params.count;
+    *args = 0;
+    for (const Op *op = f->first; op; op = op->next) {
+        *values += op->results.count;
+        *args += op->args.count;
+    }
+}
+
+static Plan *make_plan(Interp *in, const Func *f)
+{
+    int nvalues, nargs, count = 0;
+    count_values(f, &nvalues, &nargs);
+    unsigned room = 16;
+    while (room < 2 * (unsigned)nvalues)
+        room *= 2;
+    Places places = { NEW_ARRAY(&in->arena, const Value *, room), NEW_ARRAY(&in->arena, int, room), room - 1 };
+    Plan *plan = NEW(&in->arena, Plan);
+    *plan = (Plan){ .func = f, .values = nvalues, .next = in->plans };
+    plan->arg = NEW_ARRAY(&in->arena, int, nargs + 1);
+    plan->result = NEW_ARRAY(&in->arena, int, f->results.count + 1);
+    add_places(&places, &f->params, &count);
+    int *arg_at = plan->arg;
+    for (const Op *op = f->first; op; op = op->next) {
+        in->op = op;
+        if (!look_up(in, &places, &op->args, arg_at))
+            return NULL;
+        arg_at += op->args.count;
+        add_places(&places, &op->results, &count);
+    }
+    in->op = NULL;
+    if (!look_up(in, &places, &f->results, plan->result))
+        return NULL;
+    return in->plans = plan;
+}
+
+static Plan *plan_of(Interp *in, const Func *f)
+{
+    for (Plan *plan = in->plans; plan; plan = plan->next)
+        if (plan->func == f)
+            return plan;
+    return make_plan(in, f);
+}
+
+static bool run_func(Interp *in, const Func *f, const Held args[], Held results[]);
+
+static const Func *callee_of(Interp *in, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
+    if (!callee)
+        cannot_run(in, "it calls no function of the module");
+    else if (callee->params.count != op->args.count || callee->results.count != op->results.count)
+        callee = (cannot_run(in, "operands or results do not fit @%s", callee->name), NULL);
+    return callee;
+}
+
+static bool run_call(Interp *in, const Op *op, const Held args[], Held results[])
+{
+    const Func *callee = callee_of(in, op);
+    return callee && run_func(in, callee, args, results);
+}
+
+/* Element `at` along the first dim.  It shares the memory. */
+static Held element_of(Interp *in, const Held *x, int64_t at)
+{
+    Type *type = NEW(&in->arena, Type);
+    *type = without_dim(*x->type, x->type->dim[0].name);
+    Held y = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const Part *from = &x->part[rank];
+        Part *to = &y.part[rank];
+        for (int i = 0; i < type->rank; i++) {
+            to->size[i] = from->size[i + 1];
+            to->stride[i] = from->stride[i + 1];
+        }
+        to->count = from->size[0] ? from->count / from->size[0] : 0;
+        to->data = from->data + at * from->stride[0];
+    }
+    return y;
+}
+
+/* Is it sliced by a loop?  The dim is then the first, and every rank has all of it. */
+static bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
+
+static bool run_turn(Interp *in, const Op *op, int64_t at, const Held args[], const Held carried[], Held out[])
+{
+    const Func *callee = callee_of(in, op);
+    const Dim *dim = &op->attrs.dims.dim[0];
+    Held *given = NEW_ARRAY(&in->arena, Held, op->args.count + 1);
+    for (int i = 0; callee && i < op->args.count; i++)
+        given[i] = i < op->attrs.carried          ? carried[i]
+                   : is_sliced(args[i].type, dim) ? element_of(in, &args[i], at)
+                                                  : args[i];
+    const char *around = in->turn;
+    in->turn = arena_text(&in->arena, "%s%s[%lld].", around, op->attrs.callee ? op->attrs.callee : "", (long long)at);
+    bool good = callee && run_func(in, callee, given, out);
+    in->turn = around;
+    return good;
+}
+
+/* Puts what a turn computed in its place along the first dim of a stacked result. */
+static void stack(Interp *in, const Held *x, int64_t at, Held *y)
+{
+    for (int rank = 0; rank < in->ranks; rank++)
+        for (int64_t i = 0; i < x->part[rank].count; i++)
+            y->part[rank].data[at * y->part[rank].stride[0] + i] = x->part[rank].data[i];
+}
+
+static bool run_loop(Interp *in, const Op *op, const Held args[], Held results[])
+{
+    const Dim *dim = &op->attrs.dims.dim[0];
+    const int carried = (int)op->attrs.carried, n = op->results.count;
+    for (int i = 0; i < op->args.count; i++)
+        if (i >= carried && is_sliced(args[i].type, dim) && args[i].type->dim[0].split.count)
+            return cannot_run(in, "'%s', along which it runs, is split", dim->name);
+    Held *now = NEW_ARRAY(&in->arena, Held, n + carried + 1), *out = NEW_ARRAY(&in->arena, Held, n + 1);
+    for (int i = 0; i < carried; i++)
+        now[i] = args[i];
+    for (int64_t turn = 0; turn < dim->size; turn++) {
+        int64_t at = op->attrs.reverse ? dim->size - 1 - turn : turn;
+        if (!run_turn(in, op, at, args, now, out))
+            return false;
+        for (int i = 0; i < n; i++)
+            if (i < carried)
+                now[i] = out[i];
+            else
+                stack(in, &out[i], at, &results[i]);
+    }
+    for (int i = 0; i < carried; i++)
+        results[i].part = now[i].part;
+    return true;
+}
+
+static bool run_op(Interp *in, const Op *op, const Held args[], Held results[])
+{
+    switch (op->kind) {
+    case OP_dropout:
+        return run_dropout(in, op, args, results);
+    case OP_place:
+        return run_place(in, op, args, results);
+    case OP_concat:
+        return run_concat(in, op, args, results);
+    case OP_take:
+        return run_take(in, op, args, results);
+    case OP_scatter_add:
+        return run_scatter_add(in, op, args, results);
+    case OP_attend:
+        return run_attend(in, op, args, results);
+    case OP_attend_grad:
+        return run_attend_grad(in, op, args, results);
+    case OP_rope:
+        return run_rope(in, op, args, results);
+    case OP_call:
+        return run_call(in, op, args, results);
+    case OP_loop:
+        return run_loop(in, op, args, results);
+    default:
+        break;
+    }
+    switch (info(op)->family) {
+    case LEAF:
+        return run_leaf(in, op, results);
+    case POINTWISE:
+        return run_pointwise(in, op, args, results);
+    case PRODUCT:
+        return run_dot(in, op, args, results);
+    case REDUCTION:
+        return run_reduction(in, op, args, results);
+    case VIEW:
+        return run_view(in, op, args, results);
+    case COLLECTIVE:
+        return run_collective(in, op, args, results);
+    default:
+        return cannot_run(in, "the interpreter does not know it");
+    }
+}
+
+/* Is every element a value of its dtype, and are copies copies? */
+static bool check_value(Interp *in, const Held *held, Name name)
+{
+    DType dtype = held->type->dtype;
+    for (int rank = 0; rank < in->ranks && !is_float(dtype); rank++)
+        for (int64_t i = 0; i < held->part[rank].count; i++)
+            if (!number_fits(dtype, held->part[rank].data[i]))
+                return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is no %s", held->part[rank].data[i],
+                                  (long long)i, rank, name, dtype_name[dtype]);
+    return in->ranks == 1 || copies_agree(in, held, name);
+}
+
+static void show(Interp *in, const Op *op, int result, const Held *held)
+{
+    if (!in->observer)
+        return;
+    Tensor whole = put_together(in, held);
+    Seen seen = { .func = in->func, .op = op, .result = result, .turn = in->turn, .value = whole };
+    in->observer->see(in->observer->context, &seen);
+    free_tensors(&whole, 1);
+}
+
+/* Runs one op; its results go into value[first...]. */
+static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int first)
+{
+    Held *args = NEW_ARRAY(&in->arena, Held, op->args.count + 1);
+    for (int i = 0; i < op->args.count; i++)
+        args[i] = value[arg_at[i]];
+    in->op = op;
+    for (int i = 0; i < op->results.count; i++) {
+        value[first + i] = hold(in, &op->results.at[i]->type);
+        if (!value[first + i].part)
+            return false;
+    }
+    if (!run_op(in, op, args, &value[first]))
+        return false;
+    in->op = op; /* a call has run others */
+    for (int i = 0; i < op->results.count; i++) {
+        if (!check_value(in, &value[first + i], op->results.at[i]->name))
+            return false;
+        show(in, op, i, &value[first + i]);
+    }
+    return true;
+}
+
+static bool run_func(Interp *in, const Func *f, const Held args[], Held results[])
+{
+    enum { DEEPEST = 64 };
+    const Plan *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;
+    if (!plan)
+        return in->depth < DEEPEST ? false : cannot_run(in, "functions call each other without end");
+    const Func *caller = in->func;
+    Held *value = NEW_ARRAY(&in->arena, Held, plan->values + 1);
+    for (int i = 0; i < f->params.count; i++)
+        value[i] = (Held){ .type = &f->params.at[i]->type, .part = args[i].part };
+    in->func = f;
+    in->depth++;
+    const int *arg_at = plan->arg;
+    int first = f->params.count;
+    for (const Op *op = f->first; op; op = op->next) {
+        if (!step(in, op, arg_at, value, first))
+            return false;
+        arg_at += op->args.count;
+        first += op->results.count;
+    }
+    for (int i = 0; i < f->results.count; i++)
+        results[i].part = value[plan->result[i]].part, results[i].type = value[plan->result[i]].type;
+    in->depth--;
+    in->func = caller;
+    return true;
+}
+
+static bool take_args(Interp *in, const Func *f, const Tensor args[], Held held[])
+{
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        bool fits = args[i].type.rank == param->type.rank;
+        for (int d = 0; fits && d < param->type.rank; d++)
+            fits = args[i].type.dim[d].size == param->type.dim[d].size;
+        if (!fits)
+            return cannot_run(in, "the tensor given for %%%s has other dims", param->name);
+        held[i] = deal_out(in, &args[i], &param->type, hash_of_text(param->name));
+        if (!held[i].part || !check_value(in, &held[i], param->name))
+            return false;
+    }
+    return true;
+}
+
+static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Tensor results[])
+{
+    Held *held = NEW_ARRAY(&in->arena, Held, f->params.count + 1),
+         *out = NEW_ARRAY(&in->arena, Held, f->results.count + 1);
+    if (!take_args(in, f, args, held) || !run_func(in, f, held, out))
+        return false;
+    for (int i = 0; i < f->results.count; i++)
+        results[i] = put_together(in, &out[i]);
+    return true;
+}
+
+bool interpret_observed(Module *m, const Func *f, const Tensor args[], Tensor results[], const Observer *observer)
+{
+    Interp in = { .m = m, .ranks = 1, .observer = observer, .turn = "", .func = f };
+    for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
+        in.axis_step[axis] = in.ranks;
+        in.ranks *= (int)m->axis_size[axis];
+    }
+    bool good = run_on_all_ranks(&in, f, args, results);
+    arena_free(&in.arena);
+    return good;
+}
+
+bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[])
+{
+    return interpret_observed(m, f, args, results, NULL);
+}

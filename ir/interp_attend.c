@@ -1,0 +1,149 @@
+/* interp_attend.c -- the reference interpreter's attention, forward and backward, from the definition.
+ *
+ *   s_ij = scale q_i . k_j where query i sees key j;  p_ij = exp(s_ij) / sum_j exp(s_ij);
+ *   y_i = sum_j p_ij v_j;  lse_i = log sum_j exp(s_ij)
+ *
+ * and from dy:  dv_j = sum_i p_ij dy_i;  ds_ij = p_ij (dy_i . v_j - dy_i . y_i) scale;
+ *   dq_i = sum_j ds_ij k_j;  dk_j = sum_i ds_ij q_i
+ *
+ * for each point of the dims that q has besides sequence and feature; k and v lack some of them.
+ */
+#include "interp_parts.h"
+
+#include <math.h>
+
+enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, TENSORS };
+
+/* One rank's tensors, and where the matrices of the point at hand begin. */
+typedef struct {
+    const Attrs *attrs;
+    const Part *part[TENSORS];
+    double *at[TENSORS];                   /* element (0, 0) of the matrix */
+    int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
+    int64_t queries, keys, features;
+    const int64_t *position; /* of the queries in the whole sequence; keys are whole */
+} Attention;
+
+static bool is_visible(const Attrs *attrs, int64_t query, int64_t key)
+{
+    int64_t back = query - key;
+    if (attrs->causal)
+        return back >= 0 && (!attrs->window || back < attrs->window);
+    return !attrs->window || (back < attrs->window && -back < attrs->window);
+}
+
+static double product(const Attention *x, int a, int64_t i, int b, int64_t j)
+{
+    double sum = 0;
+    for (int64_t f = 0; f < x->features; f++)
+        sum += x->at[a][i * x->row[a] + f * x->column[a]] * x->at[b][j * x->row[b] + f * x->column[b]];
+    return sum;
+}
+
+/* Row i of a += by times row j of b. */
+static void accumulate(const Attention *x, int a, int64_t i, double by, int b, int64_t j)
+{
+    for (int64_t f = 0; f < x->features; f++)
+        x->at[a][i * x->row[a] + f * x->column[a]] += by * x->at[b][j * x->row[b] + f * x->column[b]];
+}
+
+static void attend_row(const Attention *x, int64_t i, double *score)
+{
+    double highest = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < x->keys; j++) {
+        bool visible = is_visible(x->attrs, x->position[i], j);
+        score[j] = visible ? x->attrs->scale * product(x, Q, i, K, j) : -INFINITY;
+        highest = fmax(highest, score[j]);
+    }
+    for (int64_t j = 0; j < x->keys; j++)
+        sum += score[j] == -INFINITY ? 0 : exp(score[j] - highest);
+    x->at[LSE][i * x->row[LSE]] = highest + log(sum);
+    for (int64_t j = 0; j < x->keys; j++)
+        if (score[j] != -INFINITY)
+            accumulate(x, Y, i, exp(score[j] - highest) / sum, V, j);
+}
+
+static void attend_grad_row(const Attention *x, int64_t i)
+{
+    double dy_y = product(x, DY, i, Y, i), lse = x->at[LSE][i * x->row[LSE]];
+    for (int64_t j = 0; j < x->keys; j++) {
+        if (!is_visible(x->attrs, x->position[i], j))
+            continue;
+        double p = exp(x->attrs->scale * product(x, Q, i, K, j) - lse);
+        double ds = p * (product(x, DY, i, V, j) - dy_y) * x->attrs->scale;
+        accumulate(x, DV, j, p, DY, i);
+        accumulate(x, DQ, i, ds, K, j);
+        accumulate(x, DK, j, ds, Q, i);
+    }
+}
+
+/* Calls the function of every row, with the tensors that there are (the others' type is NULL). */
+static void run_rank(Interp *in, const Op *op, const Held held[], int rank)
+{
+    const Attrs *attrs = &op->attrs;
+    Attention x = { .attrs = attrs };
+    Walk w = { 0 };
+    int walker[TENSORS];
+    walk_rest(&w, held[Q].type, &held[Q].part[rank], attrs->seq, attrs->feature);
+    for (int t = 0; t < TENSORS; t++) {
+        if (!held[t].type)
+            continue;
+        const Part *part = x.part[t] = &held[t].part[rank];
+        int seq = find_dim(held[t].type, attrs->seq), feature = find_dim(held[t].type, attrs->feature);
+        seq = seq < 0 ? find_dim(held[t].type, attrs->key) : seq;
+        x.row[t] = part->stride[seq];
+        x.column[t] = feature < 0 ? 0 : part->stride[feature];
+        walker[t] = walk_tensor(&w, held[t].type, part);
+    }
+    int seq = find_dim(held[Q].type, attrs->seq), feature = find_dim(held[Q].type, attrs->feature);
+    x.queries = x.part[Q]->size[seq];
+    x.features = x.part[Q]->size[feature];
+    x.keys = x.part[K]->size[find_dim(held[K].type, attrs->key)];
+    x.position = positions_of(in, &held[Q].type->dim[seq], rank);
+    double *score = NEW_ARRAY(&in->arena, double, x.keys + 1);
+    for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
+        for (int t = 0; t < TENSORS; t++)
+            x.at[t] = held[t].type ? x.part[t]->data + w.offset[walker[t]] : NULL;
+        for (int64_t i = 0; i < x.queries; i++)
+            if (op->kind == OP_attend)
+                attend_row(&x, i, score);
+            else
+                attend_grad_row(&x, i);
+    }
+}
+
+/* The keys and features have to be whole; other dims of k and v are held as q holds them. */
+static bool is_attention(Interp *in, const Op *op, const Held *q, const Held *k)
+{
+    for (int i = 0; i < k->type->rank; i++) {
+        const Dim *dim = &k->type->dim[i];
+        bool own = dim->name == op->attrs.key || dim->name == op->attrs.feature;
+        int at = find_dim(q->type, dim->name);
+        if (own && dim->split.count)
+            return cannot_run(in, "'%s' is split", dim->name);
+        if (!own && (at < 0 || !same_place(dim, &q->type->dim[at])))
+            return cannot_run(in, "queries and keys hold '%s' differently", dim->name);
+    }
+    return true;
+}
+
+bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2])
+{
+    Held held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
+    if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
+        return false;
+    for (int rank = 0; rank < in->ranks; rank++)
+        run_rank(in, op, held, rank);
+    return true;
+}
+
+bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3])
+{
+    Held held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
+                           [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
+    if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
+        return false;
+    for (int rank = 0; rank < in->ranks; rank++)
+        run_rank(in, op, held, rank);
+    return true;
+}

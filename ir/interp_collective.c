@@ -1,0 +1,94 @@
+/* interp_collective.c -- the reference interpreter's collectives.
+ *
+ * All five are one thing: each rank's new part is fetched, element by element, from the ranks of
+ * its group (those that differ from it on the collective's axes alone) that hold the element, and
+ * where a pending sum or maximum goes away, from all of the group that hold a term.  What a type
+ * says but the group cannot give is reported.
+ */
+#include "interp_number.h"
+#include "interp_parts.h"
+
+/* For each element of a rank's new part along one dim: how far away the rank is that held it, and where there. */
+typedef struct {
+    int *distance;
+    int64_t *place;
+} Fetch;
+
+static Axes axes_between(const Interp *in, int a, int b)
+{
+    Axes axes = 0;
+    for (int axis = 0; axis < in->m->naxes; axis++)
+        if (coordinate(in, a, axis) != coordinate(in, b, axis))
+            axes |= 1u << axis;
+    return axes;
+}
+
+static bool find_source(Interp *in, const Dim *from, const Dim *to, int rank, Axes group, int64_t count, Fetch *source)
+{
+    const int64_t *position = positions_of(in, to, rank);
+    const int own = rank_of_block(in, from, block_of(in, from, rank));
+    *source = (Fetch){ NEW_ARRAY(&in->arena, int, count + 1), NEW_ARRAY(&in->arena, int64_t, count + 1) };
+    for (int64_t i = 0; i < count; i++) {
+        int holder = rank_of_block(in, from, block_with(in, from, position[i], &source->place[i]));
+        source->distance[i] = holder - own;
+        if (axes_between(in, holder, own) & ~group)
+            return cannot_run(in, "rank %d needs element %lld of '%s', which no rank of its group holds", rank,
+                              (long long)position[i], to->name);
+    }
+    return true;
+}
+
+/* One element: the reduction of the terms that the ranks at these distances hold. */
+static double fetch(const Held *x, int rank, const int64_t place[], const int *terms, int nterms)
+{
+    double y = 0;
+    for (int t = 0; t < nterms; t++) {
+        const Part *part = &x->part[rank + terms[t]];
+        int64_t at = 0;
+        for (int i = 0; i < x->type->rank; i++)
+            at += place[i] * part->stride[i];
+        y = t ? number_reduce(pending(x->type), x->type->dtype, y, part->data[at]) : part->data[at];
+    }
+    return y;
+}
+
+static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes group, Axes reduced)
+{
+    Fetch source[MAX_RANK];
+    Part *part = &y->part[rank];
+    int nterms, *terms = ranks_along(in, reduced, &nterms), first = rank;
+    for (int i = 0; i < y->type->rank; i++)
+        if (!find_source(in, &x->type->dim[i], &y->type->dim[i], rank, group, part->size[i], &source[i]))
+            return false;
+    for (int axis = 0; axis < in->m->naxes; axis++)
+        if (reduced & 1u << axis)
+            first -= coordinate(in, rank, axis) * in->axis_step[axis];
+
+    int64_t at[MAX_RANK] = { 0 }, place[MAX_RANK];
+    for (int64_t n = 0; n < part->count; n++) {
+        int from = first;
+        for (int i = 0; i < y->type->rank; i++) {
+            from += source[i].distance[at[i]];
+            place[i] = source[i].place[at[i]];
+        }
+        part->data[n] = fetch(x, from, place, terms, nterms);
+        for (int i = y->type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
+            at[i] = 0;
+    }
+    return true;
+}
+
+bool run_collective(Interp *in, const Op *op, const Held *x, Held *y)
+{
+    Axes group = op->kind == OP_local_slice ? 0 : op->attrs.axis; /* nobody talks in a local slice */
+    Axes reduced = x->type->partial & ~y->type->partial;
+    if (reduced & ~group || y->type->partial & ~x->type->partial)
+        return cannot_run(in, "its group cannot give what its result's type says is pending");
+    for (int i = 0; i < y->type->rank; i++)
+        if (x->type->dim[i].name != y->type->dim[i].name)
+            return cannot_run(in, "its result has other dims than its operand");
+    for (int rank = 0; rank < in->ranks; rank++)
+        if (!fill_part(in, x, y, rank, group, reduced))
+            return false;
+    return true;
+}

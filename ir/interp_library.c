@@ -1,0 +1,175 @@
+/* interp_library.c -- the reference interpreter's views, place and concat, take and scatter_add, rope. */
+#include "interp_parts.h"
+
+#include <math.h>
+
+/* Copies between a tensor and the stretch of a larger one that meets it: element (p, ...) of `small`
+ * is element (first + p, ...) of `large` along `dim`; where small lacks it, it is first.  In every
+ * other dim they agree.  `dim` has to be whole in both. */
+static bool copy_stretch(Interp *in, const Held *small, const Held *large, Name dim, int64_t first, bool to_large)
+{
+    int at = find_dim(large->type, dim), small_at = find_dim(small->type, dim);
+    if (at < 0 || large->type->dim[at].split.count || (small_at >= 0 && small->type->dim[small_at].split.count))
+        return cannot_run(in, "'%s' is split", dim);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Walk w = { 0 };
+        walk_dims(&w, small->type, &small->part[rank]);
+        walk_tensor(&w, small->type, &small->part[rank]);
+        walk_tensor(&w, large->type, &large->part[rank]);
+        w.offset[1] = first * large->part[rank].stride[at];
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++) {
+                double *s = &small->part[rank].data[w.offset[0] + i * w.step[0]];
+                double *l = &large->part[rank].data[w.offset[1] + i * w.step[1]];
+                *(to_large ? l : s) = *(to_large ? s : l);
+            }
+    }
+    return true;
+}
+
+/* The same parts under a type in which one dim has another name. */
+static Held renamed(Interp *in, const Held *x, Name from, Name to)
+{
+    Type *type = NEW(&in->arena, Type);
+    *type = *x->type;
+    int at = from ? find_dim(type, from) : -1;
+    if (at >= 0)
+        type->dim[at].name = to;
+    return (Held){ .type = type, .part = x->part };
+}
+
+bool run_view(Interp *in, const Op *op, const Held *x, Held *y)
+{
+    if (op->kind == OP_rename) {
+        y->part = x->part;
+        return true;
+    }
+    Name dim = op->kind == OP_part ? op->attrs.dims.dim[0].name : op->attrs.dim;
+    Held large = renamed(in, x, op->attrs.dim, dim);
+    return copy_stretch(in, y, &large, dim, op->attrs.index, false);
+}
+
+bool run_place(Interp *in, const Op *op, const Held *x, Held *y)
+{
+    Name dim = op->attrs.dims.dim[0].name;
+    Held small = renamed(in, x, op->attrs.dim, dim);
+    return copy_stretch(in, &small, y, dim, op->attrs.index, true);
+}
+
+bool run_concat(Interp *in, const Op *op, const Held args[], Held *y)
+{
+    Name dim = op->attrs.dims.dim[0].name;
+    int64_t first = args[0].type->dim[find_dim(args[0].type, dim)].size;
+    return copy_stretch(in, &args[0], y, dim, 0, true) && copy_stretch(in, &args[1], y, dim, first, true);
+}
+
+/* Where a rank's part has an element of a dim, or -1 if another rank has it. */
+static int64_t own_place(const Interp *in, const Dim *dim, int rank, int64_t position)
+{
+    int64_t place;
+    return block_with(in, dim, position, &place) == block_of(in, dim, rank) ? place : -1;
+}
+
+static bool check_index(Interp *in, double index, const Dim *dim, int rank)
+{
+    if (index >= 0 && index < (double)dim->size)
+        return true;
+    return cannot_run(in, "index %g on rank %d, but '%s' has %lld elements", index, rank, dim->name,
+                      (long long)dim->size);
+}
+
+/* Walkers 0 and 1 of a gather or scatter: x with `dim` taken out (the index says where in it), the index. */
+bool run_take(Interp *in, const Op *op, const Held args[], Held *y)
+{
+    const Held *table = &args[0], *index = &args[1];
+    int at = find_dim(table->type, op->attrs.dim);
+    const Dim *dim = &table->type->dim[at];
+    const Held rest = renamed(in, table, dim->name, NULL);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const int64_t stride = table->part[rank].stride[at];
+        Walk w = { 0 };
+        walk_dims(&w, y->type, &y->part[rank]);
+        walk_tensor(&w, rest.type, &rest.part[rank]);
+        walk_tensor(&w, index->type, &index->part[rank]);
+        walk_tensor(&w, y->type, &y->part[rank]);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++) {
+                double t = index->part[rank].data[w.offset[1] + i * w.step[1]];
+                if (!check_index(in, t, dim, rank))
+                    return false;
+                int64_t place = own_place(in, dim, rank, (int64_t)t);
+                if (place >= 0)
+                    y->part[rank].data[w.offset[2] + i * w.step[2]] =
+                        table->part[rank].data[w.offset[0] + i * w.step[0] + place * stride];
+            }
+    }
+    return true;
+}
+
+bool run_scatter_add(Interp *in, const Op *op, const Held args[], Held *y)
+{
+    const Held *x = &args[0], *index = &args[1];
+    int at = find_dim(y->type, op->attrs.dims.dim[0].name);
+    const Dim *dim = &y->type->dim[at];
+    const Held rest = renamed(in, y, dim->name, NULL);
+    for (int i = 0; i < index->type->rank; i++) {
+        int j = find_dim(x->type, index->type->dim[i].name);
+        if (j < 0 || !same_place(&x->type->dim[j], &index->type->dim[i]))
+            return cannot_run(in, "the operands hold '%s' differently", index->type->dim[i].name);
+    }
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const int64_t stride = y->part[rank].stride[at];
+        Walk w = { 0 };
+        walk_dims(&w, x->type, &x->part[rank]);
+        walk_tensor(&w, x->type, &x->part[rank]);
+        walk_tensor(&w, index->type, &index->part[rank]);
+        walk_tensor(&w, rest.type, &rest.part[rank]);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++) {
+                double t = index->part[rank].data[w.offset[1] + i * w.step[1]];
+                if (!check_index(in, t, dim, rank))
+                    return false;
+                int64_t place = own_place(in, dim, rank, (int64_t)t);
+                if (place >= 0)
+                    y->part[rank].data[w.offset[2] + i * w.step[2] + place * stride] +=
+                        x->part[rank].data[w.offset[0] + i * w.step[0]];
+            }
+    }
+    return true;
+}
+
+/* Rotates the pair (x[a], x[b]) of each of h / 2 pairs at position p by the angle p base^(-2 pair / h). */
+static void rotate(const Attrs *attrs, int64_t p, int64_t features, const double *x, double *y, int64_t stride)
+{
+    int64_t half = features / 2;
+    for (int64_t pair = 0; pair < half; pair++) {
+        double angle = (double)p * pow(attrs->base, -2.0 * (double)pair / (double)features);
+        double c = cos(angle), s = attrs->inverse ? -sin(angle) : sin(angle);
+        int64_t a = (attrs->interleaved ? 2 * pair : pair) * stride;
+        int64_t b = (attrs->interleaved ? 2 * pair + 1 : pair + half) * stride;
+        y[a] = x[a] * c - x[b] * s;
+        y[b] = x[b] * c + x[a] * s;
+    }
+}
+
+bool run_rope(Interp *in, const Op *op, const Held *x, Held *y)
+{
+    const Attrs *attrs = &op->attrs;
+    int seq = find_dim(x->type, attrs->seq), feature = find_dim(x->type, attrs->feature);
+    if (x->type->dim[feature].split.count)
+        return cannot_run(in, "'%s' is split", attrs->feature);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const Part *part = &x->part[rank];
+        const int64_t *position = positions_of(in, &x->type->dim[seq], rank);
+        Walk w = { 0 };
+        walk_rest(&w, x->type, part, attrs->seq, attrs->feature);
+        walk_tensor(&w, x->type, part);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < part->size[seq]; i++) {
+                int64_t at = w.offset[0] + i * part->stride[seq];
+                rotate(attrs, position[i], part->size[feature], part->data + at, y->part[rank].data + at,
+                       part->stride[feature]);
+            }
+    }
+    return true;
+}
