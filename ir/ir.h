@@ -192,7 +192,8 @@ enum {
     COMPARES = 2,  /* gives bool */
     WEAK = 4,       /* a number: takes the dtype of what it meets */
     POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
-    NARROW = 16     /* runs on the narrow dtype that train.precision asks for */
+    NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */
+    WIDENS = 32     /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
 };
 
 typedef struct {

@@ -257,9 +257,9 @@ bool run_passes(Module *m, const PassOptions *options)
     if (dumps.dir && !make_folders(m, dumps.dir))
         return false;
     int first = options->start_after ? find_pass(options->start_after) + 1 : 0;
-    int last = !options->stop_after                          ? npasses - 1
+    int last = !options->stop_after                        ? npasses - 1
                : strcmp(options->stop_after, "lower") == 0 ? -1
-                                                             : find_pass(options->stop_after);
+                                                           : find_pass(options->stop_after);
     remarks_of = options->remarks;
     if (dumps.dir) {
         char *text = module_text(m);
