@@ -18,19 +18,32 @@ struct Rt {
 
 /* --- product.c ---------------------------------------------------------------------------- */
 
-void rt_products_free(Rt *rt);                    /* also before any product was made */
+void rt_products_free(Rt *rt);                     /* also before any product was made */
 int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of the products outside the arena */
-double rt_product_peak(Rt *rt, double seconds);   /* flops/s of this machine's best f32 or bf16 product, measured */
+double rt_product_peak(Rt *rt, double seconds);    /* flops/s of this machine's best f32 or bf16 product, measured */
 
 /* --- error.c ------------------------------------------------------------------------------ */
 
-/* Ends the trainer: one line "NAME: error: MESSAGE" on stderr, exit status RT_EXIT_ERROR. */
+/* Exit statuses of a trainer; after a signal RT_EXIT_SIGNAL + its number. */
+enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_DIVERGED = 3, RT_EXIT_SIGNAL = 128 };
+
+/* Ends the trainer: one line "error: MESSAGE" on stderr; rt_fail with RT_EXIT_ERROR. */
+_Noreturn void rt_end(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void rt_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* One line "NAME: MESSAGE" on stderr. */
+/* One line on stderr. */
 void rt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Exit statuses of a trainer, documented in docs/trainer.md. */
-enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_DIVERGED = 3, RT_EXIT_SIGNAL = 128 };
+/* --- small things that several files use -------------------------------------------------- */
+
+void *rt_allocate(int64_t count, int64_t size); /* zeroed; ends the trainer instead of returning NULL */
+char *rt_text(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a new string, the caller's */
+double rt_seconds(void); /* since some moment before the start; never goes back */
+
+typedef struct {
+    char text[16];
+} RtBytesText;
+
+RtBytesText rt_bytes_text(double bytes); /* "1.53 GB" */
 
 #endif

@@ -1,0 +1,24 @@
+/* checkpoint.h -- a run on the disk: all tensors of the program under their full names, and where the run stands. */
+#ifndef MPC_RUNTIME_CHECKPOINT_H
+#define MPC_RUNTIME_CHECKPOINT_H
+
+#include "rt.h"
+
+typedef struct {
+    int64_t step;      /* steps done */
+    int64_t position;  /* sequences read, over all epochs */
+    int64_t sequences; /* of the data that they were read from; 0: none were */
+    bool shuffled;
+    uint32_t seed;
+} RtPlace;
+
+int64_t rt_checkpoint_bytes(const RtProgram *program); /* of the tensors in a file */
+
+/* Replaces the file whole or, ending the trainer, not at all. */
+void rt_checkpoint_save(const char *path, const RtProgram *program, const char *arena, const RtPlace *place);
+
+/* Fills the arena.  True: `place` is where that run stood.  False: the file holds weights alone; place and optimizer
+ * are as they were.  Ends the trainer where a tensor is missing, unknown, or of another shape or type. */
+bool rt_checkpoint_load(const char *path, const RtProgram *program, char *arena, RtPlace *place);
+
+#endif

@@ -1,0 +1,111 @@
+/* data.c -- maps the data files and copies sequences of tokens into the inputs of a program's function. */
+#include "data.h"
+
+#include "map.h"
+#include "state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+RtData *rt_data_open(const char *path, const char *option, const char *format)
+{
+    RtData *data = rt_allocate(1, sizeof *data);
+    data->path = path;
+    data->option = option;
+    data->map = rt_map_file(path, option, &data->bytes);
+    rt_data_recognise(data, format);
+    return data;
+}
+
+void rt_data_close(RtData *data)
+{
+    if (data)
+        rt_unmap_file(data->map, data->bytes);
+    free(data);
+}
+
+/* Tokens that a sequence needs beyond its own: one, so that all models see the same sequences, or more. */
+static int64_t further_tokens(const RtFunction *f)
+{
+    int64_t further = 1;
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
+        if (input->shift > further)
+            further = input->shift;
+    return further;
+}
+
+int64_t rt_data_sequences(const RtData *data, const RtFunction *f)
+{
+    int64_t further = further_tokens(f);
+    return data->count > further ? (data->count - further) / f->seq : 0;
+}
+
+void rt_data_require(const RtData *data, const RtFunction *f)
+{
+    int64_t sequences = f->micro * f->batch, further = further_tokens(f), needed = sequences * f->seq + further;
+    if (data->count < needed)
+        rt_fail("%s %s: one batch needs %lld tokens (%lld sequences of %lld, and %lld), but it has %lld (%s); "
+                "give more data or a smaller batch",
+                data->option, data->path, (long long)needed, (long long)sequences, (long long)f->seq,
+                (long long)further, (long long)data->count, data->format);
+}
+
+/* Loads at any address: llm.c's and Megatron's tokens are aligned, but nothing depends on it. */
+#define LOAD(type)                                                                                                     \
+    do {                                                                                                               \
+        type value;                                                                                                    \
+        memcpy(&value, data->tokens + position * (int64_t)sizeof value, sizeof value);                                 \
+        return value;                                                                                                  \
+    } while (0)
+
+static int64_t token_at(const RtData *data, int64_t position)
+{
+    switch (data->type) {
+    case RT_U8:
+        LOAD(uint8_t);
+    case RT_I8:
+        LOAD(int8_t);
+    case RT_U16:
+        LOAD(uint16_t);
+    case RT_I16:
+        LOAD(int16_t);
+    case RT_U32:
+        LOAD(uint32_t);
+    case RT_I32_TOKEN:
+        LOAD(int32_t);
+    case RT_I64:
+        LOAD(int64_t);
+    }
+    return -1; /* no such type */
+}
+
+static int32_t checked_token(const RtData *data, int64_t position, int64_t vocab)
+{
+    int64_t token = token_at(data, position);
+    if (token < 0 || token >= vocab)
+        rt_fail("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
+                "were the data made with the tokenizer of this model, and are they %s? (--data-format says so)",
+                data->option, data->path, (long long)token, (long long)position, (long long)vocab, data->format);
+    return (int32_t)token;
+}
+
+/* What tokens must be below: the least of the program's vocabulary, the input's, and what an i32 holds. */
+static int64_t vocab_of(const RtProgram *program, const RtInput *input)
+{
+    int64_t vocab = (int64_t)INT32_MAX + 1;
+    if (program->vocab > 0 && program->vocab < vocab)
+        vocab = program->vocab;
+    return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
+}
+
+void rt_data_fill(const RtData *data, const RtProgram *program, const RtFunction *f, char *arena,
+                  const int64_t *sequence)
+{
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
+        int32_t *to = (int32_t *)(void *)(arena + input->offset); /* [micro * batch, seq] */
+        int64_t vocab = vocab_of(program, input);
+        for (int64_t n = 0; n < f->micro * f->batch; n++)
+            for (int64_t s = 0; s < f->seq; s++)
+                *to++ = checked_token(data, sequence[n] * f->seq + s + input->shift, vocab);
+    }
+}

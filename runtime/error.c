@@ -1,0 +1,86 @@
+/* error.c -- messages, and the few small things that every part of the runtime uses. */
+#include "state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <unistd.h>
+
+static void print_line(const char *before, const char *format, va_list args)
+{
+    fflush(stdout);
+    if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr); /* a progress line may stand there */
+    fputs(before, stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+void rt_end(int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line("error: ", format, args);
+    va_end(args);
+    exit(status);
+}
+
+void rt_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line("error: ", format, args);
+    va_end(args);
+    exit(RT_EXIT_ERROR);
+}
+
+void rt_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line("", format, args);
+    va_end(args);
+}
+
+void *rt_allocate(int64_t count, int64_t size)
+{
+    void *memory = calloc(count > 0 ? (size_t)count : 1, (size_t)size);
+    if (!memory)
+        rt_fail("out of memory: cannot allocate %lld times %lld bytes", (long long)count, (long long)size);
+    return memory;
+}
+
+char *rt_text(const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    char *text = rt_allocate(length + 1, 1);
+    vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    va_end(args);
+    return text;
+}
+
+double rt_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+RtBytesText rt_bytes_text(double bytes)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
+    unsigned unit = 0;
+    while (bytes >= 999.5 && unit < sizeof units / sizeof *units - 1) {
+        bytes /= 1000;
+        unit++;
+    }
+    RtBytesText result;
+    snprintf(result.text, sizeof result.text, unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
+    return result;
+}

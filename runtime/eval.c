@@ -1,0 +1,25 @@
+/* eval.c -- the mean loss over --eval-data: its first batches, in the order of the file. */
+#include "train.h"
+
+#include <stdlib.h>
+
+double rt_evaluate(RtRun *run)
+{
+    const RtProgram *program = run->rt.program;
+    const RtFunction *f = &program->eval;
+    int64_t batch = f->micro * f->batch, batches = rt_data_sequences(run->eval_data, f) / batch;
+    if (batches > run->options.eval_batches)
+        batches = run->options.eval_batches;
+    int64_t *sequence = rt_allocate(batch, sizeof *sequence);
+    double sum = 0;
+    for (int64_t b = 0; b < batches; b++) {
+        for (int64_t n = 0; n < batch; n++)
+            sequence[n] = b * batch + n;
+        rt_data_fill(run->eval_data, program, f, run->rt.arena, sequence);
+        rt_set_scalars(run, &f->scalars);
+        f->run(&run->rt, run->rt.arena);
+        sum += rt_scalar(run, f->scalars.loss);
+    }
+    free(sequence);
+    return sum / (double)batches;
+}

@@ -1,0 +1,33 @@
+/* log.h -- what the trainer says about a step: a line of JSON in --log, a line on the terminal. */
+#ifndef MPC_RUNTIME_LOG_H
+#define MPC_RUNTIME_LOG_H
+
+#include "rt.h"
+
+/* Of a step that is done.  NAN: the program or this step has no such figure. */
+typedef struct {
+    int64_t step, steps; /* done, this one included; in all */
+    double loss, grad_norm, eval_loss, lr, loss_scale;
+    double seconds, left_s; /* of this step; until the last one */
+    double tokens_per_s;
+    double mfu; /* model flops utilisation: the model's flops/s over those of the best product */
+    int64_t bytes;
+} RtStepReport;
+
+typedef struct {
+    const char *path; /* NULL: no --log */
+    int file;
+} RtLog;
+
+/* Opens --log and writes to it once, so that a full disk is found now.  The lines of steps after `step`, which the run
+ * is about to do again, are removed; for a fresh run (step 0) all are. */
+RtLog rt_log_open(const char *path, int64_t step);
+void rt_log_step(const RtLog *log, const RtStepReport *report);
+void rt_log_close(const RtLog *log);
+
+/* --- progress.c ----------------------------------------------------------------------------- */
+
+/* On a terminal the line stays until the next one replaces it, unless `keep`; elsewhere only kept lines are printed. */
+void rt_progress_print(const RtStepReport *report, bool keep);
+
+#endif

@@ -1,0 +1,172 @@
+/* main.c -- a trainer from its command line to its exit status. */
+#include "map.h"
+#include "memory.h"
+#include "output.h"
+#include "signals.h"
+#include "tensors.h"
+#include "trace.h"
+#include "train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <omp.h>
+
+/* --help and --plan end the trainer before anything is opened. */
+static bool answers(const RtRun *run, const char *command)
+{
+    const RtProgram *program = run->rt.program;
+    if (run->options.help)
+        rt_options_help(command, program, *run->options.help);
+    else if (run->options.plan)
+        printf("%s\n", program->plan);
+    return run->options.help || run->options.plan;
+}
+
+static RtData *open_data(const RtRun *run, const char *path, const char *option, const RtFunction *f)
+{
+    if (!path)
+        return NULL;
+    RtData *data = rt_data_open(path, option, run->options.data_format);
+    rt_data_require(data, f);
+    rt_note("%s %s: %lld tokens (%s), %lld sequences", option, path, (long long)data->count, data->format,
+            (long long)rt_data_sequences(data, f));
+    return data;
+}
+
+static void start_device(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    if (run->options.given.threads)
+        omp_set_num_threads((int)run->options.threads);
+    rt->threads = omp_get_max_threads();
+    rt->arena = rt_arena_map(rt->program);
+    if (rt->program->create)
+        rt->program->create(rt);
+    rt_memory_print(rt);
+}
+
+/* --- Where the run begins ------------------------------------------------------------------- */
+
+static uint32_t first_seed(const RtRun *run)
+{
+    int64_t seed = run->options.given.seed ? run->options.seed : run->rt.program->seed;
+    if (seed < 0 || seed > UINT32_MAX)
+        rt_fail("train.seed = %lld of model '%s' is not between 0 and %lld: give --seed N", (long long)seed,
+                run->rt.program->name, (long long)UINT32_MAX);
+    return (uint32_t)seed;
+}
+
+/* A run that goes on has the seed it had. */
+static void check_seed(const RtRun *run)
+{
+    const RtOptions *options = &run->options;
+    bool only_samples = options->sample > 0 && options->steps == 0;
+    if (options->given.seed && !only_samples && options->seed != run->place.seed)
+        rt_fail("--seed %lld: --load %s was trained with seed %u and goes on with it; leave --seed out",
+                (long long)options->seed, options->load, run->place.seed);
+}
+
+static void check_steps(const RtRun *run)
+{
+    if (run->options.steps > 0 && run->options.steps <= run->place.step)
+        rt_fail("--steps %lld: --load %s has done %lld steps already; --steps counts from the very first, so give more "
+                "(or 0 to train nothing)",
+                (long long)run->options.steps, run->options.load, (long long)run->place.step);
+}
+
+static void note_changed_data(const RtRun *run)
+{
+    const RtPlace *place = &run->place;
+    if (!run->data || place->sequences == 0)
+        return;
+    int64_t sequences = rt_data_sequences(run->data, &run->rt.program->step);
+    if (sequences != place->sequences)
+        rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it goes on in another order",
+                run->data->path, (long long)sequences, (long long)place->sequences);
+    if (place->shuffled == run->options.no_shuffle)
+        rt_note("note: the checkpoint's data were %s, these are %s", place->shuffled ? "shuffled" : "in order",
+                place->shuffled ? "in order" : "shuffled");
+}
+
+static void load(RtRun *run)
+{
+    const char *path = run->options.load;
+    run->has_loaded = rt_checkpoint_load(path, run->rt.program, run->rt.arena, &run->place);
+    if (!run->has_loaded) {
+        rt_note("loaded %s: weights only, no optimizer state and no step: the optimizer starts at zero, at step 0",
+                path);
+        return;
+    }
+    rt_note("loaded %s: step %lld, seed %u", path, (long long)run->place.step, run->place.seed);
+    check_seed(run);
+    check_steps(run);
+    note_changed_data(run);
+}
+
+static void start_state(RtRun *run)
+{
+    run->place.seed = first_seed(run);
+    rt_init_tensors(run->rt.program, run->rt.arena, run->place.seed);
+    if (run->options.load)
+        load(run);
+    run->begun_at = run->place.step;
+    run->saved_at = -1;
+    if (run->data) {
+        run->place.sequences = rt_data_sequences(run->data, &run->rt.program->step);
+        run->place.shuffled = !run->options.no_shuffle;
+    }
+}
+
+/* --- What it writes ------------------------------------------------------------------------- */
+
+/* The second step of the run is the first that has warm caches; a shorter run is traced from its beginning. */
+static int64_t first_traced(const RtRun *run)
+{
+    bool has_more = run->options.steps - run->begun_at > run->options.trace_steps;
+    return run->begun_at + (has_more ? 2 : 1);
+}
+
+static void open_outputs(RtRun *run)
+{
+    const RtOptions *options = &run->options;
+    if (options->save)
+        rt_output_check(options->save, "--save", rt_checkpoint_bytes(run->rt.program));
+    if (options->trace)
+        rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
+    run->log = rt_log_open(options->log, run->begun_at);
+}
+
+static int finish(RtRun *run)
+{
+    int signal = rt_signals_caught();
+    if (signal)
+        rt_note("interrupted at step %lld: %s%s", (long long)run->place.step,
+                run->options.save ? "go on with --load " : "nothing is saved (no --save)",
+                run->options.save ? run->options.save : "");
+    rt_log_close(&run->log);
+    rt_data_close(run->data);
+    rt_data_close(run->eval_data);
+    rt_products_free(&run->rt);
+    return signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
+}
+
+int rt_main(int argc, char **argv, const RtProgram *program)
+{
+    RtRun run = { .rt = { .program = program }, .options = rt_options_parse(argc, argv, program) };
+    if (answers(&run, argv[0]))
+        return RT_EXIT_OK;
+    rt_signals_catch();
+    rt_map_watch();
+    run.data = open_data(&run, run.options.data, "--data", &program->step);
+    run.eval_data = open_data(&run, run.options.eval_data, "--eval-data", &program->eval);
+    start_device(&run);
+    start_state(&run);
+    open_outputs(&run);
+    if (run.options.steps > 0)
+        run.peak = rt_product_peak(&run.rt, 0.25);
+    rt_train(&run);
+    if (run.options.sample > 0 && !rt_signals_caught())
+        rt_sample(&run);
+    return finish(&run);
+}

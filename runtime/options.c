@@ -1,0 +1,299 @@
+/* options.c -- parses, checks and prints the options of options.def. */
+#include "options.h"
+
+#include "state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { FLAG, COUNT, REAL, TEXT, CHOICE, MODE, TITLE } Kind;
+
+typedef struct {
+    const char *field; /* "save_every"; of a TITLE its text */
+    Kind kind;
+    size_t at, given_at; /* in RtOptions */
+    const char *preset;
+    double lowest, highest;
+    const char *value, *needs, *help;
+} Option;
+
+static const Option options[] = {
+#define GROUP(title) { .field = (title), .kind = TITLE },
+#define OPTION(field, kind, ...)                                                                                       \
+    { #field, kind, offsetof(RtOptions, field), offsetof(RtOptions, given.field), __VA_ARGS__ },
+#include "options.def"
+};
+
+enum { NOPTIONS = sizeof options / sizeof *options, MAX_NAME = 32 };
+
+typedef struct {
+    char text[MAX_NAME];
+} Name;
+
+static Name name_of(const Option *option)
+{
+    Name name = { { 0 } };
+    for (int i = 0; i < MAX_NAME - 1 && option->field[i]; i++)
+        name.text[i] = option->field[i] == '_' ? '-' : option->field[i];
+    return name;
+}
+
+static const Option *find(const char *name)
+{
+    for (int i = 0; i < NOPTIONS; i++)
+        if (options[i].kind != TITLE && !strcmp(name_of(&options[i]).text, name))
+            return &options[i];
+    return NULL;
+}
+
+/* --- A name that nobody has ---------------------------------------------------------------- */
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Insertions, deletions and replacements that lead from a to b (Levenshtein). */
+static int edits(const char *a, const char *b)
+{
+    int row[MAX_NAME + 1], length = (int)strlen(b);
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(replaced, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[length];
+}
+
+static _Noreturn void refuse_unknown(const char *name)
+{
+    const Option *nearest = NULL;
+    int fewest = 3; /* three letters wrong are another word */
+    for (int i = 0; i < NOPTIONS; i++) {
+        if (options[i].kind == TITLE)
+            continue;
+        int distance = edits(name, name_of(&options[i]).text);
+        if (distance < fewest) {
+            fewest = distance;
+            nearest = &options[i];
+        }
+    }
+    if (nearest)
+        rt_end(RT_EXIT_USAGE, "unknown option --%s: did you mean --%s? (--help lists the options)", name,
+               name_of(nearest).text);
+    rt_end(RT_EXIT_USAGE, "unknown option --%s (--help lists the options)", name);
+}
+
+/* --- Values -------------------------------------------------------------------------------- */
+
+static double number_of(const Option *option, const char *text)
+{
+    char *end;
+    errno = 0;
+    double number = strtod(text, &end);
+    bool is_whole = option->kind != COUNT || number == floor(number);
+    if (end == text || *end || errno || !isfinite(number) || !is_whole)
+        rt_end(RT_EXIT_USAGE, "--%s needs a %snumber, not '%s'", name_of(option).text,
+               option->kind == COUNT ? "whole " : "", text);
+    if (number < option->lowest || number > option->highest)
+        rt_end(RT_EXIT_USAGE, "--%s must be between %.15g and %.15g, not %s", name_of(option).text, option->lowest,
+               option->highest, text);
+    return number;
+}
+
+/* Is `text` one of the words of "a|b|c"? */
+static bool is_choice(const char *words, const char *text)
+{
+    size_t length = strlen(text);
+    for (const char *word = words; length > 0; word++) {
+        if (!strncmp(word, text, length) && (word[length] == '|' || word[length] == '\0'))
+            return true;
+        word = strchr(word, '|');
+        if (!word)
+            return false;
+    }
+    return false;
+}
+
+static void set_value(RtOptions *result, const Option *option, const char *text)
+{
+    void *at = (char *)result + option->at;
+    switch (option->kind) {
+    case FLAG:
+        *(bool *)at = true;
+        break;
+    case COUNT:
+        *(int64_t *)at = (int64_t)number_of(option, text);
+        break;
+    case REAL:
+        *(double *)at = number_of(option, text);
+        break;
+    case CHOICE:
+    case MODE:
+        if (*text ? !is_choice(option->value, text) : option->kind == CHOICE)
+            rt_end(RT_EXIT_USAGE, "--%s must be one of %s, not '%s'", name_of(option).text, option->value, text);
+        *(const char **)at = text;
+        break;
+    case TEXT:
+        *(const char **)at = text;
+        break;
+    case TITLE:
+        break;
+    }
+}
+
+static bool takes_value(const Option *option) { return option->kind != FLAG && option->kind != MODE; }
+
+/* Reads argv[i], and argv[i + 1] where that is its value; returns how many it took. */
+static int parse_one(RtOptions *result, char **argv, int i)
+{
+    if (strncmp(argv[i], "--", 2) || !argv[i][2])
+        rt_end(RT_EXIT_USAGE, "'%s' is no option: all begin with -- (--help lists them)", argv[i]);
+    const char *equals = strchr(argv[i], '=');
+    char *name = rt_text("%.*s", (int)(equals ? equals - argv[i] - 2 : (long)strlen(argv[i])), argv[i] + 2);
+    const Option *option = find(name);
+    if (!option)
+        refuse_unknown(name);
+    bool *given = (bool *)((char *)result + option->given_at);
+    if (*given)
+        rt_end(RT_EXIT_USAGE, "--%s is given twice", name);
+    if (option->kind == FLAG && equals)
+        rt_end(RT_EXIT_USAGE, "--%s takes no value", name);
+    bool from_next = takes_value(option) && !equals;
+    const char *value = from_next ? argv[i + 1] : equals ? equals + 1 : "";
+    if (!value)
+        rt_end(RT_EXIT_USAGE, "--%s needs a value: --%s %s", name, name, option->value);
+    if (option->kind == TEXT && !strcmp(option->value, "FILE") && !*value)
+        rt_end(RT_EXIT_USAGE, "--%s needs the name of a file, not an empty text", name);
+    *given = true;
+    set_value(result, option, value);
+    free(name);
+    return from_next ? 2 : 1;
+}
+
+/* --- Options against each other ------------------------------------------------------------- */
+
+static bool has_effect(const RtOptions *result, const Option *option)
+{
+    const void *at = (const char *)result + option->at;
+    return option->kind == COUNT ? *(const int64_t *)at > 0 : *(const char *const *)at != NULL;
+}
+
+static void check_needs(const RtOptions *result)
+{
+    for (int i = 0; i < NOPTIONS; i++) {
+        const Option *option = &options[i];
+        if (option->kind == TITLE || !option->needs || !*(const bool *)((const char *)result + option->given_at))
+            continue;
+        if (!has_effect(result, find(option->needs)))
+            rt_end(RT_EXIT_USAGE, "--%s has no effect without --%s%s: leave it out, or give both", name_of(option).text,
+                   option->needs, strcmp(option->needs, "steps") ? "" : " above 0");
+    }
+}
+
+static void check_program_can(const RtOptions *result, const RtProgram *program)
+{
+    if (result->steps > 0 && !result->data)
+        rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
+    if (result->data_format && !result->data && !result->eval_data)
+        rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
+    if (result->eval_data && !program->eval.run)
+        rt_end(RT_EXIT_USAGE, "--eval-data: model '%s' was compiled without an evaluation", program->name);
+    if (!result->given.sample)
+        return;
+    if (!program->predict.run || !program->is_causal_lm)
+        rt_end(RT_EXIT_USAGE, "--sample: model '%s' does not predict the next token (labels = next(tokens))",
+               program->name);
+    if (program->vocab != 256)
+        rt_end(RT_EXIT_USAGE, "--sample prints bytes, but model '%s' has %lld tokens, not 256", program->name,
+               (long long)program->vocab);
+}
+
+RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
+{
+    RtOptions result = { 0 };
+    for (int i = 0; i < NOPTIONS; i++)
+        if (options[i].preset)
+            set_value(&result, &options[i], options[i].preset);
+    for (int i = 1; i < argc;)
+        i += parse_one(&result, argv, i);
+    if (result.help || result.plan)
+        return result;
+
+    if (!result.given.steps && program->schedule.steps <= 0)
+        rt_end(RT_EXIT_USAGE, "how long? the schedule of '%s' has no steps: give --steps N (0 trains nothing)",
+               program->name);
+    if (!result.given.steps)
+        result.steps = program->schedule.steps;
+    check_needs(&result);
+    check_program_can(&result, program);
+    return result;
+}
+
+/* --- Help ----------------------------------------------------------------------------------- */
+
+/* "--save FILE", "--help[=markdown]" */
+static char *form_of(const Option *option)
+{
+    if (option->kind == MODE)
+        return rt_text("--%s[=%s]", name_of(option).text, option->value);
+    return rt_text("--%s%s%s", name_of(option).text, option->value ? " " : "", option->value ? option->value : "");
+}
+
+static void print_row(const Option *option)
+{
+    enum { WIDTH = 22 };
+    char *form = form_of(option);
+    int length = printf("  %s", form);
+    if (length > WIDTH)
+        printf("\n%*s", WIDTH, "");
+    printf("%*s  %s", length < WIDTH ? WIDTH - length : 0, "", option->help);
+    if (option->preset)
+        printf(" (default: %s)", option->preset);
+    putchar('\n');
+    free(form);
+}
+
+static void print_markdown(void)
+{
+    printf("| option | meaning | default | needs |\n| --- | --- | --- | --- |\n");
+    for (int i = 0; i < NOPTIONS; i++) {
+        const Option *option = &options[i];
+        if (option->kind == TITLE) {
+            printf("| **%s** | | | |\n", option->field);
+            continue;
+        }
+        char *form = form_of(option);
+        printf("| `");
+        for (const char *c = form; *c; c++)
+            printf(*c == '|' ? "\\%c" : "%c", *c); /* a bare | would end the cell */
+        printf("` | %s | %s | %s%s |\n", option->help, option->preset ? option->preset : "", option->needs ? "--" : "",
+               option->needs ? option->needs : "");
+        free(form);
+    }
+}
+
+void rt_options_help(const char *command, const RtProgram *program, bool markdown)
+{
+    if (markdown) {
+        print_markdown();
+        return;
+    }
+    printf("Usage: %s [OPTION]...\nTrains the model '%s', compiled from %s by mpc.\n", command, program->name,
+           program->source);
+    for (int i = 0; i < NOPTIONS; i++) {
+        if (options[i].kind == TITLE)
+            printf("\n%s\n", options[i].field);
+        else
+            print_row(&options[i]);
+    }
+    printf("\nExample\n  %s --data tokens.bin --steps 1000 --save %s.safetensors --save-every 100 --log %s.jsonl\n",
+           command, program->name, program->name);
+}

@@ -1,0 +1,31 @@
+/* options.h -- the trainer's command line, as options.def declares it. */
+#ifndef MPC_RUNTIME_OPTIONS_H
+#define MPC_RUNTIME_OPTIONS_H
+
+#include "rt.h"
+
+typedef bool RtFLAG;
+typedef int64_t RtCOUNT;
+typedef double RtREAL;
+typedef const char *RtTEXT;
+typedef const char *RtCHOICE;
+typedef const char *RtMODE; /* NULL: not given; "": given with no value */
+
+typedef struct {
+#define GROUP(title)
+#define OPTION(field, kind, ...) Rt##kind field;
+#include "options.def"
+    struct {
+#define GROUP(title)
+#define OPTION(field, kind, ...) bool field;
+#include "options.def"
+    } given; /* on the command line */
+} RtOptions;
+
+/* Ends the trainer on a mistake, with RT_EXIT_USAGE; the strings are argv's.  `--help` and `--plan`
+ * are left to the caller; with one of them the options are not checked against each other. */
+RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program);
+
+void rt_options_help(const char *command, const RtProgram *program, bool markdown); /* on stdout */
+
+#endif

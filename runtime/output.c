@@ -1,0 +1,118 @@
+/* output.c -- writes a file under another name and renames it, so that a full disk, a signal or a power cut leave the
+ * old one intact. */
+#include "output.h"
+
+#include "state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { BUFFER_BYTES = 1 << 20 };
+
+/* The directory that holds `path`; the caller's. */
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return rt_text(".");
+    return slash == path ? rt_text("/") : rt_text("%.*s", (int)(slash - path), path);
+}
+
+static int create_partial(const char *path, const char *option, const char *partial)
+{
+    struct stat info;
+    if (!stat(path, &info) && !S_ISREG(info.st_mode))
+        rt_fail("%s %s: it is %s, not a file that can be replaced; give another name", option, path,
+                S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
+    int file = open(partial, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (file < 0)
+        rt_fail("%s %s: cannot write %s: %s; give a place in an existing, writable directory", option, path, partial,
+                strerror(errno));
+    return file;
+}
+
+void rt_output_check(const char *path, const char *option, int64_t bytes)
+{
+    char *partial = rt_text("%s.tmp", path), *directory = directory_of(path);
+    int file = create_partial(path, option, partial);
+    close(file);
+    unlink(partial);
+    struct statvfs space;
+    if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < (double)bytes)
+        rt_fail("%s %s: it will need %s, but only %s are free there; make room or give another place", option, path,
+                rt_bytes_text((double)bytes).text, rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
+    free(directory);
+    free(partial);
+}
+
+static _Noreturn void give_up(RtOutput *output)
+{
+    int why = errno;
+    struct stat info;
+    unlink(output->partial);
+    rt_fail("%s %s: cannot write it: %s; %s. Make room or give another place", output->option, output->path,
+            strerror(why), stat(output->path, &info) ? "nothing was left there" : "the file there before is intact");
+}
+
+RtOutput rt_output_open(const char *path, const char *option)
+{
+    RtOutput output = { .path = path, .option = option, .partial = rt_text("%s.tmp", path) };
+    output.file = create_partial(path, option, output.partial);
+    output.buffer = rt_allocate(BUFFER_BYTES, 1);
+    return output;
+}
+
+static void flush(RtOutput *output)
+{
+    for (int64_t done = 0; done < output->used;) {
+        ssize_t wrote = write(output->file, output->buffer + done, (size_t)(output->used - done));
+        if (wrote < 0 && errno != EINTR)
+            give_up(output);
+        if (wrote > 0)
+            done += wrote;
+    }
+    output->used = 0;
+}
+
+void rt_output_write(RtOutput *output, const void *data, int64_t bytes)
+{
+    const char *from = data;
+    while (bytes > 0) {
+        int64_t room = BUFFER_BYTES - output->used, part = bytes < room ? bytes : room;
+        memcpy(output->buffer + output->used, from, (size_t)part);
+        output->used += part;
+        from += part;
+        bytes -= part;
+        if (output->used == BUFFER_BYTES)
+            flush(output);
+    }
+}
+
+/* A name is on the disk when its directory is. */
+static void synchronise_directory(const char *path)
+{
+    char *directory = directory_of(path);
+    int file = open(directory, O_RDONLY);
+    if (file >= 0) {
+        fsync(file); /* some file systems have no fsync of directories, and need none */
+        close(file);
+    }
+    free(directory);
+}
+
+void rt_output_commit(RtOutput *output)
+{
+    flush(output);
+    if (fsync(output->file) || close(output->file) || rename(output->partial, output->path))
+        give_up(output);
+    synchronise_directory(output->path);
+    free(output->partial);
+    free(output->buffer);
+}

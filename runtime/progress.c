@@ -1,0 +1,49 @@
+/* progress.c -- the line about a step on the terminal. */
+#include "log.h"
+#include "state.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include <unistd.h>
+
+static void print_left(double seconds)
+{
+    long whole = (long)seconds;
+    if (whole >= 3600)
+        printf("  %ld h %02ld min left", whole / 3600, whole / 60 % 60);
+    else if (whole >= 60)
+        printf("  %ld min %02ld s left", whole / 60, whole % 60);
+    else if (seconds > 0)
+        printf("  %ld s left", whole);
+}
+
+static void print_rate(double tokens_per_s)
+{
+    if (tokens_per_s >= 1e6)
+        printf("  %.2fM tokens/s", tokens_per_s / 1e6);
+    else if (tokens_per_s >= 1e4)
+        printf("  %.1fk tokens/s", tokens_per_s / 1e3);
+    else
+        printf("  %.0f tokens/s", tokens_per_s);
+}
+
+void rt_progress_print(const RtStepReport *report, bool keep)
+{
+    bool is_terminal = isatty(STDOUT_FILENO);
+    if (!is_terminal && !keep)
+        return;
+    if (is_terminal)
+        printf("\r");
+    printf("step %lld/%lld  loss %.6f", (long long)report->step, (long long)report->steps, report->loss);
+    if (!isnan(report->eval_loss))
+        printf("  eval loss %.6f", report->eval_loss);
+    if (!isnan(report->grad_norm))
+        printf("  norm %.4g", report->grad_norm);
+    printf("  lr %.3g", report->lr);
+    print_rate(report->tokens_per_s);
+    printf("  mfu %.1f %%  %s", 100 * report->mfu, rt_bytes_text((double)report->bytes).text);
+    print_left(report->left_s);
+    printf("%s%s", is_terminal ? "\033[K" : "", keep ? "\n" : "");
+    fflush(stdout);
+}

@@ -1,0 +1,85 @@
+/* sample.c -- text from a byte model, byte by byte: the last `seq` bytes go in, the prediction after the last one is
+ * drawn from. */
+#include "philox.h"
+#include "train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 256 };
+
+typedef struct {
+    double logit;
+    int byte;
+} Choice;
+
+static int by_logit(const void *a, const void *b)
+{
+    const Choice *x = a, *y = b;
+    return x->logit != y->logit ? (x->logit < y->logit) - (x->logit > y->logit) : x->byte - y->byte;
+}
+
+/* u in (0, 1) picks a byte with probability softmax(logits / temperature), among the k likeliest. */
+static int draw(const float *logits, double temperature, int k, double u)
+{
+    Choice choices[BYTES];
+    for (int i = 0; i < BYTES; i++)
+        choices[i] = (Choice){ .logit = (double)logits[i], .byte = i };
+    qsort(choices, BYTES, sizeof *choices, by_logit);
+    if (temperature == 0)
+        return choices[0].byte;
+    double weight[BYTES], sum = 0;
+    for (int i = 0; i < k; i++)
+        sum += weight[i] = exp((choices[i].logit - choices[0].logit) / temperature);
+    double left = u * sum;
+    for (int i = 0; i < k - 1; i++)
+        if ((left -= weight[i]) < 0)
+            return choices[i].byte;
+    return choices[k - 1].byte;
+}
+
+/* Puts the text's end into the first sequence of the inputs; what follows it, and the others, are 0. */
+static void fill(const RtFunction *f, char *arena, const unsigned char *text, int64_t length)
+{
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
+        int32_t *to = (int32_t *)(void *)(arena + input->offset); /* [micro * batch, seq] */
+        memset(to, 0, (size_t)(f->micro * f->batch * f->seq) * sizeof *to);
+        for (int64_t s = 0; s < f->seq && s + input->shift < length; s++)
+            to[s] = text[s + input->shift];
+    }
+}
+
+static int predict(RtRun *run, const unsigned char *text, int64_t length, uint32_t seed, uint32_t number)
+{
+    const RtFunction *f = &run->rt.program->predict;
+    char *arena = run->rt.arena;
+    int64_t seen = length < f->seq ? length : f->seq;
+    fill(f, arena, text + length - seen, seen);
+    rt_set_scalars(run, &f->scalars);
+    f->run(&run->rt, arena);
+    const float *logits = (const float *)(const void *)(arena + f->logits) + (seen - 1) * f->logits_stride;
+    int k = run->options.given.top_k ? (int)run->options.top_k : BYTES;
+    double u = rt_unit(rt_philox(seed, RT_STREAM_SAMPLE, number, 0, 0, 0).x[0]);
+    return draw(logits, run->options.temperature, k, u);
+}
+
+void rt_sample(RtRun *run)
+{
+    bool has_prompt = run->options.prompt && *run->options.prompt;
+    const char *prompt = has_prompt ? run->options.prompt : "\n";
+    int64_t length = (int64_t)strlen(prompt);
+    uint32_t seed = run->options.given.seed ? (uint32_t)run->options.seed : run->place.seed;
+    unsigned char *text = rt_allocate(length + run->options.sample, 1);
+    memcpy(text, prompt, (size_t)length);
+    if (has_prompt)
+        fputs(prompt, stdout);
+    for (int64_t i = 0; i < run->options.sample; i++) {
+        text[length] = (unsigned char)predict(run, text, length, seed, (uint32_t)i);
+        putchar(text[length++]);
+        fflush(stdout);
+    }
+    putchar('\n');
+    free(text);
+}

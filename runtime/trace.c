@@ -1,0 +1,153 @@
+/* trace.c -- collects begin and end of each kernel while tracing, and writes them in the Trace Event Format, which
+ * chrome://tracing and ui.perfetto.dev read. */
+#include "trace.h"
+
+#include "output.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+enum { STEP = -1, MAX_DEPTH = 16 };
+
+typedef struct {
+    int kernel; /* index into the program's; STEP: a whole step */
+    int64_t step;
+    double begin, end; /* seconds */
+} Event;
+
+struct RtTrace {
+    const char *path;
+    int64_t first, last; /* the steps that are recorded */
+    int64_t step;        /* the one that runs */
+    Event *events;
+    int64_t count, room;
+    int64_t open[MAX_DEPTH]; /* events that have begun and not ended */
+    int depth;
+};
+
+bool rt_tracing;
+
+static void begin(struct RtTrace *trace, int kernel)
+{
+    if (trace->count == trace->room) {
+        trace->room = trace->room ? 2 * trace->room : 4096;
+        trace->events = realloc(trace->events, (size_t)trace->room * sizeof *trace->events);
+        if (!trace->events)
+            rt_fail("out of memory: --trace needs more for %lld events; trace fewer steps", (long long)trace->room);
+    }
+    assert(trace->depth < MAX_DEPTH);
+    trace->open[trace->depth++] = trace->count;
+    trace->events[trace->count++] = (Event){ .kernel = kernel, .step = trace->step, .begin = rt_seconds() };
+}
+
+static void end(struct RtTrace *trace, int kernel)
+{
+    double now = rt_seconds();
+    assert(trace->depth > 0);
+    Event *event = &trace->events[trace->open[--trace->depth]];
+    assert(event->kernel == kernel);
+    event->end = now;
+}
+
+void rt_trace_begin(Rt *rt, int kernel) { begin(rt->trace, kernel); }
+void rt_trace_end(Rt *rt, int kernel) { end(rt->trace, kernel); }
+
+/* --- Writing -------------------------------------------------------------------------------- */
+
+static cJSON *arguments_of(const RtKernel *kernel, double seconds)
+{
+    cJSON *arguments = cJSON_CreateObject();
+    cJSON_AddStringToObject(arguments, "where", kernel->where ? kernel->where : "");
+    if (kernel->flops > 0 && seconds > 0)
+        cJSON_AddNumberToObject(arguments, "gflops_per_s", kernel->flops / seconds * 1e-9);
+    if (kernel->bytes > 0 && seconds > 0)
+        cJSON_AddNumberToObject(arguments, "gbytes_per_s", kernel->bytes / seconds * 1e-9);
+    return arguments;
+}
+
+/* A complete event ("ph": "X"): times in microseconds, from the first event on. */
+static char *event_text(const RtProgram *program, const Event *event, double origin)
+{
+    const RtKernel *kernel = event->kernel == STEP ? NULL : &program->kernels[event->kernel];
+    char *step = rt_text("step %lld", (long long)event->step);
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "name", kernel ? kernel->name : step);
+    cJSON_AddStringToObject(json, "cat", kernel ? kernel->kind : "step");
+    cJSON_AddStringToObject(json, "ph", "X");
+    cJSON_AddNumberToObject(json, "ts", 1e6 * (event->begin - origin));
+    cJSON_AddNumberToObject(json, "dur", 1e6 * (event->end - event->begin));
+    cJSON_AddNumberToObject(json, "pid", 0);
+    cJSON_AddNumberToObject(json, "tid", 0);
+    if (kernel)
+        cJSON_AddItemToObject(json, "args", arguments_of(kernel, event->end - event->begin));
+    char *text = cJSON_PrintUnformatted(json);
+    if (!text)
+        rt_fail("out of memory: --trace cannot be written");
+    cJSON_Delete(json);
+    free(step);
+    return text;
+}
+
+static void write_text(RtOutput *output, const char *text) { rt_output_write(output, text, (int64_t)strlen(text)); }
+
+static void write_trace(const RtProgram *program, const struct RtTrace *trace)
+{
+    RtOutput output = rt_output_open(trace->path, "--trace");
+    write_text(&output, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    for (int64_t i = 0; i < trace->count; i++) {
+        char *text = event_text(program, &trace->events[i], trace->events[0].begin);
+        write_text(&output, text);
+        write_text(&output, i + 1 < trace->count ? ",\n" : "\n");
+        cJSON_free(text);
+    }
+    write_text(&output, "]}\n");
+    rt_output_commit(&output);
+}
+
+/* --- Steps ---------------------------------------------------------------------------------- */
+
+void rt_trace_open(Rt *rt, const char *path, int64_t first, int64_t steps)
+{
+    rt_output_check(path, "--trace", 1);
+    rt->trace = rt_allocate(1, sizeof *rt->trace);
+    *rt->trace = (struct RtTrace){ .path = path, .first = first, .last = first + steps - 1 };
+}
+
+static void end_step(struct RtTrace *trace)
+{
+    if (trace->depth > 0)
+        end(trace, STEP);
+    rt_tracing = false;
+}
+
+void rt_trace_step(Rt *rt, int64_t step)
+{
+    struct RtTrace *trace = rt->trace;
+    if (!trace)
+        return;
+    end_step(trace);
+    trace->step = step;
+    if (step > trace->last) {
+        rt_trace_close(rt);
+    } else if (step >= trace->first) {
+        begin(trace, STEP);
+        rt_tracing = true;
+    }
+}
+
+void rt_trace_close(Rt *rt)
+{
+    struct RtTrace *trace = rt->trace;
+    if (!trace)
+        return;
+    end_step(trace);
+    write_trace(rt->program, trace);
+    rt_note("trace of %lld events written to %s", (long long)trace->count, trace->path);
+    free(trace->events);
+    free(trace);
+    rt->trace = NULL;
+}

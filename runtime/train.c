@@ -1,0 +1,143 @@
+/* train.c -- the loop over steps. */
+#include "train.h"
+
+#include "order.h"
+#include "philox.h"
+#include "schedule.h"
+#include "signals.h"
+#include "trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Scalars -------------------------------------------------------------------------------- */
+
+static void put(const RtRun *run, int64_t offset, const void *word)
+{
+    if (offset >= 0)
+        memcpy(run->rt.arena + offset, word, 4);
+}
+
+void rt_set_scalars(const RtRun *run, const RtScalars *scalars)
+{
+    int32_t step = (int32_t)run->place.step;
+    float lr = (float)rt_schedule_lr(&run->rt.program->schedule, step);
+    uint32_t key = rt_philox(run->place.seed, RT_STREAM_DROPOUT, (uint32_t)step, 0, 0, 0).x[0];
+    put(run, scalars->step, &step);
+    put(run, scalars->lr, &lr);
+    put(run, scalars->key, &key);
+}
+
+double rt_scalar(const RtRun *run, int64_t offset)
+{
+    float value;
+    if (offset < 0)
+        return NAN;
+    memcpy(&value, run->rt.arena + offset, sizeof value);
+    return (double)value;
+}
+
+/* --- One step ------------------------------------------------------------------------------- */
+
+static void fill_batch(RtRun *run)
+{
+    const RtProgram *program = run->rt.program;
+    const RtFunction *f = &program->step;
+    int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data, f);
+    int64_t *sequence = rt_allocate(batch, sizeof *sequence);
+    for (int64_t n = 0; n < batch; n++) {
+        int64_t at = run->place.position + n, epoch = at / count;
+        sequence[n] =
+            run->options.no_shuffle ? at % count : rt_order_permute(count, run->place.seed, epoch, at % count);
+    }
+    rt_data_fill(run->data, program, f, run->rt.arena, sequence);
+    run->place.position += batch;
+    free(sequence);
+}
+
+/* fp16 skips a step whose gradients overflow and lowers the loss scale; elsewhere that is the end. */
+static void check_finite(const RtRun *run, const RtStepReport *report)
+{
+    bool norm_is_bad =
+        isnan(report->loss_scale) && run->rt.program->step.scalars.grad_norm >= 0 && !isfinite(report->grad_norm);
+    if (isfinite(report->loss) && !norm_is_bad)
+        return;
+    char *saved = run->saved_at >= 0  ? rt_text("%s holds step %lld", run->options.save, (long long)run->saved_at)
+                  : run->options.load ? rt_text("--load %s is intact", run->options.load)
+                                      : rt_text("none (give --save with --save-every)");
+    rt_end(RT_EXIT_DIVERGED,
+           "step %lld: the %s is %g; last checkpoint: %s; a lower learning rate, a longer warmup or train.clip helps, "
+           "or look at the data",
+           (long long)report->step, isfinite(report->loss) ? "gradient norm" : "loss",
+           isfinite(report->loss) ? report->grad_norm : report->loss, saved);
+}
+
+static RtStepReport run_step(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    const RtProgram *program = rt->program;
+    const RtScalars *scalars = &program->step.scalars;
+    double begin = rt_seconds();
+    rt_trace_step(rt, run->place.step + 1);
+    fill_batch(run);
+    rt_set_scalars(run, scalars);
+    program->step.run(rt, rt->arena);
+    double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
+
+    run->place.step++;
+    run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
+    return (RtStepReport){ .step = run->place.step,
+                           .steps = run->options.steps,
+                           .loss = rt_scalar(run, scalars->loss),
+                           .grad_norm = rt_scalar(run, scalars->grad_norm),
+                           .loss_scale = rt_scalar(run, scalars->loss_scale),
+                           .eval_loss = NAN,
+                           .lr = (double)(float)lr,
+                           .seconds = seconds,
+                           .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
+                           .tokens_per_s = (double)program->tokens_per_step / seconds,
+                           .mfu = program->flops_per_step / seconds / run->peak,
+                           .bytes = program->arena_bytes + rt_products_workspace_bytes(rt) };
+}
+
+/* --- The loop ------------------------------------------------------------------------------- */
+
+static void save(RtRun *run)
+{
+    if (run->saved_at == run->place.step)
+        return;
+    rt_checkpoint_save(run->options.save, run->rt.program, run->rt.arena, &run->place);
+    run->saved_at = run->place.step;
+    rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
+}
+
+static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+static void report_step(RtRun *run, RtStepReport *report)
+{
+    const RtOptions *options = &run->options;
+    bool is_last = report->step == options->steps || rt_signals_caught();
+    if (run->eval_data && (is_due(options->eval_every, report->step) || report->step == options->steps))
+        report->eval_loss = rt_evaluate(run);
+    rt_log_step(&run->log, report);
+    rt_progress_print(report, is_last || report->step == run->begun_at + 1 ||
+                                  is_due(options->print_every, report->step) || !isnan(report->eval_loss));
+    if (options->save && is_due(options->save_every, report->step))
+        save(run);
+}
+
+void rt_train(RtRun *run)
+{
+    while (run->place.step < run->options.steps && !rt_signals_caught()) {
+        RtStepReport report = run_step(run);
+        check_finite(run, &report);
+        report_step(run, &report);
+    }
+    if (run->options.save)
+        save(run);
+    rt_trace_close(&run->rt);
+    if (run->options.steps == 0 && run->eval_data)
+        printf("eval loss %.6f\n", rt_evaluate(run));
+}

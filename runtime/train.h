@@ -1,0 +1,39 @@
+/* train.h -- one run of the trainer: what it works on, and its parts in the order in which rt_main calls them. */
+#ifndef MPC_RUNTIME_TRAIN_H
+#define MPC_RUNTIME_TRAIN_H
+
+#include "checkpoint.h"
+#include "data.h"
+#include "log.h"
+#include "options.h"
+#include "state.h"
+
+typedef struct {
+    Rt rt;
+    RtOptions options;
+    RtData *data, *eval_data; /* NULL: not given */
+    RtPlace place;            /* where the run stands */
+    int64_t begun_at;         /* the step that it began with */
+    int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
+    bool has_loaded;
+    RtLog log;
+    double peak;   /* flops/s of the best product */
+    double step_s; /* of a step, smoothed */
+} RtRun;
+
+/* Trains until place.step is options.steps, or a signal; evaluates, logs and saves on the way and at the end. */
+void rt_train(RtRun *run);
+
+/* Mean loss over the first batches of --eval-data.  eval.c */
+double rt_evaluate(RtRun *run);
+
+/* Prints --sample bytes after --prompt, on stdout.  sample.c */
+void rt_sample(RtRun *run);
+
+/* Writes the scalars that a function takes before it runs. */
+void rt_set_scalars(const RtRun *run, const RtScalars *scalars);
+
+/* An f32 that a function has left at `offset`; NAN where it has none (-1). */
+double rt_scalar(const RtRun *run, int64_t offset);
+
+#endif
