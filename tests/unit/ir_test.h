@@ -1,0 +1,83 @@
+/* ir_test.h -- what the unit tests of the IR share: modules from text, with their messages caught. */
+#ifndef MPC_IR_TEST_H
+#define MPC_IR_TEST_H
+
+#include "interp.h"
+#include "parse.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A module read from text.  Messages go to `messages`, which is complete after said(). */
+typedef struct {
+    Source source;
+    Diags diags;
+    Module *m;
+    char *messages;
+    size_t size;
+} Text;
+
+static inline Text *read_text(const char *text)
+{
+    Text *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    t->source = (Source){ .path = "test.mir", .text = text, .length = (int)strlen(text) };
+    t->diags = (Diags){ .source = &t->source, .out = open_memstream(&t->messages, &t->size) };
+    t->m = parse_module(&t->source, &t->diags);
+    return t;
+}
+
+static inline const char *said(Text *t)
+{
+    fflush(t->diags.out);
+    return t->messages;
+}
+
+static inline void free_text(Text *t)
+{
+    free_module(t->m);
+    fclose(t->diags.out);
+    free(t->messages);
+    free(t);
+}
+
+/* A module that must be right. */
+static inline Text *good_text(const char *text)
+{
+    Text *t = read_text(text);
+    if (t->diags.errors || !verify_module(t->m))
+        fail_msg("%s", said(t));
+    return t;
+}
+
+/* The type that a text says; names belong to m. */
+static inline Type type_of_text(Module *m, const char *text)
+{
+    Source source = { .path = "type", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
+    Parser p = { .module = m, .source = &source };
+    m->diags->source = &source;
+    Type type = read_type(&p);
+    m->diags->source = outer;
+    if (p.failed)
+        fail_msg("'%s' is not a type", text);
+    return type;
+}
+
+static inline Attrs attrs_of_text(Module *m, const char *text)
+{
+    Source source = { .path = "attributes", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
+    Parser p = { .module = m, .source = &source };
+    Attrs attrs = { 0 };
+    m->diags->source = &source;
+    read_attrs(&p, &attrs);
+    m->diags->source = outer;
+    if (p.failed)
+        fail_msg("'%s' are not attributes", text);
+    return attrs;
+}
+
+#endif

@@ -1,0 +1,30 @@
+#!/bin/sh
+# run.sh -- builds and runs the unit tests of the compiler: tests/unit/test_NAME.c, all or those named.
+#
+#   tests/unit/run.sh [NAME ...]      CC, SANITIZE=1 (address and undefined behaviour), BUILD (where to)
+set -eu
+cd "$(dirname "$0")/../.."
+CC=${CC:-gcc}
+BUILD=${BUILD:-build/unit}
+FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -Iir -Ipasses"
+if [ "${SANITIZE:-0}" = 1 ]; then
+    FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
+    BUILD=$BUILD-sanitize
+fi
+mkdir -p "$BUILD"
+
+names=${*:-interp table print_parse verify}
+objects=
+for source in ir/*.c; do
+    object=$BUILD/$(basename "$source" .c).o
+    objects="$objects $object"
+    if [ ! -e "$object" ] || [ -n "$(find ir \( -name '*.[ch]' -o -name '*.def' \) -newer "$object")" ]; then
+        # shellcheck disable=SC2086
+        $CC $FLAGS -c "$source" -o "$object"
+    fi
+done
+for name in $names; do
+    # shellcheck disable=SC2086
+    $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/test_$name" -lcmocka -lm
+    "$BUILD/test_$name"
+done
