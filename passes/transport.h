@@ -1,0 +1,19 @@
+/* transport.h -- the interface between a forward function and its backward: adding to it and taking from it,
+ * through all the loops and calls in between. */
+#ifndef MPC_TRANSPORT_H
+#define MPC_TRANSPORT_H
+
+#include "ir.h"
+
+/* The op that calls f, and the function that it stands in; NULL if nobody does. */
+Op *call_of(const Module *m, const Func *f, Func **caller);
+
+/* The value in `to` that stands for `value` of `from`: the same if they are one function, a parameter that is
+ * there already, or a new one.  A parameter's operand is handed over; any other value becomes a residual of `from`.
+ * Relies on: the parameter of a backward is named as the forward value it stands for. */
+Value *transport(Module *m, Func *from, Value *value, Func *to);
+
+/* Takes away parameters that nobody reads and residuals that nobody uses, at both ends. */
+void prune_interfaces(Module *m);
+
+#endif
