@@ -1,0 +1,91 @@
+/* ast.h -- what a .mdl file says, before any name has a meaning.
+ *
+ * One flat struct for every kind of node; the comment beside a kind says what it holds.  Unused
+ * fields cost memory, not understanding.
+ */
+#ifndef MPC_AST_H
+#define MPC_AST_H
+
+#include "arena.h"
+#include "diag.h"
+
+#include <stdbool.h>
+
+typedef enum {
+    /* Expressions */
+    A_NUMBER,  /* number, is_integer; name: as written */
+    A_STRING,  /* name: the text between the quotes */
+    A_BOOL,    /* number: 1 or 0 */
+    A_NAME,    /* name */
+    A_CALL,    /* name(child, ...): arguments, among them A_KEYWORD and A_ARROW; as: instance name or NULL */
+    A_KEYWORD, /* name = child, in an argument list or an index */
+    A_ARROW,   /* child -> name: rename(x, a -> b): child is the A_NAME a; also number -> name (top_k) */
+    A_UNARY,   /* name: "-"; child */
+    A_BINARY,  /* name: + - * / % ^ < <= > >= == !=; child, child->next; name_loc: the operator */
+    A_INDEX,   /* child[name = child->next]; name_loc: the dim */
+    /* Types */
+    A_TYPE, /* name: the dtype or NULL; child: A_NAME for each dim; ellipsis: begins with `...` */
+    /* Statements of a file */
+    A_CONST, /* name = child */
+    A_DIM,   /* name = child (NULL: no size) padded type (NULL: none; an expression) */
+    A_BLOCK, /* name(child: A_ARG ...) { body } */
+    A_ARG,   /* name: type */
+    A_MODEL, /* name { body } */
+    A_TRAIN,    /* { body: A_SETTING ... } */
+    A_PARALLEL, /* { body } */
+    /* Statements of a block or model */
+    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay */
+    A_INPUT,  /* name : type = init (NULL: none) */
+    A_ASSIGN, /* child: A_NAME ... (: type) = init */
+    A_REPEAT, /* init: how often; body */
+    A_RETURN, /* child */
+    A_LOSS,   /* child */
+    /* Statements of train and parallel */
+    A_SETTING,  /* name = child */
+    A_MESH,     /* child: A_KEYWORD name = number ... */
+    A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none) */
+    A_PAIR,     /* (child, child->next) */
+    A_PIPELINE, /* name over init (A_NAME), child: A_KEYWORD options */
+    A_ZERO,     /* number over init (A_NAME or NULL), child: options, A_NAME or A_KEYWORD */
+    A_RECOMPUTE /* child: A_NAME or A_CALL */
+} AstKind;
+
+typedef struct Ast {
+    AstKind kind;
+    Loc loc;      /* all of it */
+    Loc name_loc; /* of the name, operator or keyword that messages point at */
+    const char *name;
+    double number;
+    bool is_integer, ellipsis, no_decay;
+    const char *as; /* A_CALL */
+    Loc as_loc;
+    struct Ast *child, *type, *init, *body; /* lists are linked by next */
+    struct Ast *next;
+} Ast;
+
+/* The statements of a file; NULL for an empty one.  Reports every syntax error; the tree holds what
+ * could be read. */
+Ast *parse_mdl(const Source *source, Diags *diags, Arena *arena);
+
+/* One expression, for values on the command line.  NULL after an error. */
+Ast *parse_expression(const Source *source, Diags *diags, Arena *arena);
+
+/* --- For the grammar only -------------------------------------------------------------------- */
+enum { MAX_OPEN = 256, MAX_DEPTH = 500 };
+
+typedef struct {
+    Arena *arena;
+    Diags *diags;
+    const Source *source;
+    Ast *file;          /* the result */
+    Ast *expression;    /* the result of parse_expression */
+    Loc open[MAX_OPEN]; /* brackets that are open where the scanner is, outermost first */
+    int nopen;
+    bool recovering;      /* from an error: the next end of line is one, whatever is open */
+    bool ended;           /* the last line has had its end, newline or not */
+    bool wants_expression; /* parse_expression: the first token says so */
+    bool told;            /* that it wants an expression */
+    int at;               /* offset of the next byte */
+} Reading;
+
+#endif
