@@ -57,10 +57,13 @@ typedef struct Ast {
     const char *name;
     double number;
     bool is_integer, ellipsis, no_decay;
+    bool parenthesised; /* as written; for mpc fmt */
     const char *as; /* A_CALL */
     Loc as_loc;
     struct Ast *child, *type, *init, *body; /* lists are linked by next */
     struct Ast *next;
+    struct Ast *last; /* of a list, at its head */
+    int depth;        /* of the tree below */
 } Ast;
 
 /* The statements of a file; NULL for an empty one.  Reports every syntax error; the tree holds what
@@ -81,6 +84,7 @@ typedef struct {
     Ast *expression;    /* the result of parse_expression */
     Loc open[MAX_OPEN]; /* brackets that are open where the scanner is, outermost first */
     int nopen;
+    int braces, lost;     /* open braces; those of lines that could not be read, whose ends are skipped */
     bool recovering;      /* from an error: the next end of line is one, whatever is open */
     bool ended;           /* the last line has had its end, newline or not */
     bool wants_expression; /* parse_expression: the first token says so */

@@ -1,0 +1,138 @@
+/* ast.c -- building the tree, and where each statement may stand. */
+#include "build_ast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int depth_of(const Ast *list)
+{
+    int depth = 0;
+    for (; list; list = list->next)
+        depth = list->depth > depth ? list->depth : depth;
+    return depth;
+}
+
+Ast *make_ast(Reading *r, Loc loc, Ast ast)
+{
+    Ast *made = NEW(r->arena, Ast);
+    *made = ast;
+    made->loc = loc;
+    int below = depth_of(ast.child), body = depth_of(ast.body), init = depth_of(ast.init);
+    below = body > below ? body : below;
+    made->depth = 1 + (init > below ? init : below);
+    if (made->depth == MAX_DEPTH)
+        error_at(r->diags, (Where){ .at = loc, .help = "give a part of it a name" }, "nested deeper than %d levels",
+                 MAX_DEPTH);
+    return made;
+}
+
+Ast *append_ast(Ast *list, Ast *more)
+{
+    if (!list || !more)
+        return list ? list : more;
+    Ast *end = list->last ? list->last : list;
+    end->next = more;
+    list->last = more->last ? more->last : more;
+    return list;
+}
+
+Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims)
+{
+    Ast *type = make_ast(r, loc, (Ast){ .kind = A_TYPE, .name_loc = loc, .name = dtype, .child = dims });
+    if (dims && strcmp(dims->name, "...") == 0) {
+        type->ellipsis = true;
+        type->child = dims->next;
+    }
+    for (const Ast *dim = type->child; dim; dim = dim->next)
+        if (strcmp(dim->name, "...") == 0)
+            error_at(r->diags, (Where){ .at = dim->loc }, "'...' stands before all other dims");
+    return type;
+}
+
+double number_of(Reading *r, const char *from)
+{
+    char *text = arena_text(r->arena, "%s", from), *to = text;
+    for (; *from; from++)
+        if (*from != '_') /* strtod alone would stop at it */
+            *to++ = *from;
+    *to = '\0';
+    return strtod(text, NULL);
+}
+
+/* --- Where statements may stand -------------------------------------------------------------- */
+
+typedef enum { IN_FILE = 1, IN_BLOCK = 2, IN_MODEL = 4, IN_REPEAT = 8, IN_TRAIN = 16, IN_PARALLEL = 32 } Place;
+
+static const struct {
+    AstKind kind;
+    unsigned places;
+    const char *belongs;
+} statements[] = {
+    { A_CONST, IN_FILE, "at the top of the file" },
+    { A_DIM, IN_FILE, "at the top of the file" },
+    { A_BLOCK, IN_FILE, "at the top of the file" },
+    { A_MODEL, IN_FILE, "at the top of the file" },
+    { A_TRAIN, IN_FILE, "at the top of the file" },
+    { A_PARALLEL, IN_FILE, "at the top of the file" },
+    { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat" },
+    { A_INPUT, IN_MODEL, "in the model" },
+    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN, "in a block, the model, a repeat or train" },
+    { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT, "in a block, the model or a repeat" },
+    { A_RETURN, IN_BLOCK, "at the end of a block" },
+    { A_LOSS, IN_MODEL, "at the end of the model" },
+    { A_MESH, IN_PARALLEL, "in parallel" },
+    { A_SHARD, IN_PARALLEL, "in parallel" },
+    { A_PIPELINE, IN_PARALLEL, "in parallel" },
+    { A_ZERO, IN_PARALLEL, "in parallel" },
+    { A_RECOMPUTE, IN_PARALLEL, "in parallel" },
+};
+
+static Place place_of(const Ast *parent)
+{
+    switch (parent->kind) {
+    case A_BLOCK:
+        return IN_BLOCK;
+    case A_MODEL:
+        return IN_MODEL;
+    case A_REPEAT:
+        return IN_REPEAT;
+    case A_TRAIN:
+        return IN_TRAIN;
+    default:
+        return IN_PARALLEL;
+    }
+}
+
+/* `name = value` is a setting in train, an assignment elsewhere. */
+static void make_setting(Reading *r, Ast *assign)
+{
+    if (assign->child->next || assign->type)
+        error_at(r->diags, (Where){ .at = assign->loc }, "a setting is one name and its value");
+    *assign = (Ast){ .kind = A_SETTING,
+                     .loc = assign->loc,
+                     .name_loc = assign->child->loc,
+                     .name = assign->child->name,
+                     .child = assign->init,
+                     .next = assign->next,
+                     .last = assign->last,
+                     .depth = assign->depth };
+}
+
+static void check_list(Reading *r, Ast *list, Place place)
+{
+    for (Ast *ast = list; ast; ast = ast->next) {
+        for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
+            if (statements[i].kind == ast->kind && !(statements[i].places & place))
+                error_at(r->diags, (Where){ .at = ast->name_loc }, "this belongs %s", statements[i].belongs);
+        if (ast->kind == A_ASSIGN && place == IN_TRAIN)
+            make_setting(r, ast);
+        if (ast->body)
+            check_list(r, ast->body, place_of(ast));
+    }
+}
+
+void check_places(Reading *r, Ast *file)
+{
+    if (r->diags->errors == 0) /* after a syntax error, bodies may have lost their heads */
+        check_list(r, file, IN_FILE);
+}

@@ -1,0 +1,309 @@
+/* grammar.y -- the grammar of .mdl, and nothing else: actions only build the tree.
+ *
+ * One kind of statement for all places: where each may stand is looked at afterwards (ast.c), so
+ * that a wrong head of a block does not make every line of its body an error.
+ */
+
+%require "3.7"
+%code requires {
+    #include "ast.h"
+    typedef void *Scanner;
+}
+%code provides {
+    int  yylex(YYSTYPE *, YYLTYPE *, Reading *, Scanner);
+    void yyerror(YYLTYPE *, Reading *, Scanner, const char *);
+}
+
+%define api.pure full
+%define api.token.prefix {T_}
+%define api.location.type {Loc}
+%define api.value.type union
+%define parse.error custom
+%define parse.lac full
+%locations
+%expect 0
+%param { Reading *r } { Scanner scanner }
+
+%code {
+    #include "build_ast.h"
+
+    #define YYLLOC_DEFAULT(at, rhs, n)                                             \
+        ((at) = (n) ? (Loc){ YYRHSLOC(rhs, 1).begin, YYRHSLOC(rhs, n).end }        \
+                    : (Loc){ YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end })
+
+    #define MAKE(kind, loc, ...) make_ast(r, (loc), (Ast){ (kind), __VA_ARGS__ })
+}
+
+%token          END 0  "end of file"
+%token          EOL    "end of line"
+%token          EXPRESSION "an expression"
+%token <const char *> NAME "name"  INTEGER "whole number"  NUMBER "number"  STRING "text"
+%token <const char *> CONST "'const'"  DIM "'dim'"  PADDED "'padded'"  BLOCK "'block'"  PARAM "'param'"
+%token <const char *> NO_DECAY "'no_decay'"  INPUT "'input'"  MODEL "'model'"  REPEAT "'repeat'"
+%token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
+%token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
+%token <const char *> RECOMPUTE "'recompute'"  AS "'as'"
+%token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
+%token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
+%token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  '{' "'{'"  '}' "'}'"
+%token          '+' "'+'"  '-' "'-'"  '*' "'*'"  '/' "'/'"  '%' "'%'"  '^' "'^'"
+
+%nonassoc '<' '>' LE GE EQ NE
+%left '+' '-'
+%left '*' '/' '%'
+%precedence NEGATION
+%right '^'
+%precedence '['
+
+%nterm <Ast *> lines line statement last body names name type dims dim expr call args arguments argument
+%nterm <Ast *> arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
+%nterm <Ast *> zero_options pipeline_options over otherwise
+%nterm <bool> no_decay
+
+%%
+
+start:
+  lines                             { r->file = $lines; check_places(r, $lines); }
+| EXPRESSION expr EOL               { r->expression = $expr; }
+| EXPRESSION error EOL
+;
+
+/* A wrong statement ends at the end of its line; the next is read as if nothing had happened. */
+lines:
+  %empty                            { $$ = NULL; }
+| lines[list] line                  { $$ = append_ast($list, $line); }
+;
+
+line:
+  statement EOL                     { $$ = $statement; }
+| EOL                               { $$ = NULL; }
+| error EOL                         { $$ = NULL; yyerrok; }
+;
+
+body:
+  '{' lines last '}'                { $$ = append_ast($lines, $last); }
+;
+
+last:
+  %empty                            { $$ = NULL; }
+| statement                         { $$ = $statement; }
+;
+
+statement:
+  CONST NAME '=' expr               { $$ = MAKE(A_CONST, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+| DIM NAME padding                  { $$ = MAKE(A_DIM, @$, .name_loc = @NAME, .name = $NAME, .type = $padding); }
+| DIM NAME '=' expr padding         { $$ = MAKE(A_DIM, @$, .name_loc = @NAME, .name = $NAME, .child = $expr,
+                                                .type = $padding); }
+| BLOCK NAME '(' arg_types ')' body { $$ = MAKE(A_BLOCK, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = $arg_types, .body = $body); }
+| MODEL NAME body                   { $$ = MAKE(A_MODEL, @$, .name_loc = @NAME, .name = $NAME, .body = $body); }
+| TRAIN body                        { $$ = MAKE(A_TRAIN, @$, .name_loc = @TRAIN, .name = "train", .body = $body); }
+| PARALLEL body                     { $$ = MAKE(A_PARALLEL, @$, .name_loc = @PARALLEL, .name = "parallel",
+                                                .body = $body); }
+| PARAM names ':' type '=' expr no_decay
+                                    { $$ = MAKE(A_PARAM, @$, .name_loc = @names, .child = $names, .type = $type,
+                                                .init = $expr, .no_decay = $no_decay); }
+| INPUT NAME ':' type init          { $$ = MAKE(A_INPUT, @$, .name_loc = @NAME, .name = $NAME, .type = $type,
+                                                .init = $init); }
+| names '=' expr                    { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .init = $expr); }
+| names ':' type '=' expr           { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .type = $type,
+                                                .init = $expr); }
+| REPEAT expr body                  { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
+                                                .body = $body); }
+| RETURN expr                       { $$ = MAKE(A_RETURN, @$, .name_loc = @RETURN, .name = "return", .child = $expr); }
+| LOSS expr                         { $$ = MAKE(A_LOSS, @$, .name_loc = @LOSS, .name = "loss", .child = $expr); }
+| MESH mesh_axes                    { $$ = MAKE(A_MESH, @$, .name_loc = @MESH, .name = "mesh", .child = $mesh_axes); }
+| SHARD shard_dims OVER NAME otherwise
+                                    { $$ = MAKE(A_SHARD, @$, .name_loc = @NAME, .name = $NAME, .child = $shard_dims,
+                                                .init = $otherwise); }
+| PIPELINE NAME OVER name pipeline_options
+                                    { $$ = MAKE(A_PIPELINE, @$, .name_loc = @NAME, .name = $NAME, .init = $name,
+                                                .child = $pipeline_options); }
+| ZERO INTEGER over zero_options    { $$ = MAKE(A_ZERO, @$, .name_loc = @INTEGER, .name = $INTEGER,
+                                                .number = number_of(r, $INTEGER), .init = $over,
+                                                .child = $zero_options); }
+| RECOMPUTE expr                    { $$ = MAKE(A_RECOMPUTE, @$, .name_loc = @expr, .child = $expr); }
+;
+
+padding:
+  %empty                            { $$ = NULL; }
+| PADDED expr                       { $$ = $expr; }
+;
+
+no_decay:
+  %empty                            { $$ = false; }
+| NO_DECAY                          { $$ = true; }
+;
+
+init:
+  %empty                            { $$ = NULL; }
+| '=' expr                          { $$ = $expr; }
+;
+
+name:
+  NAME                              { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
+;
+
+names:
+  name                              { $$ = $name; }
+| names[list] ',' name              { $$ = append_ast($list, $name); }
+;
+
+arg_types:
+  %empty                            { $$ = NULL; }
+| arg_type                          { $$ = $arg_type; }
+| arg_types[list] ',' arg_type      { $$ = append_ast($list, $arg_type); }
+;
+
+arg_type:
+  NAME ':' type                     { $$ = MAKE(A_ARG, @$, .name_loc = @NAME, .name = $NAME, .type = $type); }
+;
+
+type:
+  '[' dims ']'                      { $$ = type_of(r, @$, NULL, $dims); }
+| NAME '[' dims ']'                 { $$ = type_of(r, @$, $NAME, $dims); $$->name_loc = @NAME; }
+;
+
+dims:
+  %empty                            { $$ = NULL; }
+| dim                               { $$ = $dim; }
+| dims[list] ',' dim                { $$ = append_ast($list, $dim); }
+;
+
+dim:
+  name                              { $$ = $name; }
+| ELLIPSIS                          { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = "..."); }
+;
+
+expr:
+  INTEGER                           { $$ = MAKE(A_NUMBER, @$, .name = $INTEGER, .number = number_of(r, $INTEGER),
+                                                .is_integer = true); }
+| NUMBER                            { $$ = MAKE(A_NUMBER, @$, .name = $NUMBER, .number = number_of(r, $NUMBER)); }
+| STRING                            { $$ = MAKE(A_STRING, @$, .name = $STRING); }
+| TRUE                              { $$ = MAKE(A_BOOL, @$, .name = "true", .number = 1); }
+| FALSE                             { $$ = MAKE(A_BOOL, @$, .name = "false"); }
+| name                              { $$ = $name; }
+| call                              { $$ = $call; }
+| call AS NAME                      { $$ = $call; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
+| expr[x] '[' NAME '=' expr[at] ']' { $$ = MAKE(A_INDEX, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = append_ast($x, $at)); }
+| '-' expr[a] %prec NEGATION        { $$ = MAKE(A_UNARY, @$, .name_loc = @1, .name = "-", .child = $a); }
+| expr[a] '+' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "+", .child = append_ast($a, $b)); }
+| expr[a] '-' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "-", .child = append_ast($a, $b)); }
+| expr[a] '*' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "*", .child = append_ast($a, $b)); }
+| expr[a] '/' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "/", .child = append_ast($a, $b)); }
+| expr[a] '%' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "%", .child = append_ast($a, $b)); }
+| expr[a] '^' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "^", .child = append_ast($a, $b)); }
+| expr[a] '<' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "<", .child = append_ast($a, $b)); }
+| expr[a] '>' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = ">", .child = append_ast($a, $b)); }
+| expr[a] LE expr[b]                { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "<=", .child = append_ast($a, $b)); }
+| expr[a] GE expr[b]                { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = ">=", .child = append_ast($a, $b)); }
+| expr[a] EQ expr[b]                { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "==", .child = append_ast($a, $b)); }
+| expr[a] NE expr[b]                { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "!=", .child = append_ast($a, $b)); }
+| '(' expr[inner] ')'               { $$ = $inner; $$->parenthesised = true; }
+;
+
+call:
+  NAME '(' arguments ')'            { $$ = MAKE(A_CALL, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments); }
+;
+
+arguments:
+  %empty                            { $$ = NULL; }
+| args                              { $$ = $args; }
+;
+
+args:
+  argument                          { $$ = $argument; }
+| args[list] ',' argument           { $$ = append_ast($list, $argument); }
+;
+
+argument:
+  expr                              { $$ = $expr; }
+| NAME '=' expr                     { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+| expr ARROW NAME                   { $$ = MAKE(A_ARROW, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+;
+
+mesh_axes:
+  mesh_axis                         { $$ = $mesh_axis; }
+| mesh_axes[list] ',' mesh_axis     { $$ = append_ast($list, $mesh_axis); }
+;
+
+mesh_axis:
+  NAME '=' expr                     { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+;
+
+shard_dims:
+  shard_dim                         { $$ = $shard_dim; }
+| shard_dims[list] ',' shard_dim    { $$ = append_ast($list, $shard_dim); }
+;
+
+shard_dim:
+  name                              { $$ = $name; }
+| '(' name[g] ',' name[h] ')'       { $$ = MAKE(A_PAIR, @$, .name_loc = @$, .child = append_ast($g, $h)); }
+;
+
+otherwise:
+  %empty                            { $$ = NULL; }
+| ELSE name                         { $$ = $name; }
+;
+
+over:
+  %empty                            { $$ = NULL; }
+| OVER name                         { $$ = $name; }
+;
+
+pipeline_options:
+  %empty                            { $$ = NULL; }
+| ',' options                       { $$ = $options; }
+;
+
+zero_options:
+  %empty                            { $$ = NULL; }
+| '(' options ')'                   { $$ = $options; }
+;
+
+options:
+  option                            { $$ = $option; }
+| options[list] ',' option          { $$ = append_ast($list, $option); }
+;
+
+option:
+  name                              { $$ = $name; }
+| NAME '=' expr                     { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+;
+
+%%
+
+static const char *open_bracket_help(Reading *r)
+{
+    if (r->nopen == 0 || r->nopen > MAX_OPEN)
+        return NULL;
+    int line, column, at = r->open[r->nopen - 1].begin;
+    line_and_column(r->source, at, &line, &column);
+    return arena_text(r->arena, "the '%c' at %d:%d is still open", r->source->text[at], line, column);
+}
+
+/* Says what was expected, in the words of the grammar's token names; at most four of them. */
+static int yyreport_syntax_error(const yypcontext_t *context, Reading *r, Scanner scanner)
+{
+    (void)scanner;
+    enum { MOST = 5 };
+    yysymbol_kind_t expected[MOST];
+    int n = yypcontext_expected_tokens(context, expected, MOST);
+    const char *list = "";
+    for (int i = 0; i < n; i++)
+        list = arena_text(r->arena, "%s%s%s", list, i == 0 ? "expected " : i + 1 < n ? ", " : " or ",
+                          yysymbol_name(expected[i]));
+    yysymbol_kind_t found = yypcontext_token(context);
+    if (found != YYSYMBOL_YYUNDEF && found != YYSYMBOL_YYerror)
+        error_at(r->diags, (Where){ .at = *yypcontext_location(context), .help = open_bracket_help(r) },
+                 "%s%sunexpected %s", list, *list ? ", " : "", yysymbol_name(found));
+    r->recovering = found != YYSYMBOL_EOL;
+    return 0;
+}
+
+void yyerror(YYLTYPE *at, Reading *r, Scanner scanner, const char *message)
+{
+    (void)scanner, (void)message;
+    error_at(r->diags, (Where){ .at = *at }, "nested too deeply");    /* bison calls this for nothing else */
+}
