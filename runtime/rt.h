@@ -112,8 +112,8 @@ typedef struct {
     const char *precision; /* "fp32", "bf16", "fp16" */
     bool is_causal_lm;     /* labels = next(tokens): --sample makes sense */
     RtFunction step, eval, predict;
-    void (*create)(Rt *rt);   /* makes the products, once; may be NULL */
-    const char *plan;         /* plan.json as text */
+    void (*create)(Rt *rt); /* makes the products, once; may be NULL */
+    const char *plan;       /* plan.json as text */
 } RtProgram;
 
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */

@@ -1,0 +1,119 @@
+"""Builds a tiny trainer from the runtime's sources, and runs it."""
+import json
+import os
+import pathlib
+import shlex
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+RUNTIME = HERE.parents[1] / "runtime"
+BATCH, SEQ = 4, 8  # sequences a step, tokens a sequence: as in tiny.c
+DTYPES = {"F32": np.float32, "I32": np.int32, "F16": np.float16, "BF16": np.uint16}
+
+
+def compile_program(directory, name, sources):
+    """Links `sources`, with CC and EXTRA_CFLAGS of the environment."""
+    flags = ["-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+             "-Wno-unused-parameter", f"-I{RUNTIME}", *shlex.split(os.environ.get("EXTRA_CFLAGS", ""))]
+    command = [*shlex.split(os.environ.get("CC", "cc")), *flags, "-fopenmp", *map(str, sources),
+               "-o", str(directory / name), "-lcjson", "-lm"]
+    subprocess.run(command, check=True)
+    return directory / name
+
+
+@pytest.fixture(scope="session")
+def trainer(tmp_path_factory):
+    sources = [p for p in sorted(RUNTIME.glob("*.c")) if p.name != "product.c"]
+    return compile_program(tmp_path_factory.mktemp("tiny"), "tiny", [HERE / "tiny.c", *sources])
+
+
+@pytest.fixture(scope="session")
+def numbers(tmp_path_factory):
+    sources = [HERE / "numbers.c", RUNTIME / "order.c", RUNTIME / "schedule.c"]
+    return compile_program(tmp_path_factory.mktemp("numbers"), "numbers", sources)
+
+
+@pytest.fixture
+def run(trainer, tmp_path):
+    """run(option, ..., status=0, TINY_...=value): the trainer, in a directory of its own, to its end."""
+    def start(*options, status=0, before=None, **environment):
+        env = {**os.environ, "OMP_NUM_THREADS": "2", **{k: str(v) for k, v in environment.items()}}
+        done = subprocess.run([trainer, *map(str, options)], cwd=tmp_path, env=env, capture_output=True,
+                              timeout=120, preexec_fn=before)
+        done.stdout, done.stderr = (t.decode("utf-8", "replace") for t in (done.stdout, done.stderr))
+        assert done.returncode == status, f"status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}"
+        return done
+    return start
+
+
+@pytest.fixture
+def refused(run):
+    """Like run, for what must fail: returns the one line that says why."""
+    def start(*options, status=1, **more):
+        lines = run(*options, status=status, **more).stderr.splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        assert len(errors) == 1, lines
+        assert lines[-1] == errors[0], lines
+        return errors[0]
+    return start
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A byte file of 1000 tokens."""
+    tokens = np.random.default_rng(1).integers(0, 256, 1000).astype(np.uint8)
+    tokens.tofile(tmp_path / "data.txt")
+    return tokens
+
+
+def read_log(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def read_checkpoint(path):
+    """(metadata, {name: array}), read by the format's description alone."""
+    raw = path.read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        array = np.frombuffer(raw[8 + length:][begin:end], DTYPES[entry["dtype"]])
+        tensors[name] = array.reshape(entry["shape"])
+    return metadata, tensors
+
+
+def write_checkpoint(path, tensors, metadata=None, dtypes=None):
+    """The inverse of read_checkpoint; `dtypes` names a dtype where numpy's does not say it (BF16)."""
+    header, at = {}, 0
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    for name, array in tensors.items():
+        dtype = (dtypes or {}).get(name) or {"f": f"F{8 * array.itemsize}", "i": f"I{8 * array.itemsize}"}[array.dtype.kind]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(a.tobytes() for a in tensors.values()))
+
+
+def read_dump(path):
+    """What TINY_DUMP recorded: a list of (tokens, labels, step, key, lr)."""
+    record = np.dtype([("tokens", "<i4", (BATCH, SEQ)), ("labels", "<i4", (BATCH, SEQ)),
+                       ("step", "<i4"), ("key", "<i4"), ("lr", "<f4")])
+    return np.fromfile(path, record)
+
+
+def philox(key, counter):
+    """Philox4x32-10 in Python integers."""
+    key, counter = list(key), list(counter)
+    for _ in range(10):
+        low, high = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [(high >> 32) ^ counter[1] ^ key[0], high & 0xFFFFFFFF,
+                   (low >> 32) ^ counter[3] ^ key[1], low & 0xFFFFFFFF]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return counter

@@ -1,0 +1,240 @@
+/* tiny.c -- a trainer written by hand, with which the runtime is tested: logits = bias + sum over copies c of
+ * w_c[token], SGD with momentum, in plain loops.  Its tensors have padding, copies, and an order in memory that is not
+ * theirs.
+ *
+ * Environment: TINY_BAD_STEP=n a loss of NaN at step n (from 0); TINY_BAD_NORM=n an infinite norm; TINY_SLEEP_MS=n each
+ * step takes longer; TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n,
+ * TINY_SCHEDULE=constant, TINY_NO_PREDICT, TINY_SEED=n change the program's tables. */
+#include "rt.h"
+#include "state.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { COPIES = 2, VOCAB = 256, PADDED = 264, MICRO = 2, BATCH = 2, SEQ = 8, EVAL_BATCH = 3, ROWS = 5, COLUMNS = 3 };
+enum { SEQUENCES = MICRO * BATCH };
+enum { MARK = 12345 }; /* what padding is set to, to see that no file holds it */
+
+/* The arena.  `mixed` is logically [copy, row, column], in memory [column, copy, row + 1]. */
+typedef struct {
+    float w[COPIES][VOCAB][PADDED], bias[PADDED], mixed[COLUMNS][COPIES][ROWS + 1];
+    float momentum_w[COPIES][VOCAB][PADDED], momentum_bias[PADDED];
+    uint16_t half[8], brain[8];
+    int32_t good_steps;
+    int32_t tokens[SEQUENCES][SEQ], labels[SEQUENCES][SEQ];
+    int32_t eval_tokens[EVAL_BATCH][SEQ], eval_labels[EVAL_BATCH][SEQ];
+    int32_t predict_tokens[SEQ];
+    int32_t step, key;
+    float lr, loss, norm, eval_loss;
+    float logits[SEQ][PADDED];
+} Arena;
+
+#define AT(field) offsetof(Arena, field)
+
+static long number_of(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atol(text) : otherwise;
+}
+
+/* Copy 1 is dropped where the key's bit says so: so the losses depend on key and step. */
+static void logits_of(const Arena *a, int token, int keep, float *logits)
+{
+    for (int v = 0; v < VOCAB; v++)
+        logits[v] = a->bias[v] + a->w[0][token][v] + (keep ? a->w[1][token][v] : 0) + 0.01f * a->mixed[v % 3][1][0];
+}
+
+/* -log softmax at the label; logits become the gradient. */
+static float cross_entropy(float *logits, int label)
+{
+    float most = -INFINITY, sum = 0;
+    for (int v = 0; v < VOCAB; v++)
+        most = fmaxf(most, logits[v]);
+    for (int v = 0; v < VOCAB; v++)
+        sum += expf(logits[v] - most);
+    float loss = logf(sum) + most - logits[label];
+    for (int v = 0; v < VOCAB; v++)
+        logits[v] = expf(logits[v] - most) / sum - (v == label);
+    return loss;
+}
+
+static void update(float *weight, float *momentum, float gradient, float lr)
+{
+    *momentum = 0.9f * *momentum + gradient;
+    *weight -= lr * *momentum;
+}
+
+static void train_token(Arena *a, int i)
+{
+    int token = a->tokens[0][i], label = a->labels[0][i], keep = a->key >> i % 31 & 1;
+    float gradient[VOCAB], scale = 1.0f / (SEQUENCES * SEQ);
+    logits_of(a, token, keep, gradient);
+    a->loss += scale * cross_entropy(gradient, label);
+    for (int v = 0; v < VOCAB; v++) {
+        update(&a->bias[v], &a->momentum_bias[v], gradient[v], a->lr);
+        for (int c = 0; c <= keep; c++)
+            update(&a->w[c][token][v], &a->momentum_w[c][token][v], gradient[v], a->lr);
+        a->norm += gradient[v] * gradient[v];
+    }
+}
+
+static void dump(const Arena *a)
+{
+    FILE *file = getenv("TINY_DUMP") ? fopen(getenv("TINY_DUMP"), "ab") : NULL;
+    if (!file)
+        return;
+    fwrite(a->tokens, sizeof a->tokens, 1, file);
+    fwrite(a->labels, sizeof a->labels, 1, file);
+    fwrite(&a->step, 4, 1, file);
+    fwrite(&a->key, 4, 1, file);
+    fwrite(&a->lr, 4, 1, file);
+    fclose(file);
+}
+
+static void train_tokens(Rt *rt, Arena *a)
+{
+    for (int i = 0; i < SEQUENCES * SEQ; i++)
+        RT_RUN(rt, 0, train_token(a, i));
+}
+
+static void step(Rt *rt, char *arena)
+{
+    Arena *a = (Arena *)(void *)arena;
+    struct timespec pause = { 0, 1000000 * number_of("TINY_SLEEP_MS", 0) };
+    nanosleep(&pause, NULL);
+    dump(a);
+    a->loss = a->norm = 0;
+    RT_RUN(rt, 1, train_tokens(rt, a));
+    a->norm = sqrtf(a->norm);
+    a->good_steps++;
+    a->w[0][0][VOCAB] = a->mixed[0][0][ROWS] = MARK;
+    if (a->step == number_of("TINY_BAD_STEP", -1))
+        a->loss = NAN;
+    if (a->step == number_of("TINY_BAD_NORM", -1))
+        a->norm = INFINITY;
+}
+
+static void evaluate(Rt *rt, char *arena)
+{
+    Arena *a = (Arena *)(void *)arena;
+    float logits[VOCAB];
+    a->eval_loss = 0;
+    for (int i = 0; i < EVAL_BATCH * SEQ; i++) {
+        logits_of(a, a->eval_tokens[0][i], 1, logits);
+        a->eval_loss += cross_entropy(logits, a->eval_labels[0][i]) / (EVAL_BATCH * SEQ);
+    }
+}
+
+static void predict(Rt *rt, char *arena)
+{
+    Arena *a = (Arena *)(void *)arena;
+    for (int s = 0; s < SEQ; s++)
+        logits_of(a, a->predict_tokens[s], 1, a->logits[s]);
+}
+
+static const RtTensor tensors[] = {
+    { "h.*.w",
+      NULL,
+      RT_F32,
+      3,
+      1,
+      { "copy", "token", "vocab" },
+      { COPIES, VOCAB, VOCAB },
+      { VOCAB * PADDED, PADDED, 1 },
+      AT(w),
+      sizeof(float) * COPIES *VOCAB *PADDED,
+      { RT_NORMAL, 0.5, 0 } },
+    { "bias", NULL, RT_F32, 1, 0, { "vocab" }, { VOCAB }, { 1 }, AT(bias), sizeof(float) * PADDED, { RT_ZEROS, 0, 0 } },
+    { "h.*.mixed",
+      NULL,
+      RT_F32,
+      3,
+      1,
+      { "copy", "row", "column" },
+      { COPIES, ROWS, COLUMNS },
+      { ROWS + 1, 1, COPIES *(ROWS + 1) },
+      AT(mixed),
+      sizeof(float) * COLUMNS *COPIES *(ROWS + 1),
+      { RT_UNIFORM, -1, 3 } },
+    { "half", NULL, RT_F16, 1, 0, { "x" }, { 7 }, { 1 }, AT(half), 16, { RT_NORMAL, 1, 0 } },
+    { "brain", NULL, RT_BF16, 1, 0, { "x" }, { 7 }, { 1 }, AT(brain), 16, { RT_CONSTANT, 0.7, 0 } },
+    { "h.*.w",
+      "momentum",
+      RT_F32,
+      3,
+      1,
+      { "copy", "token", "vocab" },
+      { COPIES, VOCAB, VOCAB },
+      { VOCAB * PADDED, PADDED, 1 },
+      AT(momentum_w),
+      sizeof(float) * COPIES *VOCAB *PADDED,
+      { RT_ZEROS, 0, 0 } },
+    { "bias",
+      "momentum",
+      RT_F32,
+      1,
+      0,
+      { "vocab" },
+      { VOCAB },
+      { 1 },
+      AT(momentum_bias),
+      sizeof(float) * PADDED,
+      { RT_ZEROS, 0, 0 } },
+    { NULL, "good_steps", RT_I32, 0, 0, { 0 }, { 0 }, { 0 }, AT(good_steps), 4, { RT_CONSTANT, 3, 0 } },
+};
+
+static const RtKernel kernels[] = {
+    { "token", "tiny.mdl:3:5", "fused", 4.0 * VOCAB, 8.0 * VOCAB },
+    { "all \"tokens\"", "tiny.mdl:2:1", "loop", 0, 0 },
+};
+
+static const RtInput step_inputs[] = { { "tokens", AT(tokens), 0, VOCAB }, { "labels", AT(labels), 1, 0 } };
+static const RtInput eval_inputs[] = { { "tokens", AT(eval_tokens), 0, VOCAB }, { "labels", AT(eval_labels), 1, 0 } };
+static const RtInput predict_inputs[] = { { "tokens", AT(predict_tokens), 0, VOCAB } };
+
+int main(int argc, char **argv)
+{
+    RtProgram program = {
+        .name = "tiny",
+        .source = "tiny.mdl",
+        .tensors = tensors,
+        .ntensors = sizeof tensors / sizeof *tensors,
+        .kernels = kernels,
+        .nkernels = sizeof kernels / sizeof *kernels,
+        .arena_bytes = number_of("TINY_ARENA", sizeof(Arena)),
+        .state_bytes = AT(tokens),
+        .flops_per_step = 1e6,
+        .tokens_per_step = SEQUENCES * SEQ,
+        .vocab = number_of("TINY_VOCAB", VOCAB),
+        .schedule = { RT_COSINE, 0.5, 0.05, 3, 20, 0 },
+        .seed = number_of("TINY_SEED", 42),
+        .precision = "fp32",
+        .is_causal_lm = true,
+        .step = { step,
+                  step_inputs,
+                  2,
+                  { AT(step), AT(lr), AT(key), AT(loss), AT(norm), -1 },
+                  MICRO,
+                  BATCH,
+                  SEQ,
+                  -1,
+                  0 },
+        .eval = { evaluate, eval_inputs, 2, { -1, -1, -1, AT(eval_loss), -1, -1 }, 1, EVAL_BATCH, SEQ, -1, 0 },
+        .predict = { predict, predict_inputs, 1, { -1, -1, -1, -1, -1, -1 }, 1, 1, SEQ, AT(logits), PADDED },
+        .plan = "{\"model\": \"tiny\"}",
+    };
+    if (getenv("TINY_SCHEDULE"))
+        program.schedule = (RtSchedule){ .kind = RT_CONSTANT_LR, .lr = 0.5 };
+    if (getenv("TINY_NO_PREDICT"))
+        program.predict.run = NULL;
+    return rt_main(argc, argv, &program);
+}
+
+/* In place of product.c: this trainer has no products. */
+void rt_products_free(Rt *rt) {}
+int64_t rt_products_workspace_bytes(const Rt *rt) { return 1000; }
+double rt_product_peak(Rt *rt, double seconds) { return 1e9; }
