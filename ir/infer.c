@@ -31,7 +31,7 @@ Axes split_axes(Split split)
     return axes;
 }
 
-static bool same_split(const Dim *a, const Dim *b)
+bool same_split(const Dim *a, const Dim *b)
 {
     if (a->split.count != b->split.count || a->zigzag != b->zigzag)
         return false;
@@ -112,10 +112,12 @@ bool each_axis_once(const Type *space, Axes pending)
 {
     Axes seen = pending;
     for (int i = 0; i < space->rank; i++) {
-        Axes axes = split_axes(space->dim[i].split);
-        if (seen & axes)
-            return false;
-        seen |= axes;
+        const Split *split = &space->dim[i].split;
+        for (int j = 0; j < split->count; j++) {
+            if (seen & 1u << split->axis[j])
+                return false;
+            seen |= 1u << split->axis[j];
+        }
     }
     return true;
 }
@@ -180,6 +182,8 @@ INFER(by_name)
         return false;
     if (!each_axis_once(&space, y->partial))
         return REFUSE("reshard one operand", "the operands of %s use one mesh axis twice", info(op)->name);
+    if (y->partial && info(op)->linear == FIRST && !is_float(y->dtype)) /* it truncates */
+        return REFUSE("all_reduce it first", "%s of partial integers", info(op)->name);
     if (info(op)->traits & COMPARES)
         y->dtype = BOOL;
     return apply_roles(m, op, &space, y);
@@ -275,9 +279,8 @@ INFER(dropout)
     if (!(op->attrs.rate >= 0 && op->attrs.rate < 1))
         return REFUSE(NULL, "the rate of dropout is from 0 to below 1");
     results[0] = arg(op, 0)->type;
-    if (results[0].partial)
-        return REFUSE("all_reduce it first", "dropout of a partial tensor");
-    return true;
+    results[0].partial = 0;
+    return infer_partial(m, op, &results[0]); /* every rank has the same mask, so terms may pass */
 }
 
 INFER(constant)

@@ -18,6 +18,7 @@ bool infer_partial(Module *m, const Op *op, Type *result);
 bool each_axis_once(const Type *space, Axes pending);
 
 Axes split_axes(Split split);
+bool same_split(const Dim *a, const Dim *b); /* the same axes in the same order, and the same blocks */
 
 #define OP(name, args, res, family, over, linear, traits, flops, infer, vjp) INFER(infer);
 #include "ops.def"

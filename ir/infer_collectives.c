@@ -21,6 +21,8 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
     if (at < 0)
         return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, name ? name : "");
     Dim *dim = &type->dim[at];
+    if (dim->zigzag)
+        return REFUSE("all_gather it first", "the blocks of '%s' are dealt out in zig-zag", dim->name);
     for (int i = 0; i < m->naxes; i++) {
         if (!(axes & 1u << i))
             continue;
@@ -39,8 +41,9 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
     int at = name ? find_dim(type, name) : -1;
     if (at < 0 || !op->attrs.axis || !unsplit(&type->dim[at].split, op->attrs.axis))
         return REFUSE(NULL, "%%%s is not split that way along '%s'", arg(op, 0)->name, name ? name : "");
-    if (!type->dim[at].split.count)
-        type->dim[at].zigzag = false;
+    if (type->dim[at].zigzag && type->dim[at].split.count)
+        return REFUSE("gather all axes", "the blocks of '%s' are dealt out in zig-zag", name);
+    type->dim[at].zigzag = false;
     return true;
 }
 

@@ -40,6 +40,17 @@ INFER(slice)
     return true;
 }
 
+/* The one dim that {dims=...} gives the result: each rank has all of it. */
+static bool gives_whole_dim(Module *m, const Op *op)
+{
+    if (op->attrs.dims.count != 1)
+        return REFUSE(NULL, "%s needs {dims=[name:size]}", info(op)->name);
+    if (op->attrs.dims.dim[0].split.count)
+        return REFUSE("local_slice its result", "%s gives all of '%s' to every rank", info(op)->name,
+                      op->attrs.dims.dim[0].name);
+    return true;
+}
+
 /* part and place: a stretch of a dim, and the dim it is a stretch of. */
 static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim *longer)
 {
@@ -53,12 +64,11 @@ static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim
 INFER(part)
 {
     int at = whole_dim(m, op);
-    if (at < 0)
+    const Dim *to = &op->attrs.dims.dim[0];
+    if (at < 0 || !gives_whole_dim(m, op))
         return false;
-    if (op->attrs.dims.count != 1)
-        return REFUSE(NULL, "part needs {dims=[name:size]}");
     results[0] = arg(op, 0)->type;
-    const Dim longer = results[0].dim[at], *to = &op->attrs.dims.dim[0];
+    const Dim longer = results[0].dim[at];
     int other = find_dim(&results[0], to->name);
     if (other >= 0 && other != at)
         return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, to->name);
@@ -70,9 +80,9 @@ INFER(part)
 INFER(place)
 {
     const Type *x = &arg(op, 0)->type;
-    if (op->attrs.dims.count != 1)
-        return REFUSE(NULL, "place needs {dims=[name:size]}");
     const Dim *to = &op->attrs.dims.dim[0];
+    if (!gives_whole_dim(m, op))
+        return false;
     Dim one = { .name = to->name, .size = 1, .padded = 1 };
     int at = op->attrs.dim ? whole_dim(m, op) : 0, other = find_dim(x, to->name);
     if (at < 0)
@@ -91,9 +101,9 @@ INFER(place)
 INFER(concat)
 {
     const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
-    if (op->attrs.dims.count != 1)
-        return REFUSE(NULL, "concat needs {dims=[name:size]}");
     const Dim *to = &op->attrs.dims.dim[0];
+    if (!gives_whole_dim(m, op))
+        return false;
     int at = find_dim(a, to->name), bt = find_dim(b, to->name);
     if (at < 0 || bt < 0 || a->dim[at].size + b->dim[bt].size != to->size)
         return REFUSE(NULL, "the operands of concat do not add up to %lld along '%s'", (long long)to->size, to->name);
@@ -117,8 +127,10 @@ INFER(take)
         return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : "");
     if (index->dtype != I32 || index->partial)
         return REFUSE(NULL, "the index of take is whole and i32");
+    if (table->partial && table->by == BY_MAX)
+        return REFUSE("all_reduce it first", "take of a pending maximum");
     Type *y = &results[0];
-    *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split), .by = table->by };
+    *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split) };
     for (int i = 0; i < table->rank; i++)
         for (int j = 0; j < (i == at ? index->rank : 1); j++) {
             const Dim *dim = i == at ? &index->dim[j] : &table->dim[i];
@@ -146,7 +158,7 @@ INFER(scatter_add)
         int at = find_dim(x, index->dim[i].name);
         if (at < 0 || x->dim[at].size != index->dim[i].size)
             return REFUSE(NULL, "%%%s has no dim '%s' as the index has", arg(op, 0)->name, index->dim[i].name);
-        if (split_axes(x->dim[at].split) != split_axes(index->dim[i].split))
+        if (!same_split(&x->dim[at], &index->dim[i]))
             return REFUSE("reshard one of them", "the operands of scatter_add split '%s' differently",
                           index->dim[i].name);
         y->partial |= split_axes(x->dim[at].split);
@@ -241,7 +253,8 @@ INFER(rope)
     if (x->dim[feature].split.count)
         return REFUSE("all_gather it first", "rope needs all of '%s', which is split", op->attrs.feature);
     results[0] = *x;
-    return true;
+    results[0].partial = 0;
+    return infer_partial(m, op, &results[0]);
 }
 
 static const Func *callee_of(Module *m, const Op *op)
