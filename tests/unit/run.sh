@@ -13,7 +13,7 @@ if [ "${SANITIZE:-0}" = 1 ]; then
 fi
 mkdir -p "$BUILD"
 
-names=${*:-interp table print_parse verify}
+names=${*:-interp gradients sharding print_parse verify}
 objects=
 for source in ir/*.c; do
     object=$BUILD/$(basename "$source" .c).o

@@ -1,0 +1,150 @@
+/* op_cases.h -- operands to try every op of ops.def on: what test_gradients.c and test_sharding.c walk.
+ *
+ * A pointwise op is tried on the plain operands, which broadcast against each other; other ops, and
+ * those that are not defined everywhere, have rows here.  An op that has neither fails the tests.
+ */
+#ifndef MPC_OP_CASES_H
+#define MPC_OP_CASES_H
+
+#include "interp_number.h"
+#include "ir_test.h"
+
+/* An operand: its type, and from where to where its elements go. */
+typedef struct {
+    const char *type;
+    double low, high;
+} Operand;
+
+typedef struct {
+    OpKind kind;
+    const char *attrs; /* NULL: none */
+    Operand operand[6];
+} Case;
+
+/* clang-format off */
+#define BROADCASTING { "f32[i:4, j:3~4]", -1.5, 1.5 }, { "f32[j:3~4, k:6~8]", -1.5, 1.5 }, { "f32[i:4, k:6~8]", -1.5, 1.5 }
+#define POSITIVE { "f32[i:4, j:3~4]", 0.5, 2 }
+#define QUERIES { "f32[b:2, s:8, g:2, h:2]", -1, 1 }
+#define KEYS { "f32[b:2, t:8, h:2]", -1, 1 }
+#define ROWS { "f32[b:2, s:8, g:2]", 1, 3 }
+#define ATTEND { QUERIES, KEYS, KEYS }
+#define ATTEND_GRAD { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES }
+
+static const Case cases[] = {
+    { OP_pow, NULL, { POSITIVE, { "f32[j:3~4, k:6~8]", -1.5, 1.5 } } },
+    { OP_div, NULL, { POSITIVE, { "f32[j:3~4, k:6~8]", 0.5, 2 } } },
+    { OP_div, NULL, { { "i32[i:4, j:3~4]", -20, 20 }, { "i32[j:3~4]", 1, 5 } } },
+    { OP_mul, NULL, { { "i32[i:4, j:3~4]", -20, 20 }, { "i32[j:3~4]", 1, 5 } } },
+    { OP_add, NULL, { { "i32[i:4, j:3~4]", -20, 20 }, { "i32[j:3~4]", 1, 5 } } },
+    { OP_sqrt, NULL, { POSITIVE } },
+    { OP_rsqrt, NULL, { POSITIVE } },
+    { OP_log, NULL, { POSITIVE } },
+    { OP_where, NULL, { { "bool[i:4, j:3~4]", 0, 0 }, { "f32[j:3~4, k:6~8]", -1.5, 1.5 }, { "f32[i:4]", -1.5, 1.5 } } },
+    { OP_cast, "{dtype=bf16}", { { "f32[i:4, j:3~4]", -20, 20 } } },
+    { OP_cast, "{dtype=i32}", { { "f32[i:4, j:3~4]", -20, 20 } } },
+    { OP_cast, "{dtype=f32}", { { "i32[i:4, j:3~4]", -20, 20 } } },
+    { OP_cast, "{dtype=i32}", { { "bool[i:4, j:3~4]", 0, 0 } } },
+    { OP_stop_gradient, NULL, { POSITIVE } },
+    { OP_fold_key, NULL, { { "i32[]", -9, 9 }, { "i32[i:4, j:3~4]", 0, 9 } } },
+    { OP_broadcast, "{dims=[j:3~4, k:6~8]}", { { "f32[i:4]", -1, 1 } } },
+    { OP_reorder, "{order=k+i+j}", { { "f32[i:4, j:3~4, k:6~8]", -1, 1 } } },
+    { OP_dropout, "{rate=0.4, instance=3}", { { "f32[i:4, batch:4, j:3~4]", 0.5, 1 }, { "i32[]", -9, 9 }, { "i32[]", 0, 9 } } },
+    { OP_constant, "{value=2.5}", { { 0 } } },
+    { OP_iota, "{dims=[i:6~8]}", { { 0 } } },
+    { OP_dot, "{over=j}", { { "f32[i:4, b:4, j:3~4]", -1, 1 }, { "f32[j:3~4, b:4, k:6~8]", -1, 1 } } },
+    { OP_dot, "{over=b+j, order=k+i, dtype=bf16}", { { "f32[i:4, b:4, j:3~4]", -1, 1 }, { "f32[j:3~4, b:4, k:6~8]", -1, 1 } } },
+    { OP_dot, "{over=j}", { { "i32[i:4, j:3~4]", -9, 9 }, { "i32[j:3~4]", -9, 9 } } },
+    { OP_sum, "{over=i+k}", { { "f32[i:4, j:3~4, k:6~8]", -1, 1 } } },
+    { OP_max, "{over=i+k}", { { "f32[i:4, j:3~4, k:6~8]", -1, 1 } } },
+    { OP_max, "{over=j}", { { "i32[i:4, j:3~4]", -9, 9 } } },
+    { OP_min, "{over=i+k}", { { "f32[i:4, j:3~4, k:6~8]", -1, 1 } } },
+    { OP_rename, "{dim=j, to=k}", { { "f32[i:4, j:3~4]", -1, 1 } } },
+    { OP_slice, "{dim=j, index=2}", { { "f32[i:4, j:3~4, k:6~8]", -1, 1 } } },
+    { OP_part, "{dim=j, dims=[k:4], index=2}", { { "f32[i:4, j:6~8]", -1, 1 } } },
+    { OP_place, "{dim=j, dims=[k:6~8], index=1}", { { "f32[i:4, j:4]", -1, 1 } } },
+    { OP_place, "{dims=[k:6~8], index=5}", { { "f32[i:4]", -1, 1 } } },
+    { OP_concat, "{dims=[j:6~8]}", { { "f32[i:4, j:4]", -1, 1 }, { "f32[i:4, j:2~4]", -1, 1 } } },
+    { OP_take, "{dim=v}", { { "f32[i:4, v:6~8, e:4]", -1, 1 }, { "i32[b:2, s:4]", 0, 6 } } },
+    { OP_scatter_add, "{dims=[v:6~8]}", { { "f32[i:4, b:2, s:4]", -1, 1 }, { "i32[b:2, s:4]", 0, 6 } } },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7}", ATTEND },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", ATTEND },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, window=2}", ATTEND },
+    { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND_GRAD },
+    { OP_rope, "{seq=s, feature=h, base=100}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
+    { OP_rope, "{seq=s, feature=h, base=100, interleaved=true}", { { "f32[s:6~8, h:4, b:2]", -1, 1 } } },
+    { OP_rope, "{seq=s, feature=h, base=100, inverse=true}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
+    { OP_all_reduce, NULL, { { "f32[i:4, j:6~8]", -1, 1 } } },
+    { OP_all_gather, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
+    { OP_reduce_scatter, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
+    { OP_all_to_all, "{dim=j, to=i}", { { "f32[i:4, j:6~8]", -1, 1 } } },
+    { OP_local_slice, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
+};
+/* clang-format on */
+
+static const Case plain_case = { N_OPS, NULL, { BROADCASTING } };
+
+/* Calls `test` for each case of each op but calls and loops, which mean what their functions mean. */
+static inline void each_case(void (*test)(const Case *))
+{
+    for (int kind = 0; kind < N_OPS; kind++) {
+        const OpInfo *row = &op_table[kind];
+        int tried = 0;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            if (cases[i].kind == (OpKind)kind) {
+                test(&cases[i]);
+                tried++;
+            }
+        if (row->family == CONTROL || tried)
+            continue;
+        if (row->family != POINTWISE)
+            fail_msg("%s needs a row in op_cases.h", row->name);
+        Case c = plain_case;
+        c.kind = (OpKind)kind;
+        for (int i = row->args; i < 3; i++)
+            c.operand[i].type = NULL;
+        test(&c);
+    }
+}
+
+/* The module of a case, and the types of its operands there. */
+typedef struct {
+    Text *text;
+    Module *m;
+    int operands;
+    Type type[6];
+    Attrs attrs;
+} Trial;
+
+static inline Trial begin_trial(const Case *c, const char *module)
+{
+    Trial t = { .text = good_text(module) };
+    t.m = t.text->m;
+    for (; t.operands < 6 && c->operand[t.operands].type; t.operands++)
+        t.type[t.operands] = type_of_text(t.m, c->operand[t.operands].type);
+    if (c->attrs)
+        t.attrs = attrs_of_text(t.m, c->attrs);
+    return t;
+}
+
+/* A function of the operands; NULL if the op refuses them. */
+static inline Func *make_func(Trial *t, const Case *c, const char *name, Op **op)
+{
+    Func *f = add_func(t->m, intern_text(t->m, name), PLAIN);
+    Builder b = { .module = t->m, .func = f };
+    for (int i = 0; i < t->operands; i++)
+        add_param(t->m, f, intern_format(t->m, "%c", 'a' + i), t->type[i]);
+    *op = try_build(&b, c->kind, t->attrs, t->operands, f->params.at);
+    for (int i = 0; *op && i < (*op)->results.count; i++)
+        push_value(&t->m->arena, &f->results, (*op)->results.at[i]);
+    return *op ? f : NULL;
+}
+
+static inline void random_operands(const Trial *t, const Case *c, Tensor args[])
+{
+    for (int i = 0; i < t->operands; i++)
+        args[i] =
+            random_tensor((const char[]){ (char)('a' + i), 0 }, &t->type[i], c->operand[i].low, c->operand[i].high);
+}
+
+#endif

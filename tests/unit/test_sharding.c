@@ -1,0 +1,246 @@
+/* test_sharding.c -- the sharding rule of every op against what its ranks compute.
+ *
+ * Every op is tried under many ways to hold its operands on a mesh of four ranks: dims split over one
+ * axis or two, in either order, in zig-zag, with padding; sums and maxima pending.  What type inference
+ * accepts is run on all ranks and must be the tensor that one rank computes alone.  What it refuses
+ * is not run; that it refuses enough shows here, that it does not refuse all is asked below.
+ */
+#include "op_cases.h"
+
+#include <math.h>
+
+enum { TRIES = 600, MOST_DIMS = 8 };
+
+/* How a dim may be held, and what may be pending. */
+static const struct {
+    Split split;
+    bool zigzag;
+} holding[] = {
+    { { 0, { 0 } }, false },    { { 1, { 0 } }, false }, { { 1, { 1 } }, false }, { { 2, { 0, 1 } }, false },
+    { { 2, { 1, 0 } }, false }, { { 1, { 0 } }, true },  { { 1, { 1 } }, true },  { { 2, { 1, 0 } }, true },
+};
+static const struct {
+    Axes axes;
+    Reduce by;
+} terms[] = { { 0, BY_SUM }, { 1, BY_SUM }, { 2, BY_SUM }, { 3, BY_SUM }, { 1, BY_MAX }, { 3, BY_MAX } };
+
+enum { HOLDINGS = sizeof holding / sizeof *holding, TERMS = sizeof terms / sizeof *terms };
+
+static uint64_t seed;
+static int pick(int n) { return (int)(hashed_number(17, seed++) * n); }
+
+/* The dims of a trial by name, and how each is held this time. */
+typedef struct {
+    int dims, of_dim[MOST_DIMS], of_operand[6];
+    Name name[MOST_DIMS];
+    int stray, stray_dim, stray_to; /* one operand may hold a dim in its own way; -1: none does */
+    Axes axis;
+} Layout;
+
+static void collect(Layout *l, const Dim *dims, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int n = 0;
+        while (n < l->dims && l->name[n] != dims[i].name)
+            n++;
+        if (n == l->dims && n < MOST_DIMS)
+            l->name[l->dims++] = dims[i].name;
+    }
+}
+
+static void hold_dims(const Layout *l, int operand, Dim *dims, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < l->dims; n++)
+            if (dims[i].name == l->name[n]) {
+                int how = operand == l->stray && n == l->stray_dim ? l->stray_to : l->of_dim[n];
+                dims[i].split = holding[how].split;
+                dims[i].zigzag = holding[how].zigzag;
+            }
+}
+
+/* A type that could be written: blocks come out even, and an axis has one use. */
+static bool is_possible(const Module *m, const Type *type)
+{
+    Axes seen = type->partial;
+    for (int i = 0; i < type->rank; i++) {
+        const Dim *dim = &type->dim[i];
+        if (dim->padded % (split_count(m, dim->split) * (dim->zigzag ? 2 : 1)))
+            return false;
+        for (int j = 0; j < dim->split.count; j++) {
+            Axes axis = 1u << dim->split.axis[j];
+            if (seen & axis)
+                return false;
+            seen |= axis;
+        }
+    }
+    return true;
+}
+
+/* What was tried of each op. */
+static struct {
+    int run, refused, split, partial;
+} count[N_OPS];
+
+static void note(OpKind kind, const Trial *t)
+{
+    bool split = false, partial = false;
+    for (int i = 0; i < t->operands; i++) {
+        partial |= t->type[i].partial != 0;
+        for (int d = 0; d < t->type[i].rank; d++)
+            split |= t->type[i].dim[d].split.count > 0;
+    }
+    count[kind].run++;
+    count[kind].split += split;
+    count[kind].partial += partial;
+}
+
+static const char *layout_text(Trial *t)
+{
+    const char *text = "";
+    for (int i = 0; i < t->operands; i++)
+        text = intern_format(t->m, "%s %s", text, type_text(t->m, &t->type[i]));
+    return text;
+}
+
+/* What one rank computes alone, from operands that it holds whole. */
+static void compute_alone(const Case *c, const Tensor args[], Tensor results[])
+{
+    if (op_table[c->kind].family == COLLECTIVE) {
+        results[0] = new_tensor(&args[0].type);
+        memcpy(results[0].data, args[0].data, (size_t)element_count(&args[0].type) * sizeof(double));
+        return;
+    }
+    Trial t = begin_trial(c, "module @m { batch batch }");
+    Op *op;
+    Func *f = make_func(&t, c, "f", &op);
+    if (!f || !interpret(t.m, f, args, results))
+        fail_msg("%s: %s", op_table[c->kind].name, said(t.text));
+    for (int i = 0; i < f->results.count; i++) /* names of the module that goes away */
+        for (int d = 0; d < results[i].type.rank; d++)
+            results[i].type.dim[d].name = NULL;
+    free_text(t.text);
+}
+
+/* Compares by position: the two modules' names differ, the order of dims does not. */
+static double worst_difference(const Tensor *a, const Tensor *b)
+{
+    int64_t n = element_count(&a->type);
+    double worst = n == element_count(&b->type) ? 0 : INFINITY;
+    for (int64_t i = 0; i < n && worst < INFINITY; i++) {
+        double x = a->data[i], y = b->data[i], off = x == y ? 0 : fabs(x - y) / fmax(1, fabs(x));
+        worst = isnan(off) && !(isnan(x) && isnan(y)) ? INFINITY : off > worst ? off : worst;
+    }
+    return worst;
+}
+
+static void try_layout(const Case *c, Layout *l)
+{
+    Trial t = begin_trial(c, "module @m { mesh dp=2, tp=2 batch batch }");
+    Tensor args[6], alone[3], together[3];
+    Op *op;
+    random_operands(&t, c, args);
+    for (int i = 0; i < t.operands; i++)
+        collect(l, t.type[i].dim, t.type[i].rank);
+    collect(l, t.attrs.dims.dim, t.attrs.dims.count);
+    bool possible = true;
+    for (int i = 0; i < t.operands; i++) {
+        hold_dims(l, i, t.type[i].dim, t.type[i].rank);
+        if (t.type[i].dtype != BOOL) { /* which is no sum */
+            t.type[i].partial = terms[l->of_operand[i]].axes;
+            t.type[i].by = terms[l->of_operand[i]].by;
+        }
+        possible &= is_possible(t.m, &t.type[i]);
+    }
+    hold_dims(l, -2, t.attrs.dims.dim, t.attrs.dims.count);
+    Type attribute = { .rank = t.attrs.dims.count };
+    for (int i = 0; i < attribute.rank; i++)
+        attribute.dim[i] = t.attrs.dims.dim[i];
+    t.attrs.axis = op_table[c->kind].family == COLLECTIVE ? l->axis : 0;
+    Func *f = possible && is_possible(t.m, &attribute) ? make_func(&t, c, "f", &op) : NULL;
+    if (f) {
+        for (int i = 0; i < op->results.count; i++)
+            if (!is_possible(t.m, &op->results.at[i]->type))
+                fail_msg("%s gives the impossible %s for%s", info(op)->name, type_text(t.m, &op->results.at[i]->type),
+                         layout_text(&t));
+        compute_alone(c, args, alone);
+        if (!interpret(t.m, f, args, together))
+            fail_msg("%s of%s is accepted as %s, but: %s", info(op)->name, layout_text(&t),
+                     type_text(t.m, &result(op)->type), said(t.text));
+        for (int i = 0; i < op->results.count; i++)
+            if (!(worst_difference(&alone[i], &together[i]) < 1e-9))
+                fail_msg("%s of%s is accepted as %s, but off by %g", info(op)->name, layout_text(&t),
+                         type_text(t.m, &op->results.at[i]->type), worst_difference(&alone[i], &together[i]));
+        note(c->kind, &t);
+        free_tensors(alone, op->results.count);
+        free_tensors(together, op->results.count);
+    } else if (possible) {
+        count[c->kind].refused++;
+    }
+    free_tensors(args, t.operands);
+    free_text(t.text);
+}
+
+static Layout whole(void) { return (Layout){ .stray = -1, .axis = 1 + (Axes)pick(3) }; }
+
+/* One dim split in each way under each pending operand; then all at random. */
+static void try_layouts(const Case *c)
+{
+    for (int dim = 0; dim < MOST_DIMS; dim++)
+        for (int how = 0; how < HOLDINGS; how++)
+            for (int operand = 0; operand < 3; operand++)
+                for (int term = 0; term < (how == 0 ? TERMS : 3); term++) {
+                    Layout l = whole();
+                    l.of_dim[dim] = how;
+                    l.of_operand[operand] = term;
+                    if ((term || operand == 0) && (how || dim == 0))
+                        try_layout(c, &l);
+                    if (l.dims <= dim)
+                        dim = MOST_DIMS;
+                }
+    for (int i = 0; i < TRIES; i++) {
+        Layout l = whole();
+        for (int n = 0; n < MOST_DIMS; n++)
+            l.of_dim[n] = pick(2) ? pick(HOLDINGS) : 0;
+        int common = pick(2) ? pick(TERMS) : 0;
+        for (int n = 0; n < 6; n++)
+            l.of_operand[n] = pick(4) ? common : pick(TERMS);
+        if (pick(4) == 0) {
+            l.stray = pick(4);
+            l.stray_dim = pick(4);
+            l.stray_to = pick(HOLDINGS);
+        }
+        try_layout(c, &l);
+    }
+}
+
+/* Ops that take no split or no pending operand, though they have dims or are linear. */
+static bool may_refuse_all(OpKind kind) { return kind == OP_constant || kind == OP_iota; }
+
+static void test_sharding(void **state)
+{
+    int run = 0, refused = 0;
+    each_case(try_layouts);
+    for (int kind = 0; kind < N_OPS; kind++) {
+        const OpInfo *row = &op_table[kind];
+        run += count[kind].run;
+        refused += count[kind].refused;
+        if (row->family == CONTROL || may_refuse_all((OpKind)kind))
+            continue;
+        if (!count[kind].split && kind != OP_all_reduce)
+            fail_msg("%s: no layout with a split dim is accepted", row->name);
+        if ((row->linear == NEVER) != (count[kind].partial == 0))
+            fail_msg("%s: %d layouts with a partial operand are accepted", row->name, count[kind].partial);
+    }
+    for (int kind = 0; kind < N_OPS; kind++)
+        if (op_table[kind].family != CONTROL)
+            print_message("  %-16s %5d run (%d split, %d partial), %d refused\n", op_table[kind].name, count[kind].run,
+                          count[kind].split, count[kind].partial, count[kind].refused);
+    print_message("%d layouts run on four ranks, %d refused\n", run, refused);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sharding) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
