@@ -1,0 +1,126 @@
+/* names.c -- how types, values and numbers of the IR are called in C. */
+#include "names.h"
+
+#include <ctype.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What every back end would otherwise say for itself about a dtype. */
+static const struct {
+    const char *element, *local, *constant;
+    RtType type;
+} c_of[N_DTYPES] = {
+    [F32] = { "float", "float", "RT_F32", RT_F32 },       [BF16] = { "rt_bf16", "float", "RT_BF16", RT_BF16 },
+    [F16] = { "rt_f16", "float", "RT_F16", RT_F16 },      [I32] = { "int32_t", "int32_t", "RT_I32", RT_I32 },
+    [BOOL] = { "bool", "bool", "RT_BOOL", RT_BOOL },
+};
+
+const char *element_type(DType dtype) { return c_of[dtype].element; }
+const char *element_constant(DType dtype) { return c_of[dtype].constant; }
+RtType element_rt_type(DType dtype) { return c_of[dtype].type; }
+const char *local_type(DType dtype) { return c_of[dtype].local; }
+
+/* Words of C, and names that libm or the emitted functions themselves use. */
+static const char *const reserved[] = {
+    "auto",     "break",    "case",   "char",   "const",    "continue", "default", "do",     "double", "else",
+    "enum",     "extern",   "float",  "for",    "goto",     "if",       "inline",  "int",    "long",   "register",
+    "restrict", "return",   "short",  "signed", "sizeof",   "static",   "struct",  "switch", "typedef", "union",
+    "unsigned", "void",     "volatile", "while", "asm",     "typeof",   "bool",    "true",   "false",  "NAN",
+    "INFINITY", "exp",      "log",    "sin",    "cos",      "tanh",     "sqrt",    "pow",    "abs",    "gamma",
+    "y0",       "y1",       "yn",     "j0",     "j1",       "jn",       "signgam", "block",  "begin",  "end",
+    "turn",     "total",    "scratch", "row",   "i",        "index",    "main",    "unix",   "linux",
+};
+
+char *c_identifier(Module *m, const char *text, int room)
+{
+    while ((int)strlen(text) > room && strchr(text, '.'))
+        text = strchr(text, '.') + 1;
+    bool needs_letter = !isalpha((unsigned char)*text) && *text != '_';
+    char *name = arena_text(&m->arena, "%s%.*s", needs_letter ? "v" : "", room, text);
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c))
+            *c = '_';
+    return name;
+}
+
+static bool is_taken(const NameSpace *names, const char *name)
+{
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(reserved[i], name) == 0)
+            return true;
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->taken[i], name) == 0)
+            return true;
+    return strncmp(name, "rt_", 3) == 0;
+}
+
+const char *new_identifier(NameSpace *names, const char *text)
+{
+    Arena *arena = &names->module->arena;
+    const char *name = c_identifier(names->module, text, 20);
+    for (int i = 2; is_taken(names, name); i++)
+        name = arena_text(arena, "%s%s_%d", strncmp(name, "rt_", 3) == 0 ? "v_" : "", c_identifier(names->module, text, 20), i);
+    if (names->count == names->room) {
+        names->room = names->room ? names->room * 2 : 32;
+        const char **grown = NEW_ARRAY(arena, const char *, names->room);
+        if (names->count)
+            memcpy(grown, names->taken, (size_t)names->count * sizeof *grown);
+        names->taken = grown;
+    }
+    return names->taken[names->count++] = name;
+}
+
+char *wrapped_list(Module *m, const char *head, int nitems, const char *const items[], const char *tail, int indent)
+{
+    enum { WIDTH = 120 };
+    Text text;
+    open_text(&text);
+    int under = indent + (int)strlen(head), at = under;
+    fputs(head, text.out);
+    for (int i = 0; i < nitems; i++) {
+        bool is_last = i + 1 == nitems;
+        int length = (int)strlen(items[i]) + (is_last ? (int)strlen(tail) : 1);
+        if (i > 0 && at + 1 + length > WIDTH) {
+            fprintf(text.out, "\n%*s", under - indent, "");
+            at = under;
+        } else if (i > 0) {
+            fputc(' ', text.out);
+            at++;
+        }
+        fprintf(text.out, "%s%s", items[i], is_last ? tail : ",");
+        at += length;
+    }
+    if (nitems == 0)
+        fputs(tail, text.out);
+    return close_text(&m->arena, &text);
+}
+
+char *c_number(Module *m, double value, bool is_integer)
+{
+    const char *open = signbit(value) ? "(" : "", *close = signbit(value) ? ")" : "";
+    if (isnan(value))
+        return arena_text(&m->arena, "NAN");
+    if (is_integer)
+        return arena_text(&m->arena, "%s%.0f%s", open, value, close);
+    if (fabs(value) > FLT_MAX)
+        return arena_text(&m->arena, "%s%sINFINITY%s", open, signbit(value) ? "-" : "", close);
+    char *digits = arena_text(&m->arena, "%.9g", value);
+    for (int precision = 1; precision < 9; precision++) { /* the shortest that is the same float */
+        char *shorter = arena_text(&m->arena, "%.*g", precision, value);
+        if (strtof(shorter, NULL) == (float)value) {
+            digits = shorter;
+            break;
+        }
+    }
+    return arena_text(&m->arena, "%s%s%sf%s", open, digits, strpbrk(digits, ".e") ? "" : ".0", close);
+}
+
+int64_t loop_size(Module *m, const Op *op, const Dim *dim)
+{
+    if (dim->split.count == 0)
+        return dim->size;
+    error_at(m->diags, (Where){ .at = op->loc }, "the C back end cannot split dim '%s' over mesh axes", dim->name);
+    return dim->size;
+}

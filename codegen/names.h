@@ -1,0 +1,28 @@
+/* names.h -- C identifiers for the values of one function, and lists that wrap as clang-format wraps them. */
+#ifndef MPC_NAMES_H
+#define MPC_NAMES_H
+
+#include "codegen.h"
+#include "fill.h"
+
+/* The identifiers that one C function has used; those of C and of the runtime are always taken. */
+typedef struct {
+    Module *module;
+    int count, room;
+    const char **taken;
+} NameSpace;
+
+/* `text` as an identifier that nobody in `names` has: "x", else "x_2", "x_3", ... */
+const char *new_identifier(NameSpace *names, const char *text);
+
+/* `head`, the items with ", " between them, and `tail`: lines of at most 120 columns, of which the
+ * later ones begin under the first item.  `head` is one line, indented by `indent` columns later. */
+char *wrapped_list(Module *m, const char *head, int nitems, const char *const items[], const char *tail, int indent);
+
+/* A number as a C constant: "0.5f", "(-1.0f)", "INFINITY"; "3", "(-1)" where it meets integers. */
+char *c_number(Module *m, double value, bool is_integer);
+
+/* The C type of a value in a local: arithmetic is in float, or in int32_t. */
+const char *local_type(DType dtype);
+
+#endif

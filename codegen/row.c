@@ -1,0 +1,135 @@
+/* row.c -- row kernels in C: pointwise ops, reductions along rows, sums over rows. */
+#include "row.h"
+#include "templates.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bool is_parallel(const Region *region) { return region->points >= SERIAL_POINTS; }
+
+char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
+                const char *body)
+{
+    Text text;
+    open_text(&text);
+    FILL(text.out, loop_template, { "pragma", pragma }, { "index", loop->index }, { "low", low ? low : "0" },
+         { "high", high ? high : arena_text(&k->m->arena, "%" PRId64, loop->size) }, { "body", body });
+    return close_text(&k->m->arena, &text);
+}
+
+/* --- Loops over rows ------------------------------------------------------------------------------- */
+
+static void write_rows(RowKernel *k, int region, FILE *out)
+{
+    Region *r = &k->region[region];
+    Text row;
+    open_text(&row);
+    k->depth += r->nouter;
+    write_row(k, region, NULL, NULL, row.out);
+    k->depth -= r->nouter;
+    char *text = close_text(&k->m->arena, &row), *pragma = "#pragma omp parallel for";
+    if (r->nouter > 1)
+        pragma = arena_text(&k->m->arena, "%s collapse(%d)", pragma, r->nouter);
+    for (int i = r->nouter - 1; i >= 0; i--)
+        text = loop_text(k, i == 0 && is_parallel(r) ? pragma : "", &r->loop[i], NULL, NULL, text);
+    fputs(text, out);
+}
+
+/* One loop over everything, in blocks whose ends do not depend on the number of threads: the last
+ * elements of a vectorised loop may be rounded in another way than the others. */
+static void write_flat(RowKernel *k, int region, FILE *out)
+{
+    Region *r = &k->region[region];
+    Text body;
+    open_text(&body);
+    k->depth++;
+    write_row(k, region, "begin", "end", body.out);
+    k->depth--;
+    FILL(out, flat_blocks_template, { "count", arena_text(&k->m->arena, "%" PRId64, r->loop[0].size) },
+         { "step", arena_text(&k->m->arena, "%d", FLAT_BLOCK) }, { "body", close_text(&k->m->arena, &body) });
+}
+
+static void write_region(RowKernel *k, int region, FILE *out)
+{
+    const Region *r = &k->region[region];
+    if (r->has_columns)
+        write_columns(k, region, out);
+    else if (r->nloops == 1 && r->nouter == 0 && !k->by_rows && is_parallel(r))
+        write_flat(k, region, out);
+    else
+        write_rows(k, region, out);
+}
+
+/* --- The function ---------------------------------------------------------------------------------- */
+
+/* "h.ln_1, gpt2.mdl:24:9: sub, square, sum": where it comes from and what it does. */
+static char *title(const RowKernel *k)
+{
+    enum { WIDTH = 110 };
+    const Op *call = k->call;
+    char *text = arena_text(&k->m->arena, "%s%s%s:", call->path ? call->path : k->f->name, call->where ? ", " : "",
+                            call->where ? call->where : "");
+    size_t line = 0;
+    bool seen[N_OPS] = { false }, any = false;
+    for (const Op *op = k->f->first; op; op = op->next) {
+        if (seen[op->kind] || op->kind == OP_constant)
+            continue;
+        bool full = strlen(text) - line + strlen(info(op)->name) > WIDTH;
+        line = full ? strlen(text) : line;
+        text = arena_text(&k->m->arena, "%s%s%s%s", text, any ? "," : "", full ? "\n * " : " ", info(op)->name);
+        seen[op->kind] = any = true;
+    }
+    return text;
+}
+
+static char *operand_lines(const RowKernel *k)
+{
+    Text text;
+    open_text(&text);
+    for (int i = 0; i < k->narrays; i++)
+        FILL(text.out, "* $name$kind: $type\n", { "name", k->array[i].name },
+             { "kind", i < k->f->params.count ? "" : ", result" }, { "type", type_text(k->m, &k->array[i].value->type) });
+    return close_text(&k->m->arena, &text);
+}
+
+static char *function_head(const RowKernel *k, const char *name)
+{
+    const char **items = NEW_ARRAY(&k->m->arena, const char *, k->narrays + 1);
+    int count = 0;
+    for (int i = 0; i < k->narrays; i++)
+        items[count++] = arena_text(&k->m->arena, "%s%s *%s%s", i < k->f->params.count ? "const " : "",
+                                    element_type(k->array[i].value->type.dtype), k->array[i].shared ? "" : "restrict ",
+                                    k->array[i].name);
+    if (k->scratch)
+        items[count++] = "float *restrict scratch";
+    return wrapped_list(k->m, arena_text(&k->m->arena, "static void %s(", name), count, items, ")", 0);
+}
+
+void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *name, FILE *out)
+{
+    RowKernel *k = plan_row_kernel(m, kernel, call);
+    plan_arrays(k);
+    name_values(k);
+    for (int i = 0; i < k->nregions; i++)
+        plan_loops(k, &k->region[i]);
+    plan_kept(k);
+    k->depth = 1;
+    Text body;
+    open_text(&body);
+    write_scalars(k, body.out);
+    for (int i = 0; i < k->nregions; i++)
+        write_region(k, i, body.out);
+    FILL(out, row_kernel_template, { "title", title(k) }, { "operands", operand_lines(k) },
+         { "head", function_head(k, name) }, { "body", close_text(&m->arena, &body) });
+}
+
+char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[], const char *scratch)
+{
+    int count = kernel->params.count + kernel->results.count;
+    const char **items = NEW_ARRAY(&m->arena, const char *, count + 1);
+    for (int i = 0; i < count; i++)
+        items[i] = operand[i];
+    if (row_kernel_scratch(m, kernel))
+        items[count++] = scratch;
+    return wrapped_list(m, arena_text(&m->arena, "%s(", name), count, items, ");", 4);
+}

@@ -1,0 +1,290 @@
+/* row_body.c -- what a row kernel does with one row: phases, the loops of each phase, their statements. */
+#include "row.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void name_values(RowKernel *k)
+{
+    for (int i = 0; i < k->nnodes; i++) {
+        Node *node = &k->node[i];
+        const char *array = node->array >= 0 ? k->array[node->array].name : NULL;
+        for (int j = 0; j < k->f->results.count; j++)
+            if (k->f->results.at[j] == node->value && !array)
+                array = k->array[k->f->params.count + j].name;
+        const char *kind = !node->dims ? "value" : k->by_rows && !(node->dims & k->inner) ? "row" : "i";
+        const char *name = array ? arena_text(&k->m->arena, "%s_%s", array, kind) : node->value->name;
+        node->name = new_identifier(&k->names, name);
+    }
+}
+
+static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
+static bool is_in_row(const Region *region, const Node *node) { return node->dims & region->inner; }
+static const Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
+static bool is_constant(const Node *node) { return node->op && node->op->kind == OP_constant; }
+
+/* Only what a sink reads is computed. */
+static void mark_wanted(RowKernel *k, int region)
+{
+    for (int i = 0; i < k->nnodes; i++) {
+        k->node[i].is_wanted = false;
+        for (int s = 0; s < k->nsinks; s++)
+            if (region < 0 || k->sink[s].region == region)
+                k->node[i].is_wanted |= reads(k, source_of(&k->sink[s]), &k->node[i]);
+    }
+}
+
+void write_scalars(RowKernel *k, FILE *out)
+{
+    static const Region nowhere = { 0 };
+    mark_wanted(k, -1);
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_scalar(&k->node[i]) && k->node[i].is_wanted)
+            write_node(k, &nowhere, &k->node[i], out);
+}
+
+/* --- What a loop has to compute ------------------------------------------------------------------ */
+
+/* One loop nest over a part of the row, in one phase. */
+typedef struct {
+    RowKernel *k;
+    int region, phase;
+    DimSet dims;
+    bool in_order; /* sums go through memory: not to be vectorised */
+    FILE *out;
+} Nest;
+
+static const Region *region_of(const Nest *n) { return &n->k->region[n->region]; }
+
+static bool is_accumulated(const Nest *n, const Node *node)
+{
+    return node->is_reduction && node->is_wanted && node->phase == n->phase + 1 &&
+           (find_node(n->k, arg(node->op, 0))->dims & region_of(n)->inner) == n->dims;
+}
+
+static bool is_drained(const Nest *n, const Sink *sink)
+{
+    const Node *source = source_of(sink);
+    bool anywhere = !n->dims || sink->phase == n->phase;
+    return sink->region == n->region && anywhere && (source->dims & region_of(n)->inner) == n->dims;
+}
+
+static bool is_first_kept(const Nest *n, const Node *node)
+{
+    return node->kept_from == n->phase && node->kept_array < 0 && node->is_wanted &&
+           (node->dims & region_of(n)->inner) == n->dims;
+}
+
+/* Counts how often the text of the loop will name each value; 0: it does not compute it. */
+static void count_all_uses(const Nest *n)
+{
+    RowKernel *k = n->k;
+    for (int i = 0; i < k->nnodes; i++)
+        k->node[i].uses = 0;
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(n, &k->sink[i]))
+            find_node(k, source_of(&k->sink[i])->value)->uses += k->sink[i].operand ? count_uses(k->sink[i].node->op, 0) : 1;
+    for (int i = k->nnodes - 1; i >= 0; i--) {
+        Node *node = &k->node[i];
+        bool accumulated = is_accumulated(n, node);
+        node->uses += is_first_kept(n, node);
+        node->is_loaded = node->kept_from >= 0 && node->kept_from < n->phase;
+        if (!node->op || node->is_loaded || (!accumulated && (!node->uses || !is_in_row(region_of(n), node))))
+            continue;
+        for (int j = 0; j < node->op->args.count; j++)
+            find_node(k, arg(node->op, j))->uses += is_copy(node->op) ? node->uses : count_uses(node->op, j);
+    }
+}
+
+/* --- Statements ----------------------------------------------------------------------------------- */
+
+/* Adds to the sums of a column: an array with the dims that the result keeps, or one sum. */
+static void write_column(Nest *n, const Sink *sink, const char *text)
+{
+    RowKernel *k = n->k;
+    const Region *region = region_of(n);
+    DimSet kept = sink->node->dims & ~region->own;
+    int64_t stride[MAX_RANK] = { 0 };
+    dense_strides(k, region, kept, stride);
+    const char *into = sink->name;
+    if (kept)
+        into = arena_text(&k->m->arena, "%s[%s]", sink->name, index_text(k, region, kept, stride));
+    fputs(accumulation(k, sink->node, into, text), n->out);
+}
+
+static void write_result(Nest *n, const Sink *sink)
+{
+    const Array *array = &n->k->array[n->k->f->params.count + sink->result];
+    char *index = index_text(n->k, region_of(n), array->dims, array->stride);
+    const char *text = sink->node->text;
+    if (is_constant(sink->node))
+        text = c_number(n->k->m, sink->node->op->attrs.value, !is_float(sink->node->value->type.dtype));
+    write_store(n->k, array->value->type.dtype, array->name, index, text, n->out);
+}
+
+static void write_kept(Nest *n, const Node *node)
+{
+    int64_t stride[MAX_RANK] = { 0 };
+    dense_strides(n->k, region_of(n), n->dims, stride);
+    write_store(n->k, F32, node->kept_in, index_text(n->k, region_of(n), n->dims, stride), node->text, n->out);
+}
+
+/* Stores come last: a result may lie where a parameter lies. */
+static void write_statements(Nest *n)
+{
+    RowKernel *k = n->k;
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i].uses && is_in_row(region_of(n), &k->node[i]))
+            write_node(k, region_of(n), &k->node[i], n->out);
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_accumulated(n, &k->node[i])) {
+            const Node *operand = find_node(k, arg(k->node[i].op, 0));
+            fputs(accumulation(k, &k->node[i], k->node[i].name, operand->text), n->out);
+        }
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_first_kept(n, &k->node[i]))
+            write_kept(n, &k->node[i]);
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(n, &k->sink[i]) && k->sink[i].operand)
+            write_column(n, &k->sink[i], k->sink[i].operand->text);
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(n, &k->sink[i]) && !k->sink[i].operand)
+            write_result(n, &k->sink[i]);
+}
+
+/* --- Loops ---------------------------------------------------------------------------------------- */
+
+/* " reduction(+ : a, b)" for what the loop adds up in scalars with this role. */
+static char *clause(const Nest *n, Role role)
+{
+    RowKernel *k = n->k;
+    char *list = "";
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_accumulated(n, &k->node[i]) && info(k->node[i].op)->over == role)
+            list = arena_text(&k->m->arena, "%s%s%s", list, *list ? ", " : "", k->node[i].name);
+    for (int i = 0; i < k->nsinks; i++) {
+        const Sink *sink = &k->sink[i];
+        bool is_one = sink->operand && !(sink->node->dims & ~region_of(n)->own);
+        if (is_one && is_drained(n, sink) && info(sink->node->op)->over == role)
+            list = arena_text(&k->m->arena, "%s%s%s", list, *list ? ", " : "", sink->name);
+    }
+    if (!*list)
+        return "";
+    return arena_text(&k->m->arena, " reduction(%s : %s)", role == SUM ? "+" : role == MAX ? "max" : "min", list);
+}
+
+/* A loop over dims that a column does not keep, into an array of columns: it adds to one element again and again. */
+static bool is_in_order(const Nest *n)
+{
+    const Region *region = region_of(n);
+    DimSet innermost = 0;
+    for (int i = region->nouter; i < region->nloops; i++)
+        if (region->loop[i].dims & n->dims)
+            innermost = region->loop[i].dims;
+    for (int i = 0; i < n->k->nsinks; i++) {
+        const Sink *sink = &n->k->sink[i];
+        if (sink->operand && is_drained(n, sink) && sink->node->dims & ~region->own && !(sink->node->dims & innermost))
+            return true;
+    }
+    return false;
+}
+
+static char *simd_pragma(const Nest *n)
+{
+    if (is_in_order(n))
+        return "";
+    return arena_text(&n->k->m->arena, "#pragma omp simd%s%s%s", clause(n, SUM), clause(n, MAX), clause(n, MIN));
+}
+
+static int count_loops(const Nest *n)
+{
+    int count = 0;
+    for (int i = region_of(n)->nouter; i < region_of(n)->nloops; i++)
+        count += (region_of(n)->loop[i].dims & n->dims) != 0;
+    return count;
+}
+
+static void write_accumulators(const Nest *n)
+{
+    for (int i = 0; i < n->k->nnodes; i++) {
+        const Node *node = &n->k->node[i];
+        if (is_accumulated(n, node))
+            FILL(n->out, "$type $name = $start;\n", { "type", local_type(node->value->type.dtype) },
+                 { "name", node->name }, { "start", start_of(node) });
+    }
+}
+
+static void write_nest(Nest *n, const char *low, const char *high)
+{
+    RowKernel *k = n->k;
+    const Region *region = region_of(n);
+    FILE *out = n->out;
+    count_all_uses(n);
+    write_accumulators(n);
+    Text body;
+    open_text(&body);
+    n->out = body.out;
+    k->depth += count_loops(n);
+    write_statements(n);
+    k->depth -= count_loops(n);
+    char *text = close_text(&k->m->arena, &body);
+    const char *pragma = simd_pragma(n);
+    for (int i = region->nloops - 1; i >= region->nouter; i--)
+        if (region->loop[i].dims & n->dims) {
+            text = loop_text(k, pragma, &region->loop[i], low, high, text);
+            pragma = "";
+        }
+    fputs(text, out);
+    n->out = out;
+}
+
+/* Nests of one phase: one for each set of dims that something in it runs over. */
+static void write_phase(RowKernel *k, int region, int phase, const char *low, const char *high, FILE *out)
+{
+    DimSet inner = k->region[region].inner;
+    for (DimSet dims = inner; dims; dims = (dims - 1) & inner) {
+        Nest nest = { .k = k, .region = region, .phase = phase, .dims = dims, .out = out };
+        bool any = false;
+        for (int i = 0; i < k->nnodes; i++)
+            any |= is_accumulated(&nest, &k->node[i]);
+        for (int i = 0; i < k->nsinks; i++)
+            any |= is_drained(&nest, &k->sink[i]);
+        if (any)
+            write_nest(&nest, low, high);
+    }
+}
+
+static void write_row_values(RowKernel *k, int region, int phase, FILE *out)
+{
+    for (int i = 0; i < k->nnodes; i++) {
+        Node *node = &k->node[i];
+        if (!node->is_wanted || is_in_row(&k->region[region], node) || node->phase != phase || is_scalar(node))
+            continue;
+        if (node->is_reduction)
+            node->text = node->name; /* its loop has just summed it up */
+        else
+            write_node(k, &k->region[region], node, out);
+    }
+}
+
+void write_row(RowKernel *k, int region, const char *low, const char *high, FILE *out)
+{
+    mark_wanted(k, region);
+    int64_t points = count_points(k, k->region[region].inner);
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i].kept_from >= 0 && k->node[i].kept_array < 0 && k->node[i].is_wanted)
+            FILL(out, "float $array[$points];\n", { "array", k->node[i].kept_in },
+                 { "points", arena_text(&k->m->arena, "%" PRId64, points) });
+    write_row_values(k, region, 0, out);
+    for (int phase = 0; phase < k->nphases; phase++) {
+        write_phase(k, region, phase, low, high, out);
+        write_row_values(k, region, phase + 1, out);
+    }
+    Nest end = { .k = k, .region = region, .phase = k->nphases, .dims = 0, .out = out };
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(&end, &k->sink[i]) && k->sink[i].operand)
+            write_column(&end, &k->sink[i], k->sink[i].operand->text);
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(&end, &k->sink[i]) && !k->sink[i].operand)
+            write_result(&end, &k->sink[i]);
+}

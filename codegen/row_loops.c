@@ -1,0 +1,262 @@
+/* row_loops.c -- where the operands of a row kernel lie, and which dims one loop can go over: all that strides decide. */
+#include "row.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+static int find_space_dim(const RowKernel *k, Name name)
+{
+    for (int i = 0; i < k->ndims; i++)
+        if (k->dim[i].name == name)
+            return i;
+    return -1;
+}
+
+static void add_array(RowKernel *k, const Value *value, const Value *given)
+{
+    Array *array = &k->array[k->narrays++];
+    *array = (Array){ .value = value, .storage = given->storage };
+    array->name = new_identifier(&k->names, value->name);
+    if (!given->storage) {
+        error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
+        array->storage = NEW(&k->m->arena, Storage);
+    }
+    for (int i = 0; i < value->type.rank; i++) {
+        int at = find_space_dim(k, value->type.dim[i].name);
+        if (at < 0)
+            continue;
+        array->dims |= 1u << at;
+        array->stride[at] = array->storage->stride[i];
+    }
+}
+
+/* The first byte behind an array, counted from its first. */
+static int64_t extent(const RowKernel *k, const Array *array)
+{
+    int64_t last = 0;
+    for (int i = 0; i < k->ndims; i++)
+        last += array->dims >> i & 1 ? (k->dim[i].size - 1) * array->stride[i] : 0;
+    return (last + 1) * dtype_bytes(array->value->type.dtype);
+}
+
+static bool same_layout(const Array *a, const Array *b)
+{
+    return a->dims == b->dims && memcmp(a->stride, b->stride, sizeof a->stride) == 0 &&
+           dtype_bytes(a->value->type.dtype) == dtype_bytes(b->value->type.dtype);
+}
+
+/* Memory of a called function comes as a pointer: two of one layout may then be the same. */
+static bool may_share(RowKernel *k, const Array *in, const Array *out)
+{
+    int64_t a = in->storage->at, b = out->storage->at;
+    if (a < 0 || b < 0)
+        return a < 0 && b < 0 && same_layout(in, out);
+    if (a + extent(k, in) <= b || b + extent(k, out) <= a)
+        return false;
+    if (a != b || !same_layout(in, out))
+        error_at(k->m->diags, (Where){ .at = k->call->loc },
+                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal place would do",
+                 out->value->name, in->value->name, k->f->name);
+    return true;
+}
+
+bool reads(const RowKernel *k, const Node *node, const Node *what)
+{
+    if (node == what)
+        return true;
+    for (int i = 0; node->op && i < node->op->args.count; i++)
+        if (reads(k, find_node(k, arg(node->op, i)), what))
+            return true;
+    return false;
+}
+
+/* A result that may lie where a parameter lies is stored when nobody reads that row any more. */
+static void store_late(RowKernel *k, Sink *sink, const Node *in)
+{
+    if (k->by_rows && !sink->operand && sink->node->dims & k->inner)
+        sink->phase = k->nphases - 1;
+    for (int i = 0; i < k->nsinks; i++)
+        if (k->sink[i].region > sink->region && reads(k, k->sink[i].node, in))
+            error_at(k->m->diags, (Where){ .at = k->call->loc },
+                     "internal: kernel '%s' stores '%s' over '%s' before it has read it", k->f->name,
+                     sink->node->value->name, in->value->name);
+}
+
+void plan_arrays(RowKernel *k)
+{
+    int nparams = k->f->params.count;
+    k->array = NEW_ARRAY(&k->m->arena, Array, nparams + k->f->results.count);
+    for (int i = 0; i < nparams; i++)
+        add_array(k, k->f->params.at[i], k->call->args.at[i]);
+    for (int i = 0; i < k->f->results.count; i++)
+        add_array(k, k->f->results.at[i], k->call->results.at[i]);
+    for (int s = 0; s < k->nsinks; s++)
+        for (int i = 0; i < nparams; i++) {
+            Array *in = &k->array[i], *out = &k->array[nparams + k->sink[s].result];
+            if (!may_share(k, in, out))
+                continue;
+            in->shared = out->shared = true;
+            store_late(k, &k->sink[s], find_node(k, in->value));
+        }
+}
+
+/* --- Loops ------------------------------------------------------------------------------------ */
+
+void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[])
+{
+    int64_t step = 1;
+    for (int i = region->norder - 1; i >= 0; i--) {
+        int dim = region->order[i];
+        stride[dim] = 0;
+        if (dims >> dim & 1) {
+            stride[dim] = step;
+            step *= k->dim[dim].size;
+        }
+    }
+}
+
+/* Something with an index: it allows one loop over dims a and b if its index goes on over the end of b. */
+static bool allows(const RowKernel *k, DimSet dims, const int64_t stride[], int a, int b)
+{
+    bool has_a = dims >> a & 1, has_b = dims >> b & 1;
+    return has_a == has_b && (!has_a || stride[a] == stride[b] * k->dim[b].size);
+}
+
+static bool dense_allows(const RowKernel *k, const Region *region, DimSet dims, int a, int b)
+{
+    int64_t stride[MAX_RANK] = { 0 };
+    dense_strides(k, region, dims, stride);
+    return allows(k, dims, stride, a, b);
+}
+
+/* How the position of an element counts for the ops that ask for it: over the logical sizes, the
+ * batch outermost.  Returns how many elements one sequence of the batch has. */
+int64_t position_strides(const RowKernel *k, const Node *node, int64_t stride[])
+{
+    const Type *type = &node->value->type;
+    int64_t step = 1;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        int at = find_space_dim(k, type->dim[i].name);
+        if (type->dim[i].name == k->m->batch)
+            continue;
+        if (at >= 0)
+            stride[at] = step;
+        step *= type->dim[i].size;
+    }
+    int batch = k->m->batch ? find_space_dim(k, k->m->batch) : -1;
+    if (batch >= 0)
+        stride[batch] = step;
+    return step;
+}
+
+static bool positions_allow(const RowKernel *k, const Node *node, int a, int b)
+{
+    int64_t stride[MAX_RANK] = { 0 };
+    if (!node->op || !(info(node->op)->traits & POSITIONAL))
+        return true;
+    position_strides(k, node, stride);
+    return allows(k, node->dims, stride, a, b);
+}
+
+static bool can_merge(const RowKernel *k, const Region *region, int a, int b)
+{
+    DimSet apart = k->inner & region->dims;
+    if (!dense_allows(k, region, region->own, a, b) || !dense_allows(k, region, apart, a, b))
+        return false;
+    for (int i = 0; i < k->narrays; i++)
+        if (!allows(k, k->array[i].dims, k->array[i].stride, a, b))
+            return false;
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *node = &k->node[i];
+        if (!positions_allow(k, node, a, b))
+            return false;
+        if (node->is_reduction && !dense_allows(k, region, find_node(k, arg(node->op, 0))->dims, a, b))
+            return false;
+        if (node->is_column && !dense_allows(k, region, node->dims, a, b))
+            return false;
+    }
+    return true;
+}
+
+/* The elements of memory that all operands take, if they all lie in the same way and nothing asks
+ * which element it is: then one loop goes over them, padding included.  0 if not. */
+static int64_t flat_count(const RowKernel *k, const Region *region)
+{
+    if (k->by_rows || region->has_columns || k->nregions > 1 || region->norder == 0)
+        return 0;
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i].op && (info(k->node[i].op)->traits & POSITIONAL || k->node[i].value->type.dtype == I32))
+            return 0; /* integers: what lies in the padding may not divide */
+    int64_t count = 0;
+    for (int i = 0; i < k->narrays; i++) {
+        const Type *type = &k->array[i].value->type;
+        int64_t step = 1;
+        if (!k->array[i].dims)
+            continue;
+        if (k->array[i].dims != region->dims)
+            return 0;
+        for (int j = type->rank - 1; j >= 0; j--) {
+            if (k->array[i].storage->stride[j] != step)
+                return 0;
+            step *= j ? type->dim[j].padded : type->dim[j].size;
+        }
+        if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0)
+            return 0;
+        count = step;
+    }
+    return count;
+}
+
+static const char *loop_name(RowKernel *k, const Region *region, int at)
+{
+    const Loop *loop = &region->loop[at];
+    SpaceDim *dim = &k->dim[loop->last];
+    if (loop->dims != 1u << loop->last)
+        return at == region->nloops - 1 ? "i" : at == 0 ? "row" : new_identifier(&k->names, "turn");
+    if (!dim->index)
+        dim->index = new_identifier(&k->names, dim->name);
+    return dim->index;
+}
+
+void plan_loops(RowKernel *k, Region *region)
+{
+    int64_t flat = flat_count(k, region);
+    for (int i = 0; i < region->norder; i++) {
+        int dim = region->order[i];
+        Loop *last = region->nloops ? &region->loop[region->nloops - 1] : NULL;
+        if (last && (flat || can_merge(k, region, last->last, dim))) {
+            last->dims |= 1u << dim;
+            last->last = dim;
+            last->size *= k->dim[dim].size;
+        } else {
+            region->loop[region->nloops++] = (Loop){ .dims = 1u << dim, .last = dim, .size = k->dim[dim].size };
+        }
+    }
+    if (flat)
+        region->loop[0].size = flat;
+    region->inner = region->dims & k->inner;
+    if (!region->inner && region->nloops)
+        region->inner = region->loop[region->nloops - 1].dims;
+    for (int i = 0; i < region->nloops; i++) {
+        region->nouter += !(region->loop[i].dims & region->inner);
+        region->loop[i].index = loop_name(k, region, i);
+    }
+}
+
+char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[])
+{
+    char *text = "";
+    for (int i = 0; i < region->nloops; i++) {
+        const Loop *loop = &region->loop[i];
+        if (!(loop->dims & dims))
+            continue;
+        const char *plus = *text ? " + " : "";
+        if (stride[loop->last] == 1)
+            text = arena_text(&k->m->arena, "%s%s%s", text, plus, loop->index);
+        else
+            text = arena_text(&k->m->arena, "%s%s%s * %" PRId64, text, plus, loop->index, stride[loop->last]);
+    }
+    return *text ? text : "0";
+}

@@ -1,0 +1,296 @@
+/* row_plan.c -- what a row kernel computes, in which phases and loop nests: all that types decide. */
+#include "row.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- The space ------------------------------------------------------------------------------- */
+
+static int find_space_dim(const RowKernel *k, Name name)
+{
+    for (int i = 0; i < k->ndims; i++)
+        if (k->dim[i].name == name)
+            return i;
+    return -1;
+}
+
+/* Dims that a type adds to the space go before the dim that follows them in the type. */
+static void add_dims(RowKernel *k, const Type *type)
+{
+    int before = k->ndims;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        int known = find_space_dim(k, type->dim[i].name);
+        int64_t size = loop_size(k->m, k->call, &type->dim[i]);
+        if (known >= 0 || size == 1) {
+            before = known >= 0 ? known : before;
+            continue;
+        }
+        if (k->ndims == MAX_RANK) {
+            error_at(k->m->diags, (Where){ .at = k->f->first->loc }, "kernel '%s' spans more than %d dims", k->f->name,
+                     MAX_RANK);
+            return;
+        }
+        memmove(&k->dim[before + 1], &k->dim[before], (size_t)(k->ndims - before) * sizeof *k->dim);
+        k->dim[before] = (SpaceDim){ .name = type->dim[i].name, .size = size };
+        k->ndims++;
+    }
+}
+
+/* In the memory order of the value of the highest rank: a result, if several are equal. */
+static void find_space(RowKernel *k)
+{
+    for (int rank = MAX_RANK; rank > 0; rank--) {
+        for (int i = 0; i < k->f->results.count; i++)
+            if (k->f->results.at[i]->type.rank == rank)
+                add_dims(k, &k->f->results.at[i]->type);
+        for (int i = 0; i < k->f->params.count; i++)
+            if (k->f->params.at[i]->type.rank == rank)
+                add_dims(k, &k->f->params.at[i]->type);
+    }
+    for (const Op *op = k->f->first; op; op = op->next)
+        add_dims(k, &result(op)->type);
+    for (int i = 0; i < k->ndims; i++)
+        if (has_name(&k->f->inner, k->dim[i].name))
+            k->inner |= 1u << i;
+}
+
+static DimSet dims_of(const RowKernel *k, const Type *type)
+{
+    DimSet dims = 0;
+    for (int i = 0; i < type->rank; i++) {
+        int at = find_space_dim(k, type->dim[i].name);
+        dims |= at < 0 ? 0 : 1u << at;
+    }
+    return dims;
+}
+
+int64_t count_points(const RowKernel *k, DimSet dims)
+{
+    int64_t points = 1;
+    for (int i = 0; i < k->ndims; i++)
+        points *= dims >> i & 1 ? k->dim[i].size : 1;
+    return points;
+}
+
+/* --- The values ------------------------------------------------------------------------------ */
+
+Node *find_node(const RowKernel *k, const Value *value)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i].value == value)
+            return &k->node[i];
+    return NULL;
+}
+
+static Node *add_node(RowKernel *k, const Value *value, const Op *op, int array)
+{
+    Node *node = &k->node[k->nnodes++];
+    *node = (Node){ .value = value, .op = op, .array = array, .dims = dims_of(k, &value->type), .kept_from = -1, .kept_array = -1 };
+    for (int i = 0; op && i < op->args.count; i++)
+        find_node(k, arg(op, i))->is_read = true;
+    return node;
+}
+
+static void find_values(RowKernel *k)
+{
+    int count = k->f->params.count;
+    for (const Op *op = k->f->first; op; op = op->next)
+        count++;
+    k->node = NEW_ARRAY(&k->m->arena, Node, count);
+    for (int i = 0; i < k->f->params.count; i++)
+        add_node(k, k->f->params.at[i], NULL, i);
+    for (const Op *op = k->f->first; op; op = op->next)
+        add_node(k, result(op), op, -1);
+}
+
+static DimSet reduced_dims(const RowKernel *k, const Node *node)
+{
+    if (!node->op || info(node->op)->family != REDUCTION)
+        return 0;
+    return find_node(k, arg(node->op, 0))->dims & ~node->dims;
+}
+
+/* Where nothing waits for a reduction and no dim is outer, all are: rows are a choice of ours. */
+static bool needs_rows(const RowKernel *k)
+{
+    DimSet outer = 0, reduced = 0;
+    bool waits = false;
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *node = &k->node[i];
+        DimSet gone = reduced_dims(k, node);
+        outer |= node->dims & ~k->inner;
+        if (gone && !(gone & ~k->inner)) {
+            reduced |= gone;
+            waits |= node->is_read;
+        }
+    }
+    return reduced && (outer || waits);
+}
+
+static void classify(RowKernel *k)
+{
+    k->by_rows = needs_rows(k);
+    if (!k->by_rows)
+        k->inner = 0;
+    for (int i = 0; i < k->nnodes; i++) {
+        Node *node = &k->node[i];
+        DimSet gone = reduced_dims(k, node);
+        node->is_column = gone & ~k->inner;
+        node->is_reduction = gone && !node->is_column;
+        if ((node->is_column && node->is_read) || (node->is_reduction && node->dims & k->inner))
+            error_at(k->m->diags, (Where){ .at = node->op->loc },
+                     "internal: '%s' is a reduction that kernel '%s' cannot do in rows along its inner dims",
+                     node->value->name, k->f->name);
+        for (int j = 0; node->op && j < node->op->args.count; j++) {
+            int phase = find_node(k, arg(node->op, j))->phase + node->is_reduction;
+            node->phase = phase > node->phase ? phase : node->phase;
+        }
+    }
+}
+
+/* Outer dims first, each half in the order that it had. */
+static void put_outer_first(RowKernel *k)
+{
+    SpaceDim sorted[MAX_RANK];
+    int count = 0;
+    DimSet inner = 0;
+    for (int i = 0; i < k->ndims; i++)
+        if (!(k->inner >> i & 1))
+            sorted[count++] = k->dim[i];
+    for (int i = 0; i < k->ndims; i++)
+        if (k->inner >> i & 1) {
+            inner |= 1u << count;
+            sorted[count++] = k->dim[i];
+        }
+    memcpy(k->dim, sorted, sizeof sorted);
+    k->inner = inner;
+}
+
+/* --- Sinks and their regions ------------------------------------------------------------------ */
+
+static int find_region(RowKernel *k, DimSet dims)
+{
+    for (int i = 0; i < k->nregions; i++)
+        if (k->region[i].dims == dims)
+            return i;
+    Region *region = &k->region[k->nregions];
+    region->dims = dims;
+    region->points = count_points(k, dims);
+    for (int i = 0; i < k->ndims; i++)
+        if (dims >> i & 1)
+            region->order[region->norder++] = i;
+    return k->nregions++;
+}
+
+static void find_sinks(RowKernel *k)
+{
+    k->sink = NEW_ARRAY(&k->m->arena, Sink, k->f->results.count);
+    k->region = NEW_ARRAY(&k->m->arena, Region, k->f->results.count);
+    for (int i = 0; i < k->f->results.count; i++) {
+        Node *node = find_node(k, k->f->results.at[i]);
+        Node *operand = node->is_column ? find_node(k, arg(node->op, 0)) : NULL;
+        const Node *from = operand ? operand : node;
+        DimSet dims = k->by_rows ? (from->dims & ~k->inner) | k->inner : from->dims;
+        if (k->by_rows && !from->phase && !(from->dims & k->inner))
+            dims = from->dims; /* no part of any row */
+        Sink sink = { .result = i, .node = node, .operand = operand, .phase = from->phase, .at = -1 };
+        sink.region = find_region(k, dims);
+        k->region[sink.region].has_columns |= operand != NULL;
+        k->sink[k->nsinks++] = sink;
+    }
+}
+
+static void count_phases(RowKernel *k)
+{
+    k->nphases = 1;
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i].is_reduction && k->node[i].phase > k->nphases)
+            k->nphases = k->node[i].phase;
+    for (int i = 0; i < k->nsinks; i++) {
+        const Node *from = k->sink[i].operand ? k->sink[i].operand : k->sink[i].node;
+        if (from->dims & k->inner && k->sink[i].phase + 1 > k->nphases)
+            k->nphases = k->sink[i].phase + 1;
+    }
+}
+
+/* --- Column sums: who adds what ---------------------------------------------------------------- */
+
+/* Dims that all column sums of a region keep, but for its innermost: each thread takes some of
+ * these, and nobody else adds to its sums.  0 where that would leave threads without work. */
+static DimSet own_dims(const RowKernel *k, int region)
+{
+    const Region *r = &k->region[region];
+    DimSet kept = r->dims & ~(1u << r->order[r->norder - 1]);
+    for (int i = 0; i < k->nsinks; i++)
+        if (k->sink[i].region == region && k->sink[i].operand)
+            kept &= k->sink[i].node->dims;
+    for (int i = 0; i < k->nsinks; i++)
+        if (k->sink[i].region == region && k->sink[i].operand &&
+            count_points(k, k->sink[i].node->dims & ~kept) > ROW_BUFFER)
+            return 0;
+    return !k->by_rows && count_points(k, kept) >= 32 ? kept : 0;
+}
+
+/* Dims of `own` go to the front. */
+static void order_own(Region *r)
+{
+    int sorted[MAX_RANK], count = 0;
+    for (int own = 1; own >= 0; own--)
+        for (int i = 0; i < r->norder; i++)
+            if ((int)(r->own >> r->order[i] & 1) == own)
+                sorted[count++] = r->order[i];
+    memcpy(r->order, sorted, sizeof sorted);
+}
+
+static int64_t block_count(int64_t points, int64_t turns)
+{
+    int64_t blocks = points / 32768;
+    blocks = blocks < turns / 4 ? blocks : turns / 4;
+    blocks = blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS;
+    return blocks > 1 ? blocks : 1;
+}
+
+/* Blocks for a region, and a place in scratch for what each of them adds up. */
+static void plan_columns(RowKernel *k, int region)
+{
+    Region *r = &k->region[region];
+    r->own = own_dims(k, region);
+    order_own(r);
+    if (r->own)
+        return;
+    int64_t most = 1;
+    for (int i = 0; i < k->nsinks; i++)
+        if (k->sink[i].region == region && k->sink[i].operand) {
+            int64_t sums = count_points(k, k->sink[i].node->dims);
+            most = sums > most ? sums : most;
+        }
+    r->blocks = block_count(r->points, r->points / most);
+    for (int i = 0; i < k->nsinks; i++)
+        if (k->sink[i].region == region && k->sink[i].operand && k->sink[i].node->dims) {
+            int64_t sums = r->blocks * count_points(k, k->sink[i].node->dims);
+            k->sink[i].at = k->scratch / 4;
+            k->scratch += (sums + 15) / 16 * 64; /* each begins on a cache line */
+        }
+}
+
+RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call)
+{
+    RowKernel *k = NEW(&m->arena, RowKernel);
+    *k = (RowKernel){ .m = m, .f = kernel, .call = call ? call : kernel->first, .names.module = m };
+    find_space(k);
+    find_values(k);
+    if (!needs_rows(k))
+        k->inner = 0;
+    put_outer_first(k);
+    k->nnodes = 0; /* once more: dims have moved */
+    find_values(k);
+    classify(k);
+    find_sinks(k);
+    count_phases(k);
+    for (int i = 0; i < k->nregions; i++)
+        if (k->region[i].has_columns)
+            plan_columns(k, i);
+    return k;
+}
+
+int64_t row_kernel_scratch(Module *m, const Func *kernel) { return plan_row_kernel(m, kernel, NULL)->scratch; }

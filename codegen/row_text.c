@@ -1,0 +1,207 @@
+/* row_text.c -- what stands for one value of a row kernel in C: one value, one `const` local. */
+#include "row.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- Memory ------------------------------------------------------------------------------------ */
+
+char *load_text(const RowKernel *k, DType dtype, const char *array, const char *index)
+{
+    const char *convert = dtype == BF16 ? "rt_from_bf16" : dtype == F16 ? "rt_from_f16" : NULL;
+    if (convert)
+        return arena_text(&k->m->arena, "%s(%s[%s])", convert, array, index);
+    return arena_text(&k->m->arena, "%s[%s]", array, index);
+}
+
+void write_store(const RowKernel *k, DType dtype, const char *array, const char *index, const char *text, FILE *out)
+{
+    const char *convert = dtype == BF16 ? "rt_to_bf16" : dtype == F16 ? "rt_to_f16" : NULL;
+    if (convert)
+        text = arena_text(&k->m->arena, "%s(%s)", convert, text);
+    FILL(out, "$array[$index] = $text;\n", { "array", array }, { "index", index }, { "text", text });
+}
+
+/* On two lines where one is too long. */
+void write_local(const RowKernel *k, const char *type, const char *name, const char *text, FILE *out)
+{
+    size_t columns = 4 * (size_t)k->depth + strlen("const  = ;") + strlen(type) + strlen(name) + strlen(text);
+    const char *gap = columns > 120 ? "\n    " : " ";
+    FILL(out, "const $type $name =$gap$text;\n", { "type", type }, { "name", name }, { "gap", gap }, { "text", text });
+}
+
+/* --- Ops --------------------------------------------------------------------------------------- */
+
+/* Where the text of ops.def is right but not the best: fmaxf asks for NaNs, and so does not vectorise; a long formula
+ * is better a function; integers have no -f functions. */
+static const struct {
+    OpKind kind;
+    const char *of_floats, *of_ints; /* NULL: the text of the table */
+} better[] = {
+    { OP_maximum, "$a > $b ? $a : $b", "$a > $b ? $a : $b" },
+    { OP_minimum, "$a < $b ? $a : $b", "$a < $b ? $a : $b" },
+    { OP_relu, "$a > 0.0f ? $a : 0.0f", "$a > 0 ? $a : 0" },
+    { OP_abs, NULL, "$a < 0 ? -$a : $a" },
+    { OP_sign, NULL, "($a > 0) - ($a < 0)" },
+    { OP_gelu, "rt_gelu($a)", NULL },
+    { OP_gelu_slope, "rt_gelu_slope($a)", NULL },
+};
+
+static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
+
+/* What the operands of an op are, numbers apart: these take the type of what they meet. */
+static bool meets_integers(const Op *op)
+{
+    bool any_float = false, any = false;
+    for (int i = op->kind == OP_where; i < op->args.count; i++) {
+        const Value *value = arg(op, i);
+        if (value->def && value->def->kind == OP_constant)
+            continue;
+        any = true;
+        any_float |= !is_integer(value->type.dtype);
+    }
+    return any ? !any_float : is_integer(result(op)->type.dtype);
+}
+
+static const char *forward_text(const Op *op)
+{
+    bool ints = meets_integers(op);
+    for (size_t i = 0; i < sizeof better / sizeof *better; i++)
+        if (better[i].kind == op->kind && (ints ? better[i].of_ints : better[i].of_floats))
+            return ints ? better[i].of_ints : better[i].of_floats;
+    return info(op)->forward;
+}
+
+int count_uses(const Op *op, int operand)
+{
+    if (info(op)->family == REDUCTION)
+        return info(op)->over == SUM ? 1 : 2;
+    const char *text = op->kind == OP_dropout ? "$a" : forward_text(op);
+    int uses = 0;
+    for (; text && *text; text++)
+        uses += text[0] == '$' && text[1] == 'a' + operand;
+    return uses;
+}
+
+static const char *operand_text(const RowKernel *k, const Op *op, int i)
+{
+    const Op *def = arg(op, i)->def;
+    if (def && def->kind == OP_constant)
+        return c_number(k->m, def->attrs.value, meets_integers(op));
+    return find_node(k, arg(op, i))->text;
+}
+
+static char *map_text(const RowKernel *k, const Op *op)
+{
+    static const char *const letter[] = { "a", "b", "c" };
+    Hole holes[4] = { { NULL, NULL } };
+    int count = 0;
+    for (int i = 0; i < op->args.count && i < 3; i++)
+        if (count_uses(op, i))
+            holes[count++] = (Hole){ letter[i], operand_text(k, op, i) };
+    Text text;
+    open_text(&text);
+    fill(text.out, forward_text(op), holes);
+    return close_text(&k->m->arena, &text);
+}
+
+/* Which element of the whole tensor this is, wherever it lies in memory. */
+static char *dropout_text(const RowKernel *k, const Region *region, const Node *node)
+{
+    const Op *op = node->op;
+    int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, node, stride);
+    bool has_batch = k->m->batch && find_dim(&node->value->type, k->m->batch) >= 0;
+    char *index = index_text(k, region, node->dims, stride);
+    if (has_batch)
+        index = arena_text(&k->m->arena, "%s * INT64_C(%" PRId64 ") + %s", operand_text(k, op, 2), sequence, index);
+    return arena_text(&k->m->arena, "rt_keep(%s, %" PRId64 ", %s, %s) ? %s * %s : 0.0f", operand_text(k, op, 1),
+                      op->attrs.instance, index, c_number(k->m, op->attrs.rate, false), operand_text(k, op, 0),
+                      c_number(k->m, 1 / (1 - op->attrs.rate), false));
+}
+
+static char *iota_text(const RowKernel *k, const Region *region, const Node *node)
+{
+    int64_t stride[MAX_RANK] = { 0 };
+    for (int i = 0; i < MAX_RANK; i++)
+        stride[i] = node->dims >> i & 1;
+    return arena_text(&k->m->arena, "(int32_t)%s", index_text(k, region, node->dims, stride));
+}
+
+/* An op whose result is its operand, as far as C sees. */
+bool is_copy(const Op *op)
+{
+    const char *same = info(op)->family == REDUCTION ? "$a" : info(op)->forward;
+    return same && strcmp(same, "$a") == 0 &&
+           strcmp(local_type(arg(op, 0)->type.dtype), local_type(result(op)->type.dtype)) == 0;
+}
+
+static char *op_text(const RowKernel *k, const Region *region, const Node *node)
+{
+    const Op *op = node->op;
+    if (op->kind == OP_iota)
+        return iota_text(k, region, node);
+    if (op->kind == OP_dropout)
+        return dropout_text(k, region, node);
+    if (info(op)->family == REDUCTION) /* over dims of one element */
+        return arena_text(&k->m->arena, "%s", operand_text(k, op, 0));
+    if (meets_integers(op) && result(op)->type.dtype == I32 && strstr(forward_text(op), "f("))
+        error_at(k->m->diags, (Where){ .at = op->loc }, "%s has no form for integers", info(op)->name);
+    return map_text(k, op);
+}
+
+static void write_loaded(RowKernel *k, const Region *region, Node *node, FILE *out)
+{
+    DType dtype = node->value->type.dtype;
+    char *text;
+    if (node->op && node->kept_array < 0) {
+        int64_t stride[MAX_RANK] = { 0 };
+        dense_strides(k, region, node->dims & region->inner, stride);
+        text = load_text(k, F32, node->kept_in, index_text(k, region, node->dims & region->inner, stride));
+    } else {
+        const Array *array = &k->array[node->op ? node->kept_array : node->array];
+        text = load_text(k, dtype, array->name, index_text(k, region, array->dims, array->stride));
+    }
+    node->text = text;
+    if (node->uses == 1 && !is_half(dtype) && node->dims & region->inner)
+        return;
+    write_local(k, local_type(dtype), node->name, text, out);
+    node->text = node->name;
+}
+
+/* Computes or loads a value; node->text stands for it from then on. */
+void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
+{
+    if (!node->op || node->is_loaded) {
+        write_loaded(k, region, node, out);
+    } else if (node->op->kind == OP_constant) {
+        node->text = c_number(k->m, node->op->attrs.value, is_integer(node->value->type.dtype));
+    } else if (is_copy(node->op)) {
+        node->text = operand_text(k, node->op, 0);
+    } else {
+        write_local(k, local_type(node->value->type.dtype), node->name, op_text(k, region, node), out);
+        node->text = node->name;
+    }
+}
+
+/* --- Reductions ---------------------------------------------------------------------------------- */
+
+const char *start_of(const Node *reduction)
+{
+    bool ints = is_integer(reduction->value->type.dtype);
+    switch (info(reduction->op)->over) {
+    case MAX:
+        return ints ? "INT32_MIN" : "-INFINITY";
+    case MIN:
+        return ints ? "INT32_MAX" : "INFINITY";
+    default:
+        return ints ? "0" : "0.0f";
+    }
+}
+
+char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text)
+{
+    Role role = info(reduction->op)->over;
+    if (role == SUM)
+        return arena_text(&k->m->arena, "%s += %s;\n", into, text);
+    return arena_text(&k->m->arena, "%s = %s %c %s ? %s : %s;\n", into, text, role == MAX ? '>' : '<', into, text, into);
+}

@@ -1,0 +1,4 @@
+$pragma
+for (int64_t $index = $low; $index < $high; $index++) {
+    $body
+}

@@ -1,0 +1,7 @@
+/* $title
+ $operands
+ */
+$head
+{
+    $body
+}
