@@ -14,7 +14,7 @@
 
 const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
 {
-    int file = open(path, O_RDONLY);
+    int file = open(path, O_RDONLY | O_NONBLOCK); /* a pipe must not wait for its writer */
     struct stat info;
     if (file < 0 || fstat(file, &info))
         rt_fail("%s %s: cannot open it: %s", option, path, strerror(errno));

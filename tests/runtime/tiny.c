@@ -25,8 +25,8 @@ typedef struct {
     float momentum_w[COPIES][VOCAB][PADDED], momentum_bias[PADDED];
     uint16_t half[8], brain[8];
     int32_t good_steps;
-    int32_t tokens[SEQUENCES][SEQ], labels[SEQUENCES][SEQ];
-    int32_t eval_tokens[EVAL_BATCH][SEQ], eval_labels[EVAL_BATCH][SEQ];
+    int32_t tokens[SEQUENCES * SEQ], labels[SEQUENCES * SEQ];
+    int32_t eval_tokens[EVAL_BATCH * SEQ], eval_labels[EVAL_BATCH * SEQ];
     int32_t predict_tokens[SEQ];
     int32_t step, key;
     float lr, loss, norm, eval_loss;
@@ -70,7 +70,7 @@ static void update(float *weight, float *momentum, float gradient, float lr)
 
 static void train_token(Arena *a, int i)
 {
-    int token = a->tokens[0][i], label = a->labels[0][i], keep = a->key >> i % 31 & 1;
+    int token = a->tokens[i], label = a->labels[i], keep = a->key >> i % 31 & 1;
     float gradient[VOCAB], scale = 1.0f / (SEQUENCES * SEQ);
     logits_of(a, token, keep, gradient);
     a->loss += scale * cross_entropy(gradient, label);
@@ -124,8 +124,8 @@ static void evaluate(Rt *rt, char *arena)
     float logits[VOCAB];
     a->eval_loss = 0;
     for (int i = 0; i < EVAL_BATCH * SEQ; i++) {
-        logits_of(a, a->eval_tokens[0][i], 1, logits);
-        a->eval_loss += cross_entropy(logits, a->eval_labels[0][i]) / (EVAL_BATCH * SEQ);
+        logits_of(a, a->eval_tokens[i], 1, logits);
+        a->eval_loss += cross_entropy(logits, a->eval_labels[i]) / (EVAL_BATCH * SEQ);
     }
 }
 

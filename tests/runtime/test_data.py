@@ -1,0 +1,199 @@
+"""Formats of data, the order in which sequences are read, and what is wrong with bad files."""
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from conftest import BATCH, SEQ, philox, read_dump, read_log
+
+
+def write_llmc(path, tokens, magic=20240520, version=1, count=None):
+    header = np.zeros(256, "<i4")
+    header[:3] = magic, version, len(tokens) if count is None else count
+    path.write_bytes(header.tobytes() + tokens.astype("<u2" if magic == 20240520 else "<u4").tobytes())
+
+
+def write_megatron(path, tokens, code=8, cuts=(300, 301, 777), version=1, gap=0):
+    dtype = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 8: "<u2"}[code]
+    path.with_suffix(".bin").write_bytes(tokens.astype(dtype).tobytes())
+    ends = np.array([*cuts, len(tokens)])
+    lengths = np.diff(ends, prepend=0)
+    offsets = (ends - lengths) * np.dtype(dtype).itemsize
+    offsets[1:] += gap
+    documents = np.array([0, 2, len(ends)], "<i8")
+    path.with_suffix(".idx").write_bytes(
+        b"MMIDIDX\0\0" + struct.pack("<QBQQ", version, code, len(ends), len(documents)) +
+        lengths.astype("<i4").tobytes() + offsets.astype("<i8").tobytes() + documents.tobytes())
+
+
+def tokens_read(run, tmp_path, path, *options):
+    """What a run over two steps in the file's order gets."""
+    (tmp_path / "dump").unlink(missing_ok=True)
+    done = run("--data", path, "--steps", 2, "--no-shuffle", *options, TINY_DUMP="dump")
+    return read_dump(tmp_path / "dump"), done
+
+
+def check_in_order(steps, tokens):
+    """Sequence n of step s is number s * batch + n; labels are one further."""
+    for s, step in enumerate(steps):
+        for n in range(BATCH):
+            at = (s * BATCH + n) * SEQ
+            np.testing.assert_array_equal(step["tokens"][n], tokens[at:at + SEQ])
+            np.testing.assert_array_equal(step["labels"][n], tokens[at + 1:at + SEQ + 1])
+    assert [step["step"] for step in steps] == [0, 1]
+
+
+@pytest.mark.parametrize("name, write, said", [
+    ("a.txt", lambda p, t: t.astype("u1").tofile(p), "bytes"),
+    ("a.u16", lambda p, t: t.astype("<u2").tofile(p), "uint16"),
+    ("a.u32", lambda p, t: t.astype("<u4").tofile(p), "uint32"),
+    ("a.bin", lambda p, t: t.astype("<u2").tofile(p), "uint16"),
+    ("a.bin", write_llmc, "llm.c, uint16"),
+    ("a.bin", lambda p, t: write_llmc(p, t, 20240801, 7), "llm.c, uint32"),
+    *[("a.bin", lambda p, t, c=c: write_megatron(p, t % 128, c), f"Megatron, {name}")
+      for c, name in [(1, "uint8"), (2, "int8"), (3, "int16"), (4, "int32"), (5, "int64"), (8, "uint16")]],
+])
+def test_format_is_told_from_the_file(run, tmp_path, data, name, write, said):
+    write(tmp_path / name, data.astype(np.int64))
+    steps, done = tokens_read(run, tmp_path, name)
+    check_in_order(steps, data % 128 if "Megatron" in said else data)
+    assert f"1000 tokens ({said}), 124 sequences" in done.stderr
+
+
+@pytest.mark.parametrize("word, write", [
+    ("bytes", lambda p, t: t.astype("u1").tofile(p)), ("u16", lambda p, t: t.astype("<u2").tofile(p)),
+    ("u32", lambda p, t: t.astype("<u4").tofile(p)), ("llmc", write_llmc)])
+def test_format_is_given(run, tmp_path, data, word, write):
+    write(tmp_path / "tokens.bin", data)
+    check_in_order(tokens_read(run, tmp_path, "tokens.bin", "--data-format", word)[0], data)
+
+
+def test_no_shuffle_wraps_around(run, tmp_path, data):
+    data[:6 * SEQ + 1].tofile(tmp_path / "six")  # six sequences, four a step
+    steps, _ = tokens_read(run, tmp_path, "six")
+    np.testing.assert_array_equal(steps[1]["tokens"], data[np.r_[4, 5, 0, 1][:, None] * SEQ + np.arange(SEQ)])
+
+
+def sequences_read(run, tmp_path, *options, steps=3):
+    """Numbers of the sequences, where token i of the data is unlike all others of its position in a sequence."""
+    tokens = np.arange(12)[:, None].repeat(SEQ, 1).ravel()
+    np.append(tokens, 0).astype("u1").tofile(tmp_path / "twelve")
+    (tmp_path / "dump").unlink(missing_ok=True)
+    run("--data", "twelve", "--steps", steps, *options, TINY_DUMP="dump")
+    return read_dump(tmp_path / "dump")["tokens"][:, :, 0].ravel()
+
+
+def test_each_epoch_reads_every_sequence_once_in_another_order(run, tmp_path, numbers):
+    read = sequences_read(run, tmp_path, steps=6)
+    assert sorted(read[:12]) == sorted(read[12:]) == list(range(12))
+    assert (read[:12] != read[12:]).any() and (read[:12] != range(12)).any()
+    for epoch in range(2):
+        order = subprocess.run([numbers, "permute", "12", "42", str(epoch)], capture_output=True).stdout.split()
+        np.testing.assert_array_equal(read[12 * epoch:12 * epoch + 12], np.array(order, int))
+
+
+def test_seed_gives_another_order(run, tmp_path):
+    same, default = sequences_read(run, tmp_path, "--seed", 42), sequences_read(run, tmp_path)
+    np.testing.assert_array_equal(same, default)
+    assert (sequences_read(run, tmp_path, "--seed", 43) != default).any()
+
+
+def test_threads_change_nothing(run, tmp_path, data):
+    for threads in [1, 3]:
+        run("--data", "data.txt", "--steps", 3, "--threads", threads, "--save", f"{threads}.safetensors")
+    assert (tmp_path / "1.safetensors").read_bytes() == (tmp_path / "3.safetensors").read_bytes()
+
+
+def test_scalars_of_a_step(run, tmp_path, data):
+    run("--data", "data.txt", "--steps", 4, "--seed", 9, "--log", "log", TINY_DUMP="dump")
+    steps = read_dump(tmp_path / "dump")
+    keys = [philox((9, 0x64726F70), (step, 0, 0, 0))[0] for step in range(4)]
+    np.testing.assert_array_equal(steps["key"].view(np.uint32), keys)
+    t = np.arange(4)
+    lr = np.where(t < 3, 0.5 * (t + 1) / 3, 0.5)  # the warmup of tiny.c, and the cosine's first step
+    np.testing.assert_allclose(steps["lr"], lr.astype(np.float32), rtol=1e-7)
+    np.testing.assert_array_equal(np.float32([line["lr"] for line in read_log(tmp_path / "log")]), steps["lr"])
+
+
+# --- What is wrong ----------------------------------------------------------------------------
+
+def test_too_short(run, refused, tmp_path, data):
+    data[:32].tofile(tmp_path / "short")
+    assert refused("--data", "short", "--steps", 1) == \
+        ("error: --data short: one batch needs 33 tokens (4 sequences of 8, and 1), but it has 32 (bytes); "
+         "give more data or a smaller batch")
+    data[:33].tofile(tmp_path / "enough")
+    run("--data", "enough", "--steps", 1)
+
+
+def test_eval_data_too_short(refused, tmp_path, data):
+    data[:24].tofile(tmp_path / "short")
+    assert "--eval-data short: one batch needs 25 tokens" in refused("--eval-data", "short", "--steps", 0)
+
+
+def test_token_outside_the_vocabulary(refused, tmp_path, data):
+    tokens = data.astype("<u2")
+    tokens[21] = 256
+    tokens.tofile(tmp_path / "a.u16")
+    message = refused("--data", "a.u16", "--steps", 1, "--no-shuffle")
+    assert "--data a.u16: token 256 at position 21 is not in the vocabulary of 256" in message
+    assert "tokenizer" in message
+
+
+def test_negative_token(refused, tmp_path, data):
+    tokens = data.astype(np.int64) % 128
+    tokens[32] = -1  # the last label of the first step
+    write_megatron(tmp_path / "a.bin", tokens, 4)
+    assert "token -1 at position 32" in refused("--data", "a.bin", "--steps", 1, "--no-shuffle")
+
+
+@pytest.mark.parametrize("make, said", [
+    (lambda p: None, "cannot open it: No such file or directory"),
+    (lambda p: p.mkdir(), "it is a directory; give one file"),
+    (lambda p: p.write_bytes(b""), "the file is empty"),
+    (lambda p: os.mkfifo(p), "it is a device or a pipe"),
+    (lambda p: p.write_bytes(b"x" * 1001), "1001 bytes are no whole number of uint16 tokens"),
+    (lambda p: write_llmc(p, np.zeros(99), version=2), "magic number 20240520 and unknown version 2"),
+    (lambda p: write_llmc(p, np.zeros(99), count=100), "100 tokens, which is a file of 1224 bytes, but it has 1222"),
+    (lambda p: write_llmc(p, np.zeros(99), count=-1), "its header says -1 tokens"),
+    (lambda p: write_megatron(p, np.zeros(999), 6), "tokens of type 6"),
+    (lambda p: write_megatron(p, np.zeros(999), version=2), "index of version 2"),
+    (lambda p: write_megatron(p, np.zeros(999), gap=2), "sequence 1 begins at byte 602 of the .bin, not at 600"),
+    (lambda p: [write_megatron(p, np.zeros(999)), p.write_bytes(p.read_bytes()[:-2])],
+     "its index end at byte 1998, but it has 1996"),
+    (lambda p: [write_megatron(p, np.zeros(999)), os.truncate(p.with_suffix(".idx"), 60)],
+     "4 sequences and 3 documents do not make 60 bytes"),
+])
+def test_bad_file(refused, tmp_path, make, said):
+    make(tmp_path / "a.bin")
+    assert said in refused("--data", "a.bin", "--steps", 1)
+
+
+@pytest.mark.parametrize("word, said", [("llmc", "no llm.c file"), ("megatron", "cannot open it")])
+def test_another_format_than_given(refused, data, word, said):
+    assert said in refused("--data", "data.txt", "--steps", 1, "--data-format", word)
+
+
+def test_data_that_vanish_are_kept_and_data_cut_short_are_noticed(trainer, tmp_path):
+    np.zeros(1 << 20, "u1").tofile(tmp_path / "data")
+    start = [trainer, "--data", "data", "--steps", "100000", "--print-every", "1"]
+    with subprocess.Popen(start, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, "TINY_SLEEP_MS": "2"}) as process:
+        try:
+            process.stdout.readline()
+            os.unlink(tmp_path / "data")
+            process.stdout.readline()
+            time.sleep(0.05)
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGKILL)
+    np.zeros(1 << 20, "u1").tofile(tmp_path / "data")
+    with subprocess.Popen(start, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, "TINY_SLEEP_MS": "2"}) as process:
+        process.stdout.readline()
+        os.truncate(tmp_path / "data", 0)
+        errors = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 1 and "was cut short while in use" in errors
