@@ -28,3 +28,17 @@ Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
     }
     return NULL;
 }
+
+void apply_rules(Module *m, Func *f)
+{
+    int nrules;
+    const Rule *rules = read_rules(&m->arena, &nrules);
+    for (Op *op = f->first; op; op = op->next) {
+        if (op->results.count != 1)
+            continue;
+        Builder b = builder_at(m, f, op);
+        Value *simpler = rewrite(&b, rules, nrules, op);
+        if (simpler)
+            replace_uses(f, result(op), simpler);
+    }
+}

@@ -14,4 +14,7 @@ Rule *read_rules(Arena *arena, int *count);
 /* Applies the first rule that fits an op of one result; returns what replaces it, or NULL. */
 Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op);
 
+/* Rewrites every op of a function for which a rule fits. */
+void apply_rules(Module *m, Func *f);
+
 #endif

@@ -1,0 +1,466 @@
+/* fuse.c -- groups of ops become kernels: functions with the role KERNEL, each one loop nest.
+ *
+ *   %1 = sub %x, %mean                      func kernel @h.ln_1(%x, %mean, %gain) inner(embed) {
+ *   %2 = square %1                 =>         ...
+ *   %3 = sum %2 {over=embed}                }
+ *   ...                                     %y, %rstd = call %x, %mean, %gain {callee=h.ln_1}
+ *
+ * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of
+ * inner (rows), and reductions over all of outer (columns), whose results leave the group.  Groups
+ * grow along values and between readers of one value, as long as nothing outside stands between
+ * their ops.  A product is a group of its own.
+ */
+#include "cleanup.h"
+#include "map.h"
+#include "pass.h"
+#include "rewrite.h"
+
+#include <stdlib.h>
+
+typedef struct Group {
+    int index; /* its place in the order */
+    bool product;
+    bool settled;         /* a reduction has decided what is inner */
+    Type space;           /* all dims */
+    Names inner;          /* if settled */
+    struct Group *merged; /* into this one */
+} Group;
+
+typedef struct {
+    Module *m;
+    Func *f;
+    int n;
+    Op **ops;
+    Group **group; /* of each op; NULL: none */
+    Map number;    /* op -> its number + 1 */
+} Plan;
+
+static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
+
+static Group *root(Group *g)
+{
+    while (g && g->merged)
+        g = g->merged;
+    return g;
+}
+
+static int number_of(const Plan *p, const Op *op) { return op ? (int)(intptr_t)map_get(&p->number, op) - 1 : -1; }
+
+static Group *group_of(const Plan *p, const Op *op)
+{
+    int number = number_of(p, op);
+    return number < 0 ? NULL : root(p->group[number]);
+}
+
+/* --- Dims ---------------------------------------------------------------------------------- */
+
+static Names names_of(const Type *type)
+{
+    Names names = { 0 };
+    for (int i = 0; i < type->rank; i++)
+        add_name(&names, type->dim[i].name);
+    return names;
+}
+
+static bool subset(const Names *a, const Names *b)
+{
+    for (int i = 0; i < a->count; i++)
+        if (!has_name(b, a->name[i]))
+            return false;
+    return true;
+}
+
+static bool same_names(const Names *a, const Names *b) { return subset(a, b) && subset(b, a); }
+
+static Names without(const Names *a, const Names *b)
+{
+    Names names = { 0 };
+    for (int i = 0; i < a->count; i++)
+        if (!has_name(b, a->name[i]))
+            add_name(&names, a->name[i]);
+    return names;
+}
+
+/* The space of the op's loop: of its operands and its result (broadcast has more). */
+static Type loop_space(Module *m, const Op *op)
+{
+    Type space;
+    op_space(m, op, &space);
+    const Type *y = &result(op)->type;
+    return y->rank > space.rank ? *y : space;
+}
+
+/* What a group that holds just this op is like. */
+static Group *new_group(Plan *p, const Op *op, int index)
+{
+    Group *g = NEW(&p->m->arena, Group);
+    *g = (Group){ .index = index, .product = info(op)->family == PRODUCT };
+    if (g->product)
+        return g;
+    g->space = loop_space(p->m, op);
+    g->space.partial = 0;
+    Names all = names_of(&g->space);
+    if (info(op)->family == REDUCTION && op->attrs.over.count < all.count) {
+        g->settled = true; /* rows or columns? a reduction of what stands last runs along rows */
+        Name last = g->space.dim[g->space.rank - 1].name;
+        g->inner = has_name(&op->attrs.over, last) ? op->attrs.over : without(&all, &op->attrs.over);
+    }
+    return g;
+}
+
+/* --- May two groups be one? ---------------------------------------------------------------- */
+
+static bool same_space(const Group *a, const Group *b)
+{
+    Names x = names_of(&a->space), y = names_of(&b->space);
+    return same_names(&x, &y);
+}
+
+/* A group without inner dims of its own, like the statistics of rows, fits into one whose outer dims it has. */
+static bool is_outer_part(const Group *small, const Group *large)
+{
+    if (small->settled || !large->settled)
+        return false;
+    Names all = names_of(&large->space), outer = without(&all, &large->inner), own = names_of(&small->space);
+    return same_names(&own, &outer) && outer.count > 0;
+}
+
+static bool fits(const Group *a, const Group *b)
+{
+    if (a->product || b->product)
+        return false;
+    if (same_space(a, b))
+        return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
+    return is_outer_part(a, b) || is_outer_part(b, a);
+}
+
+/* A column reduction: its result lacks outer dims, so no op of the same loop can read it. */
+static bool leaves_loop(const Op *op, const Group *g)
+{
+    if (info(op)->family != REDUCTION)
+        return false;
+    if (!g->settled)
+        return true;
+    return !same_names(&op->attrs.over, &g->inner) && !(subset(&op->attrs.over, &g->inner) && op->attrs.over.count > 0);
+}
+
+/* Is there a way from group `from` to group `to` through ops outside of both? */
+static bool reaches_around(const Plan *p, const Group *from, const Group *to)
+{
+    bool *on_way = NEW_ARRAY(&p->m->arena, bool, p->n); /* depends on `from`, and is outside of it */
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < p->n; i++) {
+            Group *g = root(p->group[i]);
+            if (on_way[i] || g == from)
+                continue;
+            bool depends = false;
+            for (int j = 0; j < p->ops[i]->args.count && !depends; j++) {
+                int k = number_of(p, arg(p->ops[i], j)->def);
+                depends = k >= 0 && (on_way[k] || (root(p->group[k]) == from && g != to));
+            }
+            for (int k = 0; g && g != to && !depends && k < p->n; k++)
+                depends = on_way[k] && root(p->group[k]) == g; /* a group runs as a whole */
+            if (depends && g == to)
+                return true;
+            on_way[i] = depends;
+            changed |= depends;
+        }
+    }
+    return false;
+}
+
+/* Does an op of `b` read what a column reduction of `a` gives? */
+static bool reads_column(const Plan *p, const Group *a, const Group *b, const Group *as)
+{
+    for (int i = 0; i < p->n; i++)
+        if (root(p->group[i]) == b)
+            for (int j = 0; j < p->ops[i]->args.count; j++) {
+                Op *def = arg(p->ops[i], j)->def;
+                if (def && group_of(p, def) == a && leaves_loop(def, as))
+                    return true;
+            }
+    return false;
+}
+
+/* In a loop over outer and inner dims each result has all outer dims, or is a column's. */
+static bool results_fit(const Plan *p, const Group *a, const Group *b, const Group *as)
+{
+    if (!as->settled)
+        return true;
+    Names all = names_of(&as->space), outer = without(&all, &as->inner);
+    for (int i = 0; i < p->n; i++) {
+        Group *g = root(p->group[i]);
+        if (g != a && g != b)
+            continue;
+        const Op *op = p->ops[i];
+        Names own = names_of(&result(op)->type);
+        if (info(op)->family == REDUCTION && leaves_loop(op, as)) {
+            Names space = names_of(&arg(op, 0)->type), reduced = op->attrs.over;
+            Names outer_here = without(&space, &as->inner);
+            if (!subset(&outer_here, &reduced))
+                return false;
+        } else if (!subset(&outer, &own)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static Group joined(const Group *a, const Group *b)
+{
+    Group g = *(a->index < b->index ? a : b);
+    const Group *settled = a->settled ? a : b->settled ? b : NULL;
+    const Group *large = a->space.rank >= b->space.rank ? a : b;
+    g.space = large->space;
+    if (settled)
+        g.settled = true, g.inner = settled->inner;
+    return g;
+}
+
+static bool try_merge(Plan *p, Group *a, Group *b)
+{
+    if (!a || !b || a == b || !fits(a, b))
+        return false;
+    Group as = joined(a, b);
+    if (!results_fit(p, a, b, &as) || reads_column(p, a, b, &as) || reads_column(p, b, a, &as) ||
+        reaches_around(p, a, b) || reaches_around(p, b, a))
+        return false;
+    Group *into = a->index < b->index ? a : b, *from = into == a ? b : a;
+    *into = as;
+    from->merged = into;
+    return true;
+}
+
+static bool worth_sharing(const Group *g, const Value *value)
+{
+    return value->type.rank > 0 && value->type.rank == g->space.rank;
+}
+
+static void grow_groups(Plan *p)
+{
+    for (int i = 0; i < p->n; i++) /* along values */
+        for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
+            try_merge(p, group_of(p, arg(p->ops[i], j)->def), root(p->group[i]));
+    for (int i = 0; i < p->n; i++) /* between readers of one value */
+        for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
+            for (int k = 0; k < i; k++)
+                if (p->group[k] && worth_sharing(root(p->group[i]), arg(p->ops[i], j)) &&
+                    index_of(&p->ops[k]->args, arg(p->ops[i], j)) >= 0)
+                    try_merge(p, root(p->group[k]), root(p->group[i]));
+}
+
+/* --- Order: groups as wholes, each as early as the order of the ops allows --------------------------- */
+
+static bool is_ready(const Plan *p, const bool *done, int i)
+{
+    Group *g = root(p->group[i]);
+    for (int k = 0; k < p->n; k++) {
+        if (k != i && !(g && root(p->group[k]) == g))
+            continue;
+        for (int j = 0; j < p->ops[k]->args.count; j++) {
+            int def = number_of(p, arg(p->ops[k], j)->def);
+            if (def >= 0 && !done[def] && !(g && root(p->group[def]) == g))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Reorders the ops of f so that the ops of each group stand together. */
+static void gather_groups(Plan *p)
+{
+    bool *done = NEW_ARRAY(&p->m->arena, bool, p->n);
+    for (int i = 0; i < p->n; i++)
+        remove_op(p->f, p->ops[i]);
+    for (int left = p->n; left > 0;) {
+        int i = 0;
+        while (i < p->n && (done[i] || !is_ready(p, done, i)))
+            i++;
+        if (i == p->n) {
+            fprintf(stderr, "mpc: internal error: fuse made groups of @%s that need each other\n", p->f->name);
+            abort();
+        }
+        Group *g = root(p->group[i]);
+        for (int k = 0; k < p->n; k++)
+            if (k == i || (g && root(p->group[k]) == g)) {
+                insert_op(p->f, p->ops[k], NULL);
+                done[k] = true;
+                left--;
+            }
+    }
+}
+
+/* --- Outlining ----------------------------------------------------------------------------- */
+
+/* Inner dims of a loop without reductions: from the last one on, until they are worth a vector loop. */
+static Names trailing_dims(const Type *space)
+{
+    enum { WORTH = 512 };
+    Names names = { 0 };
+    int64_t size = 1;
+    for (int i = space->rank - 1; i >= 0 && size < WORTH; i--) {
+        add_name(&names, space->dim[i].name);
+        size *= space->dim[i].size;
+    }
+    return names;
+}
+
+static Name kernel_name(Module *m, const Op *op)
+{
+    const char *path = op->path ? op->path : info(op)->name;
+    Name name = intern_format(m, "k.%s", path);
+    for (int i = 2; find_func(m, name); i++)
+        name = intern_format(m, "k.%s.%d", path, i);
+    return name;
+}
+
+static bool used_outside(const Func *f, const Value *value, const Op *first, const Op *last)
+{
+    bool inside = false;
+    for (const Op *op = f->first; op; op = op->next) {
+        inside = op == first || (inside && op != last->next);
+        if (!inside && index_of(&op->args, value) >= 0)
+            return true;
+    }
+    return index_of(&f->results, value) >= 0;
+}
+
+/* An operand inside the kernel: a clone's result, a number made here, or a parameter. */
+static Value *inside(Builder *b, Map *map, Values *args, Value *value)
+{
+    Value *own = map_get(map, value);
+    if (own)
+        return own;
+    if (value->def && info(value->def)->family == LEAF) {
+        own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
+    } else {
+        own = add_param(b->module, b->func, value->name, value->type);
+        push_value(&b->module->arena, args, value);
+    }
+    map_put(map, value, own);
+    return own;
+}
+
+/* The ops from `first` to `last` of f become a kernel and a call of it. */
+static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
+{
+    Func *kernel = add_func(m, kernel_name(m, first), KERNEL);
+    Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
+    Map map = { .arena = &m->arena };
+    Values args = { 0 }, outputs = { 0 };
+    if (!g->product)
+        kernel->inner = g->settled ? g->inner : trailing_dims(&g->space);
+    for (Op *op = first; op != last->next; op = op->next) {
+        Value *own[MAX_RESULTS];
+        for (int i = 0; i < op->args.count; i++)
+            own[i] = inside(&b, &map, &args, arg(op, i));
+        const Op *clone = clone_op(&b, op, own);
+        for (int i = 0; i < op->results.count; i++)
+            map_put(&map, op->results.at[i], clone->results.at[i]);
+    }
+    for (Op *op = first; op != last->next; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            if (used_outside(f, op->results.at[i], first, last)) {
+                push_value(&m->arena, &kernel->results, map_get(&map, op->results.at[i]));
+                push_value(&m->arena, &outputs, op->results.at[i]);
+            }
+    Builder at = builder_at(m, f, first);
+    Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
+    for (int i = 0; i < outputs.count; i++) {
+        call->results.at[i]->name = outputs.at[i]->name;
+        replace_uses(f, outputs.at[i], call->results.at[i]);
+    }
+    for (Op *op = first, *next; op != last->next; op = next) {
+        next = op->next;
+        remove_op(f, op);
+        if (op == last)
+            break;
+    }
+}
+
+static void outline_groups(Plan *p)
+{
+    for (Op *op = p->f->first, *next; op; op = next) {
+        Group *g = group_of(p, op);
+        Op *last = op;
+        while (g && last->next && group_of(p, last->next) == g)
+            last = last->next;
+        next = last->next;
+        if (g)
+            outline(p->m, p->f, op, last, g);
+    }
+}
+
+/* --- The pass ------------------------------------------------------------------------------- */
+
+/* A number that a loop or a library op reads has to be in memory: a broadcast or cast is a kernel, so is a bare
+ * constant once it is copied. */
+static void store_numbers(Module *m, Func *f)
+{
+    for (Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++) {
+            Value *value = arg(op, i);
+            if (is_fusible(op) || !value->def || info(value->def)->family != LEAF)
+                continue;
+            Builder b = builder_at(m, f, op);
+            op->args.at[i] = BUILD(&b, OP_stop_gradient, NO_ATTRS, value);
+        }
+    for (int i = 0; i < f->results.count; i++) {
+        Value *value = f->results.at[i];
+        Builder b = builder_at(m, f, NULL);
+        if (value->def && info(value->def)->family == LEAF)
+            f->results.at[i] = BUILD(&b, OP_stop_gradient, NO_ATTRS, value);
+    }
+}
+
+static void fuse_func(Module *m, Func *f)
+{
+    store_numbers(m, f);
+    Plan p = { .m = m, .f = f, .number.arena = &m->arena };
+    for (Op *op = f->first; op; op = op->next)
+        p.n++;
+    p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
+    p.group = NEW_ARRAY(&m->arena, Group *, p.n);
+    int i = 0;
+    for (Op *op = f->first; op; op = op->next, i++) {
+        p.ops[i] = op;
+        p.group[i] = is_fusible(op) || info(op)->family == PRODUCT ? new_group(&p, op, i) : NULL;
+        map_put(&p.number, op, (void *)(intptr_t)(i + 1));
+    }
+    grow_groups(&p);
+    gather_groups(&p);
+    outline_groups(&p);
+    drop_dead(f);
+}
+
+static void inline_calls(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first, *next; op; op = next) {
+            next = op->next;
+            if (info(op)->family == CONTROL && !op->attrs.dims.count && find_func(m, op->attrs.callee)->role == PLAIN) {
+                inline_call(m, f, op);
+                next = f->first; /* what came in may call too */
+            }
+        }
+    drop_unreached(m);
+}
+
+void pass_fuse(Module *m);
+void pass_fuse(Module *m)
+{
+    inline_calls(m);
+    Func *last = NULL;
+    for (Func *f = m->funcs; f; f = f->next) {
+        apply_rules(m, f);
+        share_equal(f);
+        drop_dead(f);
+        last = f;
+    }
+    for (Func *f = m->funcs; f; f = f->next) {
+        fuse_func(m, f);
+        if (f == last) /* behind it stand the kernels */
+            break;
+    }
+}
