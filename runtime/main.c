@@ -137,13 +137,21 @@ static void open_outputs(RtRun *run)
     run->log = rt_log_open(options->log, run->begun_at);
 }
 
+static void note_interruption(const RtRun *run)
+{
+    long long step = run->place.step;
+    if (run->saved_at == run->place.step)
+        rt_note("interrupted at step %lld: go on with --load %s", step, run->options.save);
+    else
+        rt_note("interrupted at step %lld: nothing is saved (%s)", step,
+                run->options.save ? "this run has done no step" : "no --save");
+}
+
 static int finish(RtRun *run)
 {
     int signal = rt_signals_caught();
     if (signal)
-        rt_note("interrupted at step %lld: %s%s", (long long)run->place.step,
-                run->options.save ? "go on with --load " : "nothing is saved (no --save)",
-                run->options.save ? run->options.save : "");
+        note_interruption(run);
     rt_log_close(&run->log);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);

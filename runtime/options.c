@@ -111,8 +111,8 @@ static double number_of(const Option *option, const char *text)
 /* Is `text` one of the words of "a|b|c"? */
 static bool is_choice(const char *words, const char *text)
 {
-    size_t length = strlen(text);
-    for (const char *word = words; length > 0; word++) {
+    size_t length = strcspn(text, "|");
+    for (const char *word = words; length > 0 && !text[length]; word++) {
         if (!strncmp(word, text, length) && (word[length] == '|' || word[length] == '\0'))
             return true;
         word = strchr(word, '|');

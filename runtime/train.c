@@ -135,7 +135,8 @@ void rt_train(RtRun *run)
         check_finite(run, &report);
         report_step(run, &report);
     }
-    if (run->options.save)
+    bool has_begun = run->place.step > run->begun_at || !rt_signals_caught();
+    if (run->options.save && has_begun)
         save(run);
     rt_trace_close(&run->rt);
     if (run->options.steps == 0 && run->eval_data)

@@ -105,8 +105,9 @@ static void step(Rt *rt, char *arena)
 {
     Arena *a = (Arena *)(void *)arena;
     struct timespec pause = { 0, 1000000 * number_of("TINY_SLEEP_MS", 0) };
-    nanosleep(&pause, NULL);
     dump(a);
+    while (nanosleep(&pause, &pause)) /* a signal does not shorten the step */
+        continue;
     a->loss = a->norm = 0;
     RT_RUN(rt, 1, train_tokens(rt, a));
     a->norm = sqrtf(a->norm);

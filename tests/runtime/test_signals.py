@@ -1,0 +1,76 @@
+"""Ctrl-C and SIGTERM."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import read_checkpoint, read_log
+
+
+@pytest.fixture
+def running(trainer, tmp_path, data):
+    """A run that goes on until it is told otherwise, some steps in."""
+    def start(*options):
+        process = subprocess.Popen([trainer, "--data", "data.txt", "--steps", "1000000", "--print-every", "1", *options],
+                                   cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, "TINY_SLEEP_MS": "5"})
+        for _ in range(3):
+            process.stdout.readline()
+        return process
+    return start
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_saves_and_ends(run, running, tmp_path, data, number):
+    with running("--save", "a", "--log", "log") as process:
+        process.send_signal(number)
+        errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 128 + number
+    step = int(read_checkpoint(tmp_path / "a")[0]["step"])
+    assert step >= 3 and f"interrupted at step {step}: go on with --load a" in errors
+    assert read_log(tmp_path / "log")[-1]["step"] == step
+    run("--data", "data.txt", "--steps", step + 2, "--load", "a", "--save", "a")
+    run("--data", "data.txt", "--steps", step + 2, "--save", "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_signal_without_save(running, tmp_path):
+    with running() as process:
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 130 and "nothing is saved (no --save)" in errors
+    assert [p.name for p in tmp_path.iterdir()] == ["data.txt"]
+
+
+def test_signal_writes_the_trace_there_is(running, tmp_path):
+    with running("--trace", "trace.json", "--trace-steps", "1000") as process:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 143 and (tmp_path / "trace.json").read_text().endswith("]}\n")
+
+
+@pytest.fixture
+def in_first_step(trainer, tmp_path, data):
+    """A run in the middle of its first step, which takes 0.9 s."""
+    process = subprocess.Popen([trainer, "--data", "data.txt", "--steps", "9", "--save", "a"], cwd=tmp_path,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TINY_SLEEP_MS": "900", "TINY_DUMP": "dump"})
+    while not (tmp_path / "dump").exists():
+        time.sleep(0.01)
+    with process:
+        yield process
+
+
+def test_the_step_that_runs_is_finished(in_first_step, tmp_path):
+    in_first_step.send_signal(signal.SIGINT)
+    in_first_step.communicate(timeout=30)
+    assert in_first_step.returncode == 130 and read_checkpoint(tmp_path / "a")[0]["step"] == "1"
+
+
+def test_second_signal_ends_at_once(in_first_step, tmp_path):
+    in_first_step.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    in_first_step.send_signal(signal.SIGINT)
+    in_first_step.communicate(timeout=30)
+    assert in_first_step.returncode == -signal.SIGINT and not (tmp_path / "a").exists()
