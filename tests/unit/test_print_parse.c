@@ -1,0 +1,127 @@
+/* test_print_parse.c -- what print writes, parse reads, on a module that uses every op and every attribute. */
+#include "ir_test.h"
+
+#include <math.h>
+
+/* Paths are from the root of the repository, where run.sh runs the tests. */
+static char *read_file(const char *path)
+{
+    FILE *in = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    if (!in || !text || fread(text, 1, (1 << 16) - 1, in) == 0)
+        fail_msg("cannot read %s", path);
+    fclose(in);
+    return text;
+}
+
+static void fail_at_difference(const char *expected, const char *got)
+{
+    int line = 1;
+    const char *begin = expected;
+    for (int i = 0; expected[i] == got[i] && expected[i]; i++)
+        if (expected[i] == '\n')
+            line++, begin = expected + i + 1;
+    const char *other = got + (begin - expected);
+    fail_msg("line %d should be printed as\n%.*s\nbut is\n%.*s", line, (int)strcspn(begin, "\n"), begin,
+             (int)strcspn(other, "\n"), other);
+}
+
+static void test_round_trip(void **state)
+{
+    char *text = read_file("tests/unit/every_op.mir");
+    Text *t = good_text(text);
+    char *printed = module_text(t->m);
+    if (strcmp(text, printed) != 0)
+        fail_at_difference(text, printed);
+    free(printed);
+    free_text(t);
+    free(text);
+}
+
+/* The module above would prove little if it left something out. */
+static void test_nothing_is_left_out(void **state)
+{
+    char *text = read_file("tests/unit/every_op.mir");
+    Text *t = good_text(text);
+    bool op_seen[N_OPS] = { 0 }, role_seen[N_ROLES] = { 0 }, init_seen[N_INITS] = { 0 };
+    Attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    for (const Func *f = t->m->funcs; f; f = f->next) {
+        role_seen[f->role] = true;
+        for (const Op *op = f->first; op; op = op->next) {
+            op_seen[op->kind] = true;
+            for (size_t i = 0; i < sizeof attrs; i++)
+                ((unsigned char *)&attrs)[i] |= ((const unsigned char *)&op->attrs)[i];
+        }
+    }
+    for (const Param *param = t->m->params; param; param = param->next)
+        init_seen[param->init] = true;
+    for (int i = 0; i < N_OPS; i++)
+        if (!op_seen[i])
+            fail_msg("every_op.mir has no %s", op_table[i].name);
+    for (int i = 0; i < N_ROLES; i++)
+        assert_true(role_seen[i]);
+    for (int i = 0; i < N_INITS; i++)
+        assert_true(init_seen[i]);
+    const unsigned char zero[sizeof(Dims)] = { 0 };
+#define ATTR(key, kind)                                                                                                \
+    if (memcmp(&attrs.key, zero, sizeof attrs.key) == 0)                                                               \
+        fail_msg("every_op.mir has no attribute '" #key "'");
+#include "attrs.def"
+#define TRAIN(key, kind)                                                                                               \
+    if (memcmp(&t->m->train.key, zero, sizeof t->m->train.key) == 0)                                                   \
+        fail_msg("every_op.mir has no setting '" #key "'");
+#include "train.def"
+    free_text(t);
+    free(text);
+}
+
+/* Fields that a type of its own holds, read from text. */
+static void test_types(void **state)
+{
+    Text *t = good_text("module @m { mesh dp=2, tp=4 }");
+    Type type = type_of_text(t->m, "bf16[batch:8/z/dp, vocab:50~64/tp] partial_max(dp+tp)");
+    assert_int_equal(type.dtype, BF16);
+    assert_int_equal(type.rank, 2);
+    assert_true(type.dim[0].zigzag && type.dim[0].split.count == 1 && type.dim[0].split.axis[0] == 0);
+    assert_true(!type.dim[1].zigzag && type.dim[1].size == 50 && type.dim[1].padded == 64);
+    assert_int_equal(local_size(t->m, &type.dim[1]), 16);
+    assert_true(type.partial == 3 && type.by == BY_MAX);
+    type = type_of_text(t->m, "f32[n:16/tp+dp]");
+    assert_true(type.dim[0].split.axis[0] == 1 && type.dim[0].split.axis[1] == 0);
+    free_text(t);
+}
+
+/* Numbers come back to the last bit. */
+static void test_numbers(void **state)
+{
+    static const double numbers[] = { 0.1, 1.0 / 3, 1e-300, -0x1.fffffffffffffp+1023, INFINITY, -INFINITY, 5e-324 };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        Text *t = good_text("module @m { func @f() { %x = constant {value=1} : f32[] return %x } }");
+        t->m->funcs->first->attrs.value = numbers[i];
+        char *text = module_text(t->m);
+        Text *again = good_text(text);
+        assert_memory_equal(&again->m->funcs->first->attrs.value, &numbers[i], sizeof(double));
+        free(text);
+        free_text(again);
+        free_text(t);
+    }
+}
+
+/* Fresh names do not meet those that were read. */
+static void test_fresh_names(void **state)
+{
+    Text *t = good_text("module @m { func @f(%7: f32[]) { %x = neg %7 : f32[] return %x } }");
+    Builder b = builder_at(t->m, t->m->funcs, NULL);
+    assert_string_equal(build_number(&b, 1)->name, "8");
+    free_text(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_nothing_is_left_out), cmocka_unit_test(test_types),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_fresh_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
