@@ -3,7 +3,7 @@
  * The type of each result is inferred again and compared with the one that stands there: a pass
  * that changes an op without its type, or drops a collective, is caught here and named.
  */
-#include "ir.h"
+#include "infer.h"
 
 #include <string.h>
 
@@ -17,6 +17,22 @@ static bool defined_above(const Func *f, const Op *op, const Value *value)
         if (above == value->def)
             return index_of(&above->results, value) >= 0;
     return false;
+}
+
+/* Can a tensor be held like that: do blocks come out even, and has each axis one use? */
+static bool verify_type(Module *m, Loc loc, const Value *value)
+{
+    const Type *type = &value->type;
+    for (int i = 0; i < type->rank; i++) {
+        const Dim *dim = &type->dim[i];
+        int64_t blocks = split_count(m, dim->split) * (dim->zigzag ? 2 : 1);
+        if (dim->padded < dim->size || dim->padded % blocks)
+            return WRONG(loc, "%%%s : %s: '%s' does not divide into %lld blocks", value->name, type_text(m, type),
+                         dim->name, (long long)blocks);
+    }
+    if (!each_axis_once(type, type->partial))
+        return WRONG(loc, "%%%s : %s uses one mesh axis twice", value->name, type_text(m, type));
+    return true;
 }
 
 static bool verify_op(Module *m, const Func *f, const Op *op)
@@ -35,6 +51,8 @@ static bool verify_op(Module *m, const Func *f, const Op *op)
         if (!type_equal(&inferred[i], &value->type))
             return WRONG(op->loc, "%s gives %s, but %%%s is %s", info(op)->name, type_text(m, &inferred[i]),
                          value->name, type_text(m, &value->type));
+        if (!verify_type(m, op->loc, value))
+            return false;
     }
     return true;
 }
@@ -59,6 +77,10 @@ static bool verify_func(Module *m, const Func *f)
         return WRONG(loc, "two functions have the role '%s'", role_name[f->role]);
     if (reaches(m, f, f, DEEPEST))
         return WRONG(loc, "@%s calls itself, or calls are nested deeper than %d", f->name, DEEPEST);
+    for (int i = 0; i < f->params.count; i++)
+        good &= verify_type(m, loc, f->params.at[i]);
+    if (!good)
+        return false;
     for (const Op *op = f->first; op; op = op->next)
         good &= verify_op(m, f, op);
     for (int i = 0; good && i < f->results.count; i++)
