@@ -78,10 +78,11 @@ typedef struct {
 typedef struct Op Op;
 typedef struct Func Func;
 
-/* Where the memory pass put a value: `at` bytes into the frame of its function (-1: nowhere of its
- * own: a parameter of a called function), and the stride of each dim in elements. */
+/* Where the memory pass put a value: `at` bytes into the frame of its function, and the stride of each
+ * dim in elements.  In a called function, what comes and goes as a pointer has at = -1, -2, ...: pointer number
+ * -1 - at, and `plus` bytes from there.  A carried result with the number of its parameter is written in place. */
 typedef struct {
-    int64_t at;
+    int64_t at, plus;
     int64_t stride[MAX_RANK];
 } Storage;
 
@@ -176,6 +177,8 @@ typedef struct Module {
     struct NameTable *names; /* see intern() */
     int fresh;
     Diags *diags;
+    int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
+                                                              its results; NULL: nothing */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
@@ -189,7 +192,7 @@ typedef struct Builder {
 
 enum {
     COMMUTES = 1,
-    COMPARES = 2,  /* gives bool */
+    COMPARES = 2,   /* gives bool */
     WEAK = 4,       /* a number: takes the dtype of what it meets */
     POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
     NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */

@@ -207,6 +207,8 @@ Storage *read_storage(Parser *p, const Type *type)
         return NULL;
     Storage *storage = NEW(&p->module->arena, Storage);
     storage->at = read_int(p);
+    if (accept(p, "+"))
+        storage->plus = read_int(p);
     expect(p, "strides");
     expect(p, "(");
     for (int i = 0; i < type->rank && !p->failed; i++) {

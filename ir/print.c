@@ -99,12 +99,15 @@ void print_type(const Module *m, const Type *type, FILE *out)
     }
 }
 
-/* at 4096 strides(2304, 64, 1): a stride for each dim. */
+/* at 4096 strides(2304, 64, 1): a stride for each dim; at -3+128: the third pointer and 128 bytes. */
 static void print_storage(const Value *value, FILE *out)
 {
     if (!value->storage)
         return;
-    fprintf(out, " at %" PRId64 " strides(", value->storage->at);
+    fprintf(out, " at %" PRId64, value->storage->at);
+    if (value->storage->plus)
+        fprintf(out, "+%" PRId64, value->storage->plus);
+    fputs(" strides(", out);
     for (int i = 0; i < value->type.rank; i++)
         fprintf(out, "%s%" PRId64, i ? ", " : "", value->storage->stride[i]);
     fputc(')', out);

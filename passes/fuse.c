@@ -394,24 +394,30 @@ static void outline_groups(Plan *p)
 
 /* --- The pass ------------------------------------------------------------------------------- */
 
-/* A number that a loop or a library op reads has to be in memory: a broadcast or cast is a kernel, so is a bare
- * constant once it is copied. */
+static Value *stored(Builder b, Value *value) { return BUILD(&b, OP_stop_gradient, NO_ATTRS, value); }
+
+/* What a function hands back through a pointer is written by it: not a number, not a parameter or a part of
+ * one, and not the same value twice. */
+static bool needs_copy(const Func *f, int at)
+{
+    const Value *value = f->results.at[at];
+    if (!value->def)
+        return f->role == PLAIN;
+    return info(value->def)->family == LEAF || info(value->def)->family == VIEW || index_of(&f->results, value) < at;
+}
+
+/* A number that a loop or a library op reads has to be in memory, and so has a result. */
 static void store_numbers(Module *m, Func *f)
 {
     for (Op *op = f->first; op; op = op->next)
         for (int i = 0; i < op->args.count; i++) {
             Value *value = arg(op, i);
-            if (is_fusible(op) || !value->def || info(value->def)->family != LEAF)
-                continue;
-            Builder b = builder_at(m, f, op);
-            op->args.at[i] = BUILD(&b, OP_stop_gradient, NO_ATTRS, value);
+            if (!is_fusible(op) && value->def && info(value->def)->family == LEAF)
+                op->args.at[i] = stored(builder_at(m, f, op), value);
         }
-    for (int i = 0; i < f->results.count; i++) {
-        Value *value = f->results.at[i];
-        Builder b = builder_at(m, f, NULL);
-        if (value->def && info(value->def)->family == LEAF)
-            f->results.at[i] = BUILD(&b, OP_stop_gradient, NO_ATTRS, value);
-    }
+    for (int i = 0; i < f->results.count; i++)
+        if (needs_copy(f, i))
+            f->results.at[i] = stored(builder_at(m, f, NULL), f->results.at[i]);
 }
 
 static void fuse_func(Module *m, Func *f)

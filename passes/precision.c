@@ -89,6 +89,24 @@ static void widen_results(Module *m, Func *f)
     }
 }
 
+/* Programs that run beside the step read the optimizer's f32 weights, and narrow them first. */
+static void widen_params(Module *m, Func *f)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        Value *param = f->params.at[i];
+        if (!find_param(m, param->name) || param->type.dtype == F32)
+            continue;
+        Builder b = builder_at(m, f, f->first);
+        b.path = param->name;
+        Value *wide = NEW(&m->arena, Value);
+        *wide = (Value){ .name = param->name, .type = param->type };
+        wide->type.dtype = F32;
+        Value *cast = narrowed(&b, wide, param->type.dtype);
+        f->params.at[i] = wide;
+        replace_uses(f, param, cast);
+    }
+}
+
 void pass_precision(Module *m);
 void pass_precision(Module *m)
 {
@@ -101,5 +119,7 @@ void pass_precision(Module *m)
             continue;
         narrow_func(m, f, narrow);
         widen_results(m, f);
+        if (f->role == EVAL || f->role == PREDICT)
+            widen_params(m, f);
     }
 }

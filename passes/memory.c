@@ -1,0 +1,337 @@
+/* memory.c -- one arena, every value's place in it: the peak is known to the byte before anything runs.
+ *
+ * A value lives from the op that defines it to the last op that reads it; values that never live at one
+ * time share memory.  A called function has a frame of its own inside its caller's; what it takes and
+ * returns comes as pointers.  First in the arena stand the tensors that outlive a step, then scalars and
+ * inputs, then the frame that step, evaluation and prediction share.
+ *
+ * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
+ */
+#include "map.h"
+#include "pass.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 64 }; /* bytes: a cache line, a vector */
+
+static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* A stretch of memory with a lifetime: one value, and all that are views of it or take its place. */
+typedef struct Buffer {
+    int64_t bytes, at;
+    int first, last; /* ops, by number */
+    bool fixed;      /* its place is not for us to choose */
+    struct Buffer *next;
+} Buffer;
+
+typedef struct {
+    Module *m;
+    Func *f;
+    int64_t base; /* the frame begins here: 0 in a called function */
+    Map buffer;   /* value -> Buffer; none: a pointer, or what outlives the step */
+    Buffer *buffers;
+    int nbuffers;
+} Frame;
+
+static Storage *new_storage(Module *m, const Type *type, int64_t at)
+{
+    Storage *storage = NEW(&m->arena, Storage);
+    storage->at = at;
+    int64_t stride = 1;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        storage->stride[i] = stride;
+        stride *= local_size(m, &type->dim[i]);
+    }
+    return storage;
+}
+
+static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
+{
+    Buffer *buffer = NEW(&frame->m->arena, Buffer);
+    *buffer = (Buffer){ .bytes = aligned(bytes), .first = first, .last = last, .next = frame->buffers };
+    frame->buffers = buffer;
+    frame->nbuffers++;
+    return buffer;
+}
+
+/* --- Lifetimes ----------------------------------------------------------------------------- */
+
+static int last_use(const Func *f, const Value *value)
+{
+    int last = -1, number = 0;
+    for (const Op *op = f->first; op; op = op->next, number++) {
+        if (index_of(&op->args, value) < 0)
+            continue;
+        last = number > last ? number : last;
+        for (int i = 0; i < op->results.count && info(op)->family == VIEW; i++) {
+            int through = last_use(f, op->results.at[i]); /* a view is read: so is what it shows */
+            last = through > last ? through : last;
+        }
+    }
+    return index_of(&f->results, value) >= 0 ? number : last;
+}
+
+static bool has_reduction(const Func *kernel)
+{
+    for (const Op *op = kernel->first; op; op = op->next)
+        if (info(op)->family == REDUCTION || info(op)->family == PRODUCT)
+            return true;
+    return false;
+}
+
+/* May the op write this result where it reads that operand?  Only a kernel that reads and writes element
+ * by element, on a tensor of the same dims. */
+static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand)
+{
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return kernel && kernel->role == KERNEL && !has_reduction(kernel) && same_dims(&result->type, &operand->type) &&
+           dtype_bytes(result->type.dtype) == dtype_bytes(operand->type.dtype);
+}
+
+static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)
+{
+    for (int i = 0; i < before; i++)
+        if (map_get(&frame->buffer, op->results.at[i]) == buffer)
+            return true;
+    return false;
+}
+
+/* The buffer of an operand that dies at this op and whose place the result can take. */
+static Buffer *dying_operand(const Frame *frame, const Op *op, int number, int at)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *operand = arg(op, i);
+        Buffer *buffer = map_get(&frame->buffer, operand);
+        if (buffer && !buffer->fixed && buffer->last == number && operand->def && info(operand->def)->family != VIEW &&
+            may_overwrite(frame->m, op, op->results.at[at], operand) && !is_taken(frame, op, at, buffer))
+            return buffer;
+    }
+    return NULL;
+}
+
+/* --- Views: other strides over the same memory ------------------------------------------------ */
+
+static void place_view(Module *m, const Op *op)
+{
+    const Value *x = arg(op, 0);
+    Value *y = result(op);
+    Storage *storage = NEW(&m->arena, Storage);
+    *storage = *x->storage;
+    int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
+    if (at >= 0 && y->type.rank <= x->type.rank && op->attrs.index) {
+        int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
+        *(storage->at < 0 ? &storage->plus : &storage->at) += bytes;
+    }
+    for (int i = at; y->type.rank < x->type.rank && i + 1 < x->type.rank; i++)
+        storage->stride[i] = storage->stride[i + 1];
+    y->storage = storage;
+}
+
+/* --- Calls: frames inside frames --------------------------------------------------------------- */
+
+/* The pointer numbers of a called function: parameters, then results.  A carried result takes the number of its
+ * parameter where the op that makes it reads the parameter last, element by element. */
+static void number_pointers(Module *m, Func *f, int carried)
+{
+    int64_t at = -1;
+    for (int i = 0; i < f->params.count; i++)
+        f->params.at[i]->storage = new_storage(m, &f->params.at[i]->type, at--);
+    for (int i = 0; i < f->results.count; i++, at--) {
+        Value *value = f->results.at[i], *param = i < carried ? f->params.at[i] : NULL;
+        int number = 0;
+        for (const Op *op = f->first; op && op != value->def; op = op->next)
+            number++;
+        bool in_place = param && index_of(&value->def->args, param) >= 0 && last_use(f, param) == number &&
+                        may_overwrite(m, value->def, value, param);
+        for (int j = 0; in_place && j < f->results.count; j++)
+            in_place = f->results.at[j] != param;
+        value->storage = new_storage(m, &value->type, in_place ? param->storage->at : at);
+    }
+}
+
+/* What a loop needs beside its callee's frame: a second buffer for what it carries but not in place. */
+static int64_t turn_buffers(const Module *m, const Op *op, const Func *callee)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < op->attrs.carried; i++)
+        if (callee->params.at[i]->storage->at != callee->results.at[i]->storage->at)
+            bytes += aligned(local_bytes(m, &callee->params.at[i]->type));
+    return bytes;
+}
+
+static void plan_frame(Frame *frame);
+
+static int64_t bytes_beside_results(Frame *frame, Op *op)
+{
+    Module *m = frame->m;
+    Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (!callee || callee->role == KERNEL)
+        return m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+    number_pointers(m, callee, (int)op->attrs.carried);
+    Frame inner = { .m = m, .f = callee, .buffer.arena = &m->arena };
+    plan_frame(&inner);
+    return aligned(callee->frame) + turn_buffers(m, op, callee);
+}
+
+/* --- Placing ------------------------------------------------------------------------------- */
+
+static int larger_first(const void *a, const void *b)
+{
+    const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->first != y->first ? x->first - y->first : x->last - y->last;
+}
+
+static int lower_first(const void *a, const void *b)
+{
+    const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+    return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : larger_first(a, b);
+}
+
+/* The largest first, each at the lowest place that nobody who lives at the same time holds. */
+static int64_t place_buffers(Frame *frame)
+{
+    Buffer **all = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
+    Buffer **alive = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
+    int n = 0;
+    int64_t end = 0;
+    for (Buffer *buffer = frame->buffers; buffer; buffer = buffer->next)
+        all[n++] = buffer;
+    qsort(all, (size_t)n, sizeof *all, larger_first);
+    for (int i = 0; i < n; i++) {
+        int nalive = 0;
+        int64_t at = 0;
+        for (int j = 0; j < i; j++)
+            if (all[j]->first <= all[i]->last && all[i]->first <= all[j]->last)
+                alive[nalive++] = all[j];
+        qsort(alive, (size_t)nalive, sizeof *alive, lower_first);
+        for (int j = 0; j < nalive && at + all[i]->bytes > alive[j]->at; j++)
+            at = at > alive[j]->at + alive[j]->bytes ? at : alive[j]->at + alive[j]->bytes;
+        all[i]->at = at;
+        end = end > at + all[i]->bytes ? end : at + all[i]->bytes;
+    }
+    return end;
+}
+
+static void find_buffers(Frame *frame)
+{
+    int number = 0;
+    Map *map = &frame->buffer;
+    for (Op *op = frame->f->first; op; op = op->next, number++) {
+        int64_t beside = bytes_beside_results(frame, op);
+        if (beside)
+            map_put(map, op, new_buffer(frame, beside, number, number));
+        for (int i = 0; i < op->results.count; i++) {
+            Value *value = op->results.at[i];
+            int last = last_use(frame->f, value);
+            if (value->storage) /* a pointer, or state */
+                continue;
+            Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0)) : dying_operand(frame, op, number, i);
+            if (!buffer && info(op)->family != VIEW)
+                buffer = new_buffer(frame, local_bytes(frame->m, &value->type), number, number);
+            if (!buffer) /* a view of a pointer */
+                continue;
+            buffer->last = last > buffer->last ? last : buffer->last;
+            map_put(map, value, buffer);
+        }
+    }
+}
+
+static void plan_frame(Frame *frame)
+{
+    find_buffers(frame);
+    frame->f->frame = place_buffers(frame);
+    for (Op *op = frame->f->first; op; op = op->next) {
+        const Buffer *beside = map_get(&frame->buffer, op);
+        if (beside)
+            op->attrs.frame = frame->base + beside->at;
+        for (int i = 0; i < op->results.count; i++) {
+            Value *value = op->results.at[i];
+            const Buffer *buffer = map_get(&frame->buffer, value);
+            if (info(op)->family == VIEW)
+                place_view(frame->m, op);
+            else if (!value->storage)
+                value->storage = new_storage(frame->m, &value->type, frame->base + buffer->at);
+        }
+    }
+}
+
+/* --- Programs ------------------------------------------------------------------------------- */
+
+static int64_t place_value(Module *m, Value *value, int64_t at)
+{
+    value->storage = new_storage(m, &value->type, at);
+    return aligned(at + local_bytes(m, &value->type));
+}
+
+static Value *param_named(const Func *f, Name name)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->name == name)
+            return f->params.at[i];
+    return NULL;
+}
+
+/* State begins with the first parameter of the model. */
+static int first_state(const Module *m, const Func *step)
+{
+    int first = 0;
+    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
+        first++;
+    return first;
+}
+
+/* What the step returns as new state is written where the old one is. */
+static void place_new_state(Module *m, Func *step)
+{
+    int first = first_state(m, step);
+    int nstate = step->params.count - first, offset = step->results.count - nstate;
+    for (int i = 0; i < nstate; i++) {
+        Value *new = step->results.at[offset + i], *old = step->params.at[first + i];
+        if (new->def)
+            new->storage = old->storage;
+    }
+}
+
+static int64_t place_params(Module *m, Func *f, const Func *step, bool state, int64_t at)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        Value *value = f->params.at[i];
+        const Value *shared = f != step && step && find_param(m, value->name) ? param_named(step, value->name) : NULL;
+        if (shared)
+            value->storage = shared->storage;
+        else if (f == step ? (i >= first_state(m, step)) == state : !state)
+            at = place_value(m, value, at);
+    }
+    return at;
+}
+
+void pass_memory(Module *m);
+void pass_memory(Module *m)
+{
+    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
+    Func *step = func_with_role(m, STEP);
+    int64_t base = 0, end = 0;
+    for (int state = 1; state >= 0; state--)
+        for (int i = 0; i < 3; i++) {
+            Func *f = func_with_role(m, roles[i]);
+            if (f)
+                base = place_params(m, f, step, state, base);
+        }
+    if (step)
+        place_new_state(m, step);
+    for (int i = 0; i < 3; i++) {
+        Func *f = func_with_role(m, roles[i]);
+        if (!f)
+            continue;
+        Frame frame = { .m = m, .f = f, .base = base, .buffer.arena = &m->arena };
+        plan_frame(&frame);
+        end = f->frame > end ? f->frame : end;
+    }
+    for (int i = 0; i < 3; i++) {
+        Func *f = func_with_role(m, roles[i]);
+        if (f)
+            f->frame = base + end;
+    }
+}
