@@ -20,7 +20,6 @@ static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALI
 typedef struct Buffer {
     int64_t bytes, at;
     int first, last; /* ops, by number */
-    bool fixed;      /* its place is not for us to choose */
     struct Buffer *next;
 } Buffer;
 
@@ -96,14 +95,23 @@ static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer 
     return false;
 }
 
+/* A loop that carries something on in place begins with it where it will end. */
+static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && result == operand && result < op->attrs.carried &&
+           callee->params.at[operand]->storage->at == callee->results.at[result]->storage->at;
+}
+
 /* The buffer of an operand that dies at this op and whose place the result can take. */
 static Buffer *dying_operand(const Frame *frame, const Op *op, int number, int at)
 {
     for (int i = 0; i < op->args.count; i++) {
         const Value *operand = arg(op, i);
         Buffer *buffer = map_get(&frame->buffer, operand);
-        if (buffer && !buffer->fixed && buffer->last == number && operand->def && info(operand->def)->family != VIEW &&
-            may_overwrite(frame->m, op, op->results.at[at], operand) && !is_taken(frame, op, at, buffer))
+        bool may = may_overwrite(frame->m, op, op->results.at[at], operand) || carries_in_place(frame->m, op, at, i);
+        if (may && buffer && buffer->last == number && operand->def && info(operand->def)->family != VIEW &&
+            !is_taken(frame, op, at, buffer))
             return buffer;
     }
     return NULL;

@@ -1,0 +1,67 @@
+# Makefile -- build, check, demo, bench, install.  `make help` lists what there is.
+
+CC       ?= cc
+BUILD    ?= build
+PREFIX   ?= /usr/local
+CFLAGS   ?= -O2 -g
+WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter
+CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
+ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
+
+COMPILER  = $(wildcard ir/*.c frontend/*.c passes/*.c codegen/*.c driver/*.c)
+TEMPLATES = $(sort $(wildcard codegen/templates/*.c))
+OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
+RUNTIME   = $(filter-out runtime/trainer_%,$(wildcard runtime/*.c))
+RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
+
+.DELETE_ON_ERROR:
+.PHONY: all deps check demo bench format clean install help
+
+all: $(BUILD)/mpc $(BUILD)/libmpcrt.a
+
+help:
+	@echo 'make            build mpc and the runtime into $(BUILD)/'
+	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
+	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
+	@echo 'make bench      compare with PyTorch on this machine; results go to bench/results/'
+	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make format     clang-format over all sources'
+
+deps:
+	@sh tests/deps.sh
+
+$(BUILD)/mpc: $(OBJECTS)
+	$(CC) $(ALL_CFLAGS) -o $@ $(OBJECTS) $(LDFLAGS) -lcjson -lm
+
+$(BUILD)/libmpcrt.a: $(RT_OBJECTS)
+	rm -f $@
+	ar rcs $@ $(RT_OBJECTS)
+
+$(BUILD)/gen/grammar.c $(BUILD)/gen/grammar.h &: frontend/grammar.y
+	@mkdir -p $(@D)
+	bison -Wall -Wno-yacc --defines=$(BUILD)/gen/grammar.h -o $(BUILD)/gen/grammar.c $<
+
+$(BUILD)/gen/scan.c: frontend/scan.l
+	@mkdir -p $(@D)
+	flex -o $@ $<
+
+$(BUILD)/gen/templates.h: codegen/embed.sh $(TEMPLATES)
+	@mkdir -p $(@D)
+	sh codegen/embed.sh $(TEMPLATES) > $@
+
+# What bison and flex write is theirs.
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
+
+$(BUILD)/runtime/%.o: runtime/%.c
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $<
+
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(OBJECTS:.o=.d) $(RT_OBJECTS:.o=.d)
