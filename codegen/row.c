@@ -105,6 +105,18 @@ static char *function_head(const RowKernel *k, const char *name)
     return wrapped_list(k->m, arena_text(&k->m->arena, "static void %s(", name), count, items, ")", 0);
 }
 
+/* A parameter that nothing reads is still passed. */
+static void write_unread(const RowKernel *k, FILE *out)
+{
+    for (int i = 0; i < k->f->params.count; i++) {
+        bool is_read = false;
+        for (int s = 0; s < k->nsinks; s++)
+            is_read |= reads(k, k->sink[s].node, find_node(k, k->f->params.at[i]));
+        if (!is_read)
+            FILL(out, "(void)$name;\n", { "name", k->array[i].name });
+    }
+}
+
 void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *name, FILE *out)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
@@ -116,6 +128,7 @@ void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *
     k->depth = 1;
     Text body;
     open_text(&body);
+    write_unread(k, body.out);
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
         write_region(k, i, body.out);

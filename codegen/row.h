@@ -125,7 +125,7 @@ char *load_text(const RowKernel *k, DType dtype, const char *array, const char *
 void write_store(const RowKernel *k, DType dtype, const char *array, const char *index, const char *text, FILE *out);
 void write_local(const RowKernel *k, const char *type, const char *name, const char *text, FILE *out);
 int count_uses(const Op *op, int operand); /* how often the text of an op names an operand */
-bool is_copy(const Op *op);
+bool is_copy(const Node *node);
 void write_node(RowKernel *k, const Region *region, Node *node, FILE *out);
 const char *start_of(const Node *reduction); /* the constant that a sum or maximum starts from */
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);

@@ -92,7 +92,7 @@ static void count_all_uses(const Nest *n)
         if (!node->op || node->is_loaded || (!accumulated && (!node->uses || !is_in_row(region_of(n), node))))
             continue;
         for (int j = 0; j < node->op->args.count; j++)
-            find_node(k, arg(node->op, j))->uses += is_copy(node->op) ? node->uses : count_uses(node->op, j);
+            find_node(k, arg(node->op, j))->uses += is_copy(node) ? node->uses : count_uses(node->op, j);
     }
 }
 

@@ -52,7 +52,7 @@ static void need(RowKernel *k, Node *node, int phase, int *first)
         return;
     int *seen = &first[node - k->node];
     bool whole = (node->dims & k->inner) == k->inner && is_float(node->value->type.dtype);
-    if (*seen >= 0 && *seen < phase && node->kept_from < 0 && whole && !is_copy(node->op) && cost(k, node) > CHEAP_FLOPS)
+    if (*seen >= 0 && *seen < phase && node->kept_from < 0 && whole && !is_copy(node) && cost(k, node) > CHEAP_FLOPS)
         keep(k, node, *seen);
     if (node->kept_from >= 0 && node->kept_from < phase)
         return;

@@ -128,8 +128,11 @@ static char *iota_text(const RowKernel *k, const Region *region, const Node *nod
 }
 
 /* An op whose result is its operand, as far as C sees. */
-bool is_copy(const Op *op)
+bool is_copy(const Node *node)
 {
+    const Op *op = node->op;
+    if (!op || op->args.count == 0 || node->is_reduction || node->is_column)
+        return false;
     const char *same = info(op)->family == REDUCTION ? "$a" : info(op)->forward;
     return same && strcmp(same, "$a") == 0 &&
            strcmp(local_type(arg(op, 0)->type.dtype), local_type(result(op)->type.dtype)) == 0;
@@ -175,7 +178,7 @@ void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
         write_loaded(k, region, node, out);
     } else if (node->op->kind == OP_constant) {
         node->text = c_number(k->m, node->op->attrs.value, is_integer(node->value->type.dtype));
-    } else if (is_copy(node->op)) {
+    } else if (is_copy(node)) {
         node->text = operand_text(k, node->op, 0);
     } else {
         write_local(k, local_type(node->value->type.dtype), node->name, op_text(k, region, node), out);

@@ -1,0 +1,375 @@
+/* product.c -- dots as products of matrices: which dims are rows, columns, batch, and which are loops around them.
+ *
+ * A dim of a dot is one of four kinds, by who has it: m (only the left operand), n (only the right),
+ * k (both, summed) and batch (both, kept).  Dims of a kind that lie one behind the other in every operand
+ * are one dim.  What is left over of m and n becomes the batch, or a loop around the product.
+ */
+#include "names.h"
+#include "templates.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* A dim, or several that are one in memory; 0 is the stride in an operand that does not have it. */
+typedef struct {
+    Name name;
+    int64_t size, a, b, c;
+} Axis;
+
+enum { KIND_M, KIND_N, KIND_K, KIND_BATCH, N_KINDS };
+
+typedef struct {
+    int count;
+    Axis at[MAX_RANK * 2];
+} AxisList;
+
+/* What a result of a product kernel is made of. */
+typedef struct {
+    const Op *dot;
+    const Value *added; /* C += A B: a parameter, or NULL */
+} Term;
+
+static bool find_term(const Value *value, Term *term)
+{
+    while (value->def && value->def->kind == OP_cast)
+        value = arg(value->def, 0);
+    const Op *op = value->def;
+    if (op && op->kind == OP_add)
+        for (int i = 0; i < 2; i++) {
+            Term inner = { 0 };
+            if (!arg(op, i)->def && find_term(arg(op, 1 - i), &inner) && !inner.added) {
+                *term = (Term){ inner.dot, arg(op, i) };
+                return true;
+            }
+        }
+    *term = (Term){ op, NULL };
+    return op && op->kind == OP_dot;
+}
+
+bool is_product_kernel(const Func *kernel)
+{
+    for (const Op *op = kernel->first; op; op = op->next)
+        if (info(op)->family == PRODUCT)
+            return true;
+    return false;
+}
+
+/* --- One dot ------------------------------------------------------------------------------------------ */
+
+static int64_t stride_of(const Value *value, Name dim)
+{
+    int at = find_dim(&value->type, dim);
+    return at < 0 ? 0 : value->storage->stride[at];
+}
+
+static void add_axis(AxisList *list, Axis axis)
+{
+    if (axis.size == 1)
+        return;
+    int at = list->count++;
+    for (; at > 0 && list->at[at - 1].c + list->at[at - 1].a < axis.c + axis.a; at--)
+        list->at[at] = list->at[at - 1]; /* outermost first */
+    list->at[at] = axis;
+}
+
+static void merge_axes(AxisList *list)
+{
+    int count = 0;
+    for (int i = 0; i < list->count; i++) {
+        Axis *last = count ? &list->at[count - 1] : NULL, *next = &list->at[i];
+        if (last && last->a == next->a * next->size && last->b == next->b * next->size && last->c == next->c * next->size)
+            *last = (Axis){ next->name, last->size * next->size, next->a, next->b, next->c };
+        else
+            list->at[count++] = *next;
+    }
+    list->count = count;
+}
+
+static void find_axes(Module *m, const Op *dot, const Value *a, const Value *b, const Value *c, AxisList kinds[N_KINDS])
+{
+    const Value *operands[] = { a, b };
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < operands[i]->type.rank; j++) {
+            const Dim *dim = &operands[i]->type.dim[j];
+            bool in_a = find_dim(&a->type, dim->name) >= 0, in_b = find_dim(&b->type, dim->name) >= 0;
+            if (i == 1 && in_a)
+                continue;
+            int kind = has_name(&dot->attrs.over, dim->name) ? KIND_K : in_a && in_b ? KIND_BATCH : in_a ? KIND_M : KIND_N;
+            add_axis(&kinds[kind], (Axis){ dim->name, loop_size(m, dot, dim), stride_of(a, dim->name),
+                                           stride_of(b, dim->name), stride_of(c, dim->name) });
+        }
+    for (int kind = 0; kind < N_KINDS; kind++)
+        merge_axes(&kinds[kind]);
+}
+
+/* A matrix of one row or one column may have any stride there: the one that makes it ordinary. */
+static bool has_unit_stride(int64_t rows, int64_t *row, int64_t columns, int64_t *column)
+{
+    if (rows == 1)
+        *row = *column == 1 ? columns : 1;
+    if (columns == 1 && *row != 1)
+        *column = 1;
+    return *row == 1 || *column == 1;
+}
+
+/* The shape with one axis of each kind; -1: a matrix of one row or one column. */
+static bool shape_of(const AxisList kinds[], int m, int n, RtProductShape *s)
+{
+    static const Axis one = { .size = 1 };
+    const Axis *rows = m < 0 ? &one : &kinds[KIND_M].at[m], *columns = n < 0 ? &one : &kinds[KIND_N].at[n];
+    const Axis *sum = kinds[KIND_K].count ? &kinds[KIND_K].at[0] : &one;
+    s->m = rows->size;
+    s->n = columns->size;
+    s->k = sum->size;
+    s->a.row = rows->a;
+    s->a.column = sum->a;
+    s->b.row = sum->b;
+    s->b.column = columns->b;
+    s->c.row = rows->c;
+    s->c.column = columns->c;
+    return has_unit_stride(s->m, &s->a.row, s->k, &s->a.column) && has_unit_stride(s->k, &s->b.row, s->n, &s->b.column) &&
+           has_unit_stride(s->m, &s->c.row, s->n, &s->c.column);
+}
+
+/* The largest of the axes that are left goes into the batch, the others are loops. */
+static void put_around(Product *p, const AxisList *left)
+{
+    int batch = -1;
+    for (int i = 0; i < left->count; i++)
+        if (batch < 0 || left->at[i].size > left->at[batch].size)
+            batch = i;
+    p->shape.batch = 1;
+    for (int i = 0; i < left->count; i++) {
+        const Axis *axis = &left->at[i];
+        if (i == batch) {
+            p->shape.batch = axis->size;
+            p->shape.a.batch = axis->a;
+            p->shape.b.batch = axis->b;
+            p->shape.c.batch = axis->c;
+        } else {
+            p->loop[p->nloops].dim = axis->name;
+            p->loop[p->nloops].count = axis->size;
+            p->loop[p->nloops].a = axis->a;
+            p->loop[p->nloops].b = axis->b;
+            p->loop[p->nloops++].c = axis->c;
+        }
+    }
+}
+
+/* Of all choices of one m and one n the largest that rt_product takes. */
+static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
+{
+    int best_m = -1, best_n = -1;
+    int64_t best = 0;
+    for (int m = kinds[KIND_M].count ? 0 : -1; m < kinds[KIND_M].count; m++)
+        for (int n = kinds[KIND_N].count ? 0 : -1; n < kinds[KIND_N].count; n++) {
+            RtProductShape shape = p->shape;
+            if (shape_of(kinds, m, n, &shape) && shape.m * shape.n > best) {
+                best = shape.m * shape.n;
+                best_m = m;
+                best_n = n;
+            }
+        }
+    p->naive = best == 0 || kinds[KIND_K].count > 1;
+    if (p->naive)
+        return;
+    shape_of(kinds, best_m, best_n, &p->shape);
+    AxisList left = kinds[KIND_BATCH];
+    for (int i = 0; i < kinds[KIND_M].count; i++)
+        if (i != best_m)
+            left.at[left.count++] = kinds[KIND_M].at[i];
+    for (int i = 0; i < kinds[KIND_N].count; i++)
+        if (i != best_n)
+            left.at[left.count++] = kinds[KIND_N].at[i];
+    put_around(p, &left);
+}
+
+static bool same_place(const Value *x, const Value *y)
+{
+    return x->storage->at == y->storage->at && x->type.rank == y->type.rank &&
+           memcmp(x->storage->stride, y->storage->stride, (size_t)x->type.rank * sizeof(int64_t)) == 0;
+}
+
+static bool refuse(Module *m, const Op *op, const char *why)
+{
+    error_at(m->diags, (Where){ .at = op->loc }, "internal: product '%s': %s", op->path ? op->path : "", why);
+    return false;
+}
+
+static bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
+{
+    Term term;
+    if (!find_term(kernel->results.at[result_index], &term))
+        return refuse(m, call, "a result is no dot, nor one added to a parameter");
+    *p = (Product){ .dot = term.dot, .c = result_index };
+    p->a = index_of(&kernel->params, arg(term.dot, 0));
+    p->b = index_of(&kernel->params, arg(term.dot, 1));
+    if (p->a < 0 || p->b < 0)
+        return refuse(m, call, "an operand is computed inside of the kernel");
+    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[result_index];
+    if (!a->storage || !b->storage || !c->storage)
+        return refuse(m, call, "an operand has no place in memory");
+    if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(c->type.dtype))
+        return refuse(m, call, "integers are not multiplied");
+    if (term.added) {
+        int added = index_of(&kernel->params, term.added);
+        if (!same_place(arg(call, added), c))
+            return refuse(m, call, "what it adds to lies elsewhere than its result");
+        p->shape.accumulate = true;
+    }
+    p->shape.a.type = element_rt_type(a->type.dtype);
+    p->shape.b.type = element_rt_type(b->type.dtype);
+    p->shape.c.type = element_rt_type(c->type.dtype);
+    AxisList kinds[N_KINDS] = { { 0 } };
+    find_axes(m, term.dot, a, b, c, kinds);
+    choose_shape(kinds, p);
+    return true;
+}
+
+/* --- Several dots --------------------------------------------------------------------------------------- */
+
+/* `next` begins where `product` ends, in B and in C: one product of more columns. */
+static bool lies_beside(const Op *call, const Product *product, const Product *next)
+{
+    const RtProductShape *s = &product->shape, *t = &next->shape;
+    const Value *b = arg(call, product->b), *d = arg(call, next->b);
+    const Value *c = call->results.at[product->c], *e = call->results.at[next->c];
+    bool placed = b->storage->at >= 0 && d->storage->at >= 0 && c->storage->at >= 0 && e->storage->at >= 0;
+    return placed && !product->naive && !next->naive && product->a == next->a && !product->nloops && !next->nloops &&
+           s->m == t->m && s->k == t->k && s->batch == t->batch && s->accumulate == t->accumulate &&
+           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
+           memcmp(&s->c, &t->c, sizeof s->c) == 0 &&
+           d->storage->at - b->storage->at == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
+           e->storage->at - c->storage->at == s->n * s->c.column * dtype_bytes(c->type.dtype);
+}
+
+int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS])
+{
+    int count = 0;
+    for (int i = 0; i < kernel->results.count; i++) {
+        Product next;
+        if (!plan_product(m, kernel, call, i, &next))
+            return 0;
+        if (count && lies_beside(call, &products[count - 1], &next))
+            products[count - 1].shape.n += next.shape.n;
+        else if (count == MAX_PRODUCTS)
+            return refuse(m, call, "too many dots in one kernel");
+        else
+            products[count++] = next;
+    }
+    return count;
+}
+
+/* --- C ---------------------------------------------------------------------------------------------------- */
+
+static const char *const constant_of[] = { [RT_F32] = "RT_F32", [RT_BF16] = "RT_BF16", [RT_F16] = "RT_F16" };
+
+char *product_shape_text(Module *m, const RtProductShape *s)
+{
+    char *batches = s->batch > 1 ? arena_text(&m->arena, ", .batch = %" PRId64, s->batch) : arena_text(&m->arena, ", .batch = 1");
+    return arena_text(&m->arena,
+                      "{ .m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64 "%s, .a = { %s, %" PRId64 ", %" PRId64
+                      ", %" PRId64 " }, .b = { %s, %" PRId64 ", %" PRId64 ", %" PRId64 " }, .c = { %s, %" PRId64 ", %" PRId64
+                      ", %" PRId64 " }, .accumulate = %s }",
+                      s->m, s->n, s->k, batches, constant_of[s->a.type], s->a.row, s->a.column, s->a.batch,
+                      constant_of[s->b.type], s->b.row, s->b.column, s->b.batch, constant_of[s->c.type], s->c.row,
+                      s->c.column, s->c.batch, s->accumulate ? "true" : "false");
+}
+
+static char *loop(Module *m, const char *pragma, const char *index, int64_t count, const char *body)
+{
+    Text text;
+    open_text(&text);
+    FILL(text.out, loop_template, { "pragma", pragma }, { "index", index }, { "low", "0" },
+         { "high", arena_text(&m->arena, "%" PRId64, count) }, { "body", body });
+    return close_text(&m->arena, &text);
+}
+
+/* A term of an index: " + dim * stride"; "" where the stride is 0. */
+static char *step(Module *m, const char *index, int64_t stride)
+{
+    if (stride == 0)
+        return "";
+    return stride == 1 ? arena_text(&m->arena, " + %s", index) : arena_text(&m->arena, " + %s * %" PRId64, index, stride);
+}
+
+static char *moved(Module *m, const Product *p, int operand, DType dtype, const char *text)
+{
+    char *steps = "";
+    for (int i = 0; i < p->nloops; i++) {
+        int64_t stride = operand == 0 ? p->loop[i].a : operand == 1 ? p->loop[i].b : p->loop[i].c;
+        steps = arena_text(&m->arena, "%s%s", steps, step(m, c_identifier(m, p->loop[i].dim, 20), stride));
+    }
+    if (!*steps)
+        return arena_text(&m->arena, "%s", text);
+    return arena_text(&m->arena, "(%s%s *)%s%s", operand < 2 ? "const " : "", element_type(dtype), text, steps);
+}
+
+char *product_call(Module *m, const Product *p, int id, const Op *call, const char *const operand[])
+{
+    const char *items[] = {
+        "rt",
+        arena_text(&m->arena, "%d", id),
+        moved(m, p, 0, arg(call, p->a)->type.dtype, operand[p->a]),
+        moved(m, p, 1, arg(call, p->b)->type.dtype, operand[p->b]),
+        moved(m, p, 2, call->results.at[p->c]->type.dtype, operand[call->args.count + p->c]),
+    };
+    char *text = wrapped_list(m, "rt_product(", 5, items, ");", 4 + 4 * p->nloops);
+    for (int i = p->nloops - 1; i >= 0; i--)
+        text = loop(m, "", c_identifier(m, p->loop[i].dim, 20), p->loop[i].count, arena_text(&m->arena, "%s\n", text));
+    return text;
+}
+
+static char *element_text(Module *m, const char *array, const Value *value, const Names *dims)
+{
+    char *index = "";
+    for (int i = 0; i < dims->count; i++)
+        index = arena_text(&m->arena, "%s%s", index, step(m, c_identifier(m, dims->name[i], 16), stride_of(value, dims->name[i])));
+    return arena_text(&m->arena, "%s[%s]", array, *index ? index + 3 : "0");
+}
+
+static char *float_text(Module *m, DType dtype, const char *element)
+{
+    return dtype == F32 ? arena_text(&m->arena, "%s", element)
+                        : arena_text(&m->arena, "rt_from_%s(%s)", dtype_name[dtype], element);
+}
+
+static int64_t size_in(Module *m, const Op *dot, const Value *value, const Value *other, Name dim)
+{
+    int at = find_dim(&value->type, dim);
+    return loop_size(m, dot, at >= 0 ? &value->type.dim[at] : &other->type.dim[find_dim(&other->type, dim)]);
+}
+
+void emit_naive_product(Module *m, const Product *p, const Op *call, const char *name, FILE *out)
+{
+    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[p->c];
+    Names dims = { 0 };
+    for (int i = 0; i < c->type.rank; i++)
+        add_name(&dims, c->type.dim[i].name);
+    int nouter = dims.count;
+    for (int i = 0; i < p->dot->attrs.over.count; i++)
+        add_name(&dims, p->dot->attrs.over.name[i]);
+    char *from = element_text(m, "c", c, &dims), *text;
+    Text body;
+    open_text(&body);
+    FILL(body.out, "sum += $a * $b;\n", { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
+         { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
+    text = close_text(&m->arena, &body);
+    for (int i = dims.count - 1; i >= nouter; i--)
+        text = loop(m, "", c_identifier(m, dims.name[i], 16), size_in(m, p->dot, a, b, dims.name[i]), text);
+    const char *start = p->shape.accumulate ? float_text(m, c->type.dtype, from) : "0.0f";
+    const char *sum = c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_to_%s(sum)", dtype_name[c->type.dtype]);
+    text = arena_text(&m->arena, "float sum = %s;\n%s%s = %s;\n", start, text, from, sum);
+    for (int i = nouter - 1; i >= 0; i--)
+        text = loop(m, i == 0 ? "#pragma omp parallel for" : "", c_identifier(m, dims.name[i], 16),
+                    size_in(m, p->dot, a, b, dims.name[i]), text);
+    FILL(out, naive_product_template, { "where", call->where ? call->where : "" }, { "name", name },
+         { "a", element_type(a->type.dtype) }, { "b", element_type(b->type.dtype) }, { "c", element_type(c->type.dtype) },
+         { "body", text });
+}
+
+char *naive_product_call(Module *m, const Product *p, const char *name, const Op *call, const char *const operand[])
+{
+    const char *items[] = { operand[p->a], operand[p->b], operand[call->args.count + p->c] };
+    return wrapped_list(m, arena_text(&m->arena, "%s(", name), 3, items, ");", 4);
+}

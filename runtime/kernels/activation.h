@@ -1,0 +1,35 @@
+/* activation.h -- activation functions that are more than one call, in a form that vectorises.
+ *
+ * The tanh of gelu's approximation is written with one exponential: with u = sqrt(2/pi) (x + 0.044715 x^3),
+ * (1 + tanh u) / 2 = 1 / (1 + exp(-2u)).  Nothing is lost to cancellation, and where the exponential
+ * overflows the quotient is the right limit.
+ */
+#ifndef MPC_KERNELS_ACTIVATION_H
+#define MPC_KERNELS_ACTIVATION_H
+
+#include <math.h>
+
+/* 0.5 x (1 + tanh(u)) */
+static inline float rt_gelu_tanh(float x)
+{
+    const float twice_u = x * (1.5957691216f + 0.0713548163f * x * x);
+    return x / (1.0f + expf(-twice_u));
+}
+
+static inline float rt_gelu_tanh_slope(float x)
+{
+    const float twice_u = x * (1.5957691216f + 0.0713548163f * x * x);
+    const float twice_u_slope = 1.5957691216f + 0.2140644488f * x * x;
+    const float share = 1.0f / (1.0f + expf(-twice_u));
+    return share + x * twice_u_slope * share * (1.0f - share);
+}
+
+/* x times the normal distribution up to x */
+static inline float rt_gelu(float x) { return 0.5f * x * (1.0f + erff(0.7071067812f * x)); }
+
+static inline float rt_gelu_slope(float x)
+{
+    return 0.5f * (1.0f + erff(0.7071067812f * x)) + 0.3989422804f * x * expf(-0.5f * x * x);
+}
+
+#endif

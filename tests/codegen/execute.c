@@ -1,0 +1,359 @@
+/* execute.c -- runs what the C back end writes, and compares it with the interpreter.
+ *
+ *     execute [-e] FILE.mir...
+ *
+ * A file holds a function @main, whose ops are calls of KERNEL functions and LIBRARY ops, and the kernels.
+ * Values whose storage the file does not say lie densely, one behind the other.  The ops of @main become
+ * C, a compiler makes a shared library of it, and it runs on random operands with 1, 2 and 3 threads: all of
+ * memory must be equal bit for bit, and the results of @main close to what the interpreter says.
+ * -e: only writes the C, to stdout.
+ */
+#include "codegen/codegen.h"
+#include "codegen/fill.h"
+#include "ir/interp.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SHAPES = 64 };
+
+static RtProductShape shapes[MAX_SHAPES];
+static int nshapes;
+
+/* --- The runtime's product, plainly --------------------------------------------------------------- */
+
+static double element(const void *memory, RtType type, int64_t at)
+{
+    if (type == RT_F32)
+        return ((const float *)memory)[at];
+    uint16_t half = ((const uint16_t *)memory)[at];
+    if (type == RT_BF16) {
+        uint32_t bits = (uint32_t)half << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+    _Float16 value;
+    memcpy(&value, &half, sizeof value);
+    return (double)value;
+}
+
+static uint16_t to_bf16(double number)
+{
+    float value = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void set_element(void *memory, RtType type, int64_t at, double value)
+{
+    if (type == RT_F32)
+        ((float *)memory)[at] = (float)value;
+    else if (type == RT_BF16)
+        ((uint16_t *)memory)[at] = to_bf16(value);
+    else if (type == RT_F16)
+        ((_Float16 *)memory)[at] = (_Float16)value;
+    else if (type == RT_I32)
+        ((int32_t *)memory)[at] = (int32_t)value;
+    else
+        ((bool *)memory)[at] = value != 0;
+}
+
+static double get_element(const void *memory, RtType type, int64_t at)
+{
+    if (type == RT_I32)
+        return ((const int32_t *)memory)[at];
+    return type == RT_BOOL ? ((const bool *)memory)[at] : element(memory, type, at);
+}
+
+void rt_product_create(Rt *rt, int id, RtProductShape shape)
+{
+    if ((shape.a.row != 1 && shape.a.column != 1) || (shape.b.row != 1 && shape.b.column != 1)) {
+        fprintf(stderr, "product %d: no stride of a or b is 1\n", id);
+        exit(1);
+    }
+    shapes[id] = shape;
+    nshapes = id + 1 > nshapes ? id + 1 : nshapes;
+}
+
+void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
+{
+    const RtProductShape *s = &shapes[id];
+    for (int64_t x = 0; x < s->batch; x++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++) {
+                int64_t to = x * s->c.batch + i * s->c.row + j * s->c.column;
+                double sum = s->accumulate ? element(c, s->c.type, to) : 0;
+                for (int64_t l = 0; l < s->k; l++)
+                    sum += element(a, s->a.type, x * s->a.batch + i * s->a.row + l * s->a.column) *
+                           element(b, s->b.type, x * s->b.batch + l * s->b.row + j * s->b.column);
+                set_element(c, s->c.type, to, sum);
+            }
+}
+
+/* --- A frame for @main ------------------------------------------------------------------------------ */
+
+static void place(Module *m, Func *f, Value *value)
+{
+    if (!value->storage) {
+        value->storage = NEW(&m->arena, Storage);
+        int64_t step = 1;
+        for (int i = value->type.rank - 1; i >= 0; i--) {
+            value->storage->stride[i] = step;
+            step *= value->type.dim[i].padded;
+        }
+        value->storage->at = f->frame;
+        f->frame += (step * dtype_bytes(value->type.dtype) + 63) / 64 * 64;
+    }
+}
+
+static void place_all(Module *m, Func *f)
+{
+    for (int i = 0; i < f->params.count; i++)
+        place(m, f, f->params.at[i]);
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            place(m, f, op->results.at[i]);
+}
+
+/* Calls visit(address of the element, its index in the tensor). */
+static void copy_tensor(char *frame, const Value *value, Tensor *tensor, bool into_frame)
+{
+    const Type *type = &value->type;
+    RtType element_type = element_rt_type(type->dtype);
+    int64_t index[MAX_RANK] = { 0 }, count = element_count(type);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = 0;
+        for (int j = 0; j < type->rank; j++)
+            at += index[j] * value->storage->stride[j];
+        if (into_frame) {
+            set_element(frame + value->storage->at, element_type, at, tensor->data[i]);
+            tensor->data[i] = get_element(frame + value->storage->at, element_type, at); /* as rounded */
+        } else {
+            tensor->data[i] = get_element(frame + value->storage->at, element_type, at);
+        }
+        for (int j = type->rank - 1; j >= 0 && ++index[j] == type->dim[j].size; j--)
+            index[j] = 0;
+    }
+}
+
+/* --- The C ------------------------------------------------------------------------------------------ */
+
+static const char **operand_texts(Module *m, const Op *op)
+{
+    int count = op->args.count + op->results.count;
+    const char **text = NEW_ARRAY(&m->arena, const char *, count + 1);
+    for (int i = 0; i < count; i++) {
+        const Value *value = i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
+        text[i] = arena_text(&m->arena, "at(frame, %" PRId64 ")", value->storage->at);
+    }
+    return text;
+}
+
+static int64_t scratch_bytes;
+
+static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE *create, FILE *run)
+{
+    const char *const *operands = operand_texts(m, op);
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const char *name = arena_text(&m->arena, "%s_%d", kernel ? c_identifier(m, kernel->name, 30) : "op", number);
+    int64_t scratch = 0;
+    if (!kernel) {
+        scratch = library_scratch(m, op);
+        const char *call = library_call(m, op, operands, "scratch");
+        fprintf(run, "    %s\n", call ? call : "");
+    } else if (!is_product_kernel(kernel)) {
+        scratch = row_kernel_scratch(m, kernel);
+        emit_row_kernel(m, kernel, op, name, functions);
+        fputc('\n', functions);
+        fprintf(run, "    %s\n", row_kernel_call(m, kernel, name, operands, "scratch"));
+    } else {
+        Product products[MAX_PRODUCTS];
+        int count = plan_products(m, kernel, op, products);
+        for (int i = 0; i < count; i++) {
+            const char *product = arena_text(&m->arena, "%s_%d", name, i);
+            int id = number * 4 + i;
+            if (products[i].naive) {
+                emit_naive_product(m, &products[i], op, product, functions);
+                fputc('\n', functions);
+                fprintf(run, "    %s\n", naive_product_call(m, &products[i], product, op, operands));
+                continue;
+            }
+            fprintf(create, "    rt_product_create(rt, %d, (RtProductShape)%s);\n", id,
+                    product_shape_text(m, &products[i].shape));
+            fprintf(run, "    %s\n", product_call(m, &products[i], id, op, operands));
+        }
+    }
+    scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
+}
+
+static void write_program(Module *m, Func *f, FILE *out)
+{
+    Text functions, create, run;
+    open_text(&functions);
+    open_text(&create);
+    open_text(&run);
+    int number = 0;
+    scratch_bytes = 64;
+    for (const Op *op = f->first; op; op = op->next)
+        write_op(m, op, number++, functions.out, create.out, run.out);
+    fprintf(out, "#include \"runtime/rt.h\"\n\n#include \"runtime/kernels/kernels.h\"\n\n%s",
+            close_text(&m->arena, &functions));
+    fprintf(out, "static inline void *at(char *frame, int64_t offset) { return frame + offset; }\n\n");
+    fprintf(out, "void create(Rt *rt);\nvoid create(Rt *rt)\n{\n    (void)rt;\n%s}\n\n", close_text(&m->arena, &create));
+    fprintf(out, "void run(Rt *rt, char *frame, float *scratch);\nvoid run(Rt *rt, char *frame, float *scratch)\n{\n");
+    fprintf(out, "    (void)rt, (void)scratch;\n%s}\n", close_text(&m->arena, &run));
+}
+
+/* --- Running ------------------------------------------------------------------------------------------ */
+
+typedef void Create(Rt *);
+typedef void Run(Rt *, char *, float *);
+
+static void *build_library(Module *m, Func *f, const char *directory)
+{
+    char *source = arena_text(&m->arena, "%s/kernels.c", directory), *library = arena_text(&m->arena, "%s/kernels.so", directory);
+    const char *flags = getenv("KERNEL_FLAGS"), *cc = getenv("KERNEL_CC");
+    FILE *out = fopen(source, "w");
+    write_program(m, f, out);
+    fclose(out);
+    char *command = arena_text(&m->arena, "%s -std=gnu17 -shared -fPIC -fopenmp -Wall -Wextra -Werror %s -I%s -o %s %s -lm",
+                               cc ? cc : "cc", flags ? flags : "-O3 -march=native", MPC_ROOT, library, source);
+    if (m->diags->errors || system(command) != 0)
+        return NULL;
+    return dlopen(library, RTLD_NOW);
+}
+
+/* i32 operands stay below the size of dim `vocab`, where there is one, and reach -1 if they may be ignored. */
+static Tensor random_operand(const Value *value, int64_t vocab)
+{
+    if (value->type.dtype == I32)
+        return random_tensor(value->name, &value->type, strncmp(value->name, "labels", 6) == 0 ? -1 : 0, (double)vocab);
+    return random_tensor(value->name, &value->type, strncmp(value->name, "pos", 3) == 0 ? 0.5 : -1, 1);
+}
+
+static int64_t find_vocab(const Module *m, const Func *f)
+{
+    for (int i = 0; i < f->params.count; i++)
+        for (int j = 0; j < f->params.at[i]->type.rank; j++)
+            if (strcmp(f->params.at[i]->type.dim[j].name, "vocab") == 0)
+                return f->params.at[i]->type.dim[j].size;
+    return 8;
+}
+
+static double tolerance(DType dtype) { return dtype == BF16 ? 8e-3 : dtype == F16 ? 2e-3 : 3e-5; }
+
+static bool check_results(Module *m, const Func *f, char *frame, Tensor args[])
+{
+    Tensor expected[64];
+    if (!interpret(m, f, args, expected))
+        return false;
+    bool ok = true;
+    for (int i = 0; i < f->results.count; i++) {
+        const Value *value = f->results.at[i];
+        Tensor got = new_tensor(&value->type);
+        copy_tensor(frame, value, &got, false);
+        Difference d = tensor_difference(&expected[i], &got);
+        if (!(d.by <= tolerance(value->type.dtype))) {
+            printf("  %%%s: differs by %.3g at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, d.at, d.a, d.b);
+            ok = false;
+        }
+        free_tensors(&got, 1);
+    }
+    free_tensors(expected, f->results.count);
+    return ok;
+}
+
+static bool run_file(Module *m, Func *f, const char *directory)
+{
+    void *library = build_library(m, f, directory);
+    if (!library) {
+        printf("  cannot be compiled%s%s\n", dlerror() ? ": " : "", "");
+        return false;
+    }
+    Create *create = (Create *)(intptr_t)dlsym(library, "create");
+    Run *run = (Run *)(intptr_t)dlsym(library, "run");
+    create(NULL);
+    char *frame[4];
+    Tensor args[64];
+    size_t bytes = (size_t)(f->frame + 4095) / 4096 * 4096;
+    bool ok = true;
+    for (int threads = 1; threads <= 3; threads++) {
+        frame[threads] = aligned_alloc(4096, bytes);
+        float *scratch = aligned_alloc(4096, (size_t)(scratch_bytes + 4095) / 4096 * 4096);
+        memset(frame[threads], 0x7f, bytes);
+        for (int i = 0; i < f->params.count; i++) {
+            args[i] = random_operand(f->params.at[i], find_vocab(m, f));
+            copy_tensor(frame[threads], f->params.at[i], &args[i], true);
+            if (threads < 3)
+                free_tensors(&args[i], 1);
+        }
+        omp_set_num_threads(threads);
+        run(NULL, frame[threads], scratch);
+        free(scratch);
+        if (memcmp(frame[1], frame[threads], bytes) != 0) {
+            printf("  %d threads do not give what 1 gives\n", threads);
+            ok = false;
+        }
+    }
+    ok &= check_results(m, f, frame[3], args);
+    free_tensors(args, f->params.count);
+    for (int threads = 1; threads <= 3; threads++)
+        free(frame[threads]);
+    dlclose(library);
+    return ok;
+}
+
+static Source read_source(const char *path)
+{
+    Text text;
+    open_text(&text);
+    FILE *in = fopen(path, "r");
+    for (int c; in && (c = fgetc(in)) != EOF;)
+        fputc(c, text.out);
+    if (in)
+        fclose(in);
+    fclose(text.out);
+    return (Source){ path, text.text, (int)text.size };
+}
+
+static bool check_file(const char *path, bool only_write)
+{
+    Arena arena = { 0 };
+    Source source = read_source(path);
+    Diags diags = { .arena = &arena, .source = &source, .out = stderr };
+    Module *m = parse_module(&source, &diags);
+    Func *f = diags.errors ? NULL : find_func(m, intern_text(m, "main"));
+    bool ok = f && verify_module(m);
+    if (ok)
+        place_all(m, f);
+    if (ok && only_write) {
+        write_program(m, f, stdout);
+        ok = !diags.errors;
+    } else if (ok) {
+        char directory[] = "/tmp/mpc-execute-XXXXXX";
+        ok = mkdtemp(directory) && run_file(m, f, directory);
+        if (ok)
+            ok = system(arena_text(&arena, "rm -r %s", directory)) == 0;
+        printf("%s %s%s%s\n", ok ? "ok  " : "FAIL", path, ok ? "" : ", see ", ok ? "" : directory);
+    }
+    free_module(m);
+    arena_free(&arena);
+    free((char *)(intptr_t)source.text);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    bool only_write = argc > 1 && strcmp(argv[1], "-e") == 0;
+    int failed = 0;
+    for (int i = 1 + only_write; i < argc; i++)
+        failed += !check_file(argv[i], only_write);
+    return failed > 0;
+}
