@@ -239,8 +239,38 @@ static void test_sharding(void **state)
     print_message("%d layouts run on four ranks, %d refused\n", run, refused);
 }
 
+/* An op of one operand that adds up, f(x + y) = f(x) + f(y), takes its operand partial: a row that
+ * said otherwise would cost a collective wherever it is used. */
+static void test_additivity(const Case *c)
+{
+    Trial t = begin_trial(c, "module @m { batch batch }");
+    if (t.operands != 1 || !is_float(t.type[0].dtype) || op_table[c->kind].family == COLLECTIVE) {
+        free_text(t.text);
+        return;
+    }
+    Op *op;
+    Func *f = make_func(&t, c, "f", &op);
+    Tensor x[3] = { random_tensor("x", &t.type[0], 0.1, 0.4), random_tensor("y", &t.type[0], 0.1, 0.4),
+                    new_tensor(&t.type[0]) };
+    Tensor y[3];
+    for (int64_t i = 0; i < element_count(&t.type[0]); i++)
+        x[2].data[i] = x[0].data[i] + x[1].data[i];
+    for (int i = 0; i < 3; i++)
+        assert_true(interpret(t.m, f, &x[i], &y[i]));
+    bool adds_up = is_float(y[0].type.dtype) && c->kind != OP_relu && c->kind != OP_abs; /* which do on one side of 0 */
+    for (int64_t i = 0; i < element_count(&y[0].type); i++)
+        adds_up &= fabs(y[0].data[i] + y[1].data[i] - y[2].data[i]) < 1e-9;
+    if (adds_up && op_table[c->kind].linear == NEVER)
+        fail_msg("%s adds up, but its row does not say so", op_table[c->kind].name);
+    free_tensors(x, 3);
+    free_tensors(y, 3);
+    free_text(t.text);
+}
+
+static void test_linearity(void **state) { each_case(test_additivity); }
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sharding) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sharding), cmocka_unit_test(test_linearity) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
