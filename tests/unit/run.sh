@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh -- builds and runs the unit tests of the compiler: tests/unit/test_NAME.c, all or those named.
+# run.sh -- builds and runs the unit tests of the IR: tests/unit/test_NAME.c, all or those named.
 #
 #   tests/unit/run.sh [NAME ...]      CC, SANITIZE=1 (address and undefined behaviour), BUILD (where to)
 set -eu
@@ -13,17 +13,24 @@ if [ "${SANITIZE:-0}" = 1 ]; then
 fi
 mkdir -p "$BUILD"
 
-names=${*:-interp gradients sharding print_parse verify}
-objects=
-for source in ir/*.c; do
-    object=$BUILD/$(basename "$source" .c).o
-    objects="$objects $object"
-    if [ ! -e "$object" ] || [ -n "$(find ir \( -name '*.[ch]' -o -name '*.def' \) -newer "$object")" ]; then
-        # shellcheck disable=SC2086
-        $CC $FLAGS -c "$source" -o "$object"
+# compile SOURCE ...: leaves the names of the objects in $objects; builds what is older than any header or source
+compile() {
+    for source; do
+        object=$BUILD/$(basename "$source" .c).o
+        objects="$objects $object"
+        if [ ! -e "$object" ] || [ -n "$(find ir passes -name '*.[ch]' -newer "$object" -o -name '*.def' -newer "$object")" ]; then
+            # shellcheck disable=SC2086
+            $CC $FLAGS -c "$source" -o "$object"
+        fi
+    done
+}
+
+for name in ${*:-interp gradients sharding print_parse verify autodiff}; do
+    objects=
+    compile ir/*.c
+    if [ "$name" = autodiff ]; then
+        compile passes/autodiff.c passes/step.c passes/cleanup.c
     fi
-done
-for name in $names; do
     # shellcheck disable=SC2086
     $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/test_$name" -lcmocka -lm
     "$BUILD/test_$name"
