@@ -102,9 +102,9 @@ def write_checkpoint(path, tensors, metadata=None, dtypes=None):
 
 
 def read_dump(path):
-    """What TINY_DUMP recorded: a list of (tokens, labels, step, key, lr)."""
+    """What TINY_DUMP recorded: a list of (tokens, labels, step, key, lr, threads)."""
     record = np.dtype([("tokens", "<i4", (BATCH, SEQ)), ("labels", "<i4", (BATCH, SEQ)),
-                       ("step", "<i4"), ("key", "<i4"), ("lr", "<f4")])
+                       ("step", "<i4"), ("key", "<i4"), ("lr", "<f4"), ("threads", "<i4")])
     return np.fromfile(path, record)
 
 

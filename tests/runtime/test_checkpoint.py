@@ -120,6 +120,9 @@ def test_notes_other_data(run, tmp_path, data):
     assert "--data half.txt has 62 sequences, but the checkpoint's had 124" in done.stderr
     assert "the checkpoint's data were shuffled, these are in order" in done.stderr
     assert "note:" not in run("--data", "data.txt", "--steps", 3, "--load", "a").stderr
+    run("--data", "data.txt", "--steps", 2, "--save", "b", "--no-shuffle")
+    assert "data were in order, these are shuffled" in run("--data", "data.txt", "--steps", 3, "--load", "b").stderr
+    assert "note:" not in run("--data", "data.txt", "--steps", 3, "--load", "b", "--no-shuffle").stderr
 
 
 # --- Weights alone ------------------------------------------------------------------------------

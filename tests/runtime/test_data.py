@@ -101,9 +101,12 @@ def test_seed_gives_another_order(run, tmp_path):
     assert (sequences_read(run, tmp_path, "--seed", 43) != default).any()
 
 
-def test_threads_change_nothing(run, tmp_path, data):
+def test_threads_change_time_and_nothing_else(run, tmp_path, data):
     for threads in [1, 3]:
-        run("--data", "data.txt", "--steps", 3, "--threads", threads, "--save", f"{threads}.safetensors")
+        (tmp_path / "dump").unlink(missing_ok=True)
+        run("--data", "data.txt", "--steps", 3, "--threads", threads, "--save", f"{threads}.safetensors",
+            TINY_DUMP="dump")
+        assert (read_dump(tmp_path / "dump")["threads"] == threads).all()
     assert (tmp_path / "1.safetensors").read_bytes() == (tmp_path / "3.safetensors").read_bytes()
 
 

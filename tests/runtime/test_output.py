@@ -55,8 +55,8 @@ def test_out_of_memory_is_told_before_allocating(refused, run):
     assert re.search(r"out of memory: 'tiny' is planned to need 4\.50 PB, and [\d.]+ [MGT]B are available; "
                      r"a smaller train.microbatch", message)
     if "-fsanitize" not in os.environ.get("EXTRA_CFLAGS", ""):  # a sanitizer needs more addresses than this
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (10**9, 10**9))
-        assert "1.00 GB are available" in refused("--steps", 0, TINY_ARENA=2 * 10**9, before=limit)
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (3 * 10**8, 3 * 10**8))
+        assert "300.00 MB are available" in refused("--steps", 0, TINY_ARENA=2 * 10**9, before=limit)
         run("--steps", 0, before=limit)
 
 
@@ -103,9 +103,9 @@ def test_log_that_cannot_be_written_is_found_before_training(refused, tmp_path, 
 
 
 def test_log_that_fails_on_the_way(refused, tmp_path, data):
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
     assert "--log log: cannot write it: File too large" in \
-        refused("--data", "data.txt", "--steps", 20, "--log", "log", before=limit)
+        refused("--data", "data.txt", "--steps", 100, "--log", "log", before=limit)
 
 
 # --- Trace --------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <omp.h>
+
 enum { COPIES = 2, VOCAB = 256, PADDED = 264, MICRO = 2, BATCH = 2, SEQ = 8, EVAL_BATCH = 3, ROWS = 5, COLUMNS = 3 };
 enum { SEQUENCES = MICRO * BATCH };
 enum { MARK = 12345 }; /* what padding is set to, to see that no file holds it */
@@ -92,6 +94,8 @@ static void dump(const Arena *a)
     fwrite(&a->step, 4, 1, file);
     fwrite(&a->key, 4, 1, file);
     fwrite(&a->lr, 4, 1, file);
+    int32_t threads = omp_get_max_threads();
+    fwrite(&threads, 4, 1, file);
     fclose(file);
 }
 
