@@ -46,7 +46,8 @@ void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *
  * 0 for most.  A function of types alone: the memory pass asks before any storage is known. */
 int64_t row_kernel_scratch(Module *m, const Func *kernel);
 
-/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed. */
+/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed.  Texts of
+ * statements may have several lines, wrapped for a place four columns from the left; a hole of fill.h indents them all. */
 char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[], const char *scratch);
 
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
@@ -73,7 +74,7 @@ enum { MAX_PRODUCTS = 16 }; /* dots of one kernel */
  * Returns how many; 0 after an error. */
 int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS]);
 
-/* The text of the initialiser of an RtProductShape, for rt_product_create. */
+/* The initialiser of an RtProductShape, on lines of their own: "{", "    .m = 8192," ..., "}". */
 char *product_shape_text(Module *m, const RtProductShape *shape);
 
 /* The statement that runs it: "rt_product(rt, 7, x, w, y);", with loops around it if need be. */

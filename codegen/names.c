@@ -30,7 +30,7 @@ static const char *const reserved[] = {
     "unsigned", "void",     "volatile", "while", "asm",     "typeof",   "bool",    "true",   "false",  "NAN",
     "INFINITY", "exp",      "log",    "sin",    "cos",      "tanh",     "sqrt",    "pow",    "abs",    "gamma",
     "y0",       "y1",       "yn",     "j0",     "j1",       "jn",       "signgam", "block",  "begin",  "end",
-    "turn",     "total",    "scratch", "row",   "i",        "index",    "main",    "unix",   "linux",
+    "turn",     "part",    "scratch", "row",   "i",        "index",    "main",    "unix",   "linux",
 };
 
 char *c_identifier(Module *m, const char *text, int room)

@@ -264,16 +264,25 @@ int plan_products(Module *m, const Func *kernel, const Op *call, Product product
 
 static const char *const constant_of[] = { [RT_F32] = "RT_F32", [RT_BF16] = "RT_BF16", [RT_F16] = "RT_F16" };
 
+static char *matrix_text(Module *m, RtType type, int64_t row, int64_t column, int64_t batch)
+{
+    return arena_text(&m->arena, "{ %s, %" PRId64 ", %" PRId64 ", %" PRId64 " }", constant_of[type], row, column, batch);
+}
+
+static char *number(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
+
 char *product_shape_text(Module *m, const RtProductShape *s)
 {
-    char *batches = s->batch > 1 ? arena_text(&m->arena, ", .batch = %" PRId64, s->batch) : arena_text(&m->arena, ", .batch = 1");
-    return arena_text(&m->arena,
-                      "{ .m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64 "%s, .a = { %s, %" PRId64 ", %" PRId64
-                      ", %" PRId64 " }, .b = { %s, %" PRId64 ", %" PRId64 ", %" PRId64 " }, .c = { %s, %" PRId64 ", %" PRId64
-                      ", %" PRId64 " }, .accumulate = %s }",
-                      s->m, s->n, s->k, batches, constant_of[s->a.type], s->a.row, s->a.column, s->a.batch,
-                      constant_of[s->b.type], s->b.row, s->b.column, s->b.batch, constant_of[s->c.type], s->c.row,
-                      s->c.column, s->c.batch, s->accumulate ? "true" : "false");
+    Text text;
+    open_text(&text);
+    FILL(text.out, product_shape_template, { "m", number(m, s->m) }, { "n", number(m, s->n) }, { "k", number(m, s->k) },
+         { "batch", number(m, s->batch) }, { "left", matrix_text(m, s->a.type, s->a.row, s->a.column, s->a.batch) },
+         { "right", matrix_text(m, s->b.type, s->b.row, s->b.column, s->b.batch) },
+         { "result", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
+         { "accumulate", s->accumulate ? "true" : "false" });
+    char *lines = close_text(&m->arena, &text);
+    lines[strlen(lines) - 1] = '\0'; /* the last line is the caller's to end */
+    return lines;
 }
 
 static char *loop(Module *m, const char *pragma, const char *index, int64_t count, const char *body)
@@ -352,7 +361,7 @@ void emit_naive_product(Module *m, const Product *p, const Op *call, const char 
     char *from = element_text(m, "c", c, &dims), *text;
     Text body;
     open_text(&body);
-    FILL(body.out, "sum += $a * $b;\n", { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
+    FILL(body.out, "const float x = $a;\nconst float y = $b;\nsum += x * y;\n", { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
          { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
     text = close_text(&m->arena, &body);
     for (int i = dims.count - 1; i >= nouter; i--)

@@ -81,8 +81,8 @@ typedef struct {
     DimSet dims;
     int norder, order[MAX_RANK]; /* dims, outermost first */
     bool has_columns;
-    DimSet own;     /* column sums: dims that each thread has for itself; 0: rows go in blocks */
-    int64_t blocks; /* 0: rows need no division */
+    DimSet own;     /* column sums: dims that each thread has for itself */
+    int64_t blocks; /* column sums: parts of the rows; 1: all rows are one thread's, or each has its own sums */
     int64_t points;
     DimSet inner; /* dims of its inner loops: those from `nouter` on */
     int nloops, nouter;

@@ -106,10 +106,16 @@ static void write_column(Nest *n, const Sink *sink, const char *text)
     DimSet kept = sink->node->dims & ~region->own;
     int64_t stride[MAX_RANK] = { 0 };
     dense_strides(k, region, kept, stride);
-    const char *into = sink->name;
-    if (kept)
-        into = arena_text(&k->m->arena, "%s[%s]", sink->name, index_text(k, region, kept, stride));
-    fputs(accumulation(k, sink->node, into, text), n->out);
+    if (!kept) {
+        fputs(accumulation(k, sink->node, sink->name, text), n->out);
+        return;
+    }
+    const char *into = arena_text(&k->m->arena, "%s[%s]", sink->name, index_text(k, region, kept, stride));
+    if (info(sink->node->op)->over == SUM)
+        fputs(accumulation(k, sink->node, into, text), n->out);
+    else
+        FILL(n->out, "$into = rt_$which($into, $text);\n", { "into", into }, { "text", text },
+             { "which", info(sink->node->op)->over == MAX ? "greater" : "lesser" });
 }
 
 static void write_result(Nest *n, const Sink *sink)

@@ -73,7 +73,7 @@ static char *sum_index(const RowKernel *k, const Sink *sink)
     return index_text(k, &k->region[sink->region], summed_into(k, sink), stride);
 }
 
-/* --- Own sums ------------------------------------------------------------------------------------- */
+/* --- Own sums, or one thread's ------------------------------------------------------------------------------------- */
 
 static void write_own_turn(RowKernel *k, int region, int nown, FILE *out)
 {
@@ -164,7 +164,11 @@ static void write_total(const RowKernel *k, const Sink *sink, FILE *out)
     FILL(body.out, "$type $name = $start;\n", { "type", type_of(sink) }, { "name", sink->name },
          { "start", start_of(sink->node) });
     Loop blocks = { .index = "block", .size = r->blocks };
-    fputs(loop_text(k, "", &blocks, NULL, NULL, accumulation(k, sink->node, sink->name, part)), body.out);
+    char *add = accumulation(k, sink->node, sink->name, part);
+    if (info(sink->node->op)->over != SUM)
+        add = arena_text(&k->m->arena, "const %s part = %s;\n%s", type_of(sink), part,
+                         accumulation(k, sink->node, sink->name, "part"));
+    fputs(loop_text(k, "", &blocks, NULL, NULL, add), body.out);
     write_sum(k, sink, sink->name, body.out);
     char *text = close_text(&k->m->arena, &body);
     bool is_long = sum_count(k, sink) * r->blocks >= SERIAL_POINTS * 16;
@@ -211,7 +215,7 @@ static void write_blocks(RowKernel *k, int region, FILE *out)
 void write_columns(RowKernel *k, int region, FILE *out)
 {
     name_sums(k, region);
-    if (k->region[region].own)
+    if (k->region[region].blocks <= 1)
         write_own(k, region, out);
     else
         write_blocks(k, region, out);

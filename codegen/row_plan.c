@@ -265,6 +265,9 @@ static void plan_columns(RowKernel *k, int region)
             most = sums > most ? sums : most;
         }
     r->blocks = block_count(r->points, r->points / most);
+    if (r->blocks == 1 && most <= ROW_BUFFER)
+        return; /* in locals of one thread */
+    r->blocks = r->blocks > 1 ? r->blocks : 2;
     for (int i = 0; i < k->nsinks; i++)
         if (k->sink[i].region == region && k->sink[i].operand && k->sink[i].node->dims) {
             int64_t sums = r->blocks * count_points(k, k->sink[i].node->dims);

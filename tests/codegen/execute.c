@@ -167,12 +167,12 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
     if (!kernel) {
         scratch = library_scratch(m, op);
         const char *call = library_call(m, op, operands, "scratch");
-        fprintf(run, "    %s\n", call ? call : "");
+        fprintf(run, "%s\n", call ? call : "");
     } else if (!is_product_kernel(kernel)) {
         scratch = row_kernel_scratch(m, kernel);
         emit_row_kernel(m, kernel, op, name, functions);
         fputc('\n', functions);
-        fprintf(run, "    %s\n", row_kernel_call(m, kernel, name, operands, "scratch"));
+        fprintf(run, "%s\n", row_kernel_call(m, kernel, name, operands, "scratch"));
     } else {
         Product products[MAX_PRODUCTS];
         int count = plan_products(m, kernel, op, products);
@@ -182,16 +182,39 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
             if (products[i].naive) {
                 emit_naive_product(m, &products[i], op, product, functions);
                 fputc('\n', functions);
-                fprintf(run, "    %s\n", naive_product_call(m, &products[i], product, op, operands));
+                fprintf(run, "%s\n", naive_product_call(m, &products[i], product, op, operands));
                 continue;
             }
-            fprintf(create, "    rt_product_create(rt, %d, (RtProductShape)%s);\n", id,
-                    product_shape_text(m, &products[i].shape));
-            fprintf(run, "    %s\n", product_call(m, &products[i], id, op, operands));
+            fprintf(create, "const RtProductShape shape_%d = %s;\n", id, product_shape_text(m, &products[i].shape));
+            fprintf(create, "rt_product_create(rt, %d, shape_%d);\n", id, id);
+            fprintf(run, "%s\n", product_call(m, &products[i], id, op, operands));
         }
     }
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
 }
+
+static const char program[] = "#include \"runtime/rt.h\"\n"
+                              "\n"
+                              "#include \"runtime/kernels/kernels.h\"\n"
+                              "\n"
+                              "static inline void *at(char *frame, int64_t offset) { return frame + offset; }\n"
+                              "\n"
+                              "$functions\n"
+                              "void create(Rt *rt);\n"
+                              "void create(Rt *rt)\n"
+                              "{\n"
+                              "    $create\n"
+                              "    (void)rt;\n"
+                              "    (void)at;\n"
+                              "}\n"
+                              "\n"
+                              "void run(Rt *rt, char *frame, float *scratch);\n"
+                              "void run(Rt *rt, char *frame, float *scratch)\n"
+                              "{\n"
+                              "    $run\n"
+                              "    (void)rt;\n"
+                              "    (void)scratch;\n"
+                              "}\n";
 
 static void write_program(Module *m, Func *f, FILE *out)
 {
@@ -203,12 +226,8 @@ static void write_program(Module *m, Func *f, FILE *out)
     scratch_bytes = 64;
     for (const Op *op = f->first; op; op = op->next)
         write_op(m, op, number++, functions.out, create.out, run.out);
-    fprintf(out, "#include \"runtime/rt.h\"\n\n#include \"runtime/kernels/kernels.h\"\n\n%s",
-            close_text(&m->arena, &functions));
-    fprintf(out, "static inline void *at(char *frame, int64_t offset) { return frame + offset; }\n\n");
-    fprintf(out, "void create(Rt *rt);\nvoid create(Rt *rt)\n{\n    (void)rt;\n%s}\n\n", close_text(&m->arena, &create));
-    fprintf(out, "void run(Rt *rt, char *frame, float *scratch);\nvoid run(Rt *rt, char *frame, float *scratch)\n{\n");
-    fprintf(out, "    (void)rt, (void)scratch;\n%s}\n", close_text(&m->arena, &run));
+    FILL(out, program, { "functions", close_text(&m->arena, &functions) },
+         { "create", close_text(&m->arena, &create) }, { "run", close_text(&m->arena, &run) });
 }
 
 /* --- Running ------------------------------------------------------------------------------------------ */
