@@ -5,6 +5,7 @@
 #include "ir.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 const char *const role_name[N_ROLES] = { [PLAIN] = "",    [MODEL] = "model",     [TOTALS] = "totals", [STEP] = "step",
                                          [EVAL] = "eval", [PREDICT] = "predict", [KERNEL] = "kernel" };
@@ -43,7 +44,19 @@ static bool set_Flag(Flag flag) { return flag; }
 
 static void print_Name(const Module *m, Name name, FILE *out) { fputs(name, out); }
 static void print_Dtype(const Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
-static void print_Number(const Module *m, Number number, FILE *out) { fprintf(out, "%.17g", number); }
+
+/* The shortest text that reads back as the same number. */
+static void print_Number(const Module *m, Number number, FILE *out)
+{
+    char text[32];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, number);
+        if (strtod(text, NULL) == number)
+            break;
+    }
+    fputs(text, out);
+}
+
 static void print_Int(const Module *m, Int number, FILE *out) { fprintf(out, "%" PRId64, number); }
 static void print_Flag(const Module *m, Flag flag, FILE *out) { fputs("true", out); }
 
@@ -176,7 +189,11 @@ static void print_param(const Module *m, const Param *param, FILE *out)
 {
     fprintf(out, "  param %%%s %s : ", param->name, param->path);
     print_type(m, &param->type, out);
-    fprintf(out, " = %s(%.17g, %.17g)%s", init_name[param->init], param->a, param->b, param->decay ? "" : " no_decay");
+    fprintf(out, " = %s(", init_name[param->init]);
+    print_Number(m, param->a, out);
+    fputs(", ", out);
+    print_Number(m, param->b, out);
+    fputs(param->decay ? ")" : ") no_decay", out);
     if (param->where)
         fprintf(out, " loc(%s)", param->where);
     fputc('\n', out);

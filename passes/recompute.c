@@ -23,7 +23,8 @@ typedef struct {
     bool for_products;       /* may what a product or a library op reads be computed again? */
     bool whole;              /* full: whatever it costs */
     int carried;
-    Map made; /* value of fwd -> its copy in bwd */
+    Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
+    Map made;  /* value of fwd -> its copy in bwd */
 } Pair;
 
 static Value *forward_value(const Func *fwd, Name name)
@@ -104,7 +105,7 @@ static bool should_repeat(const Pair *p, const Value *value, const Value *param)
 /* The value in bwd, computed there if it is not at hand.  New ops go before `b`. */
 static Value *make(Pair *p, Builder *b, Value *value, bool again)
 {
-    Value *made = map_get(&p->made, value);
+    Value *made = again ? NULL : map_get(&p->made, value);
     if (made)
         return made;
     made = again ? NULL : backward_param(p, value);
@@ -128,11 +129,31 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
 
 static void repeat(Pair *p, Value *value, Value *param)
 {
-    Builder b = builder_at(p->m, p->bwd, p->bwd->first);
+    Builder b = builder_at(p->m, p->bwd, p->begin);
     remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
            (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_uses(p->bwd, param, made);
+}
+
+/* What is computed again is computed where it is first read: it takes no memory before. */
+static void sink_copies(Pair *p)
+{
+    for (Op *op = p->begin ? p->begin->prev : NULL, *above; op; op = above) {
+        above = op->prev;
+        Op *user = p->bwd->first;
+        for (; user; user = user->next) {
+            bool reads = false;
+            for (int i = 0; i < op->results.count && !reads; i++)
+                reads = index_of(&user->args, op->results.at[i]) >= 0;
+            if (reads)
+                break;
+        }
+        if (!user)
+            continue;
+        remove_op(p->bwd, op);
+        insert_op(p->bwd, op, user);
+    }
 }
 
 static void choose(Pair *p)
@@ -141,6 +162,7 @@ static void choose(Pair *p)
     const Op *call = call_of(p->m, p->fwd, &caller);
     p->carried = call ? (int)call->attrs.carried : 0;
     p->made.arena = &p->m->arena;
+    p->begin = p->bwd->first;
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < p->bwd->params.count; i++) {
@@ -152,6 +174,7 @@ static void choose(Pair *p)
             changed = true;
         }
     }
+    sink_copies(p);
     share_equal(p->bwd);
     prune_interfaces(p->m);
 }
