@@ -67,14 +67,14 @@ static void init_view(const RtView *view, char *arena, uint32_t seed)
         init_range(view, arena, seed, hash, first, view->count - first < RANGE ? view->count - first : RANGE);
 }
 
-void rt_init_tensors(const RtProgram *program, char *arena, uint32_t seed)
+void rt_init_tensors(const RtProgram *program, char *arena, uint32_t seed, bool with_parameters)
 {
     for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++)
         memset(arena + t->offset, 0, (size_t)t->stored_bytes);
     int count;
     RtView *views = rt_views(program, &count);
     for (int i = 0; i < count; i++)
-        if (views[i].tensor->init.kind != RT_ZEROS)
+        if (views[i].tensor->init.kind != RT_ZEROS && (with_parameters || views[i].is_state))
             init_view(&views[i], arena, seed);
     rt_views_free(views, count);
 }

@@ -107,7 +107,7 @@ static void load(RtRun *run)
 static void start_state(RtRun *run)
 {
     run->place.seed = first_seed(run);
-    rt_init_tensors(run->rt.program, run->rt.arena, run->place.seed);
+    rt_init_tensors(run->rt.program, run->rt.arena, run->place.seed, !run->options.load);
     if (run->options.load)
         load(run);
     run->begun_at = run->place.step;

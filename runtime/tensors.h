@@ -28,7 +28,8 @@ void rt_view_write(const RtView *view, char *arena, int64_t first, int64_t count
 
 /* --- init.c --------------------------------------------------------------------------------- */
 
-/* Zeroes all tensors, padding included, and gives them their initial values. */
-void rt_init_tensors(const RtProgram *program, char *arena, uint32_t seed);
+/* Zeroes all tensors, padding included, and gives them their initial values; parameters that a file will fill stay
+ * zero. */
+void rt_init_tensors(const RtProgram *program, char *arena, uint32_t seed, bool with_parameters);
 
 #endif
