@@ -183,27 +183,27 @@ static void try_layout(const Case *c, Layout *l)
 
 static Layout whole(void) { return (Layout){ .stray = -1, .axis = 1 + (Axes)pick(3) }; }
 
-/* One dim split in each way under each pending operand; then all at random. */
+/* One dim split in each way, with each pending term in each operand; then all at random. */
 static void try_layouts(const Case *c)
 {
-    for (int dim = 0; dim < MOST_DIMS; dim++)
+    Layout first = whole();
+    try_layout(c, &first); /* and learn how many dims there are */
+    for (int dim = 0; dim < first.dims; dim++)
         for (int how = 0; how < HOLDINGS; how++)
             for (int operand = 0; operand < 3; operand++)
-                for (int term = 0; term < (how == 0 ? TERMS : 3); term++) {
+                for (int term = operand > 0; term < TERMS; term++) {
                     Layout l = whole();
                     l.of_dim[dim] = how;
                     l.of_operand[operand] = term;
-                    if ((term || operand == 0) && (how || dim == 0))
-                        try_layout(c, &l);
-                    if (l.dims <= dim)
-                        dim = MOST_DIMS;
+                    try_layout(c, &l);
                 }
     for (int i = 0; i < TRIES; i++) {
         Layout l = whole();
         for (int n = 0; n < MOST_DIMS; n++)
             l.of_dim[n] = pick(2) ? pick(HOLDINGS) : 0;
+        bool pending = pick(2);
         int common = pick(2) ? pick(TERMS) : 0;
-        for (int n = 0; n < 6; n++)
+        for (int n = 0; pending && n < 6; n++)
             l.of_operand[n] = pick(4) ? common : pick(TERMS);
         if (pick(4) == 0) {
             l.stray = pick(4);
