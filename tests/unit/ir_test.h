@@ -80,4 +80,15 @@ static inline Attrs attrs_of_text(Module *m, const char *text)
     return attrs;
 }
 
+/* A file of the tests; paths are from the root of the repository, where run.sh runs them. */
+static inline char *read_file(const char *path)
+{
+    FILE *in = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    if (!in || !text || fread(text, 1, (1 << 16) - 1, in) == 0)
+        fail_msg("cannot read %s", path);
+    fclose(in);
+    return text;
+}
+
 #endif

@@ -3,17 +3,6 @@
 
 #include <math.h>
 
-/* Paths are from the root of the repository, where run.sh runs the tests. */
-static char *read_file(const char *path)
-{
-    FILE *in = fopen(path, "rb");
-    char *text = calloc(1, 1 << 16);
-    if (!in || !text || fread(text, 1, (1 << 16) - 1, in) == 0)
-        fail_msg("cannot read %s", path);
-    fclose(in);
-    return text;
-}
-
 static void fail_at_difference(const char *expected, const char *got)
 {
     int line = 1;

@@ -134,50 +134,65 @@ static double worst_difference(const Tensor *a, const Tensor *b)
     return worst;
 }
 
+/* Gives the operands and attributes the types that the layout says; false if there are no such types. */
+static bool lay_out(Trial *t, const Case *c, Layout *l)
+{
+    for (int i = 0; i < t->operands; i++)
+        collect(l, t->type[i].dim, t->type[i].rank);
+    collect(l, t->attrs.dims.dim, t->attrs.dims.count);
+    bool possible = true;
+    for (int i = 0; i < t->operands; i++) {
+        hold_dims(l, i, t->type[i].dim, t->type[i].rank);
+        if (t->type[i].dtype != BOOL) { /* which is no sum */
+            t->type[i].partial = terms[l->of_operand[i]].axes;
+            t->type[i].by = terms[l->of_operand[i]].by;
+        }
+        possible &= is_possible(t->m, &t->type[i]);
+    }
+    hold_dims(l, -2, t->attrs.dims.dim, t->attrs.dims.count);
+    Type attribute = { .rank = t->attrs.dims.count };
+    for (int i = 0; i < attribute.rank; i++)
+        attribute.dim[i] = t->attrs.dims.dim[i];
+    t->attrs.axis = op_table[c->kind].family == COLLECTIVE ? l->axis : 0;
+    return possible && is_possible(t->m, &attribute);
+}
+
+/* Runs what inference accepted. */
+static void run_on_ranks(Trial *t, const Case *c, const Func *f, const Op *op)
+{
+    Tensor args[6], alone[3], together[3];
+    random_operands(t, c, args);
+    compute_alone(c, args, alone);
+    if (!interpret(t->m, f, args, together))
+        fail_msg("%s of%s is accepted as %s, but: %s", info(op)->name, layout_text(t),
+                 type_text(t->m, &result(op)->type), said(t->text));
+    for (int i = 0; i < op->results.count; i++) {
+        const Type *type = &op->results.at[i]->type;
+        if (!is_possible(t->m, type))
+            fail_msg("%s of%s gives the impossible %s", info(op)->name, layout_text(t), type_text(t->m, type));
+        double off = worst_difference(&alone[i], &together[i]);
+        if (!(off < 1e-9))
+            fail_msg("%s of%s is accepted as %s, but off by %g", info(op)->name, layout_text(t), type_text(t->m, type),
+                     off);
+    }
+    free_tensors(args, t->operands);
+    free_tensors(alone, op->results.count);
+    free_tensors(together, op->results.count);
+}
+
 static void try_layout(const Case *c, Layout *l)
 {
     Trial t = begin_trial(c, "module @m { mesh dp=2, tp=2 batch batch }");
-    Tensor args[6], alone[3], together[3];
     Op *op;
-    random_operands(&t, c, args);
-    for (int i = 0; i < t.operands; i++)
-        collect(l, t.type[i].dim, t.type[i].rank);
-    collect(l, t.attrs.dims.dim, t.attrs.dims.count);
-    bool possible = true;
-    for (int i = 0; i < t.operands; i++) {
-        hold_dims(l, i, t.type[i].dim, t.type[i].rank);
-        if (t.type[i].dtype != BOOL) { /* which is no sum */
-            t.type[i].partial = terms[l->of_operand[i]].axes;
-            t.type[i].by = terms[l->of_operand[i]].by;
+    if (lay_out(&t, c, l)) {
+        const Func *f = make_func(&t, c, "f", &op);
+        if (f) {
+            run_on_ranks(&t, c, f, op);
+            note(c->kind, &t);
+        } else {
+            count[c->kind].refused++;
         }
-        possible &= is_possible(t.m, &t.type[i]);
     }
-    hold_dims(l, -2, t.attrs.dims.dim, t.attrs.dims.count);
-    Type attribute = { .rank = t.attrs.dims.count };
-    for (int i = 0; i < attribute.rank; i++)
-        attribute.dim[i] = t.attrs.dims.dim[i];
-    t.attrs.axis = op_table[c->kind].family == COLLECTIVE ? l->axis : 0;
-    Func *f = possible && is_possible(t.m, &attribute) ? make_func(&t, c, "f", &op) : NULL;
-    if (f) {
-        for (int i = 0; i < op->results.count; i++)
-            if (!is_possible(t.m, &op->results.at[i]->type))
-                fail_msg("%s gives the impossible %s for%s", info(op)->name, type_text(t.m, &op->results.at[i]->type),
-                         layout_text(&t));
-        compute_alone(c, args, alone);
-        if (!interpret(t.m, f, args, together))
-            fail_msg("%s of%s is accepted as %s, but: %s", info(op)->name, layout_text(&t),
-                     type_text(t.m, &result(op)->type), said(t.text));
-        for (int i = 0; i < op->results.count; i++)
-            if (!(worst_difference(&alone[i], &together[i]) < 1e-9))
-                fail_msg("%s of%s is accepted as %s, but off by %g", info(op)->name, layout_text(&t),
-                         type_text(t.m, &op->results.at[i]->type), worst_difference(&alone[i], &together[i]));
-        note(c->kind, &t);
-        free_tensors(alone, op->results.count);
-        free_tensors(together, op->results.count);
-    } else if (possible) {
-        count[c->kind].refused++;
-    }
-    free_tensors(args, t.operands);
     free_text(t.text);
 }
 
