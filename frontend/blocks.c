@@ -1,0 +1,410 @@
+/* blocks.c -- the statements of blocks; parameters; a block call as an instance with a path.
+ *
+ * A call is inlined: the body is lowered again for each instance, in a scope of its own that sees
+ * the arguments and what the file declares, and under the instance's path.
+ */
+#include "lowering.h"
+
+#include <string.h>
+
+enum { MOST_INSTANCES = 4096 };
+
+static const Operand wrong = { .kind = WRONG };
+
+static Name join_path(Lower *l, Name path, const char *name)
+{
+    return path ? intern_format(l->m, "%s.%s", path, name) : intern_text(l->m, name);
+}
+
+/* --- Assignments --------------------------------------------------------------------------- */
+
+static Names order_of(const Type *type)
+{
+    Names order = { 0 };
+    for (int i = 0; i < type->rank; i++)
+        add_name(&order, type->dim[i].name);
+    return order;
+}
+
+static bool in_order(const Type *a, const Type *b)
+{
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i].name != b->dim[i].name)
+            return false;
+    return true;
+}
+
+Value *reorder(Lower *l, Value *value, const Type *like)
+{
+    Op *op = value ? value->def : NULL;
+    if (!value || in_order(&value->type, like))
+        return value;
+    if (op && op == l->frame->func->last && op->kind == OP_dot && !op->attrs.order.count) {
+        Attrs attrs = op->attrs; /* nobody has read it: the product can write that order itself */
+        attrs.order = order_of(like);
+        remove_op(l->frame->func, op);
+        return emit(l, OP_dot, attrs, 2, op->args.at);
+    }
+    return EMIT(l, OP_reorder, (Attrs){ .order = order_of(like) }, value);
+}
+
+bool conform(Lower *l, Value **value, const Ast *ast)
+{
+    Type stated, *type = &(*value)->type;
+    if (ast->ellipsis) {
+        complain(l, (Where){ .at = ast->loc }, "'...' stands only in the types of a block's arguments");
+        return false;
+    }
+    if (!type_of_ast(l, ast, &stated))
+        return false;
+    if (stated.dtype != type->dtype || dims_lacking(&stated, type).count || dims_lacking(type, &stated).count) {
+        complain(l, (Where){ .at = ast->loc }, "stated as %s, but it is %s", type_words(l, &stated),
+                 type_words(l, type));
+        return false;
+    }
+    *value = reorder(l, *value, &stated);
+    return *value != NULL;
+}
+
+/* May this name be given to a value here? */
+static bool may_name(Lower *l, const char *name, Loc loc)
+{
+    const Symbol *other = find_symbol(l->scope, name);
+    if (!other || other->kind == S_LOCAL || other->kind == S_ARGUMENT)
+        return true;
+    complain(l, (Where){ .at = loc, .help = "give the value another name" }, "'%s' is already %s, declared at %s", name,
+             symbol_noun(other->kind), place_text(l, other->loc));
+    return false;
+}
+
+static void check_one(Lower *l, const Symbol *symbol)
+{
+    static const char *const nouns[N_SYMBOLS] = {
+        [S_ARGUMENT] = "the argument ", [S_PARAM] = "the parameter ", [S_INPUT] = "the input ", [S_LOCAL] = ""
+    };
+    Where where = { .at = symbol->loc, .help = "use it, or remove it" };
+    if (!symbol->used && symbol->operand.kind != WRONG && l->variant == AS_MODEL && !l->incomplete)
+        complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
+                 nouns[symbol->kind], symbol->name);
+}
+
+void check_used(Lower *l, const Scope *scope)
+{
+    for (const Symbol *symbol = scope->newest; symbol; symbol = symbol->next)
+        check_one(l, symbol);
+}
+
+void lower_assign(Lower *l, const Ast *ast)
+{
+    const Ast *target = ast->child;
+    Name outer = l->b.path, path = join_path(l, l->path, target->name);
+    l->b.path = path;
+    set_place(l, ast->init->loc);
+    Operand operand = lower_expr(l, ast->init);
+    if (target->next) {
+        complain(l, (Where){ .at = target->next->loc }, "one value for two names");
+        operand = wrong;
+    }
+    if (operand.kind == NUMBER && ast->type)
+        operand = tensor_operand(value_of(l, operand, F32));
+    set_place(l, ast->init->loc);
+    if (operand.kind == TENSOR && ast->type && !conform(l, &operand.value, ast->type))
+        operand = wrong;
+    if (operand.kind == TENSOR)
+        name_value(l, operand.value, path);
+    l->b.path = outer;
+    if (!may_name(l, target->name, target->loc))
+        return;
+    const Symbol *before = find_symbol_here(l->scope, target->name);
+    if (before)
+        check_one(l, before);
+    Symbol *symbol = declare(l, l->scope, S_LOCAL, target->name, target->loc);
+    symbol->operand = operand;
+}
+
+/* --- Parameters ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    InitKind kind;
+    int numbers;
+    const char *usage;
+} inits[] = {
+    { "zeros", ZEROS, 0, "zeros" },
+    { "ones", ONES, 0, "ones" },
+    { "normal", NORMAL, 1, "normal(std)" },
+    { "uniform", UNIFORM, 2, "uniform(low, high)" },
+    { "constant", CONSTANT, 1, "constant(c)" },
+};
+enum { N_INIT_NAMES = sizeof inits / sizeof inits[0] };
+
+static bool read_init(Lower *l, const Ast *ast, Param *param)
+{
+    NearMiss near = { .name = ast->name ? ast->name : "" };
+    int i = 0, n = 0;
+    Constant numbers[2] = { { 0 } };
+    while (i < N_INIT_NAMES && strcmp(inits[i].name, near.name) != 0)
+        offer(&near, inits[i++].name);
+    if (i == N_INIT_NAMES || (ast->kind != A_NAME && ast->kind != A_CALL)) {
+        const char *help = did_you_mean(l->arena, &near);
+        complain(l,
+                 (Where){ .at = ast->loc,
+                          .help = help ? help : "zeros, ones, normal(std), uniform(low, high), constant(c)" },
+                 "a parameter cannot be initialised with this");
+        return false;
+    }
+    for (const Ast *child = ast->kind == A_CALL ? ast->child : NULL; child; child = child->next, n++)
+        if (n < 2 && !constant_of(l, child, &numbers[n]))
+            return false;
+    if (n != inits[i].numbers) {
+        complain(l, (Where){ .at = ast->loc }, "'%s' takes %d number%s, not %d: %s", inits[i].name, inits[i].numbers,
+                 inits[i].numbers == 1 ? "" : "s", n, inits[i].usage);
+        return false;
+    }
+    param->init = inits[i].kind;
+    param->a = numbers[0].value;
+    param->b = numbers[1].value;
+    if ((param->init == NORMAL && param->a < 0) || (param->init == UNIFORM && param->a > param->b)) {
+        complain(l, (Where){ .at = ast->loc }, "%s",
+                 param->init == NORMAL ? "a standard deviation is not below 0"
+                                       : "'uniform' goes from the lower to the higher number");
+        return false;
+    }
+    return true;
+}
+
+static bool param_type(Lower *l, const Ast *ast, Type *type)
+{
+    if (ast->ellipsis) {
+        complain(l, (Where){ .at = ast->loc }, "'...' stands only in the types of a block's arguments");
+        return false;
+    }
+    if (!type_of_ast(l, ast, type))
+        return false;
+    if (!is_float(type->dtype)) {
+        complain(l, (Where){ .at = ast->name_loc }, "a parameter holds floating-point numbers, not %s", ast->name);
+        return false;
+    }
+    if (l->m->batch && find_dim(type, l->m->batch) >= 0) {
+        complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is the micro-batch",
+                 l->m->batch);
+        return false;
+    }
+    return true;
+}
+
+/* Puts the tensor with all its copies into the module. */
+static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
+{
+    const Frame *model = l->frame;
+    Param *param = NEW(l->arena, Param), **end = &l->m->params;
+    while (model->outer)
+        model = model->outer;
+    *param = *described;
+    param->name = full;
+    param->path = join_path(l, l->stars, name->name);
+    param->type = model->params.at[model->params.count - 1]->type;
+    param->where = where_text(l, name->loc);
+    while (*end)
+        end = &(*end)->next;
+    *end = param;
+}
+
+static bool param_place(Lower *l, const Ast *ast)
+{
+    bool good = !(l->frame->outer && l->scope == l->frame->scope);
+    if (!good)
+        complain(l, (Where){ .at = ast->loc, .help = "declare it in a block, and call that here" },
+                 "a parameter in 'repeat' has to belong to a block");
+    return good;
+}
+
+/* The step calls what it adds "lr", "m.wte"; a parameter of these names would be another's. */
+bool clashes_with_step(Lower *l, const char *name, Loc loc)
+{
+    static const char *const used[] = { "key",        "origin", "step", "lr",       "loss", "loss_scale",
+                                        "good_steps", "m",      "v",    "momentum", "total" };
+    bool clashes = false;
+    for (size_t i = 0; !l->path && i < sizeof used / sizeof used[0]; i++)
+        clashes |= strcmp(name, used[i]) == 0;
+    if (clashes)
+        complain(l, (Where){ .at = loc }, "'%s' is a name of the training step: call it otherwise", name);
+    return clashes;
+}
+
+void lower_param(Lower *l, const Ast *ast)
+{
+    Type type;
+    Param described = { 0 };
+    bool good = param_place(l, ast) & param_type(l, ast->type, &type) & read_init(l, ast->init, &described);
+    described.decay = good && type.rank >= 2 && !ast->no_decay;
+    for (const Ast *name = ast->child; name; name = name->next) {
+        const Symbol *other = find_symbol(l->scope, name->name);
+        if (other) {
+            complain(l, (Where){ .at = name->loc }, "'%s' is already %s, declared at %s", name->name,
+                     symbol_noun(other->kind), place_text(l, other->loc));
+            continue;
+        }
+        Symbol *symbol = declare(l, l->scope, S_PARAM, name->name, name->loc);
+        if (!good || clashes_with_step(l, name->name, name->loc))
+            continue;
+        Name full = join_path(l, l->path, name->name);
+        symbol->operand = tensor_operand(import_param(l, l->frame, full, type));
+        if (l->variant == AS_MODEL)
+            add_trainable(l, name, &described, full);
+    }
+}
+
+/* --- Calls of blocks ----------------------------------------------------------------------- */
+
+static bool is_free_instance(Lower *l, const char *name, Loc loc)
+{
+    for (const Instance *i = *l->instances; i; i = i->next)
+        if (strcmp(i->name, name) == 0) {
+            complain(l, (Where){ .at = loc, .help = arena_text(l->arena, "%s(...) as %s_2", name, name) },
+                     "a second instance '%s' here: the first is at %s, and both would have the same parameter names",
+                     name, place_text(l, i->loc));
+            return false;
+        }
+    Instance *instance = NEW(l->arena, Instance);
+    *instance = (Instance){ name, loc, *l->instances };
+    *l->instances = instance;
+    return true;
+}
+
+static bool may_call(Lower *l, const Ast *call, const Symbol *block)
+{
+    for (int i = 0; i < l->ncalls; i++)
+        if (l->calls[i] == block->ast) {
+            complain(l, (Where){ .at = call->name_loc }, "'%s' calls itself%s", block->name,
+                     i + 1 < l->ncalls ? arena_text(l->arena, " by way of '%s'", l->calls[l->ncalls - 1]->name) : "");
+            return false;
+        }
+    if (l->ncalls == sizeof l->calls / sizeof l->calls[0] || l->instance_count >= MOST_INSTANCES) {
+        complain(l, (Where){ .at = call->name_loc, .help = "use repeat" }, "%s",
+                 l->instance_count >= MOST_INSTANCES ? "more than 4096 instances of blocks"
+                                                     : "calls of blocks are nested too deeply");
+        return false;
+    }
+    return true;
+}
+
+static bool argument_fits(Lower *l, const Ast *arg, const Ast *given, const Value *value)
+{
+    Type declared;
+    if (!type_of_ast(l, arg->type, &declared))
+        return false;
+    Names missing = dims_lacking(&declared, &value->type), more = dims_lacking(&value->type, &declared);
+    if (declared.dtype == value->type.dtype && !missing.count && (arg->type->ellipsis || !more.count))
+        return true;
+    const char *wanted = type_words(l, &declared);
+    if (arg->type->ellipsis)
+        wanted = arena_text(l->arena, "%s[..., %s", is_float(declared.dtype) ? "" : dtype_name[declared.dtype],
+                            dims_text(l, &declared) + 1);
+    complain(l,
+             (Where){ .at = given->loc,
+                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, place_text(l, arg->loc)) },
+             "the argument '%s' is %s, not %s", arg->name, wanted, type_words(l, &value->type));
+    return false;
+}
+
+/* Lowers the arguments where the call stands and names them in the scope of the block. */
+static bool bind_arguments(Lower *l, const Ast *call, const Symbol *block, Scope *scope)
+{
+    const Ast *arg = block->ast->child, *given = call->child;
+    bool good = true;
+    for (; arg && given; arg = arg->next, given = given->next) {
+        if (given->kind == A_KEYWORD || given->kind == A_ARROW) {
+            complain(l, (Where){ .at = given->loc }, "the arguments of a block have no names in a call");
+            return false;
+        }
+        Operand operand = lower_expr(l, given);
+        set_place(l, given->loc);
+        if (operand.kind == NUMBER)
+            operand = tensor_operand(value_of(l, operand, F32));
+        if (operand.kind == TENSOR && !argument_fits(l, arg, given, operand.value))
+            operand = wrong;
+        if (find_symbol(scope, arg->name))
+            complain(l, (Where){ .at = arg->name_loc }, "'%s' is already %s, declared at %s", arg->name,
+                     symbol_noun(find_symbol(scope, arg->name)->kind),
+                     place_text(l, find_symbol(scope, arg->name)->loc));
+        declare(l, scope, S_ARGUMENT, arg->name, arg->name_loc)->operand = operand;
+        good &= operand.kind != WRONG;
+    }
+    if (!arg && !given)
+        return good;
+    look_at_arguments(l, given);
+    complain(
+        l, (Where){ .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", place_text(l, block->loc)) },
+        arg ? "too few arguments for '%s': '%s' is missing" : "too many arguments for '%s'%s", block->name,
+        arg ? arg->name : "");
+    return false;
+}
+
+static Operand lower_body(Lower *l, const Symbol *block)
+{
+    Operand returned = wrong;
+    const Ast *last = NULL;
+    for (const Ast *ast = block->ast->body; ast; ast = ast->next) {
+        if (last)
+            complain(l, (Where){ .at = ast->loc }, "nothing stands after 'return'");
+        if (ast->kind == A_RETURN) {
+            set_place(l, ast->child->loc);
+            returned = lower_expr(l, ast->child);
+            last = ast;
+        } else {
+            lower_statement(l, ast);
+        }
+    }
+    if (!last)
+        complain(l, (Where){ .at = block->loc }, "the block '%s' returns nothing", block->name);
+    return returned;
+}
+
+static Operand lower_instance(Lower *l, const Symbol *block, Scope *scope, const char *name)
+{
+    const Lower outer = *l;
+    Instance *instances = NULL;
+    bool repeated = l->frame->outer && l->scope == l->frame->scope;
+    l->path = l->b.path = join_path(l, l->path, name);
+    l->stars = join_path(l, l->stars, repeated ? arena_text(l->arena, "%s.*", name) : name);
+    l->scope = scope;
+    l->instances = &instances;
+    l->calls[l->ncalls++] = block->ast;
+    Operand returned = lower_body(l, block);
+    check_used(l, scope);
+    l->path = outer.path, l->stars = outer.stars, l->b.path = outer.b.path;
+    l->scope = outer.scope;
+    l->instances = outer.instances;
+    l->ncalls--;
+    return returned;
+}
+
+Operand call_block(Lower *l, const Ast *call, Symbol *block)
+{
+    const char *name = call->as ? call->as : block->name;
+    Loc at = call->as ? call->as_loc : call->name_loc;
+    Scope scope = { .outer = &l->globals };
+    block->used = true;
+    if (!may_call(l, call, block)) {
+        look_at_arguments(l, call->child);
+        return wrong;
+    }
+    l->instance_count++;
+    bool bound = bind_arguments(l, call, block, &scope);
+    bool is_free = is_free_instance(l, name, at) && !clashes_with_step(l, name, at);
+    if (!is_free)
+        return wrong;
+    Operand returned = lower_instance(l, block, &scope, name);
+    return bound ? returned : wrong;
+}
+
+void lower_statement(Lower *l, const Ast *ast)
+{
+    if (ast->kind == A_ASSIGN)
+        lower_assign(l, ast);
+    else if (ast->kind == A_PARAM)
+        lower_param(l, ast);
+    else if (ast->kind == A_REPEAT)
+        lower_repeat(l, ast);
+}

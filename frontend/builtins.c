@@ -1,0 +1,392 @@
+/* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
+ *
+ * library.c has those that are about positions: attend, rope, dropout, rename, concat.
+ */
+#include "builtins.h"
+
+#include <string.h>
+
+typedef struct {
+    const char *name, *args;
+    const char *keywords[MOST_KEYWORDS];
+    Operand (*lower)(Lower *l, Arguments *a);
+    const char *usage;
+} Builtin;
+
+/* clang-format off */
+static const Builtin builtins[] = {
+#define KEYWORDS(...) { __VA_ARGS__ }
+#define NONE { NULL }
+#define BUILTIN(name, args, keywords, lower, usage) { #name, args, keywords, call_##lower, usage },
+#include "builtins.def"
+};
+/* clang-format on */
+enum { N_BUILTINS = sizeof builtins / sizeof builtins[0] };
+
+static const Builtin *find_builtin(const char *name)
+{
+    for (int i = 0; i < N_BUILTINS; i++)
+        if (strcmp(builtins[i].name, name) == 0)
+            return &builtins[i];
+    return NULL;
+}
+
+bool is_function(const char *name) { return find_builtin(name) != NULL; }
+
+void offer_functions(NearMiss *near)
+{
+    for (int i = 0; i < N_BUILTINS; i++)
+        offer(near, builtins[i].name);
+}
+
+static const Operand wrong = { .kind = WRONG };
+
+/* --- Arguments ----------------------------------------------------------------------------- */
+
+static bool bind_keyword(Lower *l, const Builtin *f, const Ast *ast, Arguments *a)
+{
+    NearMiss near = { .name = ast->name };
+    for (int i = 0; i < MOST_KEYWORDS && f->keywords[i]; i++) {
+        offer(&near, f->keywords[i]);
+        if (strcmp(f->keywords[i], ast->name) != 0)
+            continue;
+        if (a->keyword[i])
+            complain(l, (Where){ .at = ast->name_loc }, "'%s' is given twice", ast->name);
+        a->keyword[i] = ast;
+        return true;
+    }
+    const char *help = did_you_mean(l->arena, &near);
+    complain(l, (Where){ .at = ast->name_loc, .help = help ? help : f->usage }, "%s has no argument '%s'", f->name,
+             ast->name);
+    return false;
+}
+
+static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
+{
+    Operand operand = lower_expr(l, ast);
+    int i = a->count++;
+    a->ast[i] = ast;
+    a->operand[i] = operand;
+    if (operand.kind == WRONG || letter == 'o')
+        return operand.kind != WRONG;
+    a->x[i] = value_of(l, operand, F32);
+    if (!a->x[i])
+        return false;
+    if (letter == 'f' && !is_float(a->x[i]->type.dtype)) {
+        complain(l, (Where){ .at = ast->loc, .help = "cast(..., f32)" }, "%s takes floating-point numbers, not %s",
+                 f->name, type_words(l, &a->x[i]->type));
+        return false;
+    }
+    return true;
+}
+
+static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
+{
+    Dim declared;
+    Name name;
+    if (ast->kind != A_NAME) {
+        complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
+        return false;
+    }
+    if (!find_dim_named(l, ast->name, ast->loc, &declared))
+        return false;
+    name = declared.name;
+    if (letter == 'd' && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
+        return false;
+    if (has_name(&a->dims, name)) {
+        complain(l, (Where){ .at = ast->loc }, "'%s' is given twice", name);
+        return false;
+    }
+    if (a->dims.count == MAX_NAMES) {
+        complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
+        return false;
+    }
+    a->dim_ast[a->dims.count] = ast;
+    add_name(&a->dims, name);
+    return true;
+}
+
+static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, const Ast **word)
+{
+    *word = ast;
+    if (ast->kind == kind && (kind != A_ARROW || ast->child->kind == A_NAME))
+        return true;
+    complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is called as %s", f->name, f->usage);
+    return false;
+}
+
+static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
+{
+    switch (letter) {
+    case 'd':
+    case 'D':
+        return bind_dim(l, f, letter, ast, a);
+    case 'n':
+        a->number_ast = ast;
+        return constant_of(l, ast, &a->number);
+    case 'w':
+        return bind_word(l, f, ast, A_NAME, &a->word);
+    case 'r':
+        return bind_word(l, f, ast, A_ARROW, &a->renaming);
+    default:
+        return bind_tensor(l, f, letter, ast, a);
+    }
+}
+
+/* Walks the letters of the row along the arguments; all are looked at, whatever is wrong. */
+static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
+{
+    const char *letter = f->args;
+    bool good = true;
+    int count = 0;
+    for (const Ast *ast = a->call->child; ast; ast = ast->next) {
+        if (ast->kind == A_KEYWORD) {
+            good &= bind_keyword(l, f, ast, a);
+            continue;
+        }
+        if (!*letter || ++count > MOST_ARGUMENTS) {
+            complain(l, (Where){ .at = ast->loc, .help = f->usage }, "too many arguments for %s", f->name);
+            return false;
+        }
+        good &= bind(l, f, *letter, ast, a);
+        if (letter[1] != '+' && letter[1] != '*')
+            letter++;
+    }
+    bool enough = !*letter || letter[1] == '*' || (letter[1] == '+' && count >= (int)strlen(f->args) - 1);
+    if (!enough)
+        complain(l, (Where){ .at = a->call->name_loc, .help = f->usage }, "too few arguments for %s", f->name);
+    return good && enough;
+}
+
+bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *number)
+{
+    Constant c;
+    *number = otherwise;
+    if (!keyword)
+        return true;
+    if (!constant_of(l, keyword->child, &c))
+        return false;
+    *number = c.value;
+    return true;
+}
+
+bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
+{
+    *flag = keyword && keyword->child->number != 0;
+    if (!keyword || keyword->child->kind == A_BOOL)
+        return true;
+    complain(l, (Where){ .at = keyword->child->loc }, "'%s' is true or false", keyword->name);
+    return false;
+}
+
+/* Is this a number, without anything having to be built? */
+static bool is_constant(const Lower *l, const Ast *ast)
+{
+    const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+    if (symbol)
+        return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->operand.kind == NUMBER;
+    if (ast->kind != A_UNARY && ast->kind != A_BINARY && !(ast->kind == A_CALL && folds(ast->name)))
+        return ast->kind == A_NUMBER;
+    for (const Ast *child = ast->child; child; child = child->next)
+        if (!is_constant(l, child))
+            return false;
+    return true;
+}
+
+/* A function of numbers alone is a number: sqrt(2 * layers). */
+static bool fold_call(Lower *l, const Ast *call, Operand *operand)
+{
+    Constant numbers[2];
+    int n = 0;
+    if (!is_constant(l, call))
+        return false;
+    for (const Ast *ast = call->child; ast; ast = ast->next, n++) {
+        Operand argument = n < 2 ? lower_expr(l, ast) : wrong;
+        if (argument.kind != NUMBER)
+            return false;
+        numbers[n] = argument.number;
+    }
+    const char *problem = fold_constants(l->arena, call->name, n, numbers, &operand->number);
+    operand->kind = problem ? WRONG : NUMBER;
+    if (problem)
+        complain(l, (Where){ .at = call->loc }, "%s", problem);
+    return true;
+}
+
+Operand call_function(Lower *l, const Ast *call)
+{
+    Arguments a = { .call = call };
+    Operand operand;
+    const Builtin *f = find_builtin(call->name);
+    if (fold_call(l, call, &operand))
+        return operand;
+    if (!l->frame) {
+        complain(l, (Where){ .at = call->loc }, "'%s' cannot stand in a constant expression", call->name);
+        return wrong;
+    }
+    if (!bind_all(l, f, &a))
+        return wrong;
+    set_place(l, call->name_loc);
+    return f->lower(l, &a);
+}
+
+/* --- Elementwise --------------------------------------------------------------------------- */
+
+static OpKind op_named(const char *name)
+{
+    OpKind kind = 0;
+    while (kind < N_OPS && strcmp(op_table[kind].name, name) != 0)
+        kind++;
+    return kind;
+}
+
+static bool refuse_bool(Lower *l, const Arguments *a)
+{
+    bool is_bool = a->x[0]->type.dtype == BOOL;
+    if (is_bool)
+        complain(l, (Where){ .at = a->ast[0]->loc, .help = "cast(..., i32) or cast(..., f32)" },
+                 "%s takes numbers, not bool%s", a->call->name, dims_text(l, &a->x[0]->type));
+    return is_bool;
+}
+
+CALL(map) { return refuse_bool(l, a) ? wrong : tensor_operand(EMIT(l, op_named(a->call->name), NO_ATTRS, a->x[0])); }
+
+CALL(pair) { return combine(l, op_named(a->call->name), a->call->name_loc, "compare", a->ast, a->operand); }
+
+CALL(where)
+{
+    Value *x[3];
+    if (a->operand[0].kind == NUMBER || a->operand[0].value->type.dtype != BOOL) {
+        complain(l, (Where){ .at = a->ast[0]->loc, .help = "a comparison gives one" },
+                 "the first argument of where is a bool tensor");
+        return wrong;
+    }
+    x[0] = a->operand[0].value;
+    if (!unify(l, a->call->name_loc, "choose between", a->ast + 1, a->operand + 1, x + 1) ||
+        !dims_fit(l, a->call->name_loc, "choose between", 3, a->ast, x))
+        return wrong;
+    return tensor_operand(emit(l, OP_where, NO_ATTRS, 3, x));
+}
+
+CALL(cast)
+{
+    DType dtype = dtype_named(a->word->name);
+    if (dtype == N_DTYPES || is_half(dtype)) {
+        complain(l, (Where){ .at = a->word->loc, .help = "cast to f32, i32 or bool" }, "%s '%s'%s",
+                 dtype == N_DTYPES ? "no type is named" : "cannot cast to", a->word->name,
+                 dtype == N_DTYPES ? "" : ": how floating-point tensors are stored is said by train.precision");
+        return wrong;
+    }
+    if (dtype == BOOL && a->x[0]->type.dtype != BOOL)
+        return tensor_operand(EMIT(l, OP_ne, NO_ATTRS, a->x[0], emit_number(l, 0, a->x[0]->type.dtype)));
+    return tensor_operand(emit_cast(l, a->x[0], dtype));
+}
+
+CALL(iota)
+{
+    Dim dim;
+    if (a->dims.name[0] == l->m->batch) {
+        complain(l, (Where){ .at = a->dim_ast[0]->loc },
+                 "'%s' is the micro-batch: what stands where in it is no part of the model", a->dims.name[0]);
+        return wrong;
+    }
+    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
+    return tensor_operand(emit_iota(l, dim));
+}
+
+/* --- Reductions and products --------------------------------------------------------------- */
+
+/* The dims that are named; with none named, all. */
+static Names dims_or_all(const Arguments *a)
+{
+    Names names = a->dims;
+    for (int i = 0; a->dims.count == 0 && i < a->x[0]->type.rank; i++)
+        add_name(&names, a->x[0]->type.dim[i].name);
+    return names;
+}
+
+CALL(reduction)
+{
+    Names over = dims_or_all(a);
+    if (refuse_bool(l, a))
+        return wrong;
+    return tensor_operand(over.count ? EMIT(l, op_named(a->call->name), (Attrs){ .over = over }, a->x[0]) : a->x[0]);
+}
+
+CALL(mean)
+{
+    Names over = dims_or_all(a);
+    const Labelled *entropy = find_labelled(l, a->x[0]);
+    return tensor_operand(entropy ? mean_of_entropy(l, entropy, a->x[0], over, a->call->name_loc)
+                                  : mean_over(l, a->x[0], over));
+}
+
+CALL(dot)
+{
+    Name name;
+    for (int i = 0; i < a->dims.count; i++)
+        if (!need_dim(l, a->x[1], a->ast[1], a->dims.name[i], a->dim_ast[i]->loc, &name))
+            return wrong;
+    return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));
+}
+
+CALL(softmax) { return tensor_operand(softmax(l, a->x[0], a->dims.name[0])); }
+CALL(log_softmax) { return tensor_operand(log_softmax(l, a->x[0], a->dims.name[0])); }
+
+static bool eps_argument(Lower *l, const Arguments *a, double *eps)
+{
+    if (!number_argument(l, a->keyword[0], 1e-5, eps))
+        return false;
+    if (*eps >= 0)
+        return true;
+    complain(l, (Where){ .at = a->keyword[0]->child->loc }, "'eps' is not below 0");
+    return false;
+}
+
+CALL(layernorm)
+{
+    double eps;
+    return eps_argument(l, a, &eps) ? tensor_operand(layernorm(l, a->x[0], a->dims.name[0], eps)) : wrong;
+}
+
+CALL(rmsnorm)
+{
+    double eps;
+    return eps_argument(l, a, &eps) ? tensor_operand(rmsnorm(l, a->x[0], a->dims.name[0], eps)) : wrong;
+}
+
+static bool labels_fit(Lower *l, const Arguments *a)
+{
+    const Type *logits = &a->x[0]->type, *labels = &a->x[1]->type;
+    Type wanted = without_dim(*logits, a->dims.name[0]);
+    bool fit = labels->dtype == I32 && !dims_lacking(labels, &wanted).count && !dims_lacking(&wanted, labels).count;
+    wanted.dtype = I32;
+    if (!fit)
+        complain(l, (Where){ .at = a->ast[1]->loc, .also = { a->ast[0]->loc } },
+                 "the labels of %s logits over '%s' are %s, not %s", type_words(l, logits), a->dims.name[0],
+                 type_words(l, &wanted), labels->dtype == F32 ? "floating-point numbers" : type_words(l, labels));
+    return fit;
+}
+
+/* What to predict with: the logits whose labels are the tokens that follow. */
+static void note_logits(Lower *l, Value *logits, const Value *labels, Name dim)
+{
+    const Input *input = labels->def ? NULL : find_input(l->m, labels->name);
+    if (input && input->shift > 0 && !l->frame->outer && !l->logits) {
+        l->logits = logits;
+        l->m->vocab = dim;
+    }
+}
+
+CALL(cross_entropy)
+{
+    int64_t ignore = -100;
+    Name dim = a->dims.name[0];
+    if (a->keyword[0] && !integer_of(l, a->keyword[0]->child, "'ignore'", INT32_MIN, INT32_MAX, &ignore))
+        return wrong;
+    if (!labels_fit(l, a))
+        return wrong;
+    note_vocab(l, a->x[1], a->x[0]->type.dim[find_dim(&a->x[0]->type, dim)].size);
+    note_logits(l, a->x[0], a->x[1], dim);
+    return tensor_operand(cross_entropy(l, a->x[0], a->x[1], dim, (double)ignore));
+}

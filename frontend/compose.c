@@ -1,0 +1,148 @@
+/* compose.c -- the functions of the language that are several primitive ops.
+ *
+ * Written out here, they need no sharding rule and no gradient of their own; the fuse pass makes
+ * row kernels of them.  The largest element that an exponential subtracts cancels out of its
+ * result, so it goes through stop_gradient.
+ */
+#include "lowering.h"
+
+static Value *one(Lower *l, OpKind kind, Value *a) { return EMIT(l, kind, NO_ATTRS, a); }
+static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
+static Value *times(Lower *l, Value *a, double b) { return two(l, OP_mul, a, emit_number(l, b, F32)); }
+
+static Names only(Name dim) { return (Names){ 1, { dim } }; }
+
+Value *sum_over(Lower *l, Value *x, Names dims) { return dims.count ? EMIT(l, OP_sum, (Attrs){ .over = dims }, x) : x; }
+
+/* How many elements a mean is over: of the whole batch, where it is over the batch dim while
+ * training, so that the means of micro-batches add up. */
+static double count_over(const Lower *l, const Value *x, Names dims)
+{
+    double count = 1;
+    for (int i = 0; x && i < x->type.rank; i++) {
+        const Dim *dim = &x->type.dim[i];
+        bool whole = dim->name == l->m->batch && (l->variant == AS_MODEL || l->variant == AS_CHECK);
+        if (has_name(&dims, dim->name))
+            count *= (double)(whole ? l->m->train.batch : dim->size);
+    }
+    return count;
+}
+
+Value *mean_over(Lower *l, Value *x, Names dims) { return times(l, sum_over(l, x, dims), 1 / count_over(l, x, dims)); }
+
+/* x less its largest element along dim */
+static Value *below_largest(Lower *l, Value *x, Name dim)
+{
+    Value *largest = one(l, OP_stop_gradient, EMIT(l, OP_max, (Attrs){ .over = only(dim) }, x));
+    return two(l, OP_sub, x, largest);
+}
+
+Value *softmax(Lower *l, Value *x, Name dim)
+{
+    Value *e = one(l, OP_exp, below_largest(l, x, dim));
+    return two(l, OP_div, e, sum_over(l, e, only(dim)));
+}
+
+Value *log_softmax(Lower *l, Value *x, Name dim)
+{
+    Value *z = below_largest(l, x, dim);
+    return two(l, OP_sub, z, one(l, OP_log, sum_over(l, one(l, OP_exp, z), only(dim))));
+}
+
+/* The mean along one dim that is normalised: all of it is here, whatever the batch. */
+static Value *mean_along(Lower *l, Value *x, Name dim)
+{
+    double size = x ? (double)x->type.dim[find_dim(&x->type, dim)].size : 1;
+    return times(l, sum_over(l, x, only(dim)), 1 / size);
+}
+
+/* x / sqrt(mean(x^2) + eps) */
+Value *rmsnorm(Lower *l, Value *x, Name dim, double eps)
+{
+    Value *variance = mean_along(l, one(l, OP_square, x), dim);
+    return two(l, OP_mul, x, one(l, OP_rsqrt, two(l, OP_add, variance, emit_number(l, eps, F32))));
+}
+
+Value *layernorm(Lower *l, Value *x, Name dim, double eps)
+{
+    return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
+}
+
+/* --- Cross-entropy, and the mean of it ------------------------------------------------------- */
+
+/* Labels that the trainer feeds are tokens: none of them is negative. */
+static bool may_ignore(const Lower *l, const Value *labels, double ignore)
+{
+    return labels && (ignore >= 0 || labels->def || !find_input(l->m, labels->name));
+}
+
+/* log(sum exp z) - z at the label, with z the logits less their largest */
+Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore)
+{
+    Value *z = below_largest(l, logits, dim);
+    Value *log_sum = one(l, OP_log, sum_over(l, one(l, OP_exp, z), only(dim)));
+    Dim along = logits ? logits->type.dim[find_dim(&logits->type, dim)] : (Dim){ 0 };
+    Value *is_label = two(l, OP_eq, labels, logits ? emit_iota(l, along) : NULL);
+    Value *zero = emit_number(l, 0, F32);
+    Value *y = two(l, OP_sub, log_sum, sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_label, z, zero), only(dim)));
+    if (!may_ignore(l, labels, ignore))
+        return y;
+    y = EMIT(l, OP_where, NO_ATTRS, two(l, OP_eq, labels, emit_number(l, ignore, I32)), zero, y);
+    if (!y)
+        return NULL;
+    Labelled *labelled = NEW(l->arena, Labelled);
+    *labelled = (Labelled){ .entropy = y, .labels = labels, .ignore = ignore, .next = l->labelled };
+    l->labelled = labelled;
+    return y;
+}
+
+const Labelled *find_labelled(const Lower *l, const Value *value)
+{
+    const Labelled *found = l->labelled;
+    while (found && found->entropy != value)
+        found = found->next;
+    return value ? found : NULL;
+}
+
+/* How many of the labels count. */
+static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
+{
+    Value *counts = two(l, OP_ne, entropy->labels, emit_number(l, entropy->ignore, I32));
+    return sum_over(l, emit_cast(l, counts, F32), dims);
+}
+
+/* A count that only the data knows: in training a parameter, which the step sums over the
+ * micro-batches beforehand; where it is computed, the result of @totals. */
+static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
+{
+    if (l->variant == AS_TOTALS) {
+        Value *count = count_labels(l, entropy, dims);
+        if (count)
+            push_value(l->arena, &l->counts, count);
+        return count;
+    }
+    Value *total = new_value(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32));
+    push_value(l->arena, &l->frame->totals, total);
+    return total;
+}
+
+Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at)
+{
+    bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_EVAL && l->variant != AS_PREDICT;
+    Value *total = NULL;
+    if (over_batch && dims.count < x->type.rank) {
+        complain(
+            l, (Where){ .at = at, .help = "take the mean over all dims, or over others than the batch" },
+            "a mean of cross_entropy over '%s' has to be over all of %s, since it counts labels of the whole batch",
+            l->m->batch, dims_text(l, &x->type));
+        return NULL;
+    }
+    if (over_batch && l->frame->outer) {
+        complain(l, (Where){ .at = at, .help = "return the cross_entropy, and take its mean after the repeat" },
+                 "a mean of cross_entropy over '%s' cannot be taken inside 'repeat'", l->m->batch);
+        return NULL;
+    }
+    total = over_batch ? total_of_batch(l, entropy, dims) : count_labels(l, entropy, dims);
+    total = two(l, OP_maximum, total, emit_number(l, 1, F32)); /* no label at all: a mean of 0 */
+    return two(l, OP_div, sum_over(l, x, dims), total);
+}

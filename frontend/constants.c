@@ -1,0 +1,151 @@
+/* constants.c -- arithmetic on numbers that are known at compile time.
+ *
+ * Integers are exact: a quotient that is no integer, or a result that 64 bits cannot hold, is an
+ * error and never another number.
+ */
+#include "lowering.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+Constant integer_constant(int64_t value) { return (Constant){ .integer = value, .value = (double)value }; }
+Constant real_constant(double value) { return (Constant){ .real = true, .value = value }; }
+
+const char *constant_text(Arena *arena, Constant c)
+{
+    return c.real ? arena_text(arena, "%.15g", c.value) : arena_text(arena, "%" PRId64, c.integer);
+}
+
+typedef const char *Fold(Arena *arena, const Constant a[], Constant *result);
+
+static const char *overflow(Arena *arena, const Constant a[], const char *op)
+{
+    return arena_text(arena, "%s %s %s is more than 64 bits can hold", constant_text(arena, a[0]), op,
+                      constant_text(arena, a[1]));
+}
+
+/* An operation that is `exact` on two integers and `op` on doubles. */
+#define FOLD_EXACT(name, op, exact)                                                                                    \
+    static const char *fold_##name(Arena *arena, const Constant a[], Constant *result)                                 \
+    {                                                                                                                  \
+        int64_t integer;                                                                                               \
+        if (a[0].real || a[1].real)                                                                                    \
+            *result = real_constant(a[0].value op a[1].value);                                                         \
+        else if (exact(a[0].integer, a[1].integer, &integer))                                                          \
+            return overflow(arena, a, #op);                                                                            \
+        else                                                                                                           \
+            *result = integer_constant(integer);                                                                       \
+        return NULL;                                                                                                   \
+    }
+FOLD_EXACT(add, +, __builtin_add_overflow)
+FOLD_EXACT(subtract, -, __builtin_sub_overflow)
+FOLD_EXACT(multiply, *, __builtin_mul_overflow)
+
+static const char *fold_divide(Arena *arena, const Constant a[], Constant *result)
+{
+    if (a[1].value == 0)
+        return arena_text(arena, "division of %s by zero", constant_text(arena, a[0]));
+    if (a[0].real || a[1].real) {
+        *result = real_constant(a[0].value / a[1].value);
+        return NULL;
+    }
+    if (a[1].integer == -1)
+        return fold_multiply(arena, a, result);
+    if (a[0].integer % a[1].integer != 0)
+        return arena_text(arena, "%" PRId64 " / %" PRId64 " is not an integer: %" PRId64 " does not divide %" PRId64,
+                          a[0].integer, a[1].integer, a[1].integer, a[0].integer);
+    *result = integer_constant(a[0].integer / a[1].integer);
+    return NULL;
+}
+
+static const char *fold_remainder(Arena *arena, const Constant a[], Constant *result)
+{
+    if (a[0].real || a[1].real)
+        return "'%' takes two integers";
+    if (a[1].integer == 0)
+        return arena_text(arena, "division of %" PRId64 " by zero", a[0].integer);
+    *result = integer_constant(a[1].integer == -1 ? 0 : a[0].integer % a[1].integer);
+    return NULL;
+}
+
+static const char *fold_power(Arena *arena, const Constant a[], Constant *result)
+{
+    if (a[0].real || a[1].real || a[1].integer < 0) {
+        *result = real_constant(pow(a[0].value, a[1].value));
+        return isnan(result->value) ? arena_text(arena, "%s ^ %s is not a number", constant_text(arena, a[0]),
+                                                 constant_text(arena, a[1]))
+                                    : NULL;
+    }
+    int64_t base = a[0].integer, power = 1;
+    for (int64_t n = a[1].integer; n > 0 && power != 0 && !(power == 1 && base == 1); n--) {
+        if (base == -1) {
+            power = n % 2 ? -power : power;
+            break;
+        }
+        if (__builtin_mul_overflow(power, base, &power))
+            return overflow(arena, a, "^");
+    }
+    *result = integer_constant(power);
+    return NULL;
+}
+
+static const char *fold_sqrt(Arena *arena, const Constant a[], Constant *result)
+{
+    if (a[0].value < 0)
+        return arena_text(arena, "the square root of %s is not a number", constant_text(arena, a[0]));
+    *result = real_constant(sqrt(a[0].value));
+    if (!a[0].real && result->value == floor(result->value))
+        *result = integer_constant((int64_t)result->value);
+    return NULL;
+}
+
+static const char *fold_minimum(Arena *arena, const Constant a[], Constant *result)
+{
+    (void)arena;
+    *result = a[0].value < a[1].value ? a[0] : a[1];
+    return NULL;
+}
+
+static const char *fold_maximum(Arena *arena, const Constant a[], Constant *result)
+{
+    (void)arena;
+    *result = a[0].value > a[1].value ? a[0] : a[1];
+    return NULL;
+}
+
+static const struct {
+    const char *name;
+    int args;
+    Fold *fold;
+} folds_of[] = {
+    { "+", 2, fold_add },           { "-", 2, fold_subtract },      { "*", 2, fold_multiply },
+    { "/", 2, fold_divide },        { "^", 2, fold_power },         { "%", 2, fold_remainder },
+    { "minimum", 2, fold_minimum }, { "maximum", 2, fold_maximum }, { "sqrt", 1, fold_sqrt },
+};
+enum { N_FOLDS = sizeof folds_of / sizeof folds_of[0] };
+
+static int find_fold(const char *name)
+{
+    int i = 0;
+    while (i < N_FOLDS && strcmp(folds_of[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+bool folds(const char *name) { return find_fold(name) < N_FOLDS; }
+
+const char *fold_constants(Arena *arena, const char *op, int n, const Constant args[], Constant *result)
+{
+    int i = find_fold(op);
+    if (i < N_FOLDS && n == 1 && strcmp(op, "-") == 0) {
+        const Constant from_zero[] = { integer_constant(0), args[0] };
+        return args[0].real ? (*result = real_constant(-args[0].value), NULL) : fold_subtract(arena, from_zero, result);
+    }
+    if (i == N_FOLDS)
+        return arena_text(arena, "'%s' cannot stand in a constant expression", op);
+    if (n != folds_of[i].args)
+        return arena_text(arena, "'%s' takes %d number%s, not %d", op, folds_of[i].args,
+                          folds_of[i].args == 1 ? "" : "s", n);
+    return folds_of[i].fold(arena, args, result);
+}

@@ -1,0 +1,281 @@
+/* dims.c -- what a file declares outside of its blocks: constants, dims, names; and stated types.
+ *
+ * For verification sizes are shrunk here: a dim that is given by a number becomes a small power of
+ * two, in the order of the original sizes, so that what divided still divides; a dim that is
+ * computed from others is computed from the small ones.
+ */
+#include "lowering.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ELEMENTS = 0x7fffffff }; /* along one dim: indices are i32 */
+
+/* --- Overrides ----------------------------------------------------------------------------- */
+
+static const Override *find_define(const Lower *l, const char *name)
+{
+    for (int i = l->options->ndefines - 1; i >= 0; i--)
+        if (strcmp(l->options->defines[i].name, name) == 0)
+            return &l->options->defines[i];
+    return NULL;
+}
+
+/* The number that -D gives to a const or dim, if it does; else that of its expression. */
+static bool number_of(Lower *l, const Ast *ast, const Ast *expr, Constant *number)
+{
+    const Override *define = find_define(l, ast->name);
+    if (!define)
+        return constant_of(l, expr, number);
+    return constant_of_text(l, arena_text(l->arena, "-D %s", define->name), define->value, number);
+}
+
+static const char *origin_of(Lower *l, const Ast *ast)
+{
+    return find_define(l, ast->name) ? "command line" : where_text(l, ast->name_loc);
+}
+
+static void check_defines(Lower *l)
+{
+    for (int i = 0; i < l->options->ndefines; i++) {
+        const Override *define = &l->options->defines[i];
+        const Symbol *symbol = find_symbol_here(&l->globals, define->name);
+        NearMiss near = { .name = define->name };
+        for (const Symbol *s = l->globals.newest; s; s = s->next)
+            if (s->kind == S_CONST || s->kind == S_DIM)
+                offer(&near, s->name);
+        if (symbol && symbol == l->batch)
+            fail_command(l, "-D", define, "--set train.microbatch=N", "the size of '%s' is the micro-batch",
+                         define->name);
+        else if (!symbol || (symbol->kind != S_CONST && symbol->kind != S_DIM))
+            fail_command(l, "-D", define, did_you_mean(l->arena, &near), "no const or dim is named '%s'", define->name);
+    }
+}
+
+/* --- Shrinking ----------------------------------------------------------------------------- */
+
+static bool names_a_dim(const Lower *l, const Ast *expr)
+{
+    const Symbol *symbol = expr->kind == A_NAME ? find_symbol_here(&l->globals, expr->name) : NULL;
+    if (symbol && symbol->kind == S_DIM)
+        return true;
+    for (const Ast *child = expr->child; child; child = child->next)
+        if (names_a_dim(l, child))
+            return true;
+    return false;
+}
+
+static double largest_size(Lower *l)
+{
+    double largest = 2;
+    for (const Symbol *s = l->globals.newest; s; s = s->next)
+        if (s->kind == S_DIM && s->number.value > largest)
+            largest = s->number.value;
+    return largest;
+}
+
+/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones. */
+static int64_t shrunk_size(int64_t size, double largest, int64_t target)
+{
+    double share = floor(log2((double)size)) / fmax(1, floor(log2(largest)));
+    double exponent = round(share * log2((double)target));
+    int64_t small = (int64_t)exp2(size > 1 ? fmax(1, exponent) : 0);
+    return small < size ? small : size;
+}
+
+static void shrink_dims(Lower *l)
+{
+    double largest = largest_size(l);
+    for (const Ast *ast = l->file; ast; ast = ast->next) {
+        Symbol *dim = ast->kind == A_DIM ? find_symbol_here(&l->globals, ast->name) : NULL;
+        Constant number;
+        if (!dim || !ast->child || dim->ast != ast)
+            continue;
+        bool had_padding = dim->padded != dim->number.integer;
+        if (!names_a_dim(l, ast->child))
+            dim->number = integer_constant(shrunk_size(dim->number.integer, largest, l->options->shrink));
+        else if (constant_of(l, ast->child, &number) && !number.real && number.integer > 0)
+            dim->number = number;
+        else
+            complain(l, (Where){ .at = ast->child->loc }, "'%s' cannot be shrunk", ast->name);
+        if (had_padding && dim->number.integer > 3)
+            dim->number = integer_constant(dim->number.integer - 1); /* so that some padding is left */
+        dim->padded = dim->number.integer + had_padding;
+    }
+}
+
+/* --- Declarations -------------------------------------------------------------------------- */
+
+static bool taken(Lower *l, const char *name, Loc loc)
+{
+    const Symbol *other = find_symbol_here(&l->globals, name);
+    if (other)
+        complain(l, (Where){ .at = loc }, "'%s' is already %s, declared at %s", name, symbol_noun(other->kind),
+                 place_text(l, other->loc));
+    return other != NULL;
+}
+
+static void declare_const(Lower *l, const Ast *ast)
+{
+    Constant number = { 0 };
+    bool good = number_of(l, ast, ast->child, &number);
+    if (taken(l, ast->name, ast->name_loc))
+        return;
+    Symbol *symbol = declare(l, &l->globals, S_CONST, ast->name, ast->name_loc);
+    symbol->number = number;
+    symbol->wrong = !good;
+    symbol->ast = ast;
+    if (good)
+        add_setting(l, arena_text(l->arena, "const.%s", ast->name), constant_text(l->arena, number), "",
+                    origin_of(l, ast));
+}
+
+static bool is_size(Lower *l, const Ast *ast, Constant number, const char *what)
+{
+    bool good = !number.real && number.integer >= 1 && number.integer <= MOST_ELEMENTS;
+    if (!good)
+        complain(l, (Where){ .at = ast->loc }, "%s has to be a whole number from 1 to %d, not %s", what, MOST_ELEMENTS,
+                 constant_text(l->arena, number));
+    return good;
+}
+
+static void declare_batch(Lower *l, const Ast *ast)
+{
+    if (l->batch)
+        complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "dim %s = ...", ast->name) },
+                 "'%s' has no size, nor has '%s', declared at %s: only the micro-batch has none", ast->name,
+                 l->batch->name, place_text(l, l->batch->loc));
+    if (ast->type)
+        complain(l, (Where){ .at = ast->type->loc }, "'%s' is the micro-batch, which takes no 'padded'", ast->name);
+    if (!taken(l, ast->name, ast->name_loc)) {
+        Symbol *symbol = declare(l, &l->globals, S_DIM, ast->name, ast->name_loc);
+        l->batch = l->batch ? l->batch : symbol;
+        symbol->wrong = symbol != l->batch;
+        symbol->ast = ast;
+    }
+}
+
+static void declare_dim(Lower *l, const Ast *ast)
+{
+    Constant size = { 0 }, multiple = integer_constant(1);
+    if (!ast->child) {
+        declare_batch(l, ast);
+        return;
+    }
+    bool good = number_of(l, ast, ast->child, &size) &&
+                is_size(l, ast->child, size, arena_text(l->arena, "the size of '%s'", ast->name));
+    if (ast->type)
+        good &= constant_of(l, ast->type, &multiple) && is_size(l, ast->type, multiple, "what 'padded' rounds up to");
+    if (taken(l, ast->name, ast->name_loc))
+        return;
+    Symbol *symbol = declare(l, &l->globals, S_DIM, ast->name, ast->name_loc);
+    symbol->ast = ast;
+    symbol->wrong = !good;
+    symbol->number = good ? size : integer_constant(1);
+    symbol->padded = good ? (size.integer + multiple.integer - 1) / multiple.integer * multiple.integer : 1;
+    if (good)
+        add_setting(l, arena_text(l->arena, "dim.%s", ast->name), constant_text(l->arena, size), "elements",
+                    origin_of(l, ast));
+}
+
+static void declare_block(Lower *l, const Ast *ast, SymbolKind kind)
+{
+    if (kind == S_BLOCK && is_function(ast->name))
+        complain(l, (Where){ .at = ast->name_loc }, "'%s' is a function of the language", ast->name);
+    else if (!taken(l, ast->name, ast->name_loc))
+        declare(l, &l->globals, kind, ast->name, ast->name_loc)->ast = ast;
+}
+
+static void declare_model(Lower *l, const Ast *ast)
+{
+    if (l->model)
+        complain(l, (Where){ .at = ast->name_loc }, "a second model: '%s' is declared at %s", l->model->name,
+                 place_text(l, l->model->name_loc));
+    else
+        declare_block(l, ast, S_MODEL);
+    l->model = l->model ? l->model : ast;
+}
+
+void declare_all(Lower *l)
+{
+    for (const Ast *ast = l->file; ast; ast = ast->next) {
+        if (ast->kind == A_CONST)
+            declare_const(l, ast);
+        else if (ast->kind == A_DIM)
+            declare_dim(l, ast);
+        else if (ast->kind == A_BLOCK)
+            declare_block(l, ast, S_BLOCK);
+        else if (ast->kind == A_MODEL)
+            declare_model(l, ast);
+    }
+    check_defines(l);
+    if (!l->model)
+        complain(l, (Where){ .at = { l->source->length, l->source->length } }, "the file has no model");
+    if (l->options->shrink && l->diags->errors == 0)
+        shrink_dims(l);
+}
+
+/* --- Dims and types by name ---------------------------------------------------------------- */
+
+bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
+{
+    const Symbol *symbol = find_symbol(l->scope, name);
+    if (!symbol || symbol->kind != S_DIM) {
+        NearMiss near = { .name = name };
+        for (const Symbol *s = l->globals.newest; s; s = s->next)
+            if (s->kind == S_DIM)
+                offer(&near, s->name);
+        if (symbol)
+            complain(l, (Where){ .at = loc }, "'%s' is %s, not a dim", name, symbol_noun(symbol->kind));
+        else
+            complain(l, (Where){ .at = loc, .help = did_you_mean(l->arena, &near) }, "no dim is named '%s'", name);
+        return false;
+    }
+    *dim = (Dim){ .name = intern_text(l->m, name), .size = symbol->number.integer, .padded = symbol->padded };
+    if (symbol == l->batch) {
+        dim->size = dim->padded = l->batch_size;
+        dim->split.count = l->variant == AS_CHECK; /* over the only axis that there is then */
+    }
+    return !symbol->wrong;
+}
+
+static bool stated_dtype(Lower *l, const Ast *type, DType *dtype)
+{
+    *dtype = type->name ? dtype_named(type->name) : F32;
+    if (*dtype == N_DTYPES) {
+        NearMiss near = { .name = type->name };
+        for (int i = 0; i < N_DTYPES; i++)
+            offer(&near, dtype_name[i]);
+        complain(l, (Where){ .at = type->name_loc, .help = did_you_mean(l->arena, &near) }, "no type is named '%s'",
+                 type->name);
+    } else if (is_half(*dtype)) {
+        complain(l, (Where){ .at = type->name_loc, .help = "leave the type out" },
+                 "'%s': how floating-point tensors are stored is said by train.precision", type->name);
+    }
+    return *dtype != N_DTYPES && !is_half(*dtype);
+}
+
+bool type_of_ast(Lower *l, const Ast *ast, Type *type)
+{
+    *type = (Type){ 0 };
+    bool good = stated_dtype(l, ast, &type->dtype);
+    for (const Ast *name = ast->child; name; name = name->next) {
+        Dim dim;
+        if (!find_dim_named(l, name->name, name->loc, &dim)) {
+            good = false;
+            continue;
+        }
+        if (find_dim(type, dim.name) >= 0) {
+            complain(l, (Where){ .at = name->loc, .help = "declare a second dim of that size" },
+                     "'%s' occurs twice: a tensor has a dim once", name->name);
+            good = false;
+        } else if (type->rank == MAX_RANK) {
+            complain(l, (Where){ .at = name->loc }, "a tensor has at most %d dims", MAX_RANK);
+            return false;
+        } else {
+            type->dim[type->rank++] = dim;
+        }
+    }
+    return good;
+}

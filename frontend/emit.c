@@ -1,0 +1,262 @@
+/* emit.c -- ops at a place of the file, messages about it, and the parameters of functions.
+ *
+ * A `repeat` body is a function of its own.  What it reads from outside becomes a parameter the
+ * moment it is read, in every function between; finish_frame puts the parameters in order.
+ */
+#include "lowering.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Messages ------------------------------------------------------------------------------ */
+
+static bool already_reported(Lower *l, Loc at, const char *message)
+{
+    for (const Reported *r = l->reported; r; r = r->next)
+        if (r->at.begin == at.begin && strcmp(r->message, message) == 0)
+            return true;
+    Reported *r = NEW(l->arena, Reported);
+    *r = (Reported){ at, message, l->reported };
+    l->reported = r;
+    return false;
+}
+
+void complain(Lower *l, Where where, const char *format, ...)
+{
+    if (l->variant == AS_CHECK) {
+        l->mixes_at = l->mixes ? l->mixes_at : where.at;
+        l->mixes = true;
+        return;
+    }
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    size_t length = (size_t)vsnprintf(NULL, 0, format, args);
+    char *message = arena_alloc(l->arena, length + 1, 1);
+    vsnprintf(message, length + 1, format, again);
+    va_end(again);
+    va_end(args);
+    if (!already_reported(l, where.at, message))
+        error_at(l->diags, where, "%s", message);
+}
+
+const char *place_text(Lower *l, Loc loc)
+{
+    int line, column;
+    line_and_column(l->source, loc.begin, &line, &column);
+    return arena_text(l->arena, "%d:%d", line, column);
+}
+
+Name where_text(Lower *l, Loc loc)
+{
+    const char *slash = strrchr(l->source->path, '/');
+    return intern_format(l->m, "%s:%s", slash ? slash + 1 : l->source->path, place_text(l, loc));
+}
+
+const char *dims_text(Lower *l, const Type *type)
+{
+    const char *text = "[";
+    for (int i = 0; i < type->rank; i++)
+        text = arena_text(l->arena, "%s%s%s", text, i ? ", " : "", type->dim[i].name);
+    return arena_text(l->arena, "%s]", text);
+}
+
+const char *type_words(Lower *l, const Type *type)
+{
+    return arena_text(l->arena, "%s%s", is_float(type->dtype) ? "" : dtype_name[type->dtype], dims_text(l, type));
+}
+
+/* --- Ops ----------------------------------------------------------------------------------- */
+
+/* More elements than any machine holds: what comes after may multiply sizes without looking. */
+static bool too_large(Lower *l, const Type *type)
+{
+    double count = 1;
+    for (int i = 0; i < type->rank; i++)
+        count *= (double)type->dim[i].padded;
+    if (count > 0x1p48)
+        complain(l, (Where){ .at = l->b.loc }, "%s has %.3g elements, more than any machine holds", dims_text(l, type),
+                 count);
+    return count > 0x1p48;
+}
+
+static bool reported_here(const Lower *l)
+{
+    for (const Reported *r = l->reported; r; r = r->next)
+        if (r->at.begin == l->b.loc.begin)
+            return true;
+    return false;
+}
+
+Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    for (int i = 0; i < nargs; i++)
+        if (!args[i])
+            return NULL;
+    if (l->variant == AS_MODEL && reported_here(l))
+        return NULL; /* one instance of the block was wrong here; so is this one */
+    Op *op = try_build(&l->b, kind, attrs, nargs, args);
+    if (!op && l->variant == AS_CHECK)
+        complain(l, (Where){ .at = l->b.loc }, "not a sum over sequences");
+    for (int i = 0; op && i < op->results.count; i++)
+        if (too_large(l, &op->results.at[i]->type))
+            return NULL;
+    return op;
+}
+
+Value *emit(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    Op *op = emit_op(l, kind, attrs, nargs, args);
+    return op ? result(op) : NULL;
+}
+
+Value *emit_number(Lower *l, double value, DType dtype)
+{
+    Attrs attrs = { .value = value, .dtype = dtype == F32 ? NULL : intern_text(l->m, dtype_name[dtype]) };
+    return emit(l, OP_constant, attrs, 0, NULL);
+}
+
+Value *emit_iota(Lower *l, Dim dim) { return emit(l, OP_iota, (Attrs){ .dims = { 1, { dim } } }, 0, NULL); }
+
+Value *emit_cast(Lower *l, Value *x, DType dtype)
+{
+    if (!x || x->type.dtype == dtype)
+        return x;
+    return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[dtype]) }, x);
+}
+
+void remove_dead_ops(Module *m, Func *f)
+{
+    (void)m;
+    for (Op *op = f->last, *before; op; op = before) {
+        before = op->prev;
+        bool used = false;
+        for (int i = 0; i < op->results.count; i++)
+            used |= is_used(f, op->results.at[i]);
+        if (!used)
+            remove_op(f, op);
+    }
+}
+
+/* --- Names of values ----------------------------------------------------------------------- */
+
+static bool names_one(const Values *values, Name name)
+{
+    for (int i = 0; i < values->count; i++)
+        if (values->at[i]->name == name)
+            return true;
+    return false;
+}
+
+/* The names that the step gives to what it takes and returns. */
+static bool is_reserved(Name name)
+{
+    static const char *const reserved[] = { "key", "origin", "step", "lr", "loss_scale", "good_steps" };
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+        if (strcmp(name, reserved[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_taken(const Lower *l, const Frame *frame, Name name)
+{
+    const Values *lists[] = { &frame->inputs, &frame->totals, &frame->carried, &frame->params, &frame->captured };
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if (names_one(lists[i], name))
+            return true;
+    for (const Op *op = frame->func->first; op; op = op->next)
+        if (names_one(&op->results, name))
+            return true;
+    return find_param(l->m, name) || is_reserved(name);
+}
+
+static bool is_fresh(Name name) { return name[0] >= '0' && name[0] <= '9'; }
+
+void name_value(Lower *l, Value *value, Name path)
+{
+    const Frame *frame = l->frame;
+    size_t length = frame->prefix ? strlen(frame->prefix) : 0;
+    if (length && strncmp(path, frame->prefix, length) == 0 && path[length] == '.')
+        path = intern_text(l->m, path + length + 1);
+    if (value->def && is_fresh(value->name) && !is_taken(l, frame, path))
+        value->name = path;
+}
+
+/* --- Parameters of functions --------------------------------------------------------------- */
+
+Value *new_value(Lower *l, Name name, Type type)
+{
+    Value *value = NEW(l->arena, Value);
+    *value = (Value){ .name = name, .type = type };
+    return value;
+}
+
+Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home)
+{
+    if (!value || frame == home)
+        return value;
+    Value *outside = import_value(l, frame->outer, value, home);
+    int at = index_of(&frame->sources, outside);
+    if (at >= 0)
+        return frame->captured.at[at];
+    Name name = is_taken(l, frame, outside->name) || is_fresh(outside->name) ? fresh_name(l->m) : outside->name;
+    push_value(l->arena, &frame->sources, outside);
+    push_value(l->arena, &frame->captured, new_value(l, name, outside->type));
+    return frame->captured.at[frame->captured.count - 1];
+}
+
+/* A trainable tensor of this type, and outside of each repeat the stack of its copies. */
+Value *import_param(Lower *l, Frame *frame, Name name, Type type)
+{
+    Value *value = new_value(l, name, type);
+    if (frame->outer)
+        push_value(l->arena, &frame->stacks, import_param(l, frame->outer, name, with_dim_first(type, frame->copy)));
+    push_value(l->arena, &frame->params, value);
+    return value;
+}
+
+/* In a body the key is that of its turn; who calls it folds the turn's number into its own. */
+Value *dropout_key(Lower *l, Frame *frame)
+{
+    if (frame->outer)
+        dropout_key(l, frame->outer);
+    if (!frame->key)
+        frame->key = new_value(l, intern_text(l->m, "key"), scalar_type(I32));
+    return frame->key;
+}
+
+Value *dropout_origin(Lower *l)
+{
+    Frame *model = l->frame;
+    while (model->outer)
+        model = model->outer;
+    if (!model->origin)
+        model->origin = new_value(l, intern_text(l->m, "origin"), scalar_type(I32));
+    return import_value(l, l->frame, model->origin, model);
+}
+
+static void push_all(Lower *l, Values *to, const Values *from)
+{
+    for (int i = 0; i < from->count; i++)
+        push_value(l->arena, to, from->at[i]);
+}
+
+/* The model: inputs, key, origin, totals, params.  A body: carried, params, key, captured. */
+void finish_frame(Lower *l, Frame *frame)
+{
+    Values *params = &frame->func->params;
+    push_all(l, params, &frame->inputs);
+    push_all(l, params, &frame->carried);
+    if (frame->outer)
+        push_all(l, params, &frame->params);
+    if (frame->key)
+        push_value(l->arena, params, frame->key);
+    if (frame->origin)
+        push_value(l->arena, params, frame->origin);
+    push_all(l, params, &frame->totals);
+    if (!frame->outer)
+        push_all(l, params, &frame->params);
+    push_all(l, params, &frame->captured);
+}

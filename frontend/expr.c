@@ -1,0 +1,426 @@
+/* expr.c -- expressions: numbers fold, tensors become ops, dims meet by name. */
+#include "lowering.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_NESTED = 600 }; /* the parser stops at 500; blocks and repeats add to that */
+
+static const Operand wrong = { .kind = WRONG };
+
+static Operand number_operand(Constant number) { return (Operand){ .kind = NUMBER, .number = number }; }
+
+Operand tensor_operand(Value *value) { return (Operand){ .kind = value ? TENSOR : WRONG, .value = value }; }
+
+void set_place(Lower *l, Loc loc)
+{
+    l->b.loc = loc;
+    l->b.where = where_text(l, loc);
+}
+
+Value *value_of(Lower *l, Operand operand, DType dtype)
+{
+    return operand.kind == NUMBER ? emit_number(l, operand.number.value, dtype) : operand.value;
+}
+
+Value *lower_tensor(Lower *l, const Ast *ast)
+{
+    Operand operand = lower_expr(l, ast);
+    return operand.kind == WRONG ? NULL : value_of(l, operand, F32);
+}
+
+void look_at_arguments(Lower *l, const Ast *list)
+{
+    for (; list; list = list->next) {
+        const Ast *ast = list->kind == A_KEYWORD || list->kind == A_ARROW ? NULL : list;
+        const Symbol *symbol = ast && ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+        if (ast && (ast->kind != A_NAME || symbol))
+            lower_expr(l, ast);
+    }
+}
+
+/* --- Constant expressions ------------------------------------------------------------------ */
+
+bool constant_of(Lower *l, const Ast *ast, Constant *number)
+{
+    Operand operand = lower_expr(l, ast);
+    if (operand.kind == TENSOR)
+        complain(l, (Where){ .at = ast->loc }, "a number that is known at compile time is needed here, not a tensor %s",
+                 type_words(l, &operand.value->type));
+    *number = operand.number;
+    return operand.kind == NUMBER;
+}
+
+bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number)
+{
+    Constant c;
+    if (!constant_of(l, ast, &c))
+        return false;
+    *number = c.integer;
+    if (!c.real && c.integer >= least && c.integer <= most)
+        return true;
+    complain(l, (Where){ .at = ast->loc }, "%s has to be a whole number from %lld to %lld, not %s", what,
+             (long long)least, (long long)most, constant_text(l->arena, c));
+    return false;
+}
+
+/* --- By name ------------------------------------------------------------------------------- */
+
+static const char *declared_text(Lower *l, const Ast *ast)
+{
+    Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+    if (!symbol)
+        return NULL;
+    return arena_text(l->arena, "'%s' is declared at %s", ast->name, place_text(l, symbol->loc));
+}
+
+static const char *side(int i, int n)
+{
+    static const char *const of_two[] = { "the left side", "the right side" };
+    static const char *const of_three[] = { "the first operand", "the second operand", "the third operand" };
+    return n == 2 ? of_two[i] : of_three[i];
+}
+
+static bool is_index(const Value *value) { return !is_float(value->type.dtype); }
+
+bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[])
+{
+    int largest = 0, odd = -1;
+    bool all_index = true;
+    for (int i = 0; i < n; i++) {
+        all_index &= is_index(values[i]);
+        if (values[i]->type.rank > values[largest]->type.rank)
+            largest = i;
+    }
+    for (int i = 0; i < n && odd < 0; i++)
+        if (dims_lacking(&values[i]->type, &values[largest]->type).count)
+            odd = i;
+    if (odd < 0 || all_index)
+        return true;
+    Name lacking = dims_lacking(&values[odd]->type, &values[largest]->type).name[0];
+    int left = largest < odd ? largest : odd, right = largest < odd ? odd : largest;
+    complain(l,
+             (Where){ .at = at, .also = { asts[left]->loc, asts[right]->loc }, .label = declared_text(l, asts[odd]) },
+             "cannot %s %s and %s: %s has no dim '%s'", verb, type_words(l, &values[left]->type),
+             type_words(l, &values[right]->type), side(largest, n), lacking);
+    return false;
+}
+
+/* --- Arithmetic ---------------------------------------------------------------------------- */
+
+static bool fits_i32(Constant c) { return !c.real && c.integer >= INT32_MIN && c.integer <= INT32_MAX; }
+
+static DType dtype_of(Operand operand)
+{
+    if (operand.kind == TENSOR)
+        return is_float(operand.value->type.dtype) ? F32 : operand.value->type.dtype;
+    return operand.number.real ? F32 : I32;
+}
+
+/* Numbers take the dtype of what they meet; a bool beside a number is 0 or 1. */
+bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2], Value *values[2])
+{
+    DType dtype[] = { dtype_of(operands[0]), dtype_of(operands[1]) };
+    for (int i = 0; i < 2; i++)
+        if (operands[i].kind == NUMBER && dtype[1 - i] == F32)
+            dtype[i] = F32;
+    if (dtype[0] != dtype[1] && dtype[0] != BOOL && dtype[1] != BOOL) {
+        int whole = dtype[0] == I32 ? 0 : 1;
+        complain(l,
+                 (Where){ .at = at,
+                          .also = { asts[0]->loc, asts[1]->loc },
+                          .help = operands[whole].kind == NUMBER ? "cast the i32 tensor, or write a whole number"
+                                                                 : "cast(..., f32) or cast(..., i32) one of them" },
+                 "cannot %s i32 and floating-point numbers", verb);
+        return false;
+    }
+    DType common = dtype[0] == BOOL ? dtype[1] : dtype[0];
+    for (int i = 0; i < 2; i++)
+        if (operands[i].kind == NUMBER && common == I32 && !fits_i32(operands[i].number)) {
+            complain(l, (Where){ .at = asts[i]->loc }, "%s does not fit into i32",
+                     constant_text(l->arena, operands[i].number));
+            return false;
+        }
+    for (int i = 0; i < 2; i++) {
+        values[i] = value_of(l, operands[i], common);
+        if (dtype[i] == BOOL && common != BOOL)
+            values[i] = emit_cast(l, values[i], common);
+    }
+    return values[0] && values[1];
+}
+
+/* Of two bools: * and minimum are `and`, maximum is `or`, == and != are what they are. */
+static bool takes_bools(OpKind kind)
+{
+    return kind == OP_mul || kind == OP_minimum || kind == OP_maximum || kind == OP_eq || kind == OP_ne;
+}
+
+Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2])
+{
+    Value *values[2];
+    set_place(l, at);
+    if (!unify(l, at, verb, asts, operands, values))
+        return wrong;
+    DType dtype = values[0]->type.dtype;
+    if (dtype == BOOL && !takes_bools(kind)) {
+        complain(
+            l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., i32) makes them 0 and 1" },
+            "cannot %s two bools", verb);
+        return wrong;
+    }
+    if (dtype == I32 && kind == OP_pow) {
+        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., f32) the base" },
+                 "'^' takes floating-point numbers, not i32");
+        return wrong;
+    }
+    if (!dims_fit(l, at, verb, 2, asts, values))
+        return wrong;
+    return tensor_operand(emit(l, kind, NO_ATTRS, 2, values));
+}
+
+static const struct {
+    const char *sign, *verb;
+    OpKind kind;
+} signs[] = {
+    { "+", "add", OP_add },     { "-", "subtract", OP_sub }, { "*", "multiply", OP_mul }, { "/", "divide", OP_div },
+    { "^", "raise", OP_pow },   { "<", "compare", OP_lt },   { "<=", "compare", OP_le },  { ">", "compare", OP_gt },
+    { ">=", "compare", OP_ge }, { "==", "compare", OP_eq },  { "!=", "compare", OP_ne },
+};
+
+static Operand fold(Lower *l, const Ast *ast, int n, const Constant numbers[])
+{
+    Constant number;
+    const char *problem = fold_constants(l->arena, ast->name, n, numbers, &number);
+    if (!problem)
+        return number_operand(number);
+    complain(
+        l, (Where){ .at = ast->name_loc, .also = { ast->child->loc, n > 1 ? ast->child->next->loc : ast->child->loc } },
+        "%s", problem);
+    return wrong;
+}
+
+static Operand lower_binary(Lower *l, const Ast *ast)
+{
+    const Ast *const asts[] = { ast->child, ast->child->next };
+    const Operand operands[] = { lower_expr(l, asts[0]), lower_expr(l, asts[1]) };
+    size_t i = 0;
+    while (i < sizeof signs / sizeof signs[0] && strcmp(signs[i].sign, ast->name) != 0)
+        i++;
+    if (operands[0].kind == WRONG || operands[1].kind == WRONG)
+        return wrong;
+    if (operands[0].kind == NUMBER && operands[1].kind == NUMBER)
+        return fold(l, ast, 2, (Constant[]){ operands[0].number, operands[1].number });
+    if (i == sizeof signs / sizeof signs[0]) {
+        complain(l, (Where){ .at = ast->name_loc, .help = "x - x / n * n, of i32, is the remainder" },
+                 "'%s' takes numbers that are known at compile time", ast->name);
+        return wrong;
+    }
+    return combine(l, signs[i].kind, ast->name_loc, signs[i].verb, asts, operands);
+}
+
+static Operand lower_unary(Lower *l, const Ast *ast)
+{
+    Operand operand = lower_expr(l, ast->child);
+    if (operand.kind == NUMBER)
+        return fold(l, ast, 1, &operand.number);
+    if (operand.kind == WRONG)
+        return wrong;
+    set_place(l, ast->name_loc);
+    if (operand.value->type.dtype == BOOL) {
+        complain(l, (Where){ .at = ast->name_loc, .also = { ast->child->loc } }, "cannot negate a bool");
+        return wrong;
+    }
+    return tensor_operand(EMIT(l, OP_neg, NO_ATTRS, operand.value));
+}
+
+/* --- Names --------------------------------------------------------------------------------- */
+
+static void unknown_name(Lower *l, const Ast *ast)
+{
+    NearMiss near = { .name = ast->name };
+    for (const Scope *scope = l->scope; scope; scope = scope->outer)
+        for (const Symbol *s = scope->newest; s; s = s->next)
+            if (s->kind != S_BLOCK && s->kind != S_MODEL)
+                offer(&near, s->name);
+    complain(l, (Where){ .at = ast->loc, .help = did_you_mean(l->arena, &near) }, "nothing is named '%s' here",
+             ast->name);
+}
+
+static Operand lower_name(Lower *l, const Ast *ast)
+{
+    Symbol *symbol = find_symbol(l->scope, ast->name);
+    if (!symbol && strcmp(ast->name, "inf") == 0)
+        return number_operand(real_constant(INFINITY));
+    if (!symbol) {
+        unknown_name(l, ast);
+        return wrong;
+    }
+    symbol->used = true;
+    if (symbol->wrong)
+        return wrong;
+    if (symbol == l->batch) {
+        complain(l, (Where){ .at = ast->loc, .help = "mean(...) divides by the size of the whole batch" },
+                 "the size of '%s' is the micro-batch, on which no result may depend", ast->name);
+        return wrong;
+    }
+    if (symbol->kind == S_CONST || symbol->kind == S_DIM)
+        return number_operand(symbol->number);
+    if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL) {
+        complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_BLOCK ? "call it" : NULL },
+                 "'%s' is %s, not a value", ast->name, symbol_noun(symbol->kind));
+        return wrong;
+    }
+    Operand operand = symbol->operand;
+    if (operand.kind == TENSOR)
+        operand.value = import_value(l, l->frame, operand.value, symbol->home);
+    return operand;
+}
+
+/* --- Indexing ------------------------------------------------------------------------------ */
+
+void note_vocab(Lower *l, const Value *index, int64_t size)
+{
+    Input *input = index && !index->def ? find_input(l->m, index->name) : NULL;
+    if (input && (input->vocab == 0 || size < input->vocab))
+        input->vocab = size;
+}
+
+static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
+{
+    if (at.real || at.integer < 0 || at.integer >= dim->size) {
+        complain(l, (Where){ .at = ast->child->next->loc }, "'%s' has the elements 0 to %lld, not %s", dim->name,
+                 (long long)(dim->size - 1), constant_text(l->arena, at));
+        return wrong;
+    }
+    return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));
+}
+
+static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value *index)
+{
+    const Ast *at = ast->child->next;
+    if (index->type.dtype != I32) {
+        complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index has to be i32, not %s",
+                 is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
+        return wrong;
+    }
+    for (int i = 0; i < index->type.rank; i++)
+        if (index->type.dim[i].name != dim->name && find_dim(&x->type, index->type.dim[i].name) >= 0) {
+            complain(l,
+                     (Where){ .at = ast->name_loc,
+                              .also = { ast->child->loc, at->loc },
+                              .help = "rename it in one of them" },
+                     "%s indexed by %s would have '%s' twice", type_words(l, &x->type), type_words(l, &index->type),
+                     index->type.dim[i].name);
+            return wrong;
+        }
+    note_vocab(l, index, dim->size);
+    return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = dim->name }, x, index));
+}
+
+bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim)
+{
+    Dim declared;
+    if (!find_dim_named(l, name, loc, &declared))
+        return false;
+    *dim = declared.name;
+    if (find_dim(&x->type, declared.name) >= 0)
+        return true;
+    NearMiss near = { .name = name };
+    for (int i = 0; i < x->type.rank; i++)
+        offer(&near, x->type.dim[i].name);
+    complain(
+        l,
+        (Where){ .at = loc, .also = { at->loc }, .label = declared_text(l, at), .help = did_you_mean(l->arena, &near) },
+        "%s has no dim '%s'", type_words(l, &x->type), name);
+    return false;
+}
+
+static Operand lower_index(Lower *l, const Ast *ast)
+{
+    Operand x = lower_expr(l, ast->child), at = lower_expr(l, ast->child->next);
+    Name name;
+    if (x.kind == WRONG || at.kind == WRONG)
+        return wrong;
+    if (x.kind == NUMBER) {
+        complain(l, (Where){ .at = ast->child->loc }, "a number has no dim to index");
+        return wrong;
+    }
+    if (!need_dim(l, x.value, ast->child, ast->name, ast->name_loc, &name))
+        return wrong;
+    if (name == l->m->batch) {
+        complain(l, (Where){ .at = ast->name_loc },
+                 "'%s' is the micro-batch: what stands where in it is no part of the model", name);
+        return wrong;
+    }
+    set_place(l, ast->name_loc);
+    const Dim *dim = &x.value->type.dim[find_dim(&x.value->type, name)];
+    return at.kind == NUMBER ? slice(l, ast, x.value, dim, at.number) : gather(l, ast, x.value, dim, at.value);
+}
+
+/* --- Calls --------------------------------------------------------------------------------- */
+
+static Operand unknown_call(Lower *l, const Ast *ast)
+{
+    NearMiss near = { .name = ast->name };
+    for (const Symbol *s = l->globals.newest; s; s = s->next)
+        if (s->kind == S_BLOCK)
+            offer(&near, s->name);
+    offer_functions(&near);
+    complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
+             "no function or block is named '%s'", ast->name);
+    look_at_arguments(l, ast->child);
+    return wrong;
+}
+
+static Operand lower_call(Lower *l, const Ast *ast)
+{
+    Symbol *block = find_symbol_here(&l->globals, ast->name);
+    if (block && block->kind == S_BLOCK && l->frame)
+        return call_block(l, ast, block);
+    if (!is_function(ast->name) && !folds(ast->name))
+        return unknown_call(l, ast);
+    if (ast->as)
+        complain(l, (Where){ .at = ast->as_loc },
+                 "'as' names an instance of a block, and '%s' is a function of the language", ast->name);
+    return call_function(l, ast);
+}
+
+static Operand lower_any(Lower *l, const Ast *ast)
+{
+    switch (ast->kind) {
+    case A_NUMBER:
+        if (ast->is_integer && fabs(ast->number) >= 0x1p53) {
+            complain(l, (Where){ .at = ast->loc }, "a whole number has to be below 2^53");
+            return wrong;
+        }
+        return number_operand(ast->is_integer ? integer_constant((int64_t)ast->number) : real_constant(ast->number));
+    case A_NAME:
+        return lower_name(l, ast);
+    case A_CALL:
+        return lower_call(l, ast);
+    case A_UNARY:
+        return lower_unary(l, ast);
+    case A_BINARY:
+        return lower_binary(l, ast);
+    case A_INDEX:
+        return lower_index(l, ast);
+    default:
+        complain(l, (Where){ .at = ast->loc }, "%s is no number and no tensor",
+                 ast->kind == A_STRING ? "a text"
+                 : ast->kind == A_BOOL ? "'true' or 'false'"
+                                       : "this");
+        return wrong;
+    }
+}
+
+Operand lower_expr(Lower *l, const Ast *ast)
+{
+    if (l->depth >= MOST_NESTED) {
+        complain(l, (Where){ .at = ast->loc }, "nested too deeply");
+        return wrong;
+    }
+    l->depth++;
+    Operand operand = lower_any(l, ast);
+    l->depth--;
+    return operand;
+}

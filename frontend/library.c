@@ -1,0 +1,201 @@
+/* library.c -- the functions of the language that are about positions: attend, rope, dropout,
+ * rename, concat. */
+#include "builtins.h"
+
+#include <math.h>
+#include <string.h>
+
+static const Operand wrong = { .kind = WRONG };
+
+/* --- Attention ----------------------------------------------------------------------------- */
+
+/* k or v: it has the sequence and the feature dim, and of the others only those of q. */
+static bool key_fits(Lower *l, const Arguments *a, int i)
+{
+    const Value *q = a->x[0], *k = a->x[i];
+    Name name;
+    for (int d = 0; d < 2; d++)
+        if (!need_dim(l, k, a->ast[i], a->dims.name[d], a->dim_ast[d]->loc, &name))
+            return false;
+    Names more = dims_lacking(&k->type, &q->type);
+    if (more.count)
+        complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[0]->loc } },
+                 "cannot attend with %s to %s: the queries have no dim '%s'", type_words(l, &q->type),
+                 type_words(l, &k->type), more.name[0]);
+    return !more.count;
+}
+
+/* The keys' sequence dim gets a name of its own, so that dims still meet by name. */
+static Value *keys(Lower *l, Value *k, Name seq, Name key)
+{
+    return EMIT(l, OP_rename, ((Attrs){ .dim = seq, .to = key }), k);
+}
+
+CALL(attend)
+{
+    Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
+    const Type *q = &a->x[0]->type;
+    if (!key_fits(l, a, 1) || !key_fits(l, a, 2))
+        return wrong;
+    int64_t length = q->dim[find_dim(q, attrs.seq)].size;
+    double head = (double)q->dim[find_dim(q, attrs.feature)].size;
+    if (!flag_argument(l, a->keyword[0], &attrs.causal) ||
+        (a->keyword[1] && !integer_of(l, a->keyword[1]->child, "'window'", 0, INT32_MAX, &attrs.window)) ||
+        !number_argument(l, a->keyword[2], 1 / sqrt(head), &attrs.scale))
+        return wrong;
+    if (attrs.window >= length)
+        attrs.window = 0; /* every key is inside */
+    attrs.key = intern_format(l->m, "%s.key", attrs.seq);
+    Value *const operands[] = { a->x[0], keys(l, a->x[1], attrs.seq, attrs.key),
+                                keys(l, a->x[2], attrs.seq, attrs.key) };
+    return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
+}
+
+static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)
+{
+    const Ast *word = keyword ? keyword->child : NULL;
+    *interleaved = word && word->kind == A_NAME && strcmp(word->name, "interleaved") == 0;
+    if (!word || *interleaved || (word->kind == A_NAME && strcmp(word->name, "half") == 0))
+        return true;
+    complain(l, (Where){ .at = word->loc }, "'style' is half or interleaved");
+    return false;
+}
+
+CALL(rope)
+{
+    Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
+    const Dim *head = &a->x[0]->type.dim[find_dim(&a->x[0]->type, attrs.feature)];
+    if (!number_argument(l, a->keyword[0], 10000, &attrs.base) || !style_argument(l, a->keyword[1], &attrs.interleaved))
+        return wrong;
+    if (head->size % 2 || attrs.base <= 0) {
+        complain(l, (Where){ .at = head->size % 2 ? a->dim_ast[1]->loc : a->keyword[0]->child->loc },
+                 head->size % 2 ? "rope rotates pairs, but '%s' has %lld elements" : "'base' is above 0", head->name,
+                 (long long)head->size);
+        return wrong;
+    }
+    return tensor_operand(EMIT(l, OP_rope, attrs, a->x[0]));
+}
+
+/* --- Dropout ------------------------------------------------------------------------------- */
+
+CALL(dropout)
+{
+    if (!(a->number.value >= 0 && a->number.value < 1)) {
+        complain(l, (Where){ .at = a->number_ast->loc }, "the rate of dropout is from 0 to below 1, not %s",
+                 constant_text(l->arena, a->number));
+        return wrong;
+    }
+    if (a->number.value == 0 || l->variant == AS_EVAL || l->variant == AS_PREDICT)
+        return tensor_operand(a->x[0]);
+    Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
+    Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
+    return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));
+}
+
+/* --- Other names --------------------------------------------------------------------------- */
+
+CALL(rename)
+{
+    const Ast *from = a->renaming->child;
+    Name name;
+    Dim to;
+    if (!need_dim(l, a->x[0], a->ast[0], from->name, from->loc, &name) ||
+        !find_dim_named(l, a->renaming->name, a->renaming->name_loc, &to))
+        return wrong;
+    const Type *x = &a->x[0]->type;
+    const Dim *dim = &x->dim[find_dim(x, name)];
+    Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
+    if (name == l->m->batch || to.name == l->m->batch)
+        complain(l, at, "'%s' is the micro-batch, which keeps its name", l->m->batch);
+    else if (find_dim(x, to.name) >= 0)
+        complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);
+    else if (dim->size != to.size)
+        complain(l, at, "'%s' has %lld elements and '%s' has %lld", name, (long long)dim->size, to.name,
+                 (long long)to.size);
+    else if (dim->padded != to.padded)
+        complain(l, at, "'%s' takes %lld elements in memory and '%s' %lld: declare both 'padded' alike", name,
+                 (long long)dim->padded, to.name, (long long)to.padded);
+    else
+        return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = name, .to = to.name }), a->x[0]));
+    return wrong;
+}
+
+/* --- Concat -------------------------------------------------------------------------------- */
+
+/* Which dim of a piece is the one along `to`: the one that the others lack; where all have the same
+ * dims, the one whose sizes add up. */
+static Name stretch_of(const Arguments *a, int i, const Dim *to)
+{
+    const Type *x = &a->x[i]->type, *other = &a->x[i ? 0 : 1]->type;
+    Names own = dims_lacking(x, other);
+    for (int d = 0; own.count == 0 && d < x->rank; d++)
+        if (x->dim[d].size * a->count == to->size && !has_name(&own, x->dim[d].name))
+            add_name(&own, x->dim[d].name);
+    return own.count == 1 ? own.name[0] : NULL;
+}
+
+static Value *piece_along(Lower *l, const Arguments *a, int i, const Dim *to)
+{
+    Name own = stretch_of(a, i, to);
+    if (own && find_dim(&a->x[i]->type, to->name) < 0)
+        return EMIT(l, OP_rename, ((Attrs){ .dim = own, .to = to->name }), a->x[i]);
+    complain(l,
+             (Where){ .at = a->ast[i]->loc,
+                      .help = "pieces have the same dims but for one each, of whatever name, and their sizes add up" },
+             "no dim of %s can be its part of '%s', which has %lld elements", type_words(l, &a->x[i]->type), to->name,
+             (long long)to->size);
+    return NULL;
+}
+
+static Value *in_order_of(Lower *l, Value *x, const Type *like)
+{
+    Names order = { 0 };
+    bool same = true;
+    if (dims_lacking(&x->type, like).count || dims_lacking(like, &x->type).count)
+        return x; /* concat says what is wrong */
+    for (int i = 0; i < like->rank; i++) {
+        add_name(&order, like->dim[i].name);
+        same &= x->type.dim[i].name == like->dim[i].name;
+    }
+    return same ? x : EMIT(l, OP_reorder, (Attrs){ .order = order }, x);
+}
+
+static bool pieces_add_up(Lower *l, const Arguments *a, Value *const pieces[], const Dim *to)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < a->count; i++) {
+        Type rest = without_dim(pieces[i]->type, to->name), first = without_dim(pieces[0]->type, to->name);
+        if (pieces[i]->type.dtype != pieces[0]->type.dtype || dims_lacking(&rest, &first).count ||
+            rest.rank != first.rank) {
+            complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[0]->loc } },
+                     "cannot join %s and %s: they differ in more than one dim", type_words(l, &a->x[0]->type),
+                     type_words(l, &a->x[i]->type));
+            return false;
+        }
+        sum += pieces[i]->type.dim[find_dim(&pieces[i]->type, to->name)].size;
+    }
+    if (sum != to->size)
+        complain(l, (Where){ .at = a->dim_ast[0]->loc }, "the pieces have %lld elements along '%s', which has %lld",
+                 (long long)sum, to->name, (long long)to->size);
+    return sum == to->size;
+}
+
+CALL(concat)
+{
+    Dim to, so_far;
+    Value *pieces[MOST_ARGUMENTS], *y;
+    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &to);
+    for (int i = 0; i < a->count; i++)
+        if (!(pieces[i] = piece_along(l, a, i, &to)))
+            return wrong;
+    if (!pieces_add_up(l, a, pieces, &to))
+        return wrong;
+    y = pieces[0];
+    so_far = y->type.dim[find_dim(&y->type, to.name)];
+    for (int i = 1; y && i < a->count; i++) {
+        Value *piece = in_order_of(l, pieces[i], &y->type);
+        so_far.size = so_far.padded = so_far.size + piece->type.dim[find_dim(&piece->type, to.name)].size;
+        y = EMIT(l, OP_concat, ((Attrs){ .dims = { 1, { i + 1 < a->count ? so_far : to } } }), y, piece);
+    }
+    return tensor_operand(y);
+}

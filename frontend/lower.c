@@ -1,0 +1,194 @@
+/* lower.c -- the whole of lowering, in order. */
+#include "lowering.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Experts: the language has them, this compiler does not ----------------------------------- */
+
+static bool is_of_experts(const Ast *ast)
+{
+    static const char *const functions[] = { "top_k", "dispatch", "combine", "balance" };
+    for (size_t i = 0; ast->kind == A_CALL && i < sizeof functions / sizeof functions[0]; i++)
+        if (strcmp(ast->name, functions[i]) == 0)
+            return true;
+    return false;
+}
+
+static const Ast *find_experts(const Ast *ast)
+{
+    if (is_of_experts(ast))
+        return ast;
+    const Ast *const lists[] = { ast->init, ast->child, ast->body };
+    for (int i = 0; i < 3; i++)
+        for (const Ast *child = lists[i]; child; child = child->next) {
+            const Ast *found = find_experts(child);
+            if (found)
+                return found;
+        }
+    return NULL;
+}
+
+static bool has_experts(Lower *l)
+{
+    const Ast *found = NULL;
+    for (const Ast *ast = l->file; ast && !found; ast = ast->next)
+        found = find_experts(ast);
+    if (found)
+        complain(l, (Where){ .at = found->name_loc }, "experts are not there yet");
+    return found != NULL;
+}
+
+/* --- Is the loss a sum over sequences? --------------------------------------------------------- */
+
+/* The types say so: with the batch split over a mesh axis, a sum over sequences is a sum that is
+ * pending over that axis, and whatever mixes sequences otherwise is refused. */
+static void check_sum_over_sequences(Lower *l)
+{
+    Module *m = l->m;
+    int fresh = m->fresh;
+    char *unread = NULL;
+    size_t size;
+    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memstream(&unread, &size) };
+    m->diags = &silent;
+    m->naxes = 1;
+    m->axis[0] = m->batch;
+    m->axis_size[0] = 1;
+    Func *last = m->funcs;
+    while (last->next)
+        last = last->next;
+    Func *f = lower_model(l, AS_CHECK);
+    last->next = NULL;
+    const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
+    m->naxes = 0;
+    m->fresh = fresh;
+    m->diags = l->diags;
+    fclose(silent.out);
+    free(unread);
+    l->variant = AS_MODEL;
+    if (loss && loss->partial == 1 && loss->by == BY_SUM)
+        return;
+    Loc at = l->mixes ? l->mixes_at : l->model->name_loc;
+    complain(l, (Where){ .at = at, .help = arena_text(l->arena, "microbatch = %lld", (long long)m->train.batch) },
+             "the loss is not a sum over sequences, so %lld micro-batches of %lld cannot be added up",
+             (long long)(m->train.batch / m->train.microbatch), (long long)m->train.microbatch);
+}
+
+/* --- All of it ------------------------------------------------------------------------------- */
+
+static bool is_called(const Module *m, Name name)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee == name)
+                return true;
+    return false;
+}
+
+/* The bodies of loops that did not lead to a result. */
+static void remove_uncalled(Module *m)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (Func *f = m->funcs; f && !again; f = f->next)
+            if (f->role == PLAIN && !is_called(m, f->name)) {
+                remove_func(m, f);
+                again = true;
+            }
+    }
+}
+
+static void check_blocks_used(Lower *l)
+{
+    for (const Symbol *s = l->globals.newest; s && !l->incomplete; s = s->next)
+        if (s->kind == S_BLOCK && !s->used)
+            complain(l, (Where){ .at = s->loc, .help = "call it, or remove it" }, "the block '%s' is never used",
+                     s->name);
+}
+
+static void lower_variants(Lower *l)
+{
+    lower_model(l, AS_MODEL);
+    bool has_totals = l->total_count > 0, predicts = l->logits != NULL;
+    check_blocks_used(l);
+    check_layout(l);
+    if (l->diags->errors)
+        return;
+    if (l->m->batch && l->m->train.batch > l->m->train.microbatch)
+        check_sum_over_sequences(l);
+    if (l->diags->errors)
+        return;
+    if (has_totals)
+        lower_model(l, AS_TOTALS);
+    lower_model(l, AS_EVAL);
+    if (predicts)
+        lower_model(l, AS_PREDICT);
+    remove_uncalled(l->m);
+}
+
+static void lower_file(Lower *l)
+{
+    if (has_experts(l))
+        return;
+    declare_all(l);
+    if (!l->model)
+        return;
+    l->m->name = intern_text(l->m, l->model->name);
+    l->m->source = intern_text(l->m, l->source->path);
+    l->m->batch = l->batch ? intern_text(l->m, l->batch->name) : NULL;
+    read_settings(l);
+    lower_variants(l);
+}
+
+static Module *lower_once(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags,
+                          Settings *settings)
+{
+    Module *m = new_module(diags);
+    Lower l = { .m = m,
+                .arena = &m->arena,
+                .file = file,
+                .source = source,
+                .options = options,
+                .diags = diags,
+                .settings = settings };
+    *settings = (Settings){ 0 };
+    l.incomplete = diags->errors > 0;
+    l.scope = &l.globals;
+    l.b.module = m;
+    lower_file(&l);
+    if (diags->errors == 0 && verify_module(m))
+        return m;
+    free_module(m);
+    return NULL;
+}
+
+/* A size that other parts of the file count on cannot be shrunk: then less is shrunk. */
+static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags,
+                            Settings *settings)
+{
+    enum { LARGEST = 1 << 20 };
+    for (int64_t size = options->shrink; size <= LARGEST; size *= 2) {
+        LowerOptions smaller = *options;
+        char *unread = NULL;
+        size_t length;
+        Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_memstream(&unread, &length) };
+        smaller.shrink = size;
+        Module *m = lower_once(file, source, &smaller, &silent, settings);
+        fclose(silent.out);
+        free(unread);
+        if (m) {
+            m->diags = diags;
+            return m;
+        }
+    }
+    LowerOptions as_declared = *options;
+    as_declared.shrink = 0;
+    return lower_once(file, source, &as_declared, diags, settings);
+}
+
+Module *lower_mdl(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags, Settings *settings)
+{
+    Settings unread = { 0 };
+    settings = settings ? settings : &unread;
+    return (options->shrink ? lower_shrunk : lower_once)(file, source, options, diags, settings);
+}

@@ -1,0 +1,41 @@
+/* lower.h -- from the tree of a .mdl file to IR: names, numbers, dims, types, settings.
+ *
+ * All that a user can have got wrong in a file is reported in one run; a module comes out only if
+ * there was nothing to report.
+ */
+#ifndef MPC_LOWER_H
+#define MPC_LOWER_H
+
+#include "ast.h"
+#include "ir.h"
+
+/* -D NAME=VALUE and --set train.KEY=VALUE. */
+typedef struct {
+    const char *name, *value; /* "layers", "12"; "train.optimizer.lr", "1e-4" */
+} Override;
+
+typedef struct {
+    const Override *defines, *sets;
+    int ndefines, nsets;
+    const char *mesh, *zero, *recompute, *schedule; /* NULL: as the file says */
+    int64_t shrink; /* 0: sizes as declared; else the size that the largest dim is cut down to, for verification */
+} LowerOptions;
+
+/* An effective setting, for plan.json. */
+typedef struct {
+    const char *name;  /* "train.batch" */
+    const char *value; /* as text: "512", "cosine" */
+    const char *unit;  /* "sequences", or "" */
+    const char *from;  /* "gpt2.mdl:63:5", "command line", "default" */
+} Setting;
+
+typedef struct {
+    int count, room;
+    Setting *at;
+} Settings;
+
+/* A verified module, or NULL after reporting.  `settings`, if not NULL, gets every effective
+ * setting; it lives as long as the module. */
+Module *lower_mdl(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags, Settings *settings);
+
+#endif

@@ -1,0 +1,283 @@
+/* lowering.h -- shared by the files that lower a tree to IR; nobody else includes it.
+ *
+ *   names.c      symbols, scopes, near-miss names
+ *   constants.c  exact compile-time numbers
+ *   dims.c       declarations of dims and constants, stated types
+ *   settings.c   train { };  layout.c  parallel { }
+ *   emit.c       building ops at a place of the file; loop bodies' parameters
+ *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
+ *   builtins.c   the functions of the language, from builtins.def
+ *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
+ *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
+ *
+ * After an error an expression is WRONG, its value NULL; both agree with everything, so that one
+ * mistake is one message.
+ */
+#ifndef MPC_LOWERING_H
+#define MPC_LOWERING_H
+
+#include "lower.h"
+
+/* --- Numbers known at compile time ----------------------------------------------------------- */
+
+/* Integers stay exact; one real operand makes the result real. */
+typedef struct {
+    bool real;
+    int64_t integer;
+    double value; /* of both kinds */
+} Constant;
+
+Constant integer_constant(int64_t value);
+Constant real_constant(double value);
+const char *constant_text(Arena *arena, Constant c);
+
+/* Applies `op` ("+", "sqrt", ...) to n numbers.  NULL if that went well, else what is wrong. */
+const char *fold_constants(Arena *arena, const char *op, int n, const Constant args[], Constant *result);
+bool folds(const char *name); /* may this function stand in a constant expression? */
+
+/* --- What an expression is ------------------------------------------------------------------- */
+
+typedef enum { WRONG, NUMBER, TENSOR } OperandKind;
+
+typedef struct {
+    OperandKind kind;
+    Constant number;
+    Value *value; /* TENSOR: of the function that is being lowered */
+} Operand;
+
+/* --- Names ----------------------------------------------------------------------------------- */
+
+typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, N_SYMBOLS } SymbolKind;
+
+typedef struct Frame Frame;
+
+typedef struct Symbol {
+    SymbolKind kind;
+    const char *name;
+    Loc loc;
+    bool used;
+    Constant number; /* of a const; of a dim its size */
+    int64_t padded;  /* of a dim; what it takes in memory */
+    bool wrong;      /* a const or dim whose expression is */
+    const Ast *ast;  /* the declaration */
+    Operand operand; /* of a local, argument, param, input: valid in `home` */
+    Frame *home;
+    struct Symbol *next; /* declared before it, in the same scope */
+} Symbol;
+
+typedef struct Scope {
+    Symbol *newest;
+    struct Scope *outer;
+} Scope;
+
+typedef struct Lower Lower;
+
+Symbol *find_symbol(const Scope *scope, const char *name);      /* here or further out; or NULL */
+Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
+Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
+const char *symbol_noun(SymbolKind kind); /* "a dim" */
+
+/* The nearest of names to `name`: offer() each, then read `best`, which is NULL if none is near. */
+typedef struct {
+    const char *name, *best;
+    int distance;
+} NearMiss;
+void offer(NearMiss *near, const char *name);
+const char *did_you_mean(Arena *arena, const NearMiss *near); /* a help text, or NULL */
+
+/* --- The state of a lowering ----------------------------------------------------------------- */
+
+/* The model is lowered several times: once for each function that the module has of it. */
+typedef enum {
+    AS_MODEL,  /* training: reports errors, makes the module's params and inputs */
+    AS_TOTALS, /* the data-dependent divisors of AS_MODEL */
+    AS_EVAL,
+    AS_PREDICT,
+    AS_CHECK /* is the loss a sum over sequences?  With the batch dim split over an axis of its own */
+} Variant;
+
+/* A function that is being lowered: the model, or the body of a `repeat` inside another. */
+struct Frame {
+    Func *func;
+    Frame *outer;
+    const Scope *scope;       /* of a body: what is in it is repeated */
+    Name prefix;              /* of the paths of what is in it: "h"; NULL for the model */
+    Dim copy;                 /* of a body: the dim that counts its turns */
+    Values inputs, totals;    /* of the model */
+    Values carried;           /* of a body */
+    Values params, stacks;    /* parameters here; of a body, their stacks outside */
+    Values captured, sources; /* of a body: outer values that it reads, here and outside */
+    Value *key;               /* of dropout; NULL until needed */
+    Value *origin;            /* of the model; NULL until needed */
+};
+
+/* A cross_entropy, so that a `mean` of it finds what it divides by. */
+typedef struct Labelled {
+    const Value *entropy;
+    Value *labels;
+    double ignore;
+    struct Labelled *next;
+} Labelled;
+
+/* Names of the instances in a scope, and of what a `repeat` holds. */
+typedef struct Instance {
+    const char *name;
+    Loc loc;
+    struct Instance *next;
+} Instance;
+
+/* What `pipeline` may name: an instance inside a repeat, or the const that counts its copies. */
+typedef struct Repeated {
+    const char *name;
+    int64_t copies;
+    struct Repeated *next;
+} Repeated;
+
+/* An error that was reported: the blocks of a model are lowered once for each instance. */
+typedef struct Reported {
+    Loc at;
+    const char *message;
+    struct Reported *next;
+} Reported;
+
+struct Lower {
+    Module *m;
+    Arena *arena; /* the module's */
+    const Ast *file;
+    const Source *source;
+    const LowerOptions *options;
+    Diags *diags;
+    Settings *settings;
+    bool incomplete; /* lines that could not be read are missing: what seems unused may be used there */
+
+    Scope globals;
+    Symbol *batch; /* the dim without a size, or NULL */
+    const Ast *model;
+    Variant variant;
+    int64_t batch_size; /* of the batch dim in this variant */
+
+    Frame *frame;
+    Scope *scope;
+    Builder b;            /* where the next op goes, and of what place it tells */
+    Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
+    Instance **instances; /* of the scope */
+    const Ast *calls[64]; /* blocks that are being lowered, outermost first */
+    int ncalls;
+    int depth; /* of expressions */
+    int instance_count, dropout_count, total_count;
+
+    Labelled *labelled;
+    Repeated *repeated;
+    Values counts; /* AS_TOTALS: the results */
+    Value *logits; /* of the loss's cross_entropy, where its labels are the next tokens */
+    bool mixes;    /* AS_CHECK: something is no sum over sequences */
+    Loc mixes_at;
+    Reported *reported;
+};
+
+/* --- Errors ---------------------------------------------------------------------------------- */
+
+/* Reports once for each place and message.  Says nothing in the variants after the first. */
+void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *place_text(Lower *l, Loc loc);          /* "20:11" */
+Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
+const char *dims_text(Lower *l, const Type *type);  /* "[batch, seq]", "a number" */
+const char *type_words(Lower *l, const Type *type); /* with the dtype, where it is not a float's */
+
+/* The same about an override on the command line: "-D layer=3". */
+void fail_command(Lower *l, const char *option, const Override *override, const char *help, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Between these two, messages are about `text` and not about the file. */
+typedef struct {
+    Diags diags, *outer;
+    Source text;
+    const Source *file;
+} Elsewhere;
+void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
+void come_back(Lower *l, Elsewhere *elsewhere);
+
+/* --- Declarations, dims, types ----------------------------------------------------------------- */
+
+void declare_all(Lower *l);
+bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
+bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
+
+/* --- Settings ---------------------------------------------------------------------------------- */
+
+void read_settings(Lower *l); /* before the model is lowered */
+void check_layout(Lower *l);  /* after it */
+void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
+
+/* --- Expressions ------------------------------------------------------------------------------- */
+
+Operand lower_expr(Lower *l, const Ast *ast);
+Value *lower_tensor(Lower *l, const Ast *ast);                /* numbers become scalars; NULL after an error */
+bool constant_of(Lower *l, const Ast *ast, Constant *number); /* false after reporting */
+bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
+bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
+Operand tensor_operand(Value *value);                    /* WRONG if NULL */
+Value *value_of(Lower *l, Operand operand, DType dtype); /* a number as a scalar of that dtype */
+void look_at_arguments(Lower *l, const Ast *list);       /* of a call that is wrong: names are used, errors told */
+void set_place(Lower *l, Loc loc);                       /* of the ops that follow */
+
+/* By name: one operand has all the dims, unless all are i32 or bool. */
+bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[]);
+/* Brings two operands of arithmetic to one dtype. */
+bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2], Value *values[2]);
+Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2]);
+
+/* A dim that x has; reports where it has not. */
+bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim);
+
+bool is_function(const char *name); /* of the language */
+void offer_functions(NearMiss *near);
+Operand call_function(Lower *l, const Ast *call);
+Operand call_block(Lower *l, const Ast *call, Symbol *block);
+void note_vocab(Lower *l, const Value *index, int64_t size); /* an input that indexes a dim is below its size */
+
+/* --- Statements -------------------------------------------------------------------------------- */
+
+void lower_assign(Lower *l, const Ast *ast);
+void lower_param(Lower *l, const Ast *ast);
+void lower_repeat(Lower *l, const Ast *ast);
+void lower_statement(Lower *l, const Ast *ast);         /* one of these */
+void check_used(Lower *l, const Scope *scope);          /* at its end */
+bool conform(Lower *l, Value **value, const Ast *type); /* to a stated type */
+Func *lower_model(Lower *l, Variant variant);
+Value *reorder(Lower *l, Value *value, const Type *like);    /* into the order of the dims of like */
+bool clashes_with_step(Lower *l, const char *name, Loc loc); /* reports a name of the model that the step needs */
+Name free_function_name(Lower *l, Name name);
+
+/* --- Building -------------------------------------------------------------------------------- */
+
+/* The op at l->b.  NULL if an operand is, or after reporting. */
+Value *emit(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
+#define EMIT(l, kind, attrs, ...)                                                                                      \
+    emit((l), (kind), (attrs), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
+Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* of several results */
+Value *emit_number(Lower *l, double value, DType dtype);
+Value *emit_iota(Lower *l, Dim dim);
+Value *emit_cast(Lower *l, Value *x, DType dtype);
+void name_value(Lower *l, Value *value, Name path); /* where the name is free in the function */
+Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home);
+Value *import_param(Lower *l, Frame *frame, Name name, Type type);
+Value *dropout_key(Lower *l, Frame *frame);
+Value *dropout_origin(Lower *l);
+void finish_frame(Lower *l, Frame *frame); /* puts the parameters of a function in their order */
+void remove_dead_ops(Module *m, Func *f);
+Value *new_value(Lower *l, Name name, Type type);
+
+/* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */
+
+Value *sum_over(Lower *l, Value *x, Names dims);
+Value *mean_over(Lower *l, Value *x, Names dims);
+Value *softmax(Lower *l, Value *x, Name dim);
+Value *log_softmax(Lower *l, Value *x, Name dim);
+Value *layernorm(Lower *l, Value *x, Name dim, double eps);
+Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
+Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
+Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
+const Labelled *find_labelled(const Lower *l, const Value *value);
+
+#endif

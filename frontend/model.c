@@ -1,0 +1,223 @@
+/* model.c -- the model: its inputs, its loss, and the functions that the module has of it. */
+#include "lowering.h"
+
+#include <string.h>
+
+/* --- Inputs -------------------------------------------------------------------------------- */
+
+/* next(T): the same, one step later. */
+static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shift)
+{
+    const Ast *of = ast->kind == A_CALL && strcmp(ast->name, "next") == 0 ? ast->child : NULL;
+    if (!of || of->next || of->kind != A_NAME) {
+        complain(l, (Where){ .at = ast->loc, .help = "next(T), with T an input declared above" },
+                 "an input is fed by the trainer: this is no way to say with what");
+        return false;
+    }
+    Symbol *symbol = find_symbol_here(l->scope, of->name);
+    const Input *input = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
+    if (!input) {
+        complain(l, (Where){ .at = of->loc }, "'%s' is no input that is declared above", of->name);
+        return false;
+    }
+    if (l->variant == AS_MODEL && !type_equal(&input->type, type)) {
+        complain(l, (Where){ .at = of->loc }, "next(%s) is %s, not %s", of->name, type_words(l, &input->type),
+                 type_words(l, type));
+        return false;
+    }
+    *shift = input->shift + 1;
+    return true;
+}
+
+/* The trainer feeds sequences of tokens: [batch, S]; or one of the two dims. */
+static bool input_type(Lower *l, const Ast *ast, Type *type)
+{
+    if (ast->type->ellipsis) {
+        complain(l, (Where){ .at = ast->type->loc }, "'...' stands only in the types of a block's arguments");
+        return false;
+    }
+    if (!type_of_ast(l, ast->type, type))
+        return false;
+    int at = l->m->batch ? find_dim(type, l->m->batch) : -1;
+    const char *problem = NULL;
+    if (type->dtype != I32)
+        problem = "an input is a tensor of tokens, i32";
+    else if (l->m->batch && at != 0)
+        problem = "the first dim of an input is the micro-batch";
+    else if (type->rank > (l->m->batch ? 2 : 1))
+        problem = "an input has one dim besides the micro-batch";
+    for (const Input *other = l->m->inputs; other && !problem && l->variant == AS_MODEL; other = other->next)
+        if (other->type.rank == type->rank && !same_dims(&other->type, type))
+            problem = "inputs have the same dims";
+    if (problem)
+        complain(l, (Where){ .at = ast->type->loc }, "%s, not %s", problem, type_words(l, type));
+    return !problem;
+}
+
+static void add_input(Lower *l, const Input *described)
+{
+    Input *input = NEW(l->arena, Input), **end = &l->m->inputs;
+    *input = *described;
+    while (*end)
+        end = &(*end)->next;
+    *end = input;
+}
+
+static void lower_input(Lower *l, const Ast *ast)
+{
+    Input input = { .name = intern_text(l->m, ast->name) };
+    bool good = input_type(l, ast, &input.type) && (!ast->init || read_shift(l, ast->init, &input.type, &input.shift));
+    const Symbol *other = find_symbol(l->scope, ast->name);
+    if (other) {
+        complain(l, (Where){ .at = ast->name_loc }, "'%s' is already %s, declared at %s", ast->name,
+                 symbol_noun(other->kind), place_text(l, other->loc));
+        return;
+    }
+    Symbol *symbol = declare(l, l->scope, S_INPUT, ast->name, ast->name_loc);
+    if (!good || clashes_with_step(l, ast->name, ast->name_loc))
+        return;
+    Value *value = new_value(l, input.name, input.type);
+    push_value(l->arena, &l->frame->inputs, value);
+    symbol->operand = tensor_operand(value);
+    if (l->variant == AS_MODEL)
+        add_input(l, &input);
+}
+
+/* --- The loss ------------------------------------------------------------------------------ */
+
+static Value *lower_loss(Lower *l, const Ast *ast)
+{
+    l->b.path = intern_text(l->m, "loss");
+    set_place(l, ast->child->loc);
+    Operand operand = lower_expr(l, ast->child);
+    l->b.path = NULL;
+    if (operand.kind == WRONG)
+        return NULL;
+    if (operand.kind == NUMBER) {
+        complain(l, (Where){ .at = ast->child->loc }, "the loss is the number %s, whatever the parameters",
+                 constant_text(l->arena, operand.number));
+        return NULL;
+    }
+    const Type *type = &operand.value->type;
+    if (type->rank || !is_float(type->dtype)) {
+        complain(l, (Where){ .at = ast->child->loc, .help = type->rank ? "mean(...) of it" : NULL },
+                 "the loss has to be one floating-point number, not %s", type_words(l, type));
+        return NULL;
+    }
+    name_value(l, operand.value, intern_text(l->m, "loss"));
+    return operand.value;
+}
+
+static Value *lower_statements(Lower *l)
+{
+    Value *loss = NULL;
+    const Ast *stated = NULL;
+    for (const Ast *ast = l->model->body; ast; ast = ast->next) {
+        if (ast->kind == A_INPUT) {
+            lower_input(l, ast);
+        } else if (ast->kind != A_LOSS) {
+            lower_statement(l, ast);
+        } else if (stated) {
+            complain(l, (Where){ .at = ast->loc, .help = "add them" }, "a second loss: the first is at %s",
+                     place_text(l, stated->loc));
+        } else {
+            stated = ast;
+            loss = lower_loss(l, ast);
+        }
+    }
+    if (!stated)
+        complain(l, (Where){ .at = l->model->name_loc }, "the model '%s' has no loss", l->model->name);
+    return loss;
+}
+
+/* --- Variants ------------------------------------------------------------------------------ */
+
+static const struct {
+    FuncRole role;
+    const char *name; /* NULL: the model's */
+} function_of[] = {
+    [AS_MODEL] = { MODEL, NULL },          [AS_TOTALS] = { TOTALS, "totals" }, [AS_EVAL] = { EVAL, "eval" },
+    [AS_PREDICT] = { PREDICT, "predict" }, [AS_CHECK] = { PLAIN, "check" },
+};
+
+/* Logits as the trainer reads them: [batch, S, vocab]. */
+static Value *logits_in_order(Lower *l)
+{
+    Type order = l->m->inputs->type;
+    const Value *logits = l->logits;
+    order.dim[order.rank++] = logits->type.dim[find_dim(&logits->type, l->m->vocab)];
+    return reorder(l, l->logits, &order);
+}
+
+static void take_results(Lower *l, Func *f, Value *loss)
+{
+    if (l->variant == AS_TOTALS)
+        f->results = l->counts;
+    else if (l->variant == AS_PREDICT)
+        push_value(l->arena, &f->results, logits_in_order(l));
+    else if (loss)
+        push_value(l->arena, &f->results, loss);
+}
+
+static void keep_used(Lower *l, Func *f, Values *params)
+{
+    Values kept = { 0 };
+    for (int i = 0; i < params->count; i++)
+        if (is_used(f, params->at[i]))
+            push_value(l->arena, &kept, params->at[i]);
+    *params = kept;
+}
+
+/* Takes away what does not lead to the result: a prediction needs no labels. */
+static void prune(Lower *l, Frame *frame)
+{
+    remove_dead_ops(l->m, frame->func);
+    if (l->variant == AS_PREDICT)
+        keep_used(l, frame->func, &frame->inputs);
+    if (l->variant == AS_TOTALS)
+        keep_used(l, frame->func, &frame->params);
+    if (frame->key && !is_used(frame->func, frame->key))
+        frame->key = NULL;
+    if (frame->origin && !is_used(frame->func, frame->origin))
+        frame->origin = NULL;
+}
+
+static void start_variant(Lower *l, Variant variant, Frame *frame, Scope *scope, Instance **instances)
+{
+    l->variant = variant;
+    l->batch_size = variant == AS_PREDICT ? 1 : l->m->train.microbatch;
+    l->frame = frame;
+    l->scope = scope;
+    l->instances = instances;
+    l->path = l->stars = NULL;
+    l->instance_count = l->dropout_count = l->total_count = l->ncalls = l->depth = 0;
+    l->labelled = NULL;
+    l->logits = NULL;
+    l->counts = (Values){ 0 };
+    l->b = (Builder){ .module = l->m, .func = frame->func };
+}
+
+Func *lower_model(Lower *l, Variant variant)
+{
+    Instance *instances = NULL;
+    Scope scope = { .outer = &l->globals };
+    Func **end = &l->m->funcs, *f = NEW(l->arena, Func);
+    Frame frame = { .func = f };
+    start_variant(l, variant, &frame, &scope, &instances);
+    f->role = function_of[variant].role;
+    Value *loss = lower_statements(l);
+    check_used(l, &scope);
+    if (l->diags->errors == 0 && !l->mixes) {
+        take_results(l, f, loss);
+        if (variant == AS_TOTALS || variant == AS_PREDICT)
+            prune(l, &frame);
+    }
+    finish_frame(l, &frame);
+    f->name = intern_text(l->m, function_of[variant].name ? function_of[variant].name : l->model->name);
+    while (*end)
+        end = &(*end)->next;
+    *end = f;
+    l->frame = NULL;
+    l->scope = &l->globals;
+    return f;
+}

@@ -1,0 +1,80 @@
+/* names.c -- symbols and scopes, and what a name that is unknown was meant to be. */
+#include "lowering.h"
+
+#include <string.h>
+
+Symbol *find_symbol_here(const Scope *scope, const char *name)
+{
+    Symbol *symbol = scope->newest;
+    while (symbol && strcmp(symbol->name, name) != 0)
+        symbol = symbol->next;
+    return symbol;
+}
+
+Symbol *find_symbol(const Scope *scope, const char *name)
+{
+    for (; scope; scope = scope->outer) {
+        Symbol *symbol = find_symbol_here(scope, name);
+        if (symbol)
+            return symbol;
+    }
+    return NULL;
+}
+
+Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc)
+{
+    Symbol *symbol = NEW(l->arena, Symbol);
+    *symbol = (Symbol){ .kind = kind, .name = name, .loc = loc, .home = l->frame, .next = scope->newest };
+    return scope->newest = symbol;
+}
+
+const char *symbol_noun(SymbolKind kind)
+{
+    static const char *const nouns[N_SYMBOLS] = {
+        [S_CONST] = "a const",     [S_DIM] = "a dim",      [S_BLOCK] = "a block",
+        [S_MODEL] = "the model",   [S_LOCAL] = "a value",  [S_ARGUMENT] = "an argument",
+        [S_PARAM] = "a parameter", [S_INPUT] = "an input",
+    };
+    return nouns[kind];
+}
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+/* How many letters have to be added, dropped, changed, or swapped with their neighbour
+ * (optimal string alignment).  Names longer than a row count as far. */
+static int edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 64 };
+    int row[3][LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    for (int i = 0; i <= n; i++) {
+        int *now = row[i % 3], *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
+        for (int j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                now[j] = i + j;
+                continue;
+            }
+            int change = before[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = smaller(change, smaller(before[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = smaller(now[j], earlier[j - 2] + 1);
+        }
+    }
+    return row[n % 3][m];
+}
+
+/* A third of the letters may be wrong; of a name of one letter, none. */
+void offer(NearMiss *near, const char *name)
+{
+    int distance = edit_distance(near->name, name), most = (int)(strlen(near->name) + 1) / 3;
+    if (distance <= most && (!near->best || distance < near->distance)) {
+        near->best = name;
+        near->distance = distance;
+    }
+}
+
+const char *did_you_mean(Arena *arena, const NearMiss *near)
+{
+    return near->best ? arena_text(arena, "did you mean '%s'?", near->best) : NULL;
+}

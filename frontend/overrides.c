@@ -1,0 +1,45 @@
+/* overrides.c -- values from the command line: expressions of the language, with messages that
+ * show the option instead of a line of the file. */
+#include "lowering.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+void fail_command(Lower *l, const char *option, const Override *override, const char *help, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(l->diags->out, "mpc: error: %s %s=%s: ", option, override->name, override->value);
+    vfprintf(l->diags->out, format, args);
+    fprintf(l->diags->out, "\n%s%s%s", help ? "      = help: " : "", help ? help : "", help ? "\n" : "");
+    va_end(args);
+    l->diags->errors++;
+}
+
+void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text)
+{
+    elsewhere->text = (Source){ .path = what, .text = text, .length = (int)strlen(text) };
+    elsewhere->diags = (Diags){ .arena = l->arena, .source = &elsewhere->text, .out = l->diags->out };
+    elsewhere->outer = l->diags;
+    elsewhere->file = l->source;
+    l->diags = &elsewhere->diags;
+    l->source = &elsewhere->text;
+}
+
+void come_back(Lower *l, Elsewhere *elsewhere)
+{
+    elsewhere->outer->errors += elsewhere->diags.errors;
+    l->diags = elsewhere->outer;
+    l->source = elsewhere->file;
+    l->reported = NULL; /* places of the text are none of the file */
+}
+
+bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number)
+{
+    Elsewhere elsewhere;
+    go_elsewhere(l, &elsewhere, option, text);
+    Ast *expr = parse_expression(l->source, l->diags, l->arena);
+    bool good = expr && constant_of(l, expr, number);
+    come_back(l, &elsewhere);
+    return good;
+}

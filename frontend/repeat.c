@@ -1,0 +1,256 @@
+/* repeat.c -- `repeat N { ... }`: the body becomes a function, called by one `loop` op.
+ *
+ * What the body assigns that existed before is carried from copy to copy; the parameters of the
+ * instances in it are stacked along a new dim, one slice a copy.
+ */
+#include "lowering.h"
+
+#include <string.h>
+
+/* --- What the body is called ---------------------------------------------------------------- */
+
+/* The name of the first instance in a tree, as the text has it. */
+static const char *first_instance(const Lower *l, const Ast *ast)
+{
+    const Symbol *block = ast && ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
+    if (block && block->kind == S_BLOCK)
+        return ast->as ? ast->as : ast->name;
+    const Ast *const lists[] = { ast ? ast->init : NULL, ast ? ast->child : NULL, ast ? ast->body : NULL };
+    for (int i = 0; i < 3; i++)
+        for (const Ast *child = lists[i]; child; child = child->next) {
+            const char *found = first_instance(l, child);
+            if (found)
+                return found;
+        }
+    return NULL;
+}
+
+static Name body_name(Lower *l, const Ast *ast)
+{
+    const char *found = NULL;
+    for (const Ast *statement = ast->body; statement && !found; statement = statement->next)
+        found = first_instance(l, statement);
+    found = found ? found : "repeat";
+    return l->path ? intern_format(l->m, "%s.%s", l->path, found) : intern_text(l->m, found);
+}
+
+Name free_function_name(Lower *l, Name name)
+{
+    static const char *const of_variant[] = {
+        [AS_MODEL] = "", [AS_TOTALS] = "totals.", [AS_EVAL] = "eval.", [AS_PREDICT] = "predict.", [AS_CHECK] = "check."
+    };
+    static const char *const reserved[] = { "step", "eval", "predict", "totals" };
+    name = intern_format(l->m, "%s%s", of_variant[l->variant], name);
+    bool is_reserved = strcmp(name, l->model->name) == 0;
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+        is_reserved |= strcmp(name, reserved[i]) == 0;
+    while (is_reserved || find_func(l->m, name)) {
+        name = intern_format(l->m, "%s.body", name);
+        is_reserved = false;
+    }
+    return name;
+}
+
+/* --- What it carries ------------------------------------------------------------------------ */
+
+typedef struct Carried {
+    const char *name;
+    Loc loc;        /* of the last assignment */
+    Operand before; /* outside */
+    Symbol *after;  /* inside, at the end */
+    struct Carried *next;
+} Carried;
+
+static Carried *find_carried(Carried *list, const char *name)
+{
+    while (list && strcmp(list->name, name) != 0)
+        list = list->next;
+    return list;
+}
+
+/* The names that these statements assign and that are values already, in order. */
+static void collect_carried(Lower *l, const Ast *body, Carried **list)
+{
+    for (const Ast *ast = body; ast; ast = ast->next) {
+        if (ast->kind == A_REPEAT)
+            collect_carried(l, ast->body, list);
+        if (ast->kind != A_ASSIGN)
+            continue;
+        for (const Ast *target = ast->child; target; target = target->next) {
+            Symbol *symbol = find_symbol(l->scope, target->name);
+            Carried *known = find_carried(*list, target->name);
+            if (known)
+                known->loc = target->loc;
+            if (known || !symbol || (symbol->kind != S_LOCAL && symbol->kind != S_ARGUMENT))
+                continue;
+            Carried **end = list;
+            while (*end)
+                end = &(*end)->next;
+            *end = NEW(l->arena, Carried);
+            **end = (Carried){ .name = target->name, .loc = target->loc };
+            symbol->used = true;
+            (*end)->before = symbol->operand;
+            if (symbol->operand.kind == TENSOR)
+                (*end)->before.value = import_value(l, l->frame, symbol->operand.value, symbol->home);
+        }
+    }
+}
+
+/* A number that is carried becomes a scalar, outside of the loop. */
+static void make_tensors(Lower *l, Carried *carried)
+{
+    for (; carried; carried = carried->next)
+        if (carried->before.kind == NUMBER)
+            carried->before = tensor_operand(value_of(l, carried->before, F32));
+}
+
+static void enter_carried(Lower *l, Carried *carried)
+{
+    for (; carried; carried = carried->next) {
+        Symbol *symbol = declare(l, l->scope, S_LOCAL, carried->name, carried->loc);
+        symbol->used = true;
+        if (carried->before.kind != TENSOR)
+            continue;
+        Value *value = new_value(l, intern_text(l->m, carried->name), carried->before.value->type);
+        push_value(l->arena, &l->frame->carried, value);
+        symbol->operand = tensor_operand(value);
+    }
+}
+
+/* What one copy hands to the next has the type of what it got; only the memory order may differ. */
+static bool leave_carried(Lower *l, Carried *carried)
+{
+    bool good = true;
+    for (; carried; carried = carried->next) {
+        carried->after = find_symbol_here(l->scope, carried->name);
+        carried->after->used = true;
+        Operand after = carried->after->operand;
+        if (after.kind == WRONG || carried->before.kind == WRONG) {
+            good = false;
+            continue;
+        }
+        set_place(l, carried->loc);
+        Value *value = value_of(l, after, F32);
+        const Type *before = &carried->before.value->type;
+        if (value && (value->type.dtype != before->dtype || dims_lacking(&value->type, before).count ||
+                      dims_lacking(before, &value->type).count)) {
+            complain(l, (Where){ .at = carried->loc }, "each copy gets '%s' as %s, but this one hands on %s",
+                     carried->name, type_words(l, before), type_words(l, &value->type));
+            good = false;
+            continue;
+        }
+        value = value ? reorder(l, value, before) : NULL;
+        good &= value != NULL;
+        if (value)
+            push_value(l->arena, &l->frame->func->results, value);
+    }
+    return good;
+}
+
+/* --- The loop ------------------------------------------------------------------------------- */
+
+static void push_all(Lower *l, Values *to, const Values *from)
+{
+    for (int i = 0; i < from->count; i++)
+        push_value(l->arena, to, from->at[i]);
+}
+
+/* The dropout key of each copy: that of the scope, folded with the number of the copy. */
+static Value *copy_keys(Lower *l, const Frame *body)
+{
+    return EMIT(l, OP_fold_key, NO_ATTRS, dropout_key(l, l->frame), emit_iota(l, body->copy));
+}
+
+static Op *emit_loop(Lower *l, Frame *body, const Carried *carried)
+{
+    Values args = { 0 };
+    Func **end = &l->m->funcs;
+    for (; carried; carried = carried->next)
+        push_value(l->arena, &args, carried->before.value);
+    Attrs attrs = { .callee = body->func->name, .dims = { 1, { body->copy } }, .carried = args.count };
+    push_all(l, &args, &body->stacks);
+    if (body->key)
+        push_value(l->arena, &args, copy_keys(l, body));
+    push_all(l, &args, &body->sources);
+    finish_frame(l, body);
+    while (*end)
+        end = &(*end)->next;
+    *end = body->func;
+    return emit_op(l, OP_loop, attrs, args.count, args.at);
+}
+
+static void lower_statements(Lower *l, const Ast *ast)
+{
+    for (const Ast *statement = ast->body; statement; statement = statement->next)
+        lower_statement(l, statement);
+}
+
+/* Lowers the body in a function of its own; false if something in it is wrong. */
+static bool lower_body(Lower *l, const Ast *ast, Frame *body, Carried *carried)
+{
+    Frame *outer = l->frame;
+    Scope scope = { .outer = l->scope };
+    Builder b = l->b;
+    body->scope = &scope;
+    l->frame = body;
+    l->scope = &scope;
+    l->b.func = body->func;
+    enter_carried(l, carried);
+    lower_statements(l, ast);
+    bool good = leave_carried(l, carried);
+    check_used(l, &scope);
+    l->frame = outer;
+    l->scope = scope.outer;
+    l->b = b;
+    return good;
+}
+
+static void note_repeated(Lower *l, const char *name, int64_t copies)
+{
+    Repeated *repeated = NEW(l->arena, Repeated);
+    *repeated = (Repeated){ name, copies, l->repeated };
+    l->repeated = repeated;
+}
+
+static int64_t copies_of(Lower *l, const Ast *ast)
+{
+    enum { MOST_COPIES = 100000, SHRUNK = 2 };
+    int64_t copies = 1;
+    if (!integer_of(l, ast->init, "the number of copies", 1, MOST_COPIES, &copies))
+        return 0;
+    return l->options->shrink && copies > SHRUNK ? SHRUNK : copies;
+}
+
+void lower_repeat(Lower *l, const Ast *ast)
+{
+    Carried *carried = NULL;
+    Name name = body_name(l, ast);
+    int64_t copies = copies_of(l, ast);
+    const Instance *before = *l->instances;
+    collect_carried(l, ast->body, &carried);
+    set_place(l, ast->name_loc);
+    make_tensors(l, carried);
+    Frame *body = NEW(l->arena, Frame);
+    *body = (Frame){ .outer = l->frame, .prefix = name };
+    body->copy = (Dim){ .name = intern_format(l->m, "%s.copy", name), .size = copies, .padded = copies };
+    body->func = NEW(l->arena, Func);
+    bool good = lower_body(l, ast, body, carried) && copies > 0;
+    if (!carried)
+        complain(l, (Where){ .at = ast->name_loc },
+                 "the body assigns nothing that existed before, so its copies do nothing");
+    for (const Instance *i = *l->instances; i && i != before; i = i->next)
+        note_repeated(l, i->name, copies);
+    if (ast->init->kind == A_NAME)
+        note_repeated(l, ast->init->name, copies);
+    body->func->name = free_function_name(l, name);
+    set_place(l, ast->name_loc);
+    Name path = l->b.path;
+    l->b.path = name;
+    Op *loop = good && carried ? emit_loop(l, body, carried) : NULL;
+    l->b.path = path;
+    int i = 0;
+    for (const Carried *c = carried; c; c = c->next, i++) {
+        Symbol *symbol = declare(l, l->scope, S_LOCAL, c->name, c->loc);
+        symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
+    }
+}
