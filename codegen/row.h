@@ -128,6 +128,7 @@ int count_uses(const Op *op, int operand); /* how often the text of an op names 
 bool is_copy(const Node *node);
 void write_node(RowKernel *k, const Region *region, Node *node, FILE *out);
 const char *start_of(const Node *reduction); /* the constant that a sum or maximum starts from */
+char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b);
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);
 
 /* row_body.c: what one row does. */

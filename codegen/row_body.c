@@ -111,11 +111,13 @@ static void write_column(Nest *n, const Sink *sink, const char *text)
         return;
     }
     const char *into = arena_text(&k->m->arena, "%s[%s]", sink->name, index_text(k, region, kept, stride));
-    if (info(sink->node->op)->over == SUM)
-        fputs(accumulation(k, sink->node, into, text), n->out);
-    else
-        FILL(n->out, "$into = rt_$which($into, $text);\n", { "into", into }, { "text", text },
-             { "which", info(sink->node->op)->over == MAX ? "greater" : "lesser" });
+    if (info(sink->node->op)->over != SUM) {
+        const char *now = new_identifier(&k->names, arena_text(&k->m->arena, "%s_was", sink->name));
+        write_local(k, local_type(sink->node->value->type.dtype), now, into, n->out);
+        FILL(n->out, "$into = $text;\n", { "into", into }, { "text", chosen_text(k, sink->node, now, text) });
+        return;
+    }
+    fputs(accumulation(k, sink->node, into, text), n->out);
 }
 
 static void write_result(Nest *n, const Sink *sink)

@@ -201,10 +201,15 @@ const char *start_of(const Node *reduction)
     }
 }
 
+/* The larger of two texts, or the smaller: what a maximum or minimum makes of them. */
+char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b)
+{
+    return arena_text(&k->m->arena, "%s %c %s ? %s : %s", b, info(reduction->op)->over == MAX ? '>' : '<', a, b, a);
+}
+
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text)
 {
-    Role role = info(reduction->op)->over;
-    if (role == SUM)
+    if (info(reduction->op)->over == SUM)
         return arena_text(&k->m->arena, "%s += %s;\n", into, text);
-    return arena_text(&k->m->arena, "%s = %s %c %s ? %s : %s;\n", into, text, role == MAX ? '>' : '<', into, text, into);
+    return arena_text(&k->m->arena, "%s = %s;\n", into, chosen_text(k, reduction, into, text));
 }

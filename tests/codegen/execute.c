@@ -11,6 +11,7 @@
 #include "codegen/codegen.h"
 #include "codegen/fill.h"
 #include "ir/interp.h"
+#include "runtime/convert.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -32,23 +33,7 @@ static double element(const void *memory, RtType type, int64_t at)
     if (type == RT_F32)
         return ((const float *)memory)[at];
     uint16_t half = ((const uint16_t *)memory)[at];
-    if (type == RT_BF16) {
-        uint32_t bits = (uint32_t)half << 16;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    _Float16 value;
-    memcpy(&value, &half, sizeof value);
-    return (double)value;
-}
-
-static uint16_t to_bf16(double number)
-{
-    float value = (float)number;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return type == RT_BF16 ? rt_float_of_bf16(half) : rt_float_of_f16(half);
 }
 
 static void set_element(void *memory, RtType type, int64_t at, double value)
@@ -56,9 +41,9 @@ static void set_element(void *memory, RtType type, int64_t at, double value)
     if (type == RT_F32)
         ((float *)memory)[at] = (float)value;
     else if (type == RT_BF16)
-        ((uint16_t *)memory)[at] = to_bf16(value);
+        ((uint16_t *)memory)[at] = rt_bf16_of_float((float)value);
     else if (type == RT_F16)
-        ((_Float16 *)memory)[at] = (_Float16)value;
+        ((uint16_t *)memory)[at] = rt_f16_of_float((float)value);
     else if (type == RT_I32)
         ((int32_t *)memory)[at] = (int32_t)value;
     else
@@ -293,7 +278,7 @@ static bool run_file(Module *m, Func *f, const char *directory)
 {
     void *library = build_library(m, f, directory);
     if (!library) {
-        printf("  cannot be compiled%s%s\n", dlerror() ? ": " : "", "");
+        printf("  cannot be compiled or loaded\n");
         return false;
     }
     Create *create = (Create *)(intptr_t)dlsym(library, "create");

@@ -1,0 +1,19 @@
+/* host.h -- from a planned module to the text of a trainer. */
+#ifndef MPC_HOST_H
+#define MPC_HOST_H
+
+#include "ir/ir.h"
+
+/* What a kernel of this back end needs beside its results: Module.scratch_bytes, for the memory pass. */
+int64_t c_scratch_bytes(Module *m, const Op *op);
+
+typedef struct {
+    const char *plan;    /* plan.json, which the trainer can print */
+    const char *version; /* of mpc */
+} TrainerTexts;
+
+/* Writes trainer.c: kernels, the program's functions, its tables, main.  The module has been through the memory
+ * pass.  False after an error. */
+bool emit_trainer(Module *m, TrainerTexts texts, FILE *out);
+
+#endif
