@@ -7,7 +7,7 @@
 #ifndef MPC_KERNELS_ACTIVATION_H
 #define MPC_KERNELS_ACTIVATION_H
 
-#include <math.h>
+#include "element.h"
 
 /* 0.5 x (1 + tanh(u)) */
 static inline float rt_gelu_tanh(float x)

@@ -1,0 +1,191 @@
+/* attend.h -- softmax(scale q k^T) v without a stored [queries, keys] matrix: tiles and an online softmax
+ * (Dao, "FlashAttention-2", arXiv 2307.08691, algorithms 1 and 2).
+ *
+ * Letters: B sequences, S queries, T keys, H heads of k and v, G queries' heads for each of these, D features.
+ * q, y, dq, dy [B, S, H, G, D]; k, v, dk, dv [B, T, H, D]; lse [B, S, H, G], f32; the stride of D is 1.
+ */
+#ifndef MPC_KERNELS_ATTEND_H
+#define MPC_KERNELS_ATTEND_H
+
+#include "tile.h"
+
+enum { RT_ATTEND_TILE = 64 }; /* queries and keys at a time */
+
+typedef struct {
+    int64_t batch, row, head, group; /* strides; row: of a query or a key; k and v have no group */
+} RtAttendStride;
+
+typedef struct {
+    int64_t batch, queries, keys, heads, group, feature;
+    RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
+    RtType type;                                    /* of all but lse */
+    bool causal;                                    /* query i sees keys up to i */
+    int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
+    int64_t first_query, first_key;                 /* global positions */
+    float scale;
+} RtAttend;
+
+/* exp(x) for x <= 0, within 2 units in the last place; 0 below -87: a form that vectorises anywhere. */
+RT_INLINE float rt_exp_negative(float x)
+{
+    const float clamped = x < -87.0f ? -87.0f : x;
+    const float shifted = clamped * 1.44269504f + 12582912.0f; /* the nearest integer, in the low bits */
+    const float n = shifted - 12582912.0f;
+    const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const float scaled = rt_float_of_bits(rt_bits_of_float(p) + (rt_bits_of_float(shifted) << 23));
+    return x < -87.0f ? 0.0f : scaled;
+}
+
+RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
+{
+    const int64_t ahead = (s.first_key + key) - (s.first_query + query);
+    if (s.causal && ahead > 0)
+        return false;
+    return s.window == 0 || (ahead < s.window && -ahead < s.window);
+}
+
+/* Keys from *first to below *end may be seen by the queries of a tile. */
+RT_INLINE void rt_attend_range(int64_t query, int64_t rows, const RtAttend s, int64_t *first, int64_t *end)
+{
+    const int64_t low = s.first_query + query - s.first_key, high = low + rows - 1;
+    *first = s.window ? low - s.window + 1 : 0;
+    *end = s.causal ? high + 1 : s.window ? high + s.window : s.keys;
+    *first = *first < 0 ? 0 : *first / RT_ATTEND_TILE * RT_ATTEND_TILE;
+    *end = *end > s.keys ? s.keys : *end;
+}
+
+/* Does every query of the tile see every key of it? */
+RT_INLINE bool rt_attend_all(int64_t query, int64_t rows, int64_t key, int64_t columns, const RtAttend s)
+{
+    const int64_t least = (s.first_key + key) - (s.first_query + query + rows - 1);
+    const int64_t most = (s.first_key + key + columns - 1) - (s.first_query + query);
+    return (!s.causal || most <= 0) && (!s.window || (most < s.window && -least < s.window));
+}
+
+/* rows x D elements to [rows, width], zeros behind D. */
+RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, int64_t feature, int64_t width,
+                              float *tile, RtType type)
+{
+    for (int64_t i = 0; i < rows; i++) {
+#pragma omp simd
+        for (int64_t d = 0; d < feature; d++)
+            tile[i * width + d] = rt_load(from, i * stride + d, type);
+        for (int64_t d = feature; d < width; d++)
+            tile[i * width + d] = 0;
+    }
+}
+
+/* tile [rows, width] to [D, 64], zeros behind rows. */
+RT_INLINE void rt_attend_turn(const float *tile, int64_t rows, int64_t feature, int64_t width, float *turned)
+{
+    for (int64_t d = 0; d < feature; d++) {
+        for (int64_t i = 0; i < rows; i++)
+            turned[d * RT_ATTEND_TILE + i] = tile[i * width + d];
+        for (int64_t i = rows; i < RT_ATTEND_TILE; i++)
+            turned[d * RT_ATTEND_TILE + i] = 0;
+    }
+}
+
+/* Scores to scale * score, or minus infinity where a query does not see a key. */
+RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns, const RtAttend s)
+{
+    const bool all = rt_attend_all(query, rows, key, columns, s);
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = score + i * RT_ATTEND_TILE;
+#pragma omp simd
+        for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
+            row[j] *= s.scale;
+        for (int64_t j = columns; j < RT_ATTEND_TILE; j++)
+            row[j] = -INFINITY;
+        for (int64_t j = 0; !all && j < columns; j++)
+            if (!rt_attend_sees(query + i, key + j, s))
+                row[j] = -INFINITY;
+    }
+}
+
+/* One row of the online softmax: scores become weights; returns by what earlier sums have to be multiplied. */
+RT_INLINE float rt_attend_online(float *row, float *highest, float *total)
+{
+    float most = *highest, sum = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
+        most = row[j] > most ? row[j] : most;
+    if (most == -INFINITY) { /* nothing seen yet */
+        for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
+            row[j] = 0;
+        return 1.0f;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < RT_ATTEND_TILE; j++) {
+        row[j] = rt_exp_negative(row[j] - most);
+        sum += row[j];
+    }
+    const float kept = *highest == -INFINITY ? 0.0f : expf(*highest - most);
+    *total = *total * kept + sum;
+    *highest = most;
+    return kept;
+}
+
+/* y and lse of one tile of queries of one head. */
+RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char *y, float *lse, int64_t query,
+                              const RtAttend s)
+{
+    enum { TILE = RT_ATTEND_TILE };
+    const int64_t width = (s.feature + RT_LANES - 1) / RT_LANES * RT_LANES, size = s.type == RT_F32 ? 4 : 2;
+    const int64_t rows = s.queries - query < TILE ? s.queries - query : TILE;
+    float queries[TILE * width], keys[TILE * width], turned[s.feature * TILE], values[TILE * width];
+    float score[TILE * TILE], sum[TILE * width], highest[TILE], total[TILE];
+    rt_attend_load(q + query * s.q.row * size, s.q.row, rows, s.feature, width, queries, s.type);
+    for (int64_t i = 0; i < rows * width; i++)
+        sum[i] = 0;
+    for (int64_t i = 0; i < rows; i++)
+        highest[i] = -INFINITY, total[i] = 0;
+    int64_t key, end;
+    rt_attend_range(query, rows, s, &key, &end);
+    for (; key < end; key += TILE) {
+        const int64_t columns = end - key < TILE ? end - key : TILE;
+        rt_attend_load(k + key * s.k.row * size, s.k.row, columns, s.feature, width, keys, s.type);
+        rt_attend_load(v + key * s.v.row * size, s.v.row, columns, s.feature, width, values, s.type);
+        rt_attend_turn(keys, columns, s.feature, width, turned);
+        rt_tile_product(rows, TILE, s.feature, queries, width, 1, turned, TILE, score, TILE, false);
+        rt_attend_mask(score, query, rows, key, columns, s);
+        for (int64_t i = 0; i < rows; i++) {
+            const float kept = rt_attend_online(score + i * TILE, &highest[i], &total[i]);
+            for (int64_t d = 0; d < width; d++)
+                sum[i * width + d] *= kept;
+        }
+        rt_tile_product(rows, width, columns, score, TILE, 1, values, width, sum, width, true);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const float share = total[i] > 0 ? 1.0f / total[i] : 0.0f;
+        for (int64_t d = 0; d < s.feature; d++)
+            rt_store(y, (query + i) * s.y.row + d, sum[i * width + d] * share, s.type);
+        lse[(query + i) * s.lse.row] = highest[i] + logf(total[i]);
+    }
+}
+
+/* y = softmax(scale q k^T) v, and the logarithm of each row's sum of exponentials.  A query that sees no key
+ * gets zeros.  Order: parallel over tiles of queries, which nothing else writes. */
+RT_INLINE void rt_attend(const void *q, const void *k, const void *v, void *y, float *lse, const RtAttend s)
+{
+    const int64_t size = s.type == RT_F32 ? 4 : 2, tiles = (s.queries + RT_ATTEND_TILE - 1) / RT_ATTEND_TILE;
+#pragma omp parallel for collapse(4) schedule(dynamic, 1)
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t h = 0; h < s.heads; h++)
+            for (int64_t g = 0; g < s.group; g++)
+                for (int64_t tile = 0; tile < tiles; tile++)
+                    rt_attend_tile((const char *)q + (b * s.q.batch + h * s.q.head + g * s.q.group) * size,
+                                   (const char *)k + (b * s.k.batch + h * s.k.head) * size,
+                                   (const char *)v + (b * s.v.batch + h * s.v.head) * size,
+                                   (char *)y + (b * s.y.batch + h * s.y.head + g * s.y.group) * size,
+                                   lse + b * s.lse.batch + h * s.lse.head + g * s.lse.group, tile * RT_ATTEND_TILE, s);
+}
+
+#endif

@@ -1,0 +1,48 @@
+/* rope.h -- rotary position embedding (Su et al., arXiv 2104.09864, equation 34). */
+#ifndef MPC_KERNELS_ROPE_H
+#define MPC_KERNELS_ROPE_H
+
+#include "element.h"
+
+/* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
+typedef struct {
+    int64_t outer, seq, middle, feature;
+    struct {
+        int64_t outer, seq, middle;
+    } x, y;
+    RtType type;
+    bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
+    double base;
+    int64_t first_position;
+} RtRope;
+
+/* Rotates pair i at position p by the angle p / base^(2i / feature).
+ * Order: parallel over positions, which nothing else writes. */
+RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
+{
+    const int64_t half = s.feature / 2;
+#pragma omp parallel for
+    for (int64_t t = 0; t < s.seq; t++) {
+        float cosine[half], sine[half];
+        for (int64_t i = 0; i < half; i++) {
+            const double angle = (double)(s.first_position + t) * pow(s.base, -2.0 * (double)i / (double)s.feature);
+            cosine[i] = (float)cos(angle);
+            sine[i] = (float)(s.inverse ? -sin(angle) : sin(angle));
+        }
+        for (int64_t o = 0; o < s.outer; o++)
+            for (int64_t m = 0; m < s.middle; m++) {
+                const int64_t from = o * s.x.outer + t * s.x.seq + m * s.x.middle;
+                const int64_t to = o * s.y.outer + t * s.y.seq + m * s.y.middle;
+                const int64_t step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;
+#pragma omp simd
+                for (int64_t i = 0; i < half; i++) {
+                    const float a = rt_load(x, from + i * step, s.type),
+                                b = rt_load(x, from + i * step + other, s.type);
+                    rt_store(y, to + i * step, a * cosine[i] - b * sine[i], s.type);
+                    rt_store(y, to + i * step + other, a * sine[i] + b * cosine[i], s.type);
+                }
+            }
+    }
+}
+
+#endif
