@@ -7,6 +7,7 @@
  */
 #include "ir.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,4 +53,37 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free_module(m);
     free(text);
     return 0;
+}
+
+static bool in_word(uint8_t c) { return isalnum(c) || c == '_' || c == '.' || c == '%' || c == '@'; }
+
+/* The word that holds byte `at`, or an empty one. */
+static size_t word_at(const uint8_t *data, size_t size, size_t at, size_t *begin)
+{
+    size_t end = at;
+    *begin = at;
+    while (*begin > 0 && in_word(data[*begin - 1]))
+        --*begin;
+    while (end < size && in_word(data[end]))
+        end++;
+    return end - *begin;
+}
+
+/* Random bytes rarely get past the parser: half of the time one word takes another's place. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+    size_t from, to;
+    if (size == 0 || seed % 2 == 0)
+        return LLVMFuzzerMutate(data, size, max_size);
+    size_t length = word_at(data, size, seed / 2 % size, &from);
+    size_t old = word_at(data, size, (size_t)(seed * 2654435761u) % size, &to);
+    char word[64];
+    if (length == 0 || length > sizeof word || size - old + length > max_size)
+        return LLVMFuzzerMutate(data, size, max_size);
+    memcpy(word, data + from, length);
+    memmove(data + to + length, data + to + old, size - to - old);
+    memcpy(data + to, word, length);
+    return size - old + length;
 }
