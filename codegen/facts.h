@@ -5,10 +5,10 @@
 #include "ir/ir.h"
 
 typedef struct {
-    int64_t parameters; /* trainable numbers, without padding */
-    int tensors;        /* of a checkpoint: each copy of a repeat counts */
+    int64_t parameters;        /* trainable numbers, without padding */
+    int tensors;               /* of a checkpoint: each copy of a repeat counts */
     int64_t micro, batch, seq; /* micro-batches a step, sequences in one, tokens in a sequence */
-    double flops;       /* a step, by the convention below */
+    double flops;              /* a step, by the convention below */
 } Facts;
 
 /* FLOPs are those of PaLM (arXiv 2204.02311, appendix B) and llm.c: products and attention of the forward pass, full

@@ -1,0 +1,121 @@
+/* cc.c -- the C compiler makes a program of trainer.c: without a shell, and with the runtime found by itself. */
+#include "cc.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- The runtime --------------------------------------------------------------------------- */
+
+static const char *folder_of_mpc(Run *run)
+{
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0)
+        return ".";
+    path[length] = '\0';
+    *strrchr(path, '/') = '\0';
+    return arena_text(&run->arena, "%s", path);
+}
+
+static bool is_runtime(Run *run, const Runtime *runtime)
+{
+    return access(runtime->library, R_OK) == 0 &&
+           access(arena_text(&run->arena, "%s/rt.h", runtime->headers), R_OK) == 0;
+}
+
+bool find_runtime(Run *run, Runtime *runtime)
+{
+    const char *chosen = getenv("MPC_RUNTIME"), *folder = folder_of_mpc(run);
+    if (chosen && *chosen) {
+        runtime->library = arena_text(&run->arena, "%s/libmpcrt.a", chosen);
+        runtime->headers = arena_text(&run->arena, "%s/include", chosen);
+        return is_runtime(run, runtime) ||
+               run_failed(run, "MPC_RUNTIME=%s: there is no libmpcrt.a and include/rt.h in it", chosen);
+    }
+    const char *const places[][2] = { { "libmpcrt.a", "../runtime" },
+                                      { "../lib/mpc/libmpcrt.a", "../lib/mpc/include" } };
+    for (int i = 0; i < 2; i++) {
+        runtime->library = arena_text(&run->arena, "%s/%s", folder, places[i][0]);
+        runtime->headers = arena_text(&run->arena, "%s/%s", folder, places[i][1]);
+        if (is_runtime(run, runtime))
+            return true;
+    }
+    return run_failed(
+        run,
+        "cannot find the runtime: no libmpcrt.a beside %s/mpc, nor in ../lib/mpc; build it with 'make', or "
+        "set MPC_RUNTIME to the folder that holds it",
+        folder);
+}
+
+/* --- The command --------------------------------------------------------------------------- */
+
+/* A trainer's arithmetic: sums may be reordered by what the source says (omp simd), not by the compiler. */
+static const char *const flags[] = { "-std=gnu17",        "-O3", "-march=native", "-fopenmp", "-fno-math-errno",
+                                     "-fno-trapping-math" };
+static const char *const libraries[] = { "-ldnnl", "-lcjson", "-lm" };
+
+typedef struct {
+    Arena *arena;
+    const char *at[256];
+    int count;
+} Words;
+
+static void add_word(Words *words, const char *word)
+{
+    if (words->count + 1 < (int)(sizeof words->at / sizeof *words->at))
+        words->at[words->count++] = word;
+}
+
+static void add_words(Words *words, const char *text)
+{
+    const char *word;
+    int length;
+    while (next_word(&text, ' ', &word, &length))
+        if (length > 0)
+            add_word(words, arena_text(words->arena, "%.*s", length, word));
+}
+
+const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program)
+{
+    const Options *o = run->options;
+    const char *named = getenv("CC");
+    Words words = { .arena = &run->arena };
+    add_words(&words, o->cc ? o->cc : named && *named ? named : "cc");
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        add_word(&words, flags[i]);
+    add_words(&words, o->cflags ? o->cflags : "");
+    add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));
+    add_word(&words, "-o");
+    add_word(&words, program);
+    add_word(&words, source);
+    add_word(&words, runtime->library);
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        add_word(&words, libraries[i]);
+    const char **argv = NEW_ARRAY(&run->arena, const char *, words.count + 1);
+    memcpy(argv, words.at, (size_t)words.count * sizeof *argv);
+    return argv;
+}
+
+char *command_text(Run *run, const char *const argv[])
+{
+    char *text = "";
+    for (int i = 0; argv[i]; i++)
+        text = arena_text(&run->arena, "%s%s%s", text, i ? " " : "", argv[i]);
+    return text;
+}
+
+bool run_command(Run *run, const char *const argv[])
+{
+    extern char **environ;
+    pid_t pid;
+    int status, reason = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ);
+    if (reason)
+        return run_failed(run, "cannot run the C compiler '%s': %s; give --cc CC", argv[0], strerror(reason));
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return status == 0 || run_failed(run, "the C compiler failed: %s", command_text(run, argv));
+}

@@ -1,0 +1,219 @@
+/* compile.c -- mpc compile: from a model to a trainer. */
+#include "cc.h"
+#include "plan.h"
+
+#include "codegen/facts.h"
+#include "codegen/host.h"
+#include "pass.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- The module ---------------------------------------------------------------------------- */
+
+/* The pass after which a file of IR was written: its first line is "# PASS: ...". */
+static const char *pass_of_ir(Run *run)
+{
+    const char *text = run->source.text, *colon = strchr(text, ':');
+    if (strncmp(text, "# ", 2) != 0 || !colon)
+        return NULL;
+    char *name = arena_text(&run->arena, "%.*s", (int)(colon - text - 2), text + 2);
+    return find_pass(name) >= 0 || strcmp(name, "lower") == 0 ? name : NULL;
+}
+
+static Module *read_ir(Run *run, Settings *settings, const char **after)
+{
+    if (!read_source(run, run->options->compile_from))
+        return NULL;
+    *after = pass_of_ir(run);
+    if (!*after) {
+        run_failed(
+            run,
+            "%s does not say after which pass it was written: its first line must be '# PASS: ...', as --dump-ir "
+            "and --compile-to write it",
+            run->source.path);
+        return NULL;
+    }
+    Module *m = parse_ir(run);
+    if (m)
+        *settings = settings_of_ir(run, m);
+    return m;
+}
+
+static Module *read_model(Run *run, Settings *settings)
+{
+    return read_source(run, run->options->operand) ? lower_source(run, 0, settings) : NULL;
+}
+
+/* This back end writes a program of one rank. */
+static bool is_one_rank(Run *run, const Module *m)
+{
+    for (int i = 0; i < m->naxes; i++)
+        if (m->axis_size[i] > 1)
+            return run_failed(
+                run, "mesh axis %s=%" PRId64 ": the trainers of this version run on one rank; give --mesh %s=1",
+                m->axis[i], m->axis_size[i], m->axis[i]);
+    return true;
+}
+
+/* All passes on a small instance of the model: small dims, all else as it is. */
+static bool verify_small(Run *run, Module *whole)
+{
+    enum { LARGEST_DIM = 8 };
+    if (run->options->compile_from)
+        return verify_passes(whole, NULL, stderr);
+    Module *small = lower_source(run, LARGEST_DIM, NULL);
+    bool good = small && verify_passes(small, NULL, stderr);
+    if (small)
+        free_module(small);
+    return good;
+}
+
+static bool pass_through(Run *run, Module *m, const char *after)
+{
+    const Options *o = run->options;
+    PassOptions passes = { .dump_dir = o->dump_ir,
+                           .stop_after = o->compile_to,
+                           .start_after = after,
+                           .remarks = o->remarks,
+                           .times = o->time ? stderr : NULL };
+    m->scratch_bytes = c_scratch_bytes;
+    return run_passes(m, &passes);
+}
+
+/* --- What is written ----------------------------------------------------------------------- */
+
+static bool write_ir(Run *run, const Module *m)
+{
+    const Options *o = run->options;
+    char *text = module_text(m);
+    const char *headed = arena_text(&run->arena, "# %s: by mpc compile --compile-to\n%s", o->compile_to, text);
+    free(text);
+    if (o->output)
+        return write_new(run, o->output, headed);
+    fputs(headed, stdout);
+    return fflush(stdout) == 0 ? true : run_failed(run, "cannot write to standard output");
+}
+
+static bool write_trainer(Run *run, Module *m, const char *path, const char *plan)
+{
+    NewFile file;
+    if (!open_new(run, &file, path))
+        return false;
+    bool good = emit_trainer(m, (TrainerTexts){ .plan = plan, .version = MPC_VERSION }, file.out);
+    if (good)
+        return close_new(run, &file);
+    fclose(file.out);
+    unlink(file.aside);
+    return false;
+}
+
+static bool compile_c(Run *run, const char *source, const char *program)
+{
+    Runtime runtime;
+    if (!find_runtime(run, &runtime))
+        return false;
+    const char *aside = arena_text(&run->arena, "%s.tmp", program);
+    const char **command = cc_command(run, &runtime, source, aside);
+    if (run->options->verbose)
+        printf("%s\n", command_text(run, command));
+    fflush(stdout);
+    if (run_command(run, command) && rename(aside, program) == 0)
+        return true;
+    unlink(aside);
+    return run->diags.errors ? false : run_failed(run, "cannot write %s", program);
+}
+
+/* --- The report ---------------------------------------------------------------------------- */
+
+static void print_settings(const Settings *settings)
+{
+    for (int i = 0; i < settings->count; i++) {
+        const Setting *s = &settings->at[i];
+        printf("  %-28s = %s%s%-12s (%s)\n", s->name, s->value, *s->unit ? " " : "", s->unit, s->from);
+    }
+}
+
+static void print_class(const char *name, int64_t bytes, int64_t all)
+{
+    printf("    %-27s %10.2f MB  %5.1f %%\n", name, (double)bytes / 1e6, 100 * (double)bytes / (double)all);
+}
+
+static void print_report(Run *run, Module *m)
+{
+    Facts facts = program_facts(m);
+    Memory memory = program_memory(m);
+    Arena *arena = &run->arena;
+    printf("%s: model %s, %s parameters in %d tensors\n", run->source.path, m->name, grouped(arena, facts.parameters),
+           facts.tensors);
+    printf("  memory %.2f MB, planned to the byte:\n", (double)memory.arena / 1e6);
+    print_class("parameters", memory.parameters, memory.arena);
+    print_class("optimizer state", memory.optimizer, memory.arena);
+    print_class("gradients", memory.gradients, memory.arena);
+    print_class("inputs and scalars", memory.feed, memory.arena);
+    print_class("activations and workspace", memory.rest, memory.arena);
+    printf("  work   %.4g GFLOP a step of %s tokens: %s micro-batches of %s sequences of %s\n", facts.flops / 1e9,
+           grouped(arena, facts.micro * facts.batch * facts.seq), grouped(arena, facts.micro),
+           grouped(arena, facts.batch), grouped(arena, facts.seq));
+}
+
+static void print_next(const Options *o)
+{
+    const char *slash = strchr(o->output, '/') ? "" : "./";
+    printf("  files  %s/trainer.c, %s/plan.json%s%s%s\n", o->output, o->output, o->no_cc ? "" : ", ",
+           o->no_cc ? "" : o->output, o->no_cc ? "" : "/trainer");
+    if (o->no_cc)
+        printf("next: compile %s/trainer.c, or leave --no-cc out\n", o->output);
+    else
+        printf("next: %s%s/trainer --data FILE --steps 100    (--help lists its options)\n", slash, o->output);
+}
+
+/* --- The command --------------------------------------------------------------------------- */
+
+static bool build_trainer(Run *run, Module *m, const Settings *settings)
+{
+    const Options *o = run->options;
+    const char *source = arena_text(&run->arena, "%s/trainer.c", o->output);
+    const char *plan = plan_text(run, m, settings);
+    if (!make_folder(run, o->output) || !write_trainer(run, m, source, plan) ||
+        !write_new(run, arena_text(&run->arena, "%s/plan.json", o->output), plan))
+        return false;
+    print_report(run, m);
+    if (o->verbose)
+        print_settings(settings);
+    if (!o->no_cc && !compile_c(run, source, arena_text(&run->arena, "%s/trainer", o->output)))
+        return false;
+    print_next(o);
+    return true;
+}
+
+static int check_options(const Options *o)
+{
+    if (o->operand && o->compile_from)
+        return usage_error(o->command, "one of FILE.mdl and --compile-from=FILE.mir: leave '%s' out", o->operand);
+    if (o->target && strcmp(o->target, "cuda") == 0)
+        return usage_error(o->command, "--target=cuda is not there yet: --target=c is what this version generates");
+    if (!o->output && !o->compile_to)
+        return usage_error(o->command, "where to? give -o OUT, the folder to write");
+    return STATUS_OK;
+}
+
+int run_compile(Run *run)
+{
+    const Options *o = run->options;
+    int status = check_options(o);
+    if (status != STATUS_OK)
+        return status;
+    Settings settings = { 0 };
+    const char *after = NULL;
+    Module *m = o->compile_from ? read_ir(run, &settings, &after) : read_model(run, &settings);
+    bool good = m && (!o->verify_passes || verify_small(run, m)) && pass_through(run, m, after);
+    if (good)
+        good = o->compile_to ? write_ir(run, m) : is_one_rank(run, m) && build_trainer(run, m, &settings);
+    if (m)
+        free_module(m);
+    return good ? STATUS_OK : STATUS_FAILED;
+}

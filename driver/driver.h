@@ -1,0 +1,55 @@
+/* driver.h -- what the commands of mpc share. */
+#ifndef MPC_DRIVER_H
+#define MPC_DRIVER_H
+
+#include "ir.h"
+#include "lower.h"
+#include "options.h"
+
+/* One run of mpc. */
+typedef struct {
+    const Options *options;
+    Arena arena;
+    Source source; /* of the operand */
+    Diags diags;
+} Run;
+
+/* --- files.c ------------------------------------------------------------------------------- */
+
+/* `mpc: error: ...` on stderr, counted; false. */
+bool run_failed(Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The text of a file ("-": standard input) into run->source, and diagnostics that point into it. */
+bool read_source(Run *run, const char *path);
+
+/* A file that appears under its name only when it is whole: written aside, then renamed. */
+typedef struct {
+    const char *path, *aside;
+    FILE *out;
+} NewFile;
+
+bool open_new(Run *run, NewFile *file, const char *path);
+bool close_new(Run *run, NewFile *file);
+bool write_new(Run *run, const char *path, const char *text);
+bool make_folder(Run *run, const char *path);
+
+/* --- source.c ------------------------------------------------------------------------------ */
+
+/* A model lowered as the options say; NULL after errors.  `shrink`: see lower.h. */
+Module *lower_source(Run *run, int64_t shrink, Settings *settings);
+
+/* The IR in run->source, verified; NULL after errors. */
+Module *parse_ir(Run *run);
+
+/* "124,439,808" */
+char *grouped(Arena *arena, int64_t number);
+
+/* --- The commands: each gives the exit status. ---------------------------------------------- */
+int run_compile(Run *run);
+int run_check(Run *run);
+int run_fmt(Run *run);
+int run_opt(Run *run);
+int run_print(Run *run);
+int run_help(Run *run);
+
+#endif

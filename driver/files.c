@@ -1,0 +1,105 @@
+/* files.c -- files in and out: read whole, written aside and renamed. */
+#include "driver.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool run_failed(Run *run, const char *format, ...)
+{
+    va_list args;
+    fputs("mpc: error: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    run->diags.errors++;
+    return false;
+}
+
+static char *read_all(FILE *in, size_t *size)
+{
+    size_t room = 0, got;
+    char *text = NULL;
+    *size = 0;
+    do {
+        if (room - *size < 4096) {
+            text = realloc(text, room += 65536);
+            if (!text)
+                abort();
+        }
+        got = fread(text + *size, 1, room - *size - 1, in);
+        *size += got;
+    } while (got > 0);
+    text[*size] = '\0';
+    return text;
+}
+
+bool read_source(Run *run, const char *path)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *in = is_stdin ? stdin : fopen(path, "rb");
+    size_t size;
+    if (!in)
+        return run_failed(run, "cannot read %s: %s", path, strerror(errno));
+    char *text = read_all(in, &size);
+    bool failed = ferror(in) != 0;
+    int reason = errno;
+    if (!is_stdin)
+        fclose(in);
+    free((char *)run->source.text);
+    run->source = (Source){ .path = is_stdin ? "<stdin>" : path, .text = text, .length = (int)size };
+    run->diags.arena = &run->arena;
+    run->diags.source = &run->source;
+    run->diags.out = stderr;
+    if (failed)
+        return run_failed(run, "cannot read %s: %s", path, strerror(reason));
+    if (size > INT_MAX)
+        return run_failed(run, "%s is larger than 2 GB", path);
+    return true;
+}
+
+bool make_folder(Run *run, const char *path)
+{
+    struct stat status;
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int reason = errno;
+    if (reason == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        return true;
+    return run_failed(run, "cannot make the folder %s: %s", path,
+                      reason == EEXIST ? "a file has that name" : strerror(reason));
+}
+
+bool open_new(Run *run, NewFile *file, const char *path)
+{
+    file->path = path;
+    file->aside = arena_text(&run->arena, "%s.tmp", path);
+    file->out = fopen(file->aside, "w");
+    return file->out ? true : run_failed(run, "cannot write %s: %s", path, strerror(errno));
+}
+
+bool close_new(Run *run, NewFile *file)
+{
+    bool failed = fflush(file->out) != 0 || ferror(file->out);
+    int reason = errno;
+    fclose(file->out);
+    if (!failed && rename(file->aside, file->path) == 0)
+        return true;
+    reason = failed ? reason : errno;
+    unlink(file->aside);
+    return run_failed(run, "cannot write %s: %s", file->path, strerror(reason));
+}
+
+bool write_new(Run *run, const char *path, const char *text)
+{
+    NewFile file;
+    if (!open_new(run, &file, path))
+        return false;
+    fputs(text, file.out);
+    return close_new(run, &file);
+}

@@ -1,0 +1,159 @@
+/* help.c -- what mpc says of itself, for readers of a terminal, of a manual, and for bash. */
+#include "options.h"
+
+#include "pass.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 100, COLUMN = 28 };
+
+/* Words of `text` in lines of WIDTH columns, the later ones indented; `at` is the column reached already. */
+static void print_filled(const char *text, int indent, int at)
+{
+    const char *word;
+    int length;
+    for (bool first = true; next_word(&text, ' ', &word, &length); first = false) {
+        if (!first && at + 1 + length > WIDTH)
+            at = printf("\n%*s", indent, "") - 1;
+        else if (!first)
+            at += printf(" ");
+        at += printf("%.*s", length, word);
+    }
+    putchar('\n');
+}
+
+void print_help(void)
+{
+    printf(
+        "Usage: mpc COMMAND [OPTION]... [FILE]\nCompiles a model (.mdl) into a program that trains it.\n\nCommands\n");
+    for (int i = 0; i < NCOMMANDS; i++)
+        printf("  mpc %-8s %-10s  %s\n", command_table[i].name, command_table[i].operand, command_table[i].phrase);
+    printf("  mpc --version             print the version\n"
+           "\n'mpc help COMMAND' lists a command's options. Exit status: 0; 1 for errors in a file; 2 for mistakes on "
+           "the\n"
+           "command line.\n\nExample\n  %s\n",
+           command_table[INDEX_COMPILE].example);
+}
+
+static void print_option(const OptionInfo *option)
+{
+    char form[80];
+    int at = snprintf(form, sizeof form, "  %c%c%s--%s%s%s", option->letter ? '-' : ' ',
+                      option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option_name(option).text,
+                      option->value ? "=" : "", option->value ? option->value : "");
+    printf("%s", form);
+    if (at >= COLUMN - 1)
+        at = printf("\n") - 1;
+    printf("%*s", COLUMN - at, "");
+    print_filled(option->help, COLUMN, COLUMN);
+}
+
+static void print_passes(void)
+{
+    printf("\nPasses, in order\n");
+    for (int i = 0; i < npasses; i++)
+        printf("  %-12s %s\n", passes[i].name, passes[i].help);
+}
+
+void print_command_help(int command)
+{
+    const CommandInfo *info = &command_table[command];
+    bool names_passes = false, has_options = false;
+    printf("Usage: mpc %s [OPTION]... %s\n", info->name, info->operand);
+    print_filled(info->text, 0, 0);
+    for (int i = 0; i < noptions; i++) {
+        const OptionInfo *option = &option_table[i];
+        if (!(option->commands >> command & 1))
+            continue;
+        if (!has_options)
+            printf("\nOptions\n");
+        has_options = true;
+        names_passes |= option->kind == PASSES;
+        print_option(option);
+    }
+    if (names_passes)
+        print_passes();
+    printf("\nExample\n  %s\n", info->example);
+}
+
+/* --- The manual page ------------------------------------------------------------------------ */
+
+/* In roff a '-' that is typed is "\-", and a line must not begin with a dot. */
+static void print_roff(const char *text)
+{
+    for (; *text; text++)
+        printf(*text == '-' ? "\\-" : *text == '\\' ? "\\e" : "%c", *text);
+}
+
+static void print_manual_command(int command)
+{
+    const CommandInfo *info = &command_table[command];
+    printf(".SS \"mpc %s [OPTION]... %s\"\n", info->name, info->operand);
+    print_roff(info->text);
+    putchar('\n');
+    for (int i = 0; i < noptions; i++) {
+        const OptionInfo *option = &option_table[i];
+        if (!(option->commands >> command & 1))
+            continue;
+        printf(".TP\n.B ");
+        if (option->letter)
+            printf("\\-%c, ", option->letter);
+        printf("\\-\\-");
+        print_roff(option_name(option).text);
+        if (option->value)
+            printf("=\\fI%s\\fR", option->value);
+        putchar('\n');
+        print_roff(option->help);
+        putchar('\n');
+    }
+    printf(".PP\nExample:\n.B ");
+    print_roff(info->example);
+    putchar('\n');
+}
+
+void print_manual(void)
+{
+    printf(".\\\" Made by 'mpc help --as=man' from driver/options.def and passes/passes.def.\n"
+           ".TH MPC 1 \"\" \"mpc %s\" \"User Commands\"\n.SH NAME\nmpc \\- compile a model into its trainer\n"
+           ".SH SYNOPSIS\n.B mpc\n.I COMMAND\n[\\fIOPTION\\fR]... [\\fIFILE\\fR]\n.SH COMMANDS\n",
+           MPC_VERSION);
+    for (int i = 0; i < NCOMMANDS; i++)
+        print_manual_command(i);
+    printf(".SH PASSES\n");
+    for (int i = 0; i < npasses; i++)
+        printf(".TP\n.B %s\n%s\n", passes[i].name, passes[i].help);
+    printf(".SH ENVIRONMENT\n.TP\n.B CC\nthe C compiler, unless \\-\\-cc names one\n.TP\n.B MPC_RUNTIME\n"
+           "the folder with libmpcrt.a and include/rt.h, where mpc is neither installed nor in its build tree\n"
+           ".SH EXIT STATUS\n0; 1 for errors in a file; 2 for mistakes on the command line.\n");
+}
+
+/* --- Completion ----------------------------------------------------------------------------- */
+
+static void print_option_words(int command)
+{
+    for (int i = 0; i < noptions; i++)
+        if (option_table[i].commands >> command & 1)
+            printf(" --%s%s", option_name(&option_table[i]).text, option_table[i].kind == FLAG ? "" : "=");
+}
+
+void print_completion(void)
+{
+    printf("# Completion of mpc for bash, made by 'mpc help --as=bash' from driver/options.def.\n"
+           "_mpc()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} words files=\n"
+           "    compopt +o nospace\n"
+           "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W \"");
+    for (int i = 0; i < NCOMMANDS; i++)
+        printf("%s ", command_table[i].name);
+    printf("--help --version\" -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n");
+    for (int i = 0; i < NCOMMANDS; i++) {
+        const char *suffix = strstr(command_table[i].operand, ".m");
+        printf("    %s)\n        words=\"--help", command_table[i].name);
+        print_option_words(i);
+        printf("\"\n        files='%s%s'\n        ;;\n", suffix ? "*" : "", suffix ? suffix : "");
+    }
+    printf("    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+           "    [ -z \"$files\" ] || COMPREPLY+=($(compgen -f -X \"!$files\" -- \"$word\") $(compgen -d -S / -- "
+           "\"$word\"))\n"
+           "    case ${COMPREPLY[0]} in *[=/]) compopt -o nospace ;; esac\n}\ncomplete -o filenames -F _mpc mpc\n");
+}

@@ -1,0 +1,10 @@
+/* layout.h -- how a .mdl file is laid out: indentation and spaces; nothing but these is changed. */
+#ifndef MPC_LAYOUT_H
+#define MPC_LAYOUT_H
+
+#include <stdio.h>
+
+/* Writes `text`, a file without syntax errors, as mpc fmt lays it out. */
+void write_layout(const char *text, int length, FILE *out);
+
+#endif

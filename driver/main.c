@@ -1,0 +1,51 @@
+/* main.c -- the mpc command: which command runs, and its exit status. */
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int run_help(Run *run)
+{
+    const Options *o = run->options;
+    int command = o->operand ? find_command(o->operand) : -1;
+    if (o->operand && o->as)
+        return usage_error(o->command, "--as prints the help of all commands: leave '%s' out", o->operand);
+    if (o->operand && command < 0)
+        return usage_error(o->command, "there is no command '%s' ('mpc help' lists them)", o->operand);
+    if (o->as && strcmp(o->as, "man") == 0)
+        print_manual();
+    else if (o->as)
+        print_completion();
+    else if (command >= 0)
+        print_command_help(command);
+    else
+        print_help();
+    return STATUS_OK;
+}
+
+static int (*const commands[NCOMMANDS])(Run *) = {
+    [INDEX_COMPILE] = run_compile, [INDEX_CHECK] = run_check, [INDEX_FMT] = run_fmt,
+    [INDEX_OPT] = run_opt,         [INDEX_PRINT] = run_print, [INDEX_HELP] = run_help,
+};
+
+/* Every command reads one file, but for help, and for compile where --compile-from names another. */
+static bool has_operand(const Options *o)
+{
+    if (o->operand || o->command == INDEX_HELP || (o->command == INDEX_COMPILE && o->compile_from))
+        return true;
+    usage_error(o->command, "which file? mpc %s %s", command_table[o->command].name, command_table[o->command].operand);
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    Options options;
+    Run run = { .options = &options };
+    int status;
+    if (parse_options(argc, argv, &run.arena, &options, &status))
+        status = has_operand(&options) ? commands[options.command](&run) : STATUS_USAGE;
+    free((char *)run.source.text);
+    arena_free(&run.arena);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* opt.c -- mpc opt and mpc print: IR in, IR out. */
+#include "driver.h"
+
+#include "pass.h"
+
+#include <stdlib.h>
+
+static bool write_ir(Run *run, const Module *m)
+{
+    const char *path = run->options->output;
+    if (path) {
+        char *text = module_text(m);
+        bool good = write_new(run, path, text);
+        free(text);
+        return good;
+    }
+    print_module(m, stdout);
+    return fflush(stdout) == 0 ? true : run_failed(run, "cannot write to standard output");
+}
+
+int run_print(Run *run)
+{
+    Module *m = read_source(run, run->options->operand) ? parse_ir(run) : NULL;
+    bool good = m && write_ir(run, m);
+    if (m)
+        free_module(m);
+    return good ? STATUS_OK : STATUS_FAILED;
+}
+
+int run_opt(Run *run)
+{
+    const Options *o = run->options;
+    if (!o->pass)
+        return usage_error(o->command, "which passes? give --pass=PASS,... ('mpc help opt' lists them)");
+    Module *m = read_source(run, o->operand) ? parse_ir(run) : NULL;
+    PassOptions passes = {
+        .only = o->pass, .dump_dir = o->dump_ir, .remarks = o->remarks, .times = o->time ? stderr : NULL
+    };
+    bool good = m && (!o->verify_passes || verify_passes(m, o->pass, stderr));
+    good = good && run_passes(m, &passes) && write_ir(run, m);
+    if (m)
+        free_module(m);
+    return good ? STATUS_OK : STATUS_FAILED;
+}

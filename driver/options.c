@@ -1,0 +1,322 @@
+/* options.c -- reads the command line by the table of options.def. */
+#include "options.h"
+
+#include "near.h"
+#include "pass.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+const CommandInfo command_table[NCOMMANDS] = {
+#define COMMAND(constant, ...) [INDEX_##constant] = { __VA_ARGS__ },
+#include "options.def"
+};
+
+const OptionInfo option_table[] = {
+#define OPTION(field, kind, letter, commands, value, excludes, help)                                                   \
+    { #field, kind, letter, commands, value, excludes, help, offsetof(Options, field) },
+#include "options.def"
+};
+const int noptions = sizeof option_table / sizeof *option_table;
+
+int usage_error(int command, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "mpc%s%s: error: ", command < 0 ? "" : " ", command < 0 ? "" : command_table[command].name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return STATUS_USAGE;
+}
+
+int find_command(const char *name)
+{
+    for (int i = 0; i < NCOMMANDS; i++)
+        if (strcmp(command_table[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+OptionName option_name(const OptionInfo *option)
+{
+    OptionName name = { { 0 } };
+    for (size_t i = 0; i + 1 < sizeof name.text && option->field[i]; i++)
+        name.text[i] = option->field[i] == '_' ? '-' : option->field[i];
+    return name;
+}
+
+bool is_given(const Options *options, const OptionInfo *option)
+{
+    const void *at = (const char *)options + option->at;
+    switch (option->kind) {
+    case FLAG:
+        return *(const bool *)at;
+    case LIST:
+        return ((const TextList *)at)->count > 0;
+    case TEXT:
+    case CHOICE:
+    case PASSES:
+        break;
+    }
+    return *(const char *const *)at != NULL;
+}
+
+bool next_word(const char **list, char separator, const char **word, int *length)
+{
+    if (!**list)
+        return false;
+    const char ends[] = { separator, '\0' };
+    *word = *list;
+    *length = (int)strcspn(*list, ends);
+    *list += *length + ((*list)[*length] != '\0');
+    return true;
+}
+
+/* --- Values -------------------------------------------------------------------------------- */
+
+/* What is being read. */
+typedef struct {
+    int argc, at;
+    char **argv;
+    Arena *arena;
+    Options *options;
+} Line;
+
+static bool refuse(const Line *line, const char *message)
+{
+    usage_error(line->options->command, "%s", message);
+    return false;
+}
+
+static bool is_word(const char *list, char separator, const char *text)
+{
+    const char *word;
+    int length;
+    while (next_word(&list, separator, &word, &length))
+        if ((int)strlen(text) == length && memcmp(word, text, (size_t)length) == 0)
+            return true;
+    return false;
+}
+
+/* Words beside the passes that an option takes: "lower", "all". */
+static const char *other_pass(const OptionInfo *option)
+{
+    return option->at == offsetof(Options, compile_to) ? "lower"
+           : option->at == offsetof(Options, remarks)  ? "all"
+                                                       : "";
+}
+
+static bool check_pass(const Line *line, const OptionInfo *option, const char *name)
+{
+    if (find_pass(name) >= 0 || (*name && strcmp(name, other_pass(option)) == 0))
+        return true;
+    Near near = { .word = name };
+    const char *all = "";
+    for (int i = 0; i < npasses; i++) {
+        near_offer(&near, passes[i].name);
+        all = arena_text(line->arena, "%s%s%s", all, i ? ", " : "", passes[i].name);
+    }
+    const char *meant = near.best ? arena_text(line->arena, "did you mean %s?", near.best)
+                                  : arena_text(line->arena, "the passes are %s", all);
+    return refuse(line,
+                  arena_text(line->arena, "--%s: there is no pass '%s': %s", option_name(option).text, name, meant));
+}
+
+static bool check_passes(const Line *line, const OptionInfo *option, const char *text)
+{
+    const char *word, *list = text;
+    int length;
+    if (!*text)
+        return check_pass(line, option, "");
+    while (next_word(&list, ',', &word, &length))
+        if (!check_pass(line, option, arena_text(line->arena, "%.*s", length, word)))
+            return false;
+    if (strchr(text, ',') && option->value[4] != ',') /* "PASS,..." takes several */
+        return refuse(line, arena_text(line->arena, "--%s takes one pass, not %s", option_name(option).text, text));
+    return true;
+}
+
+static bool check_value(const Line *line, const OptionInfo *option, const char *text)
+{
+    const char *name = option_name(option).text;
+    if (option->kind == PASSES)
+        return check_passes(line, option, text);
+    if (option->kind == CHOICE && !is_word(option->value, '|', text))
+        return refuse(line, arena_text(line->arena, "--%s must be one of %s, not '%s'", option_name(option).text,
+                                       option->value, text));
+    if (option->kind == LIST && (!strchr(text, '=') || *text == '=' || !strchr(text, '=')[1]))
+        return refuse(
+            line, arena_text(line->arena, "--%s needs %s, not '%s'", option_name(option).text, option->value, text));
+    if (!*text && option->at != offsetof(Options, cflags))
+        return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
+    return name != NULL;
+}
+
+static void append_text(Arena *arena, TextList *list, const char *text)
+{
+    if (list->count == list->room) {
+        const char **grown = NEW_ARRAY(arena, const char *, list->room = list->room ? list->room * 2 : 8);
+        for (int i = 0; i < list->count; i++)
+            grown[i] = list->at[i];
+        list->at = grown;
+    }
+    list->at[list->count++] = text;
+}
+
+/* `text`: the value, or NULL for a flag. */
+static bool set_option(const Line *line, const OptionInfo *option, const char *text)
+{
+    void *at = (char *)line->options + option->at;
+    if (option->kind != LIST && is_given(line->options, option))
+        return refuse(line, arena_text(line->arena, "--%s is given twice", option_name(option).text));
+    if (text && !check_value(line, option, text))
+        return false;
+    if (option->kind == FLAG)
+        *(bool *)at = true;
+    else if (option->kind == LIST)
+        append_text(line->arena, at, text);
+    else
+        *(const char **)at = text;
+    return true;
+}
+
+/* --- Names --------------------------------------------------------------------------------- */
+
+static bool takes(int command, const OptionInfo *option) { return option->commands >> command & 1; }
+
+/* `name`: what stands before '=' or the value; one letter after a single '-'. */
+static const OptionInfo *find_option(int command, const char *name, bool is_letter)
+{
+    for (int i = 0; i < noptions; i++) {
+        const OptionInfo *option = &option_table[i];
+        bool is_named = is_letter ? option->letter == *name : strcmp(option_name(option).text, name) == 0;
+        if (is_named && takes(command, option))
+            return option;
+    }
+    return NULL;
+}
+
+static bool refuse_unknown(const Line *line, const char *dashes, const char *name)
+{
+    Near near = { .word = name };
+    OptionName *names = NEW_ARRAY(line->arena, OptionName, noptions);
+    const char *command = command_table[line->options->command].name, *others = "";
+    for (int i = 0; i < noptions; i++) {
+        names[i] = option_name(&option_table[i]);
+        if (takes(line->options->command, &option_table[i]))
+            near_offer(&near, names[i].text);
+        for (int c = 0; c < NCOMMANDS && strcmp(names[i].text, name) == 0; c++)
+            if (takes(c, &option_table[i]))
+                others = arena_text(line->arena, "%s%s'mpc %s'", others, *others ? ", " : " is an option of ",
+                                    command_table[c].name);
+    }
+    if (*others)
+        return refuse(line, arena_text(line->arena, "--%s%s, not of 'mpc %s'", name, others, command));
+    const char *meant = near.best ? arena_text(line->arena, ": did you mean --%s?", near.best) : "";
+    return refuse(line, arena_text(line->arena, "unknown option %s%s%s ('mpc help %s' lists the options)", dashes, name,
+                                   meant, command));
+}
+
+static bool print_answer(int command, const char *name, int *status)
+{
+    bool asks_help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (!asks_help && strcmp(name, "--version") != 0)
+        return false;
+    *status = STATUS_OK;
+    if (!asks_help)
+        printf("mpc %s\n", MPC_VERSION);
+    else if (command < 0)
+        print_help();
+    else
+        print_command_help(command);
+    return true;
+}
+
+/* Reads argv[at], and argv[at + 1] where that is its value. */
+static bool read_option(Line *line)
+{
+    const char *text = line->argv[line->at++];
+    bool is_letter = text[1] != '-';
+    const char *equals = is_letter ? NULL : strchr(text, '=');
+    const char *name =
+        is_letter ? arena_text(line->arena, "%c", text[1])
+                  : arena_text(line->arena, "%.*s", equals ? (int)(equals - text - 2) : (int)strlen(text), text + 2);
+    const OptionInfo *option = find_option(line->options->command, name, is_letter);
+    if (!option)
+        return refuse_unknown(line, is_letter ? "-" : "--", name);
+    const char *value = is_letter && text[2] ? text + 2 + (text[2] == '=') : equals ? equals + 1 : NULL;
+    if (option->kind == FLAG && value)
+        return refuse(line, arena_text(line->arena, "--%s takes no value", option_name(option).text));
+    if (option->kind != FLAG && !value) {
+        if (line->at == line->argc)
+            return refuse(line,
+                          arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
+        value = line->argv[line->at++];
+    }
+    return set_option(line, option, value);
+}
+
+/* --- The whole line ------------------------------------------------------------------------ */
+
+static bool check_excluded(const Line *line)
+{
+    for (int i = 0; i < noptions; i++)
+        for (int j = 0; j < noptions; j++) {
+            const OptionInfo *option = &option_table[i], *beside = &option_table[j];
+            if (option->excludes && is_word(option->excludes, ',', option_name(beside).text) &&
+                is_given(line->options, option) && is_given(line->options, beside))
+                return refuse(line,
+                              arena_text(line->arena, "--%s and --%s: only one of them has an effect; leave one out",
+                                         option_name(option).text, option_name(beside).text));
+        }
+    return true;
+}
+
+static bool read_command(int argc, char **argv, Options *options, int *status)
+{
+    *status = STATUS_USAGE;
+    if (argc < 2) {
+        print_help();
+        return false;
+    }
+    if (print_answer(-1, argv[1], status))
+        return false;
+    options->command = find_command(argv[1]);
+    if (options->command >= 0)
+        return true;
+    Near near = { .word = argv[1] };
+    for (int i = 0; i < NCOMMANDS; i++)
+        near_offer(&near, command_table[i].name);
+    usage_error(-1, "there is no command '%s'%s%s%s ('mpc help' lists them)", argv[1],
+                near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+    return false;
+}
+
+bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *status)
+{
+    *options = (Options){ 0 };
+    if (!read_command(argc, argv, options, status))
+        return false;
+    Line line = { .argc = argc, .at = 2, .argv = argv, .arena = arena, .options = options };
+    bool only_operands = false;
+    while (line.at < argc) {
+        const char *text = argv[line.at];
+        if (!only_operands && strcmp(text, "--") == 0) {
+            only_operands = true;
+            line.at++;
+        } else if (!only_operands && text[0] == '-' && text[1]) {
+            if (print_answer(options->command, text, status) || !read_option(&line))
+                return false;
+        } else if (options->operand) {
+            return refuse(&line, arena_text(arena, "one %s at a time: '%s' is too many",
+                                            command_table[options->command].operand, text));
+        } else {
+            options->operand = text;
+            line.at++;
+        }
+    }
+    return check_excluded(&line);
+}

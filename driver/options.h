@@ -1,0 +1,87 @@
+/* options.h -- the command line of mpc, as options.def says it. */
+#ifndef MPC_OPTIONS_H
+#define MPC_OPTIONS_H
+
+#include "arena.h"
+
+#include <stdbool.h>
+
+#define MPC_VERSION "0.1.0"
+
+enum { STATUS_OK, STATUS_FAILED, STATUS_USAGE }; /* 1: errors in the input; 2: on the command line */
+
+enum {
+#define COMMAND(constant, ...) INDEX_##constant,
+#include "options.def"
+    NCOMMANDS
+};
+
+/* Commands are bits, so that an option can name several. */
+enum {
+#define COMMAND(constant, ...) constant = 1 << INDEX_##constant,
+#include "options.def"
+};
+
+typedef enum { FLAG, TEXT, CHOICE, PASSES, LIST } OptionKind;
+
+typedef struct {
+    const char *name, *operand, *phrase, *text, *example;
+} CommandInfo;
+
+typedef struct {
+    const char *field; /* "dump_ir" */
+    OptionKind kind;
+    char letter;
+    int commands;
+    const char *value, *excludes, *help;
+    size_t at; /* in Options */
+} OptionInfo;
+
+extern const CommandInfo command_table[NCOMMANDS];
+extern const OptionInfo option_table[];
+extern const int noptions;
+
+typedef struct {
+    char text[32]; /* "dump-ir" */
+} OptionName;
+
+OptionName option_name(const OptionInfo *option);
+
+typedef struct {
+    int count, room;
+    const char **at;
+} TextList;
+
+#define TYPE_FLAG bool
+#define TYPE_TEXT const char *
+#define TYPE_CHOICE const char *
+#define TYPE_PASSES const char *
+#define TYPE_LIST TextList
+
+typedef struct {
+    int command;         /* its index */
+    const char *operand; /* NULL: none */
+#define OPTION(field, kind, ...) TYPE_##kind field;
+#include "options.def"
+} Options;
+
+/* Reads the command line.  False on a mistake, after saying what would do, or where no more is to be done
+ * (--help, --version); *status is then the exit status. */
+bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *status);
+
+/* A mistake on the command line: one line on stderr that names the command; gives STATUS_USAGE. */
+int usage_error(int command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+int find_command(const char *name); /* its index, or -1 */
+bool is_given(const Options *options, const OptionInfo *option);
+
+/* The word of `list` ("a|b|c" with separator '|') that begins at *list, and moves on; false at the end. */
+bool next_word(const char **list, char separator, const char **word, int *length);
+
+/* help.c */
+void print_help(void);
+void print_command_help(int command);
+void print_manual(void);     /* docs/mpc.1 */
+void print_completion(void); /* driver/completion/mpc.bash */
+
+#endif

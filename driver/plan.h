@@ -1,0 +1,13 @@
+/* plan.h -- plan.json: every effective value, its unit, and where it came from. */
+#ifndef MPC_PLAN_H
+#define MPC_PLAN_H
+
+#include "driver.h"
+
+/* The settings of IR that comes from a file: what its `train` line says. */
+Settings settings_of_ir(Run *run, const Module *m);
+
+/* The text of plan.json, in the run's arena.  `m` has been through the memory pass. */
+const char *plan_text(Run *run, Module *m, const Settings *settings);
+
+#endif

@@ -1,0 +1,52 @@
+/* source.c -- a command's operand becomes a module. */
+#include "driver.h"
+
+#include "pass.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static Override *read_overrides(Run *run, const TextList *list)
+{
+    Override *overrides = NEW_ARRAY(&run->arena, Override, list->count + 1);
+    for (int i = 0; i < list->count; i++) {
+        const char *equals = strchr(list->at[i], '=');
+        overrides[i].name = arena_text(&run->arena, "%.*s", (int)(equals - list->at[i]), list->at[i]);
+        overrides[i].value = equals + 1;
+    }
+    return overrides;
+}
+
+Module *lower_source(Run *run, int64_t shrink, Settings *settings)
+{
+    const Options *o = run->options;
+    LowerOptions options = { .defines = read_overrides(run, &o->define),
+                             .ndefines = o->define.count,
+                             .sets = read_overrides(run, &o->set),
+                             .nsets = o->set.count,
+                             .mesh = o->mesh,
+                             .zero = o->zero,
+                             .recompute = o->recompute,
+                             .schedule = o->schedule,
+                             .shrink = shrink };
+    const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
+    return run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);
+}
+
+Module *parse_ir(Run *run)
+{
+    Module *m = parse_module(&run->source, &run->diags);
+    if (run->diags.errors == 0 && verify_module(m))
+        return m;
+    free_module(m);
+    return NULL;
+}
+
+char *grouped(Arena *arena, int64_t number)
+{
+    char *digits = arena_text(arena, "%" PRId64, number), *text = "";
+    int length = (int)strlen(digits);
+    for (int at = 0, first = length % 3 ? length % 3 : 3; at < length; at += first, first = 3)
+        text = arena_text(arena, "%s%s%.*s", text, at ? "," : "", first, digits + at);
+    return text;
+}
