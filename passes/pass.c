@@ -29,8 +29,10 @@ int find_pass(const char *name)
     return -1;
 }
 
-static bool listed(const char *names, const char *name)
+bool is_listed(const char *names, const char *name)
 {
+    if (!names)
+        return true;
     size_t length = strlen(name);
     for (const char *at = names; (at = strstr(at, name)); at += length)
         if ((at == names || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
@@ -270,7 +272,7 @@ bool run_passes(Module *m, const PassOptions *options)
     }
     bool good = true;
     for (int i = first; i <= last && good; i++)
-        if (!options->only || listed(options->only, passes[i].name))
+        if (is_listed(options->only, passes[i].name))
             good = run_pass(m, &passes[i], i + 1, options, &dumps);
     remarks_of = NULL;
     return good;

@@ -31,6 +31,7 @@ bool run_passes(Module *m, const PassOptions *options);
 
 /* The index of a pass, or -1. */
 int find_pass(const char *name);
+bool is_listed(const char *names, const char *name); /* names: comma-separated; NULL names all */
 
 /* Runs the passes one by one on a small module and compares, before and after each, the loss and every
  * tensor that a step leaves behind, through the interpreter on every virtual rank (relative 1e-9; f64).
