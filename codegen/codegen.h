@@ -87,9 +87,14 @@ char *naive_product_call(Module *m, const Product *product, const char *name, co
 
 /* --- library.c: ops that a kernel of runtime/kernels/ does -------------------------------------- */
 
-/* The statement that runs a LIBRARY op, for example "rt_rope(...);"; NULL after an error at the op, where
- * no kernel takes these types or strides.  `scratch` may be NULL where library_scratch() is 0. */
-char *library_call(Module *m, const Op *op, const char *const operand[], const char *scratch);
+/* Writes a C function that does a LIBRARY op by calling the runtime's kernel for these types and strides:
+ *
+ *     static void NAME(const float *q, ..., float *y, ..., float *scratch)
+ *
+ * Pointers to operands, then results; `scratch` is there iff library_scratch() is not 0.  False after an
+ * error at the op, where no kernel takes these types or strides. */
+bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out);
 int64_t library_scratch(Module *m, const Op *op); /* bytes; from types alone */
+char *library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
 
 #endif

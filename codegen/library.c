@@ -1,11 +1,26 @@
-/* library.c -- calls of the runtime's kernels for LIBRARY ops.
+/* library.c -- functions that call the runtime's kernels for LIBRARY ops.
  *
- * A kernel is called with constant shapes and is inlined, so that these fold away.
+ * A kernel is called with a constant shape and is inlined, so that the shape folds away.
  */
 #include "library.h"
+#include "templates.h"
 
 #include <inttypes.h>
-#include <string.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* --- Layouts ------------------------------------------------------------------------------------- */
+
+char *refuse_layout(const Operands *o, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char text[200];
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end cannot do this %s: %s", info(o->op)->name, text);
+    return NULL;
+}
 
 int64_t stride_along(const Value *value, Name dim)
 {
@@ -13,133 +28,149 @@ int64_t stride_along(const Value *value, Name dim)
     return at < 0 ? 0 : value->storage->stride[at];
 }
 
-char *numbers_text(Module *m, int count, const int64_t numbers[])
+int64_t size_along(const Operands *o, const Value *value, Name dim)
 {
-    char *text = arena_text(&m->arena, "(const int64_t[]){ %" PRId64, count ? numbers[0] : 1);
-    for (int i = 1; i < count; i++)
-        text = arena_text(&m->arena, "%s, %" PRId64, text, numbers[i]);
-    return arena_text(&m->arena, "%s }", text);
+    int at = find_dim(&value->type, dim);
+    return at < 0 ? 1 : loop_size(o->m, o->op, &value->type.dim[at]);
 }
 
-char *call_text(Module *m, const char *function, int nitems, const char *const items[])
+static Group one_dim(const Operands *o, Name dim)
 {
-    return wrapped_list(m, arena_text(&m->arena, "%s(", function), nitems, items, ");", 4);
-}
-
-/* --- Boxes: place and concat ----------------------------------------------------------------------- */
-
-/* Elements that are copied, or cleared: dims that lie one behind the other on both sides are one. */
-typedef struct {
-    int rank;
-    int64_t size[MAX_RANK], to[MAX_RANK], from[MAX_RANK];
-} Box;
-
-static Box box_of(Module *m, const Op *op, const Value *whole, const Value *to, const Value *from)
-{
-    Box box = { 0 };
-    for (int i = 0; i < whole->type.rank; i++) {
-        const Dim *dim = &whole->type.dim[i];
-        int64_t size = loop_size(m, op, dim), a = stride_along(to, dim->name), b = stride_along(from, dim->name);
-        int last = box.rank - 1;
-        if (size == 1)
-            continue;
-        if (last >= 0 && box.to[last] == a * size && box.from[last] == b * size) {
-            box.size[last] *= size;
-        } else {
-            last = box.rank++;
-            box.size[last] = size;
-        }
-        box.to[last] = a;
-        box.from[last] = b;
+    Group group = { .size = 1 };
+    for (int i = 0; i < o->count; i++) {
+        int64_t size = size_along(o, o->value[i], dim);
+        group.size = size > group.size ? size : group.size;
+        group.stride[i] = stride_along(o->value[i], dim);
     }
-    if (box.rank == 0)
-        box = (Box){ 1, { 1 }, { 1 }, { 1 } };
-    return box;
+    return group;
 }
 
-static char *moved(Module *m, const Value *value, const char *text, int64_t elements)
+static bool follows(const Operands *o, const Group *outer, const Group *inner)
 {
-    if (elements == 0)
-        return arena_text(&m->arena, "%s", text);
-    return arena_text(&m->arena, "(%s *)%s + %" PRId64, element_type(value->type.dtype), text, elements);
+    for (int i = 0; i < o->count; i++)
+        if (outer->stride[i] != inner->stride[i] * inner->size)
+            return false;
+    return true;
 }
 
-static char *bytes_text(Module *m, const Value *value)
+bool find_groups(const Operands *o, const Names *dims, const char *what, int room, Group groups[])
 {
-    return arena_text(&m->arena, "%d", dtype_bytes(value->type.dtype));
+    int count = 0;
+    for (int i = 0; i < room; i++)
+        groups[i] = (Group){ .size = 1 };
+    for (int i = 0; i < dims->count; i++) {
+        Group next = one_dim(o, dims->name[i]);
+        if (next.size == 1)
+            continue;
+        if (count && follows(o, &groups[count - 1], &next)) {
+            next.size *= groups[count - 1].size;
+            groups[count - 1] = next;
+        } else if (count == room) {
+            refuse_layout(o, "its %s dims are not %d in memory, but more", what, room);
+            return false;
+        } else {
+            groups[count++] = next;
+        }
+    }
+    return true;
 }
 
-static char *clear_text(Module *m, const Op *op, const char *text)
-{
-    const Value *y = result(op);
-    Box box = box_of(m, op, y, y, y);
-    const char *items[] = { bytes_text(m, y), text, numbers_text(m, box.rank, box.to),
-                            arena_text(&m->arena, "%d", box.rank), numbers_text(m, box.rank, box.size) };
-    return call_text(m, "rt_clear", 5, items);
-}
-
-/* Copies all of x to where element `first` of its result is. */
-static char *copy_text(Module *m, const Op *op, const Value *x, const char *from, const char *to, int64_t first)
-{
-    const Value *y = result(op);
-    Box box = box_of(m, op, x, y, x);
-    const char *items[] = { bytes_text(m, y),
-                            moved(m, y, to, first),
-                            numbers_text(m, box.rank, box.to),
-                            from,
-                            numbers_text(m, box.rank, box.from),
-                            arena_text(&m->arena, "%d", box.rank),
-                            numbers_text(m, box.rank, box.size) };
-    return call_text(m, "rt_copy", 7, items);
-}
-
-char *call_place(Module *m, const Op *op, const char *const operand[], const char *scratch)
-{
-    int64_t first = op->attrs.index * stride_along(result(op), op->attrs.dims.dim[0].name);
-    return arena_text(&m->arena, "%s\n%s", clear_text(m, op, operand[1]),
-                      copy_text(m, op, arg(op, 0), operand[0], operand[1], first));
-}
-
-char *call_concat(Module *m, const Op *op, const char *const operand[], const char *scratch)
-{
-    Name dim = op->attrs.dims.dim[0].name;
-    const Type *a = &arg(op, 0)->type;
-    int64_t behind = a->dim[find_dim(a, dim)].size * stride_along(result(op), dim);
-    return arena_text(&m->arena, "%s\n%s", copy_text(m, op, arg(op, 0), operand[0], operand[2], 0),
-                      copy_text(m, op, arg(op, 1), operand[1], operand[2], behind));
-}
-
-/* --- All of them ------------------------------------------------------------------------------------- */
+/* --- Functions ------------------------------------------------------------------------------------- */
 
 static const struct {
     OpKind kind;
-    char *(*call)(Module *, const Op *, const char *const operand[], const char *scratch);
-    int64_t (*scratch)(Module *, const Op *);
+    CallText *call;
+    const char *operands[MAX_OPERANDS];
 } kernels[] = {
-    { OP_place, call_place, NULL },
-    { OP_concat, call_concat, NULL },
+    { OP_place, call_place, { "x", "y" } },
+    { OP_concat, call_concat, { "a", "b", "y" } },
+    { OP_take, call_take, { "table", "index", "picked" } },
+    { OP_scatter_add, call_scatter_add, { "picked", "index", "table" } },
+    { OP_rope, call_rope, { "x", "y" } },
+    { OP_attend, call_attend, { "q", "k", "v", "y", "lse" } },
+    { OP_attend_grad, call_attend_grad, { "q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv" } },
 };
 
-char *library_call(Module *m, const Op *op, const char *const operand[], const char *scratch)
+static int find_kernel(const Op *op)
 {
-    for (int i = 0; i < op->args.count + op->results.count; i++) {
-        const Value *value = i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
-        if (value->storage)
-            continue;
-        error_at(m->diags, (Where){ .at = op->loc }, "internal: '%s' has no place in memory", value->name);
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+    for (int i = 0; i < (int)(sizeof kernels / sizeof *kernels); i++)
         if (kernels[i].kind == op->kind)
-            return kernels[i].call(m, op, operand, scratch);
-    error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
-    return NULL;
+            return i;
+    return -1;
+}
+
+static Operands operands_of(Module *m, const Op *op, int kernel)
+{
+    Operands o = { .m = m, .op = op };
+    for (int i = 0; i < op->args.count; i++)
+        o.value[o.count++] = arg(op, i);
+    for (int i = 0; i < op->results.count; i++)
+        o.value[o.count++] = op->results.at[i];
+    for (int i = 0; i < o.count; i++)
+        o.name[i] = kernels[kernel].operands[i];
+    return o;
+}
+
+static char *function_head(const Operands *o, const char *name)
+{
+    const char *items[MAX_OPERANDS + 1];
+    int count = 0;
+    for (; count < o->count; count++)
+        items[count] = arena_text(&o->m->arena, "%s%s *%s", count < o->op->args.count ? "const " : "",
+                                  element_type(o->value[count]->type.dtype), o->name[count]);
+    if (library_scratch(o->m, o->op))
+        items[count++] = "float *scratch";
+    return wrapped_list(o->m, arena_text(&o->m->arena, "static void %s(", name), count, items, ")", 0);
+}
+
+static char *operand_lines(const Operands *o)
+{
+    Text text;
+    open_text(&text);
+    for (int i = 0; i < o->count; i++)
+        FILL(text.out, "* $name$kind: $type\n", { "name", o->name[i] },
+             { "kind", i < o->op->args.count ? "" : ", result" }, { "type", type_text(o->m, &o->value[i]->type) });
+    return close_text(&o->m->arena, &text);
+}
+
+bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out)
+{
+    int kernel = find_kernel(op);
+    if (kernel < 0) {
+        error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
+        return false;
+    }
+    Operands o = operands_of(m, op, kernel);
+    for (int i = 0; i < o.count; i++)
+        if (!o.value[i]->storage) {
+            refuse_layout(&o, "internal: '%s' has no place in memory", o.value[i]->name);
+            return false;
+        }
+    int errors = m->diags->errors;
+    char *body = kernels[kernel].call(&o);
+    if (!body || m->diags->errors > errors)
+        return false;
+    char *title = arena_text(&m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
+                             op->where ? op->where : "", info(op)->name);
+    FILL(out, kernel_template, { "title", title }, { "operands", operand_lines(&o) }, { "head", function_head(&o, name) },
+         { "body", body });
+    return true;
 }
 
 int64_t library_scratch(Module *m, const Op *op)
 {
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (kernels[i].kind == op->kind && kernels[i].scratch)
-            return kernels[i].scratch(m, op);
-    return 0;
+    if (op->kind != OP_attend_grad)
+        return 0;
+    return element_count(&arg(op, 0)->type) * (int64_t)sizeof(float); /* dq, as rt_attend_grad_scratch says */
+}
+
+char *library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)
+{
+    const char *items[MAX_OPERANDS + 1];
+    int count = 0;
+    for (; count < op->args.count + op->results.count; count++)
+        items[count] = operand[count];
+    if (library_scratch(m, op))
+        items[count++] = scratch;
+    return wrapped_list(m, arena_text(&m->arena, "%s(", name), count, items, ");", 4);
 }

@@ -4,11 +4,35 @@
 
 #include "names.h"
 
-int64_t stride_along(const Value *value, Name dim);                   /* 0 if it does not have the dim */
-char *numbers_text(Module *m, int count, const int64_t numbers[]);    /* "(const int64_t[]){ 8, 1024 }" */
-char *call_text(Module *m, const char *function, int nitems, const char *const items[]); /* "f(a, b);" */
+enum { MAX_OPERANDS = 9 };
 
-char *call_place(Module *m, const Op *op, const char *const operand[], const char *scratch);
-char *call_concat(Module *m, const Op *op, const char *const operand[], const char *scratch);
+/* The operands and results of an op, with the names of their pointers in the function that is written. */
+typedef struct {
+    Module *m;
+    const Op *op;
+    int count;
+    const Value *value[MAX_OPERANDS];
+    const char *name[MAX_OPERANDS];
+} Operands;
+
+/* Dims that lie one behind the other in all of some operands. */
+typedef struct {
+    int64_t size;
+    int64_t stride[MAX_OPERANDS]; /* by operand; 0 where it has none of them */
+} Group;
+
+int64_t stride_along(const Value *value, Name dim); /* 0 if it does not have the dim */
+int64_t size_along(const Operands *o, const Value *value, Name dim);
+
+/* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Groups that are
+ * not needed have size 1.  False after an error. */
+bool find_groups(const Operands *o, const Names *dims, const char *what, int room, Group groups[]);
+
+/* The body of the function for one op; NULL after an error. */
+typedef char *CallText(const Operands *o);
+CallText call_place, call_concat, call_take, call_scatter_add, call_rope, call_attend, call_attend_grad;
+
+/* An error at the op; NULL. */
+char *refuse_layout(const Operands *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -340,7 +340,7 @@ static char *element_text(Module *m, const char *array, const Value *value, cons
 static char *float_text(Module *m, DType dtype, const char *element)
 {
     return dtype == F32 ? arena_text(&m->arena, "%s", element)
-                        : arena_text(&m->arena, "rt_from_%s(%s)", dtype_name[dtype], element);
+                        : arena_text(&m->arena, "rt_load_%s(%s)", dtype_name[dtype], element);
 }
 
 static int64_t size_in(Module *m, const Op *dot, const Value *value, const Value *other, Name dim)
@@ -367,7 +367,7 @@ void emit_naive_product(Module *m, const Product *p, const Op *call, const char 
     for (int i = dims.count - 1; i >= nouter; i--)
         text = loop(m, "", c_identifier(m, dims.name[i], 16), size_in(m, p->dot, a, b, dims.name[i]), text);
     const char *start = p->shape.accumulate ? float_text(m, c->type.dtype, from) : "0.0f";
-    const char *sum = c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_to_%s(sum)", dtype_name[c->type.dtype]);
+    const char *sum = c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_store_%s(sum)", dtype_name[c->type.dtype]);
     text = arena_text(&m->arena, "float sum = %s;\n%s%s = %s;\n", start, text, from, sum);
     for (int i = nouter - 1; i >= 0; i--)
         text = loop(m, i == 0 ? "#pragma omp parallel for" : "", c_identifier(m, dims.name[i], 16),

@@ -8,7 +8,7 @@
 
 char *load_text(const RowKernel *k, DType dtype, const char *array, const char *index)
 {
-    const char *convert = dtype == BF16 ? "rt_from_bf16" : dtype == F16 ? "rt_from_f16" : NULL;
+    const char *convert = dtype == BF16 ? "rt_load_bf16" : dtype == F16 ? "rt_load_f16" : NULL;
     if (convert)
         return arena_text(&k->m->arena, "%s(%s[%s])", convert, array, index);
     return arena_text(&k->m->arena, "%s[%s]", array, index);
@@ -16,7 +16,7 @@ char *load_text(const RowKernel *k, DType dtype, const char *array, const char *
 
 void write_store(const RowKernel *k, DType dtype, const char *array, const char *index, const char *text, FILE *out)
 {
-    const char *convert = dtype == BF16 ? "rt_to_bf16" : dtype == F16 ? "rt_to_f16" : NULL;
+    const char *convert = dtype == BF16 ? "rt_store_bf16" : dtype == F16 ? "rt_store_f16" : NULL;
     if (convert)
         text = arena_text(&k->m->arena, "%s(%s)", convert, text);
     FILL(out, "$array[$index] = $text;\n", { "array", array }, { "index", index }, { "text", text });
@@ -114,7 +114,7 @@ static char *dropout_text(const RowKernel *k, const Region *region, const Node *
     char *index = index_text(k, region, node->dims, stride);
     if (has_batch)
         index = arena_text(&k->m->arena, "%s * INT64_C(%" PRId64 ") + %s", operand_text(k, op, 2), sequence, index);
-    return arena_text(&k->m->arena, "rt_keep(%s, %" PRId64 ", %s, %s) ? %s * %s : 0.0f", operand_text(k, op, 1),
+    return arena_text(&k->m->arena, "rt_keep((uint32_t)%s, %" PRId64 ", %s, %s) ? %s * %s : 0.0f", operand_text(k, op, 1),
                       op->attrs.instance, index, c_number(k->m, op->attrs.rate, false), operand_text(k, op, 0),
                       c_number(k->m, 1 / (1 - op->attrs.rate), false));
 }

@@ -10,13 +10,13 @@
 #include "element.h"
 
 /* 0.5 x (1 + tanh(u)) */
-static inline float rt_gelu_tanh(float x)
+RT_INLINE float rt_gelu_tanh(float x)
 {
     const float twice_u = x * (1.5957691216f + 0.0713548163f * x * x);
     return x / (1.0f + expf(-twice_u));
 }
 
-static inline float rt_gelu_tanh_slope(float x)
+RT_INLINE float rt_gelu_tanh_slope(float x)
 {
     const float twice_u = x * (1.5957691216f + 0.0713548163f * x * x);
     const float twice_u_slope = 1.5957691216f + 0.2140644488f * x * x;
@@ -25,9 +25,9 @@ static inline float rt_gelu_tanh_slope(float x)
 }
 
 /* x times the normal distribution up to x */
-static inline float rt_gelu(float x) { return 0.5f * x * (1.0f + erff(0.7071067812f * x)); }
+RT_INLINE float rt_gelu(float x) { return 0.5f * x * (1.0f + erff(0.7071067812f * x)); }
 
-static inline float rt_gelu_slope(float x)
+RT_INLINE float rt_gelu_slope(float x)
 {
     return 0.5f * (1.0f + erff(0.7071067812f * x)) + 0.3989422804f * x * expf(-0.5f * x * x);
 }

@@ -2,12 +2,13 @@
 #ifndef MPC_KERNELS_COPY_H
 #define MPC_KERNELS_COPY_H
 
-#include <stdint.h>
+#include "element.h"
+
 #include <string.h>
 
 /* What the loops over a box have in common: sizes and strides count elements, the innermost dim last.
  * The index of row `row` (all dims but the last) in an array with these strides. */
-static inline int64_t rt_row_offset(int64_t row, int rank, const int64_t size[], const int64_t stride[])
+RT_INLINE int64_t rt_row_offset(int64_t row, int rank, const int64_t size[], const int64_t stride[])
 {
     int64_t offset = 0;
     for (int i = rank - 2; i >= 0; i--) {
@@ -17,7 +18,7 @@ static inline int64_t rt_row_offset(int64_t row, int rank, const int64_t size[],
     return offset;
 }
 
-static inline int64_t rt_row_count(int rank, const int64_t size[])
+RT_INLINE int64_t rt_row_count(int rank, const int64_t size[])
 {
     int64_t rows = 1;
     for (int i = 0; i < rank - 1; i++)
@@ -27,8 +28,8 @@ static inline int64_t rt_row_count(int rank, const int64_t size[])
 
 /* Copies a box of elements of `bytes` bytes (1, 2 or 4); rank >= 1.  The two do not overlap.
  * Order: parallel over rows, which nothing else writes. */
-static inline void rt_copy(int bytes, void *restrict to, const int64_t to_stride[], const void *restrict from,
-                           const int64_t from_stride[], int rank, const int64_t size[])
+RT_INLINE void rt_copy(int bytes, void *restrict to, const int64_t to_stride[], const void *restrict from,
+                       const int64_t from_stride[], int rank, const int64_t size[])
 {
     const int64_t rows = rt_row_count(rank, size), columns = size[rank - 1];
     const int64_t to_step = to_stride[rank - 1] * bytes, from_step = from_stride[rank - 1] * bytes;
@@ -45,7 +46,7 @@ static inline void rt_copy(int bytes, void *restrict to, const int64_t to_stride
 }
 
 /* Sets a box of elements to zero, which is all bits zero in every element type. */
-static inline void rt_clear(int bytes, void *to, const int64_t stride[], int rank, const int64_t size[])
+RT_INLINE void rt_clear(int bytes, void *to, const int64_t stride[], int rank, const int64_t size[])
 {
     const int64_t rows = rt_row_count(rank, size), columns = size[rank - 1], step = stride[rank - 1] * bytes;
 #pragma omp parallel for if (rows * columns >= 16384)

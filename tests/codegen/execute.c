@@ -147,12 +147,13 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
 {
     const char *const *operands = operand_texts(m, op);
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const char *name = arena_text(&m->arena, "%s_%d", kernel ? c_identifier(m, kernel->name, 30) : "op", number);
+    const char *name = arena_text(&m->arena, "%s_%d", c_identifier(m, kernel ? kernel->name : info(op)->name, 30), number);
     int64_t scratch = 0;
     if (!kernel) {
         scratch = library_scratch(m, op);
-        const char *call = library_call(m, op, operands, "scratch");
-        fprintf(run, "%s\n", call ? call : "");
+        if (emit_library_kernel(m, op, name, functions))
+            fprintf(run, "%s\n", library_call(m, op, name, operands, "scratch"));
+        fputc('\n', functions);
     } else if (!is_product_kernel(kernel)) {
         scratch = row_kernel_scratch(m, kernel);
         emit_row_kernel(m, kernel, op, name, functions);

@@ -1,0 +1,84 @@
+/* library_copy.c -- place and concat: boxes of elements that are copied or cleared. */
+#include "library.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Dims that lie one behind the other on both sides are one. */
+typedef struct {
+    int rank;
+    int64_t size[MAX_RANK], to[MAX_RANK], from[MAX_RANK];
+} Box;
+
+/* All elements of `from`, as they lie in `to` and in `from`. */
+static Box box_of(const Operands *o, const Value *to, const Value *from)
+{
+    Box box = { 0 };
+    for (int i = 0; i < from->type.rank; i++) {
+        Name dim = from->type.dim[i].name;
+        int64_t size = size_along(o, from, dim), a = stride_along(to, dim), b = stride_along(from, dim);
+        int last = box.rank - 1;
+        if (size == 1)
+            continue;
+        if (last >= 0 && box.to[last] == a * size && box.from[last] == b * size) {
+            box.size[last] *= size;
+        } else {
+            last = box.rank++;
+            box.size[last] = size;
+        }
+        box.to[last] = a;
+        box.from[last] = b;
+    }
+    if (box.rank == 0)
+        box = (Box){ 1, { 1 }, { 1 }, { 1 } };
+    return box;
+}
+
+static char *numbers_text(Module *m, int count, const int64_t numbers[])
+{
+    char *text = "";
+    for (int i = 0; i < count; i++)
+        text = arena_text(&m->arena, "%s%s%" PRId64, text, i ? ", " : "", numbers[i]);
+    return arena_text(&m->arena, "(const int64_t[]){ %s }", text);
+}
+
+static char *number(const Operands *o, int64_t value) { return arena_text(&o->m->arena, "%" PRId64, value); }
+static char *bytes_text(const Operands *o, const Value *value) { return number(o, dtype_bytes(value->type.dtype)); }
+
+static char *clear_text(const Operands *o, const Value *y)
+{
+    Box box = box_of(o, y, y);
+    const char *items[] = { bytes_text(o, y), "y", numbers_text(o->m, box.rank, box.to), number(o, box.rank),
+                            numbers_text(o->m, box.rank, box.size) };
+    return wrapped_list(o->m, "rt_clear(", 5, items, ");\n", 4);
+}
+
+/* Copies all of an operand to where element `first` of the result is. */
+static char *copy_text(const Operands *o, int operand, const Value *y, int64_t first)
+{
+    Box box = box_of(o, y, o->value[operand]);
+    const char *to = first ? arena_text(&o->m->arena, "y + %" PRId64, first) : "y";
+    const char *items[] = { bytes_text(o, y),
+                            to,
+                            numbers_text(o->m, box.rank, box.to),
+                            o->name[operand],
+                            numbers_text(o->m, box.rank, box.from),
+                            number(o, box.rank),
+                            numbers_text(o->m, box.rank, box.size) };
+    return wrapped_list(o->m, "rt_copy(", 7, items, ");\n", 4);
+}
+
+char *call_place(const Operands *o)
+{
+    const Value *y = o->value[1];
+    int64_t first = o->op->attrs.index * stride_along(y, o->op->attrs.dims.dim[0].name);
+    return arena_text(&o->m->arena, "%s%s", clear_text(o, y), copy_text(o, 0, y, first));
+}
+
+char *call_concat(const Operands *o)
+{
+    const Value *y = o->value[2];
+    Name dim = o->op->attrs.dims.dim[0].name;
+    int64_t behind = size_along(o, o->value[0], dim) * stride_along(y, dim);
+    return arena_text(&o->m->arena, "%s%s", copy_text(o, 0, y, 0), copy_text(o, 1, y, behind));
+}

@@ -1,0 +1,162 @@
+/* library_shape.c -- the shapes of gathers, rope and attention, as the runtime's kernels take them. */
+#include "library.h"
+#include "templates.h"
+
+#include <inttypes.h>
+
+/* Lines of an initialiser. */
+static void put_number(Text *fields, const char *name, int64_t value)
+{
+    fprintf(fields->out, ".%s = %" PRId64 ",\n", name, value);
+}
+
+static void put_text(Text *fields, const char *name, const char *value) { fprintf(fields->out, ".%s = %s,\n", name, value); }
+
+static char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields)
+{
+    Text text;
+    open_text(&text);
+    FILL(text.out, library_call_template, { "type", type }, { "fields", close_text(&o->m->arena, fields) },
+         { "function", function }, { "operands", operands });
+    return close_text(&o->m->arena, &text);
+}
+
+static bool is_contiguous(const Operands *o, Name dim, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        if (find_dim(&o->value[i]->type, dim) >= 0 && size_along(o, o->value[i], dim) > 1 &&
+            stride_along(o->value[i], dim) != 1) {
+            refuse_layout(o, "the stride of '%s' in %%%s is not 1", dim, o->value[i]->name);
+            return false;
+        }
+    return true;
+}
+
+static bool same_dtype(const Operands *o, int except)
+{
+    for (int i = 0; i < o->count; i++)
+        if (i != except && (o->value[i]->type.dtype != o->value[0]->type.dtype || !is_float(o->value[i]->type.dtype))) {
+            refuse_layout(o, "%%%s and %%%s are not floating-point numbers of one type", o->value[0]->name,
+                          o->value[i]->name);
+            return false;
+        }
+    return true;
+}
+
+/* --- take, scatter_add: table [pre, rows, post], picked [pre, count, post], index [count] ---------------- */
+
+static char *gather(const Operands *o, int table, int picked, Name rows, const char *function, const char *operands)
+{
+    const Value *index = o->value[1], *t = o->value[table], *p = o->value[picked];
+    Names pre = { 0 }, post = { 0 }, counted = { 0 };
+    int at = find_dim(&t->type, rows);
+    for (int i = 0; i < t->type.rank; i++)
+        if (i != at)
+            add_name(i < at ? &pre : &post, t->type.dim[i].name);
+    for (int i = 0; i < index->type.rank; i++)
+        add_name(&counted, index->type.dim[i].name);
+    Group before, behind, count;
+    if (!find_groups(o, &pre, "outer", 1, &before) || !find_groups(o, &post, "inner", 1, &behind) ||
+        !find_groups(o, &counted, "index", 1, &count))
+        return NULL;
+    if (behind.size > 1 && (behind.stride[table] != 1 || behind.stride[picked] != 1))
+        return refuse_layout(o, "rows of the table are not contiguous");
+    if (count.size > 1 && count.stride[1] != 1)
+        return refuse_layout(o, "the index is not contiguous");
+    if (t->type.dtype == BOOL || (t->type.dtype == I32) != (p->type.dtype == I32))
+        return refuse_layout(o, "%s to %s", dtype_name[t->type.dtype], dtype_name[p->type.dtype]);
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "pre", before.size);
+    put_number(&fields, "rows", size_along(o, t, rows));
+    put_number(&fields, "count", count.size);
+    put_number(&fields, "post", behind.size);
+    fprintf(fields.out, ".table = { %" PRId64 ", %" PRId64 " },\n", before.stride[table], stride_along(t, rows));
+    fprintf(fields.out, ".picked = { %" PRId64 ", %" PRId64 " },\n", before.stride[picked], count.stride[picked]);
+    put_text(&fields, "table_type", element_constant(t->type.dtype));
+    put_text(&fields, "picked_type", element_constant(p->type.dtype));
+    return call_with_shape(o, "RtTake", function, operands, &fields);
+}
+
+char *call_take(const Operands *o) { return gather(o, 0, 2, o->op->attrs.dim, "rt_take", "table, index, picked"); }
+
+char *call_scatter_add(const Operands *o)
+{
+    return gather(o, 2, 0, o->op->attrs.dims.dim[0].name, "rt_scatter_add", "picked, index, table");
+}
+
+/* --- rope: [outer, seq, middle, feature] ---------------------------------------------------------------------- */
+
+char *call_rope(const Operands *o)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *x = &o->value[0]->type;
+    Names around = { 0 };
+    for (int i = 0; i < x->rank; i++)
+        if (x->dim[i].name != a->seq && x->dim[i].name != a->feature)
+            add_name(&around, x->dim[i].name);
+    Group groups[2];
+    if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, 2) || !same_dtype(o, -1))
+        return NULL;
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "outer", groups[0].size);
+    put_number(&fields, "seq", size_along(o, o->value[0], a->seq));
+    put_number(&fields, "middle", groups[1].size);
+    put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
+    for (int i = 0; i < 2; i++)
+        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], groups[0].stride[i],
+                stride_along(o->value[i], a->seq), groups[1].stride[i]);
+    put_text(&fields, "type", element_constant(x->dtype));
+    put_text(&fields, "interleaved", a->interleaved ? "true" : "false");
+    put_text(&fields, "inverse", a->inverse ? "true" : "false");
+    put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
+    return call_with_shape(o, "RtRope", "rt_rope", "x, y", &fields);
+}
+
+/* --- attend: q [B, S, H, G, D]; k and v [B, T, H, D] ---------------------------------------------------------- */
+
+static char *attend(const Operands *o, const char *function, const char *operands)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *q = &o->value[0]->type, *k = &o->value[1]->type, *v = &o->value[2]->type;
+    Names shared = { 0 }, alone = { 0 };
+    for (int i = 0; i < q->rank; i++) {
+        Name dim = q->dim[i].name;
+        if (dim == a->seq || dim == a->feature)
+            continue;
+        if ((find_dim(k, dim) >= 0) != (find_dim(v, dim) >= 0))
+            return refuse_layout(o, "only one of k and v has '%s'", dim);
+        add_name(find_dim(k, dim) >= 0 ? &shared : &alone, dim);
+    }
+    Group both[2], group;
+    if (!find_groups(o, &shared, "common", 2, both) || !find_groups(o, &alone, "query's own", 1, &group) ||
+        !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, 4))
+        return NULL;
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "batch", both[0].size);
+    put_number(&fields, "queries", size_along(o, o->value[0], a->seq));
+    put_number(&fields, "keys", size_along(o, o->value[1], a->key));
+    put_number(&fields, "heads", both[1].size);
+    put_number(&fields, "group", group.size);
+    put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
+    for (int i = 0; i < o->count; i++) {
+        bool is_key = find_dim(&o->value[i]->type, a->key) >= 0;
+        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
+                both[0].stride[i], stride_along(o->value[i], is_key ? a->key : a->seq), both[1].stride[i],
+                group.stride[i]);
+    }
+    put_text(&fields, "type", element_constant(q->dtype));
+    put_text(&fields, "causal", a->causal ? "true" : "false");
+    put_number(&fields, "window", a->window);
+    put_text(&fields, "scale", c_number(o->m, a->scale, false));
+    return call_with_shape(o, "RtAttend", function, operands, &fields);
+}
+
+char *call_attend(const Operands *o) { return attend(o, "rt_attend", "q, k, v, y, lse"); }
+
+char *call_attend_grad(const Operands *o)
+{
+    return attend(o, "rt_attend_grad", "q, k, v, y, lse, dy, dq, dk, dv, scratch");
+}

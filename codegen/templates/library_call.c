@@ -1,0 +1,4 @@
+const $type shape = {
+    $fields
+};
+$function($operands, shape);
