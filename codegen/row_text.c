@@ -106,17 +106,29 @@ static char *map_text(const RowKernel *k, const Op *op)
 }
 
 /* Which element of the whole tensor this is, wherever it lies in memory. */
-static char *dropout_text(const RowKernel *k, const Region *region, const Node *node)
+static char *position_text(const RowKernel *k, const Region *region, const Node *node)
+{
+    int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, node, stride);
+    char *index = index_text(k, region, node->dims, stride);
+    if (!k->m->batch || find_dim(&node->value->type, k->m->batch) < 0)
+        return index;
+    return arena_text(&k->m->arena, "%s * INT64_C(%" PRId64 ") + %s", operand_text(k, node->op, 2), sequence, index);
+}
+
+static void write_dropout(RowKernel *k, const Region *region, const Node *node, FILE *out)
 {
     const Op *op = node->op;
-    int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, node, stride);
-    bool has_batch = k->m->batch && find_dim(&node->value->type, k->m->batch) >= 0;
-    char *index = index_text(k, region, node->dims, stride);
-    if (has_batch)
-        index = arena_text(&k->m->arena, "%s * INT64_C(%" PRId64 ") + %s", operand_text(k, op, 2), sequence, index);
-    return arena_text(&k->m->arena, "rt_keep((uint32_t)%s, %" PRId64 ", %s, %s) ? %s * %s : 0.0f", operand_text(k, op, 1),
-                      op->attrs.instance, index, c_number(k->m, op->attrs.rate, false), operand_text(k, op, 0),
-                      c_number(k->m, 1 / (1 - op->attrs.rate), false));
+    const char *at = new_identifier(&k->names, arena_text(&k->m->arena, "%s_at", node->name));
+    const char *kept = new_identifier(&k->names, arena_text(&k->m->arena, "%s_kept", node->name));
+    write_local(k, "int64_t", at, position_text(k, region, node), out);
+    write_local(k, "bool", kept,
+                arena_text(&k->m->arena, "rt_keep((uint32_t)%s, %" PRId64 ", %s, %s)", operand_text(k, op, 1),
+                           op->attrs.instance, at, c_number(k->m, op->attrs.rate, false)),
+                out);
+    write_local(k, "float", node->name,
+                arena_text(&k->m->arena, "%s ? %s * %s : 0.0f", kept, operand_text(k, op, 0),
+                           c_number(k->m, 1 / (1 - op->attrs.rate), false)),
+                out);
 }
 
 static char *iota_text(const RowKernel *k, const Region *region, const Node *node)
@@ -143,8 +155,6 @@ static char *op_text(const RowKernel *k, const Region *region, const Node *node)
     const Op *op = node->op;
     if (op->kind == OP_iota)
         return iota_text(k, region, node);
-    if (op->kind == OP_dropout)
-        return dropout_text(k, region, node);
     if (info(op)->family == REDUCTION) /* over dims of one element */
         return arena_text(&k->m->arena, "%s", operand_text(k, op, 0));
     if (meets_integers(op) && result(op)->type.dtype == I32 && strstr(forward_text(op), "f("))
@@ -180,6 +190,9 @@ void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
         node->text = c_number(k->m, node->op->attrs.value, is_integer(node->value->type.dtype));
     } else if (is_copy(node)) {
         node->text = operand_text(k, node->op, 0);
+    } else if (node->op->kind == OP_dropout) {
+        write_dropout(k, region, node, out);
+        node->text = node->name;
     } else {
         write_local(k, local_type(node->value->type.dtype), node->name, op_text(k, region, node), out);
         node->text = node->name;

@@ -25,3 +25,5 @@ for source in ir/*.c codegen/fill.c codegen/names.c codegen/row*.c codegen/produ
 done
 # shellcheck disable=SC2086
 $CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" tests/codegen/execute.c $objects -o "$BUILD/execute" -ldl -lm
+# shellcheck disable=SC2086
+$CC $FLAGS tests/codegen/test_fill.c $objects -o "$BUILD/test_fill" -lcmocka -lm

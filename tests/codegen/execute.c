@@ -229,7 +229,7 @@ static void *build_library(Module *m, Func *f, const char *directory)
     write_program(m, f, out);
     fclose(out);
     char *command = arena_text(&m->arena, "%s -std=gnu17 -shared -fPIC -fopenmp -Wall -Wextra -Werror %s -I%s -o %s %s -lm",
-                               cc ? cc : "cc", flags ? flags : "-O3 -march=native", MPC_ROOT, library, source);
+                               cc ? cc : "cc", flags ? flags : "-O3 -march=native -fno-math-errno -fno-trapping-math", MPC_ROOT, library, source);
     if (m->diags->errors || system(command) != 0)
         return NULL;
     return dlopen(library, RTLD_NOW);

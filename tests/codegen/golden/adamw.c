@@ -1,0 +1,72 @@
+#include "runtime/rt.h"
+
+#include "runtime/kernels/kernels.h"
+
+static inline void *at(char *frame, int64_t offset) { return frame + offset; }
+
+/* h.wq, gpt2.mdl:24:9: mul, add, square, pow, sub, div, sqrt
+ * w: f32[rows:61, embed:128]
+ * m: f32[rows:61, embed:128]
+ * v: f32[rows:61, embed:128]
+ * g: f32[rows:61, embed:128]
+ * lr: f32[]
+ * pos_step: f32[]
+ * scale: f32[]
+ * w_new, result: f32[rows:61, embed:128]
+ * m_new, result: f32[rows:61, embed:128]
+ * v_new, result: f32[rows:61, embed:128]
+ */
+static void adamw_0(const float *w, const float *m, const float *v, const float *restrict g, const float *restrict lr,
+                    const float *restrict pos_step, const float *restrict scale, float *w_new, float *m_new,
+                    float *v_new)
+{
+    const float lr_value = lr[0];
+    const float pos_step_value = pos_step[0];
+    const float scale_value = scale[0];
+    const float v7 = powf(0.9f, pos_step_value);
+    const float v8 = 1.0f - v7;
+    const float v10 = powf(0.95f, pos_step_value);
+    const float v11 = 1.0f - v10;
+#pragma omp simd
+    for (int64_t i = 0; i < 7808; i++) {
+        const float w_i = w[i];
+        const float v_i = v[i];
+        const float gs = g[i] * scale_value;
+        const float v1 = m[i] * 0.9f;
+        const float v2 = gs * 0.1f;
+        const float m_new_i = v1 + v2;
+        const float v3 = v_i * v_i;
+        const float v4 = v3 * 0.95f;
+        const float v5 = gs * gs;
+        const float v6 = v5 * 0.05f;
+        const float v_new_i = v4 + v6;
+        const float v9 = m_new_i / v8;
+        const float v12 = v_new_i / v11;
+        const float v13 = sqrtf(v12);
+        const float v14 = v13 + 1e-08f;
+        const float v15 = v9 / v14;
+        const float v16 = w_i * 0.1f;
+        const float v17 = v15 + v16;
+        const float v18 = v17 * lr_value;
+        const float w_new_i = w_i - v18;
+        w_new[i] = w_new_i;
+        m_new[i] = m_new_i;
+        v_new[i] = v_new_i;
+    }
+}
+
+void create(Rt *rt);
+void create(Rt *rt)
+{
+    (void)rt;
+    (void)at;
+}
+
+void run(Rt *rt, char *frame, float *scratch);
+void run(Rt *rt, char *frame, float *scratch)
+{
+    adamw_0(at(frame, 0), at(frame, 31232), at(frame, 62464), at(frame, 93696), at(frame, 124928), at(frame, 124992),
+            at(frame, 125056), at(frame, 0), at(frame, 31232), at(frame, 62464));
+    (void)rt;
+    (void)scratch;
+}
