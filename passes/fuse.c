@@ -15,7 +15,7 @@
 #include "pass.h"
 #include "rewrite.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 typedef struct Group {
     int index; /* its place in the order */
@@ -27,11 +27,18 @@ typedef struct Group {
 } Group;
 
 typedef struct {
+    int count, *at;
+} Users;
+
+typedef struct {
     Module *m;
     Func *f;
     int n;
     Op **ops;
     Group **group; /* of each op; NULL: none */
+    int *sibling;  /* of each op the next of its group, from Group.index on; -1: the last */
+    Users *users;  /* of each op: the ops that read its results */
+    bool *seen;    /* scratch, of each op */
     Map number;    /* op -> its number + 1 */
 } Plan;
 
@@ -144,61 +151,63 @@ static bool leaves_loop(const Op *op, const Group *g)
     return !same_names(&op->attrs.over, &g->inner) && !(subset(&op->attrs.over, &g->inner) && op->attrs.over.count > 0);
 }
 
+/* Marks all that depends on op i, outside of `from` and `to`; a group runs as a whole.  True if `to` does. */
+static bool spread(const Plan *p, int i, const Group *from, const Group *to, bool *seen)
+{
+    const Group *g = root(p->group[i]);
+    if (g == to)
+        return true;
+    if (seen[i] || g == from)
+        return false;
+    seen[i] = true;
+    for (int k = g ? g->index : i; k >= 0; k = g ? p->sibling[k] : -1) {
+        if (g && k != i && spread(p, k, from, to, seen))
+            return true;
+        for (int j = 0; k == i && j < p->users[k].count; j++)
+            if (spread(p, p->users[k].at[j], from, to, seen))
+                return true;
+    }
+    return false;
+}
+
 /* Is there a way from group `from` to group `to` through ops outside of both? */
 static bool reaches_around(const Plan *p, const Group *from, const Group *to)
 {
-    bool *on_way = NEW_ARRAY(&p->m->arena, bool, p->n); /* depends on `from`, and is outside of it */
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int i = 0; i < p->n; i++) {
-            Group *g = root(p->group[i]);
-            if (on_way[i] || g == from)
-                continue;
-            bool depends = false;
-            for (int j = 0; j < p->ops[i]->args.count && !depends; j++) {
-                int k = number_of(p, arg(p->ops[i], j)->def);
-                depends = k >= 0 && (on_way[k] || (root(p->group[k]) == from && g != to));
-            }
-            for (int k = 0; g && g != to && !depends && k < p->n; k++)
-                depends = on_way[k] && root(p->group[k]) == g; /* a group runs as a whole */
-            if (depends && g == to)
-                return true;
-            on_way[i] = depends;
-            changed |= depends;
+    bool found = false;
+    memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
+    for (int i = from->index; i >= 0 && !found; i = p->sibling[i])
+        for (int j = 0; j < p->users[i].count && !found; j++) {
+            int user = p->users[i].at[j];
+            if (root(p->group[user]) != from && root(p->group[user]) != to)
+                found = spread(p, user, from, to, p->seen);
         }
-    }
-    return false;
+    return found;
 }
 
 /* Does an op of `b` read what a column reduction of `a` gives? */
 static bool reads_column(const Plan *p, const Group *a, const Group *b, const Group *as)
 {
-    for (int i = 0; i < p->n; i++)
-        if (root(p->group[i]) == b)
-            for (int j = 0; j < p->ops[i]->args.count; j++) {
-                Op *def = arg(p->ops[i], j)->def;
-                if (def && group_of(p, def) == a && leaves_loop(def, as))
-                    return true;
-            }
+    for (int i = b->index; i >= 0; i = p->sibling[i])
+        for (int j = 0; j < p->ops[i]->args.count; j++) {
+            Op *def = arg(p->ops[i], j)->def;
+            if (def && group_of(p, def) == a && leaves_loop(def, as))
+                return true;
+        }
     return false;
 }
 
 /* In a loop over outer and inner dims each result has all outer dims, or is a column's. */
-static bool results_fit(const Plan *p, const Group *a, const Group *b, const Group *as)
+static bool results_fit(const Plan *p, const Group *g, const Group *as)
 {
     if (!as->settled)
         return true;
     Names all = names_of(&as->space), outer = without(&all, &as->inner);
-    for (int i = 0; i < p->n; i++) {
-        Group *g = root(p->group[i]);
-        if (g != a && g != b)
-            continue;
+    for (int i = g->index; i >= 0; i = p->sibling[i]) {
         const Op *op = p->ops[i];
         Names own = names_of(&result(op)->type);
-        if (info(op)->family == REDUCTION && leaves_loop(op, as)) {
-            Names space = names_of(&arg(op, 0)->type), reduced = op->attrs.over;
-            Names outer_here = without(&space, &as->inner);
-            if (!subset(&outer_here, &reduced))
+        if (leaves_loop(op, as)) {
+            Names space = names_of(&arg(op, 0)->type), outer_here = without(&space, &as->inner);
+            if (!subset(&outer_here, &op->attrs.over))
                 return false;
         } else if (!subset(&outer, &own)) {
             return false;
@@ -223,10 +232,14 @@ static bool try_merge(Plan *p, Group *a, Group *b)
     if (!a || !b || a == b || !fits(a, b))
         return false;
     Group as = joined(a, b);
-    if (!results_fit(p, a, b, &as) || reads_column(p, a, b, &as) || reads_column(p, b, a, &as) ||
-        reaches_around(p, a, b) || reaches_around(p, b, a))
+    if (!results_fit(p, a, &as) || !results_fit(p, b, &as) || reads_column(p, a, b, &as) ||
+        reads_column(p, b, a, &as) || reaches_around(p, a, b) || reaches_around(p, b, a))
         return false;
     Group *into = a->index < b->index ? a : b, *from = into == a ? b : a;
+    int last = into->index;
+    while (p->sibling[last] >= 0)
+        last = p->sibling[last];
+    p->sibling[last] = from->index;
     *into = as;
     from->merged = into;
     return true;
@@ -252,43 +265,32 @@ static void grow_groups(Plan *p)
 
 /* --- Order: groups as wholes, each as early as the order of the ops allows --------------------------- */
 
-static bool is_ready(const Plan *p, const bool *done, int i)
+/* Appends op i and what it needs first; the ops of a group stand together. */
+static void place_op(Plan *p, int i)
 {
-    Group *g = root(p->group[i]);
-    for (int k = 0; k < p->n; k++) {
-        if (k != i && !(g && root(p->group[k]) == g))
-            continue;
+    const Group *g = root(p->group[i]);
+    int first = g ? g->index : i;
+    if (p->seen[first])
+        return;
+    p->seen[first] = true;
+    for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
         for (int j = 0; j < p->ops[k]->args.count; j++) {
             int def = number_of(p, arg(p->ops[k], j)->def);
-            if (def >= 0 && !done[def] && !(g && root(p->group[def]) == g))
-                return false;
+            if (def >= 0 && !(g && root(p->group[def]) == g))
+                place_op(p, def);
         }
-    }
-    return true;
+    for (int k = 0; k < p->n; k++) /* in their old order */
+        if (k == i || (g && root(p->group[k]) == g))
+            insert_op(p->f, p->ops[k], NULL);
 }
 
-/* Reorders the ops of f so that the ops of each group stand together. */
 static void gather_groups(Plan *p)
 {
-    bool *done = NEW_ARRAY(&p->m->arena, bool, p->n);
+    memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
     for (int i = 0; i < p->n; i++)
         remove_op(p->f, p->ops[i]);
-    for (int left = p->n; left > 0;) {
-        int i = 0;
-        while (i < p->n && (done[i] || !is_ready(p, done, i)))
-            i++;
-        if (i == p->n) {
-            fprintf(stderr, "mpc: internal error: fuse made groups of @%s that need each other\n", p->f->name);
-            abort();
-        }
-        Group *g = root(p->group[i]);
-        for (int k = 0; k < p->n; k++)
-            if (k == i || (g && root(p->group[k]) == g)) {
-                insert_op(p->f, p->ops[k], NULL);
-                done[k] = true;
-                left--;
-            }
-    }
+    for (int i = 0; i < p->n; i++)
+        place_op(p, i);
 }
 
 /* --- Outlining ----------------------------------------------------------------------------- */
@@ -420,6 +422,24 @@ static void store_numbers(Module *m, Func *f)
             f->results.at[i] = stored(builder_at(m, f, NULL), f->results.at[i]);
 }
 
+static void find_users(Plan *p)
+{
+    for (int pass = 0; pass < 2; pass++) /* count, then fill */
+        for (int i = 0; i < p->n; i++)
+            for (int j = 0; j < p->ops[i]->args.count; j++) {
+                int def = number_of(p, arg(p->ops[i], j)->def);
+                if (def < 0)
+                    continue;
+                Users *users = &p->users[def];
+                if (pass == 0)
+                    users->count++;
+                else if (!users->at)
+                    users->at = NEW_ARRAY(&p->m->arena, int, users->count), users->at[0] = i, users->count = 1;
+                else
+                    users->at[users->count++] = i;
+            }
+}
+
 static void fuse_func(Module *m, Func *f)
 {
     store_numbers(m, f);
@@ -428,12 +448,17 @@ static void fuse_func(Module *m, Func *f)
         p.n++;
     p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
     p.group = NEW_ARRAY(&m->arena, Group *, p.n);
+    p.sibling = NEW_ARRAY(&m->arena, int, p.n);
+    p.users = NEW_ARRAY(&m->arena, Users, p.n);
+    p.seen = NEW_ARRAY(&m->arena, bool, p.n);
     int i = 0;
     for (Op *op = f->first; op; op = op->next, i++) {
         p.ops[i] = op;
         p.group[i] = is_fusible(op) || info(op)->family == PRODUCT ? new_group(&p, op, i) : NULL;
+        p.sibling[i] = -1;
         map_put(&p.number, op, (void *)(intptr_t)(i + 1));
     }
+    find_users(&p);
     grow_groups(&p);
     gather_groups(&p);
     outline_groups(&p);
