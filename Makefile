@@ -61,6 +61,25 @@ $(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 
+check:
+	@sh tests/deps.sh
+	@$(MAKE) --no-print-directory -j2 all
+	@sh tests/run.sh
+
+# The text is this source tree, bytes as tokens.
+demo:
+	@sh tests/deps.sh build
+	@$(MAKE) --no-print-directory -j2 all
+	@sh examples/demo.sh
+
+bench:
+	@sh tests/deps.sh
+	@$(MAKE) --no-print-directory -j2 all
+	@python3 bench/run.py
+
+format:
+	clang-format -i ir/*.[ch] frontend/*.[ch] passes/*.[ch] codegen/*.[ch] driver/*.[ch] runtime/*.[ch] runtime/kernels/*.h
+
 clean:
 	rm -rf $(BUILD)
 

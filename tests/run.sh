@@ -1,0 +1,34 @@
+#!/bin/sh
+# run.sh -- every test, group by group; one line each, the output of those that fail, one summary line.
+#   T=NAME[,NAME...]   only these groups
+#   BLESS=1            rewrite golden files (read the diff afterwards)
+set -u
+cd "$(dirname "$0")/.." || exit 2
+export BUILD="${BUILD:-build}" BLESS="${BLESS:-}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+passed=0 failed=0 names=
+
+group() # NAME COMMAND...
+{
+    name=$1
+    shift
+    case ",${T:-$name}," in *",$name,"*) ;; *) return ;; esac
+    printf '%-10s ' "$name"
+    start=$(date +%s)
+    if "$@" >"$log" 2>&1; then
+        passed=$((passed + 1))
+        printf 'ok    %4s s  %s\n' "$(($(date +%s) - start))" "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90)"
+    else
+        failed=$((failed + 1)) names="$names $name"
+        printf 'FAIL  %4s s  (make check T=%s)\n' "$(($(date +%s) - start))" "$name"
+        sed 's/^/    /' "$log" | tail -n "${LINES_OF_FAILURE:-60}"
+    fi
+}
+
+for runner in tests/*/run.sh; do
+    group "$(basename "$(dirname "$runner")")" sh "$runner"
+done
+[ -z "$names" ] || echo "failed:$names"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
