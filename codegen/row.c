@@ -131,7 +131,7 @@ void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *
     write_unread(k, body.out);
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
-        write_region(k, i, body.out);
+        write_region(k, k->region_order[i], body.out);
     FILL(out, kernel_template, { "title", title(k) }, { "operands", operand_lines(k) },
          { "head", function_head(k, name) }, { "body", close_text(&m->arena, &body) });
 }

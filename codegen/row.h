@@ -102,6 +102,7 @@ typedef struct {
     Array *array; /* parameters, then results */
     Sink *sink;
     Region *region;
+    int *region_order; /* in which they are written */
     int64_t scratch; /* bytes */
     NameSpace names;
     int depth; /* of the C that is being written: levels of four columns */
@@ -115,10 +116,13 @@ int64_t count_points(const RowKernel *k, DimSet dims);
 /* row_loops.c: all that strides decide. */
 void plan_arrays(RowKernel *k);
 void plan_loops(RowKernel *k, Region *region);
-bool reads(const RowKernel *k, const Node *node, const Node *what); /* node is, or depends on, it */
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
 int64_t position_strides(const RowKernel *k, const Node *node, int64_t stride[]);
 void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[]);
+
+/* row_alias.c: what may be the same memory. */
+void plan_sharing(RowKernel *k); /* marks arrays, delays stores, orders regions */
+bool reads(const RowKernel *k, const Node *node, const Node *what); /* node is, or depends on, it */
 
 /* row_text.c: what stands for a value in C. */
 char *load_text(const RowKernel *k, DType dtype, const char *array, const char *index);

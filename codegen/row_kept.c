@@ -42,7 +42,7 @@ static void keep(RowKernel *k, Node *node, int phase)
     node->kept_from = phase;
     node->kept_array = array;
     node->kept_in = array >= 0 ? k->array[array].name
-                               : new_identifier(&k->names, arena_text(&k->m->arena, "%s_kept", node->name));
+                               : new_identifier(&k->names, arena_text(&k->m->arena, "%s_stored", node->name));
 }
 
 /* `phase` needs a value; first[] says which phases needed what before. */

@@ -32,58 +32,6 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
     }
 }
 
-/* The first byte behind an array, counted from its first. */
-static int64_t extent(const RowKernel *k, const Array *array)
-{
-    int64_t last = 0;
-    for (int i = 0; i < k->ndims; i++)
-        last += array->dims >> i & 1 ? (k->dim[i].size - 1) * array->stride[i] : 0;
-    return (last + 1) * dtype_bytes(array->value->type.dtype);
-}
-
-static bool same_layout(const Array *a, const Array *b)
-{
-    return a->dims == b->dims && memcmp(a->stride, b->stride, sizeof a->stride) == 0 &&
-           dtype_bytes(a->value->type.dtype) == dtype_bytes(b->value->type.dtype);
-}
-
-/* Memory of a called function comes as a pointer: two of one layout may then be the same. */
-static bool may_share(RowKernel *k, const Array *in, const Array *out)
-{
-    int64_t a = in->storage->at, b = out->storage->at;
-    if (a < 0 || b < 0)
-        return a < 0 && b < 0 && same_layout(in, out);
-    if (a + extent(k, in) <= b || b + extent(k, out) <= a)
-        return false;
-    if (a != b || !same_layout(in, out))
-        error_at(k->m->diags, (Where){ .at = k->call->loc },
-                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal place would do",
-                 out->value->name, in->value->name, k->f->name);
-    return true;
-}
-
-bool reads(const RowKernel *k, const Node *node, const Node *what)
-{
-    if (node == what)
-        return true;
-    for (int i = 0; node->op && i < node->op->args.count; i++)
-        if (reads(k, find_node(k, arg(node->op, i)), what))
-            return true;
-    return false;
-}
-
-/* A result that may lie where a parameter lies is stored when nobody reads that row any more. */
-static void store_late(RowKernel *k, Sink *sink, const Node *in)
-{
-    if (k->by_rows && !sink->operand && sink->node->dims & k->inner)
-        sink->phase = k->nphases - 1;
-    for (int i = 0; i < k->nsinks; i++)
-        if (k->sink[i].region > sink->region && reads(k, k->sink[i].node, in))
-            error_at(k->m->diags, (Where){ .at = k->call->loc },
-                     "internal: kernel '%s' stores '%s' over '%s' before it has read it", k->f->name,
-                     sink->node->value->name, in->value->name);
-}
-
 void plan_arrays(RowKernel *k)
 {
     int nparams = k->f->params.count;
@@ -92,14 +40,7 @@ void plan_arrays(RowKernel *k)
         add_array(k, k->f->params.at[i], k->call->args.at[i]);
     for (int i = 0; i < k->f->results.count; i++)
         add_array(k, k->f->results.at[i], k->call->results.at[i]);
-    for (int s = 0; s < k->nsinks; s++)
-        for (int i = 0; i < nparams; i++) {
-            Array *in = &k->array[i], *out = &k->array[nparams + k->sink[s].result];
-            if (!may_share(k, in, out))
-                continue;
-            in->shared = out->shared = true;
-            store_late(k, &k->sink[s], find_node(k, in->value));
-        }
+    plan_sharing(k);
 }
 
 /* --- Loops ------------------------------------------------------------------------------------ */

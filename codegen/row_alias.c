@@ -1,0 +1,102 @@
+/* row_alias.c -- results that lie where parameters lie: what is read must be read before it is written over. */
+#include "row.h"
+
+#include <string.h>
+
+bool reads(const RowKernel *k, const Node *node, const Node *what)
+{
+    if (node == what)
+        return true;
+    for (int i = 0; node->op && i < node->op->args.count; i++)
+        if (reads(k, find_node(k, arg(node->op, i)), what))
+            return true;
+    return false;
+}
+
+/* The first byte behind an array, counted from its first. */
+static int64_t extent(const RowKernel *k, const Array *array)
+{
+    int64_t last = 0;
+    for (int i = 0; i < k->ndims; i++)
+        last += array->dims >> i & 1 ? (k->dim[i].size - 1) * array->stride[i] : 0;
+    return (last + 1) * dtype_bytes(array->value->type.dtype);
+}
+
+static bool same_layout(const Array *a, const Array *b)
+{
+    return a->dims == b->dims && memcmp(a->stride, b->stride, sizeof a->stride) == 0 &&
+           dtype_bytes(a->value->type.dtype) == dtype_bytes(b->value->type.dtype);
+}
+
+/* Memory of a called function comes as a pointer: two of one layout may then be the same. */
+static bool may_share(const RowKernel *k, const Array *in, const Array *out)
+{
+    int64_t a = in->storage->at, b = out->storage->at;
+    if (a < 0 || b < 0)
+        return a < 0 && b < 0 && same_layout(in, out);
+    return a < b + extent(k, out) && b < a + extent(k, in);
+}
+
+/* Overlaps that no order of statements makes right. */
+static void check_overlap(const RowKernel *k, const Array *in, const Array *out)
+{
+    if (in->storage->at >= 0 && (in->storage->at != out->storage->at || !same_layout(in, out)))
+        error_at(k->m->diags, (Where){ .at = k->call->loc },
+                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal place would do",
+                 out->value->name, in->value->name, k->f->name);
+}
+
+/* Does `region` store anything over what `other` reads? */
+static bool destroys(const RowKernel *k, int region, int other)
+{
+    for (int s = 0; s < k->nsinks; s++)
+        for (int i = 0; k->sink[s].region == region && i < k->f->params.count; i++) {
+            if (!may_share(k, &k->array[i], &k->array[k->f->params.count + k->sink[s].result]))
+                continue;
+            for (int t = 0; t < k->nsinks; t++)
+                if (k->sink[t].region == other && reads(k, k->sink[t].node, find_node(k, k->array[i].value)))
+                    return true;
+        }
+    return false;
+}
+
+/* Regions whose stores harm no region that is still to come go first. */
+static void order_regions(RowKernel *k)
+{
+    k->region_order = NEW_ARRAY(&k->m->arena, int, k->nregions);
+    bool *done = NEW_ARRAY(&k->m->arena, bool, k->nregions);
+    for (int count = 0; count < k->nregions; count++) {
+        int next = -1;
+        for (int i = k->nregions - 1; i >= 0; i--) {
+            bool harmless = !done[i];
+            for (int j = 0; j < k->nregions && harmless; j++)
+                harmless = j == i || done[j] || !destroys(k, i, j);
+            next = harmless ? i : next;
+        }
+        if (next < 0) {
+            error_at(k->m->diags, (Where){ .at = k->call->loc },
+                     "internal: each part of kernel '%s' stores results over what another one reads", k->f->name);
+            return;
+        }
+        done[next] = true;
+        k->region_order[count] = next;
+    }
+}
+
+void plan_sharing(RowKernel *k)
+{
+    int nparams = k->f->params.count;
+    for (int s = 0; s < k->nsinks; s++)
+        for (int i = 0; i < nparams; i++) {
+            Sink *sink = &k->sink[s];
+            Array *in = &k->array[i], *out = &k->array[nparams + sink->result];
+            if (!may_share(k, in, out))
+                continue;
+            check_overlap(k, in, out);
+            in->shared = out->shared = true;
+            /* The store waits until nobody reads this row any more. */
+            if (k->by_rows && !sink->operand && sink->node->dims & k->inner)
+                sink->phase = k->nphases - 1;
+        }
+    order_regions(k);
+}
