@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_INSTANCES = 4096 };
+enum { MOST_INSTANCES = 1024 };
 
 static const Operand wrong = { .kind = WRONG };
 
@@ -94,6 +94,17 @@ void check_used(Lower *l, const Scope *scope)
         check_one(l, symbol);
 }
 
+static void name_result(Lower *l, const Ast *target, Operand operand)
+{
+    const Symbol *before = find_symbol_here(l->scope, target->name);
+    bool good = may_name(l, target->name, target->loc);
+    if (good && before)
+        check_one(l, before);
+    if (!good && !before)
+        return; /* of the file: a const, a dim, a block */
+    declare(l, l->scope, S_LOCAL, target->name, target->loc)->operand = good ? operand : wrong;
+}
+
 void lower_assign(Lower *l, const Ast *ast)
 {
     const Ast *target = ast->child;
@@ -113,13 +124,8 @@ void lower_assign(Lower *l, const Ast *ast)
     if (operand.kind == TENSOR)
         name_value(l, operand.value, path);
     l->b.path = outer;
-    if (!may_name(l, target->name, target->loc))
-        return;
-    const Symbol *before = find_symbol_here(l->scope, target->name);
-    if (before)
-        check_one(l, before);
-    Symbol *symbol = declare(l, l->scope, S_LOCAL, target->name, target->loc);
-    symbol->operand = operand;
+    for (; target; target = target->next)
+        name_result(l, target, operand);
 }
 
 /* --- Parameters ---------------------------------------------------------------------------- */
@@ -185,6 +191,8 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
         complain(l, (Where){ .at = ast->name_loc }, "a parameter holds floating-point numbers, not %s", ast->name);
         return false;
     }
+    if (too_large(l, type, ast->loc))
+        return false;
     if (l->m->batch && find_dim(type, l->m->batch) >= 0) {
         complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is the micro-batch",
                  l->m->batch);
@@ -210,15 +218,6 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     *end = param;
 }
 
-static bool param_place(Lower *l, const Ast *ast)
-{
-    bool good = !(l->frame->outer && l->scope == l->frame->scope);
-    if (!good)
-        complain(l, (Where){ .at = ast->loc, .help = "declare it in a block, and call that here" },
-                 "a parameter in 'repeat' has to belong to a block");
-    return good;
-}
-
 /* The step calls what it adds "lr", "m.wte"; a parameter of these names would be another's. */
 bool clashes_with_step(Lower *l, const char *name, Loc loc)
 {
@@ -236,7 +235,7 @@ void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
     Param described = { 0 };
-    bool good = param_place(l, ast) & param_type(l, ast->type, &type) & read_init(l, ast->init, &described);
+    bool good = param_type(l, ast->type, &type) & read_init(l, ast->init, &described);
     described.decay = good && type.rank >= 2 && !ast->no_decay;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);
@@ -280,13 +279,16 @@ static bool may_call(Lower *l, const Ast *call, const Symbol *block)
                      i + 1 < l->ncalls ? arena_text(l->arena, " by way of '%s'", l->calls[l->ncalls - 1]->name) : "");
             return false;
         }
-    if (l->ncalls == sizeof l->calls / sizeof l->calls[0] || l->instance_count >= MOST_INSTANCES) {
-        complain(l, (Where){ .at = call->name_loc, .help = "use repeat" }, "%s",
-                 l->instance_count >= MOST_INSTANCES ? "more than 4096 instances of blocks"
-                                                     : "calls of blocks are nested too deeply");
-        return false;
-    }
-    return true;
+    bool nested = l->ncalls == sizeof l->calls / sizeof l->calls[0];
+    if (!nested && l->instance_count < MOST_INSTANCES)
+        return true;
+    if (!l->too_many && nested)
+        complain(l, (Where){ .at = call->name_loc }, "calls of blocks are nested too deeply");
+    else if (!l->too_many)
+        complain(l, (Where){ .at = call->name_loc, .help = "use repeat" }, "more than %d instances of blocks",
+                 MOST_INSTANCES);
+    l->too_many = true;
+    return false;
 }
 
 static bool argument_fits(Lower *l, const Ast *arg, const Ast *given, const Value *value)
@@ -308,37 +310,49 @@ static bool argument_fits(Lower *l, const Ast *arg, const Ast *given, const Valu
     return false;
 }
 
+static Operand lower_argument(Lower *l, const Ast *arg, const Ast *given)
+{
+    if (given->kind == A_KEYWORD || given->kind == A_ARROW) {
+        complain(l, (Where){ .at = given->loc }, "the arguments of a block have no names in a call");
+        lower_expr(l, given->child);
+        return wrong;
+    }
+    Operand operand = lower_expr(l, given);
+    set_place(l, given->loc);
+    if (operand.kind == NUMBER)
+        operand = tensor_operand(value_of(l, operand, F32));
+    return operand.kind == TENSOR && argument_fits(l, arg, given, operand.value) ? operand : wrong;
+}
+
+static void declare_argument(Lower *l, Scope *scope, const Ast *arg, Operand operand)
+{
+    const Symbol *other = find_symbol(scope, arg->name);
+    if (other)
+        complain(l, (Where){ .at = arg->name_loc }, "'%s' is already %s, declared at %s", arg->name,
+                 symbol_noun(other->kind), place_text(l, other->loc));
+    declare(l, scope, S_ARGUMENT, arg->name, arg->name_loc)->operand = other ? wrong : operand;
+}
+
 /* Lowers the arguments where the call stands and names them in the scope of the block. */
 static bool bind_arguments(Lower *l, const Ast *call, const Symbol *block, Scope *scope)
 {
-    const Ast *arg = block->ast->child, *given = call->child;
+    const Ast *given = call->child;
     bool good = true;
-    for (; arg && given; arg = arg->next, given = given->next) {
-        if (given->kind == A_KEYWORD || given->kind == A_ARROW) {
-            complain(l, (Where){ .at = given->loc }, "the arguments of a block have no names in a call");
-            return false;
-        }
-        Operand operand = lower_expr(l, given);
-        set_place(l, given->loc);
-        if (operand.kind == NUMBER)
-            operand = tensor_operand(value_of(l, operand, F32));
-        if (operand.kind == TENSOR && !argument_fits(l, arg, given, operand.value))
-            operand = wrong;
-        if (find_symbol(scope, arg->name))
-            complain(l, (Where){ .at = arg->name_loc }, "'%s' is already %s, declared at %s", arg->name,
-                     symbol_noun(find_symbol(scope, arg->name)->kind),
-                     place_text(l, find_symbol(scope, arg->name)->loc));
-        declare(l, scope, S_ARGUMENT, arg->name, arg->name_loc)->operand = operand;
+    const char *missing = NULL;
+    for (const Ast *arg = block->ast->child; arg; arg = arg->next) {
+        Operand operand = given ? lower_argument(l, arg, given) : wrong;
+        missing = given || missing ? missing : arg->name;
+        declare_argument(l, scope, arg, operand);
         good &= operand.kind != WRONG;
+        given = given ? given->next : NULL;
     }
-    if (!arg && !given)
-        return good;
     look_at_arguments(l, given);
-    complain(
-        l, (Where){ .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", place_text(l, block->loc)) },
-        arg ? "too few arguments for '%s': '%s' is missing" : "too many arguments for '%s'%s", block->name,
-        arg ? arg->name : "");
-    return false;
+    Where at = { .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", place_text(l, block->loc)) };
+    if (missing)
+        complain(l, at, "too few arguments for '%s': '%s' is missing", block->name, missing);
+    if (given)
+        complain(l, at, "too many arguments for '%s'", block->name);
+    return good && !given;
 }
 
 static Operand lower_body(Lower *l, const Symbol *block)
@@ -346,8 +360,10 @@ static Operand lower_body(Lower *l, const Symbol *block)
     Operand returned = wrong;
     const Ast *last = NULL;
     for (const Ast *ast = block->ast->body; ast; ast = ast->next) {
-        if (last)
+        if (last) {
             complain(l, (Where){ .at = ast->loc }, "nothing stands after 'return'");
+            break;
+        }
         if (ast->kind == A_RETURN) {
             set_place(l, ast->child->loc);
             returned = lower_expr(l, ast->child);
@@ -372,7 +388,8 @@ static Operand lower_instance(Lower *l, const Symbol *block, Scope *scope, const
     l->instances = &instances;
     l->calls[l->ncalls++] = block->ast;
     Operand returned = lower_body(l, block);
-    check_used(l, scope);
+    if (returned.kind != WRONG)
+        check_used(l, scope);
     l->path = outer.path, l->stars = outer.stars, l->b.path = outer.b.path;
     l->scope = outer.scope;
     l->instances = outer.instances;

@@ -111,7 +111,8 @@ static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, 
     *word = ast;
     if (ast->kind == kind && (kind != A_ARROW || ast->child->kind == A_NAME))
         return true;
-    complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is called as %s", f->name, f->usage);
+    complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is needed here",
+             kind == A_ARROW ? "a renaming" : "the name of a type");
     return false;
 }
 
@@ -386,7 +387,10 @@ CALL(cross_entropy)
         return wrong;
     if (!labels_fit(l, a))
         return wrong;
-    note_vocab(l, a->x[1], a->x[0]->type.dim[find_dim(&a->x[0]->type, dim)].size);
+    const Constant ignored = integer_constant(ignore);
+    int64_t size = a->x[0]->type.dim[find_dim(&a->x[0]->type, dim)].size;
+    if (!index_fits(l, a->x[1], size, &ignored, a->ast[1]->loc))
+        return wrong;
     note_logits(l, a->x[0], a->x[1], dim);
     return tensor_operand(cross_entropy(l, a->x[0], a->x[1], dim, (double)ignore));
 }

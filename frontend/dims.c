@@ -36,6 +36,11 @@ static const char *origin_of(Lower *l, const Ast *ast)
     return find_define(l, ast->name) ? "command line" : where_text(l, ast->name_loc);
 }
 
+static const char *define_text(Lower *l, const Override *define)
+{
+    return arena_text(l->arena, "-D %s=%s", define->name, define->value);
+}
+
 static void check_defines(Lower *l)
 {
     for (int i = 0; i < l->options->ndefines; i++) {
@@ -46,10 +51,11 @@ static void check_defines(Lower *l)
             if (s->kind == S_CONST || s->kind == S_DIM)
                 offer(&near, s->name);
         if (symbol && symbol == l->batch)
-            fail_command(l, "-D", define, "--set train.microbatch=N", "the size of '%s' is the micro-batch",
+            fail_command(l, define_text(l, define), "--set train.microbatch=N", "the size of '%s' is the micro-batch",
                          define->name);
         else if (!symbol || (symbol->kind != S_CONST && symbol->kind != S_DIM))
-            fail_command(l, "-D", define, did_you_mean(l->arena, &near), "no const or dim is named '%s'", define->name);
+            fail_command(l, define_text(l, define), did_you_mean(l->arena, &near), "no const or dim is named '%s'",
+                         define->name);
     }
 }
 
@@ -131,12 +137,16 @@ static void declare_const(Lower *l, const Ast *ast)
                     origin_of(l, ast));
 }
 
-static bool is_size(Lower *l, const Ast *ast, Constant number, const char *what)
+/* A whole number of elements; what is wrong is said where the number stands. */
+static bool is_size(Lower *l, const Ast *ast, const Override *define, Constant number, const char *what)
 {
+    static const char message[] = "%s has to be a whole number from 1 to %d, not %s";
+    const char *text = constant_text(l->arena, number);
     bool good = !number.real && number.integer >= 1 && number.integer <= MOST_ELEMENTS;
-    if (!good)
-        complain(l, (Where){ .at = ast->loc }, "%s has to be a whole number from 1 to %d, not %s", what, MOST_ELEMENTS,
-                 constant_text(l->arena, number));
+    if (!good && define)
+        fail_command(l, define_text(l, define), NULL, message, what, MOST_ELEMENTS, text);
+    else if (!good)
+        complain(l, (Where){ .at = ast->loc }, message, what, MOST_ELEMENTS, text);
     return good;
 }
 
@@ -163,10 +173,11 @@ static void declare_dim(Lower *l, const Ast *ast)
         declare_batch(l, ast);
         return;
     }
-    bool good = number_of(l, ast, ast->child, &size) &&
-                is_size(l, ast->child, size, arena_text(l->arena, "the size of '%s'", ast->name));
+    bool good = number_of(l, ast, ast->child, &size) && is_size(l, ast->child, find_define(l, ast->name), size,
+                                                                arena_text(l->arena, "the size of '%s'", ast->name));
     if (ast->type)
-        good &= constant_of(l, ast->type, &multiple) && is_size(l, ast->type, multiple, "what 'padded' rounds up to");
+        good &=
+            constant_of(l, ast->type, &multiple) && is_size(l, ast->type, NULL, multiple, "what 'padded' rounds up to");
     if (taken(l, ast->name, ast->name_loc))
         return;
     Symbol *symbol = declare(l, &l->globals, S_DIM, ast->name, ast->name_loc);
@@ -183,7 +194,7 @@ static void declare_block(Lower *l, const Ast *ast, SymbolKind kind)
 {
     if (kind == S_BLOCK && is_function(ast->name))
         complain(l, (Where){ .at = ast->name_loc }, "'%s' is a function of the language", ast->name);
-    else if (!taken(l, ast->name, ast->name_loc))
+    if (!taken(l, ast->name, ast->name_loc))
         declare(l, &l->globals, kind, ast->name, ast->name_loc)->ast = ast;
 }
 

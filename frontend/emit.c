@@ -71,13 +71,13 @@ const char *type_words(Lower *l, const Type *type)
 /* --- Ops ----------------------------------------------------------------------------------- */
 
 /* More elements than any machine holds: what comes after may multiply sizes without looking. */
-static bool too_large(Lower *l, const Type *type)
+bool too_large(Lower *l, const Type *type, Loc at)
 {
     double count = 1;
     for (int i = 0; i < type->rank; i++)
         count *= (double)type->dim[i].padded;
     if (count > 0x1p48)
-        complain(l, (Where){ .at = l->b.loc }, "%s has %.3g elements, more than any machine holds", dims_text(l, type),
+        complain(l, (Where){ .at = at }, "%s has %.3g elements, more than any machine holds", dims_text(l, type),
                  count);
     return count > 0x1p48;
 }
@@ -101,7 +101,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
     if (!op && l->variant == AS_CHECK)
         complain(l, (Where){ .at = l->b.loc }, "not a sum over sequences");
     for (int i = 0; op && i < op->results.count; i++)
-        if (too_large(l, &op->results.at[i]->type))
+        if (too_large(l, &op->results.at[i]->type, l->b.loc))
             return NULL;
     return op;
 }
@@ -169,7 +169,7 @@ static bool is_taken(const Lower *l, const Frame *frame, Name name)
     for (const Op *op = frame->func->first; op; op = op->next)
         if (names_one(&op->results, name))
             return true;
-    return find_param(l->m, name) || is_reserved(name);
+    return find_param(l->m, name) != NULL;
 }
 
 static bool is_fresh(Name name) { return name[0] >= '0' && name[0] <= '9'; }
@@ -180,7 +180,7 @@ void name_value(Lower *l, Value *value, Name path)
     size_t length = frame->prefix ? strlen(frame->prefix) : 0;
     if (length && strncmp(path, frame->prefix, length) == 0 && path[length] == '.')
         path = intern_text(l->m, path + length + 1);
-    if (value->def && is_fresh(value->name) && !is_taken(l, frame, path))
+    if (value->def && is_fresh(value->name) && !is_taken(l, frame, path) && !is_reserved(path))
         value->name = path;
 }
 

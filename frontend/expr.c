@@ -32,7 +32,7 @@ Value *lower_tensor(Lower *l, const Ast *ast)
 void look_at_arguments(Lower *l, const Ast *list)
 {
     for (; list; list = list->next) {
-        const Ast *ast = list->kind == A_KEYWORD || list->kind == A_ARROW ? NULL : list;
+        const Ast *ast = list->kind == A_ARROW ? NULL : list->kind == A_KEYWORD ? list->child : list;
         const Symbol *symbol = ast && ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
         if (ast && (ast->kind != A_NAME || symbol))
             lower_expr(l, ast);
@@ -125,12 +125,12 @@ bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const O
         if (operands[i].kind == NUMBER && dtype[1 - i] == F32)
             dtype[i] = F32;
     if (dtype[0] != dtype[1] && dtype[0] != BOOL && dtype[1] != BOOL) {
-        int whole = dtype[0] == I32 ? 0 : 1;
+        bool number = operands[0].kind == NUMBER || operands[1].kind == NUMBER;
         complain(l,
                  (Where){ .at = at,
                           .also = { asts[0]->loc, asts[1]->loc },
-                          .help = operands[whole].kind == NUMBER ? "cast the i32 tensor, or write a whole number"
-                                                                 : "cast(..., f32) or cast(..., i32) one of them" },
+                          .help = number ? "write a whole number, or cast(..., f32) the tensor"
+                                         : "cast(..., f32) or cast(..., i32) one of them" },
                  "cannot %s i32 and floating-point numbers", verb);
         return false;
     }
@@ -242,8 +242,15 @@ static void unknown_name(Lower *l, const Ast *ast)
         for (const Symbol *s = scope->newest; s; s = s->next)
             if (s->kind != S_BLOCK && s->kind != S_MODEL)
                 offer(&near, s->name);
-    complain(l, (Where){ .at = ast->loc, .help = did_you_mean(l->arena, &near) }, "nothing is named '%s' here",
-             ast->name);
+    const Ast *below = l->file;
+    while (below && ((below->kind != A_CONST && below->kind != A_DIM) || strcmp(below->name, ast->name) != 0))
+        below = below->next;
+    if (below)
+        complain(l, (Where){ .at = ast->loc, .help = "move it up" }, "'%s' is declared below, at %s", ast->name,
+                 place_text(l, below->name_loc));
+    else
+        complain(l, (Where){ .at = ast->loc, .help = did_you_mean(l->arena, &near) }, "nothing is named '%s' here",
+                 ast->name);
 }
 
 static Operand lower_name(Lower *l, const Ast *ast)
@@ -278,11 +285,22 @@ static Operand lower_name(Lower *l, const Ast *ast)
 
 /* --- Indexing ------------------------------------------------------------------------------ */
 
-void note_vocab(Lower *l, const Value *index, int64_t size)
+/* What is used as an index of `size` elements: where it comes from the data, the data has to be below
+ * that; a number has to be so itself, or be the one that is ignored. */
+bool index_fits(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at)
 {
-    Input *input = index && !index->def ? find_input(l->m, index->name) : NULL;
+    const Op *op = index->def;
+    Input *input = op ? NULL : find_input(l->m, index->name);
     if (input && (input->vocab == 0 || size < input->vocab))
         input->vocab = size;
+    if (op && op->kind == OP_where)
+        return index_fits(l, arg(op, 1), size, ignored, at) && index_fits(l, arg(op, 2), size, ignored, at);
+    if (!op || op->kind != OP_constant || (op->attrs.value >= 0 && op->attrs.value < (double)size) ||
+        (ignored && op->attrs.value == ignored->value))
+        return true;
+    complain(l, (Where){ .at = at }, "an index of %.15g, where there are the elements 0 to %lld", op->attrs.value,
+             (long long)(size - 1));
+    return false;
 }
 
 static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
@@ -313,7 +331,8 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
                      index->type.dim[i].name);
             return wrong;
         }
-    note_vocab(l, index, dim->size);
+    if (!index_fits(l, index, dim->size, NULL, at->loc))
+        return wrong;
     return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = dim->name }, x, index));
 }
 
@@ -416,7 +435,8 @@ static Operand lower_any(Lower *l, const Ast *ast)
 Operand lower_expr(Lower *l, const Ast *ast)
 {
     if (l->depth >= MOST_NESTED) {
-        complain(l, (Where){ .at = ast->loc }, "nested too deeply");
+        if (!l->incomplete) /* else the parser may have said so */
+            complain(l, (Where){ .at = ast->loc }, "calls and expressions are nested too deeply");
         return wrong;
     }
     l->depth++;

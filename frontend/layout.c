@@ -13,7 +13,7 @@ typedef struct Axis {
     const char *name;
     int64_t size;
     Loc loc;
-    bool used;
+    bool used, on_command_line;
 } Axis;
 
 typedef struct {
@@ -22,6 +22,11 @@ typedef struct {
     Axis axis[MAX_AXES];
     int naxes;
 } Layout;
+
+static const char *said_text(Lower *l, const char *option, const char *value)
+{
+    return arena_text(l->arena, "%s %s", option, value);
+}
 
 /* --- The mesh ------------------------------------------------------------------------------ */
 
@@ -65,28 +70,34 @@ static void read_mesh(Layout *p, const Ast *mesh)
     }
 }
 
+/* One `axis=size` of --mesh, from `at` to `end`. */
+static void override_axis(Layout *p, const char *at, const char *end)
+{
+    Lower *l = p->l;
+    const char *said = said_text(l, "--mesh", arena_text(l->arena, "%.*s", (int)(end - at), at));
+    const char *equals = memchr(at, '=', (size_t)(end - at));
+    char *after = NULL;
+    long long size = equals ? strtoll(equals + 1, &after, 10) : 0;
+    const char *name = arena_text(l->arena, "%.*s", (int)((equals ? equals : end) - at), at);
+    Axis *axis = find_axis(p, name);
+    if (after != end || size < 1 || size > INT32_MAX)
+        fail_command(l, said, "--mesh dp=2,tp=4", "an axis and its size are needed");
+    else if (!axis)
+        fail_command(l, said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
+    else if (size > 1)
+        fail_command(l, said, NULL, "a mesh of more than one rank is not there yet");
+    else
+        axis->on_command_line = true;
+}
+
 /* --mesh dp=2,tp=4 */
 static void override_mesh(Layout *p)
 {
-    Lower *l = p->l;
-    const char *at = l->options->mesh;
-    while (at && *at) {
-        const char *equals = strchr(at, '='), *end = at + strcspn(at, ",");
-        char *after = NULL;
-        long long size = equals && equals < end ? strtoll(equals + 1, &after, 10) : 0;
-        const char *name = arena_text(l->arena, "%.*s", (int)((equals && equals < end ? equals : end) - at), at);
-        Override said = { .name = name,
-                          .value = after ? arena_text(l->arena, "%.*s", (int)(end - equals - 1), equals + 1) : "" };
-        Axis *axis = find_axis(p, name);
-        if (after != end || size < 1 || size > INT32_MAX)
-            fail_command(l, "--mesh", &said, "--mesh dp=2,tp=4", "an axis and its size are needed");
-        else if (!axis)
-            fail_command(l, "--mesh", &said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
-        else if (size > 1)
-            fail_command(l, "--mesh", &said, NULL, "a mesh of more than one rank is not there yet");
-        else
-            axis->size = size;
-        at = *end ? end + 1 : end;
+    const char *at = p->l->options->mesh;
+    while (at) {
+        const char *end = at + strcspn(at, ",");
+        override_axis(p, at, end);
+        at = *end ? end + 1 : NULL;
     }
 }
 
@@ -102,8 +113,7 @@ static void check_mesh(Layout *p)
                      "the axis '%s' is used by nothing", axis->name);
         add_setting(p->l, arena_text(p->l->arena, "parallel.mesh.%s", axis->name),
                     arena_text(p->l->arena, "%lld", (long long)axis->size), "ranks",
-                    p->l->options->mesh && strstr(p->l->options->mesh, axis->name) ? "command line"
-                                                                                   : where_text(p->l, axis->loc));
+                    axis->on_command_line ? "command line" : where_text(p->l, axis->loc));
     }
 }
 
@@ -164,10 +174,10 @@ static const char *read_word(Lower *l, const char *what, const char *const words
     const char *help = did_you_mean(l->arena, &near);
     help = help ? help : word_list(l, words);
     if (said)
-        fail_command(l, "mpc", &(Override){ option, said }, help, "this is no %s", what);
+        fail_command(l, said_text(l, option, said), help, "'%s' is no %s", said, what);
     else
-        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help }, "this is no %s",
-                 what);
+        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help }, "%s is no %s",
+                 quoted(l, ast), what);
     return NULL;
 }
 
@@ -241,7 +251,7 @@ static void check_recompute(Lower *l, const Ast *ast)
     const char *said = l->options->recompute, *word = "none";
     bool is_auto = said ? strncmp(said, "auto", 4) == 0 : value && value->name && strcmp(value->name, "auto") == 0;
     if (is_auto && said)
-        fail_command(l, "mpc", &(Override){ "--recompute", said }, "none, full or selective",
+        fail_command(l, said_text(l, "--recompute", said), "none, full or selective",
                      "recompute auto is not there yet");
     else if (is_auto)
         complain(l, (Where){ .at = value->loc, .help = "none, full or selective" }, "recompute auto is not there yet");
@@ -292,12 +302,12 @@ void check_layout(Lower *l)
     if (pipeline)
         check_pipeline(&p, pipeline);
     else if (l->options->schedule)
-        fail_command(l, "mpc", &(Override){ "--schedule", l->options->schedule }, "pipeline h over pp",
+        fail_command(l, said_text(l, "--schedule", l->options->schedule), "pipeline h over pp",
                      "the file has no pipeline");
     if (zero)
         check_zero(&p, zero);
     else if (l->options->zero)
-        fail_command(l, "mpc", &(Override){ "--zero", l->options->zero }, "zero 1 over dp", "the file has no zero");
+        fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no zero");
     check_recompute(l, recompute);
     check_mesh(&p);
 }

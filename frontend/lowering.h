@@ -165,6 +165,7 @@ struct Lower {
     int ncalls;
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
+    bool too_many; /* instances: reported once */
 
     Labelled *labelled;
     Repeated *repeated;
@@ -184,9 +185,9 @@ Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
 const char *dims_text(Lower *l, const Type *type);  /* "[batch, seq]", "a number" */
 const char *type_words(Lower *l, const Type *type); /* with the dtype, where it is not a float's */
 
-/* The same about an override on the command line: "-D layer=3". */
-void fail_command(Lower *l, const char *option, const Override *override, const char *help, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* The same about what stands on the command line: "-D layer=3". */
+void fail_command(Lower *l, const char *said, const char *help, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Between these two, messages are about `text` and not about the file. */
 typedef struct {
@@ -205,8 +206,9 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` i
 
 /* --- Settings ---------------------------------------------------------------------------------- */
 
-void read_settings(Lower *l); /* before the model is lowered */
-void check_layout(Lower *l);  /* after it */
+void read_settings(Lower *l);                 /* before the model is lowered */
+void check_layout(Lower *l);                  /* after it */
+const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 
 /* --- Expressions ------------------------------------------------------------------------------- */
@@ -234,7 +236,8 @@ bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
-void note_vocab(Lower *l, const Value *index, int64_t size); /* an input that indexes a dim is below its size */
+/* Inputs that index a dim are noted to be below its size; false after reporting a number that is not. */
+bool index_fits(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at);
 
 /* --- Statements -------------------------------------------------------------------------------- */
 
@@ -248,6 +251,8 @@ Func *lower_model(Lower *l, Variant variant);
 Value *reorder(Lower *l, Value *value, const Type *like);    /* into the order of the dims of like */
 bool clashes_with_step(Lower *l, const char *name, Loc loc); /* reports a name of the model that the step needs */
 Name free_function_name(Lower *l, Name name);
+
+bool too_large(Lower *l, const Type *type, Loc at); /* reports a tensor that no machine holds */
 
 /* --- Building -------------------------------------------------------------------------------- */
 

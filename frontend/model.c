@@ -11,13 +11,14 @@ static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shif
     const Ast *of = ast->kind == A_CALL && strcmp(ast->name, "next") == 0 ? ast->child : NULL;
     if (!of || of->next || of->kind != A_NAME) {
         complain(l, (Where){ .at = ast->loc, .help = "next(T), with T an input declared above" },
-                 "an input is fed by the trainer: this is no way to say with what");
+                 "an input can be set to what follows another one, and to nothing else");
         return false;
     }
     Symbol *symbol = find_symbol_here(l->scope, of->name);
     const Input *input = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
     if (!input) {
-        complain(l, (Where){ .at = of->loc }, "'%s' is no input that is declared above", of->name);
+        if (!symbol || symbol->kind != S_INPUT) /* else it was reported */
+            complain(l, (Where){ .at = of->loc }, "'%s' is no input that is declared above", of->name);
         return false;
     }
     if (l->variant == AS_MODEL && !type_equal(&input->type, type)) {
@@ -38,20 +39,21 @@ static bool input_type(Lower *l, const Ast *ast, Type *type)
     }
     if (!type_of_ast(l, ast->type, type))
         return false;
-    int at = l->m->batch ? find_dim(type, l->m->batch) : -1;
-    const char *problem = NULL;
-    if (type->dtype != I32)
-        problem = "an input is a tensor of tokens, i32";
-    else if (l->m->batch && at != 0)
-        problem = "the first dim of an input is the micro-batch";
-    else if (type->rank > (l->m->batch ? 2 : 1))
-        problem = "an input has one dim besides the micro-batch";
-    for (const Input *other = l->m->inputs; other && !problem && l->variant == AS_MODEL; other = other->next)
-        if (other->type.rank == type->rank && !same_dims(&other->type, type))
-            problem = "inputs have the same dims";
-    if (problem)
-        complain(l, (Where){ .at = ast->type->loc }, "%s, not %s", problem, type_words(l, type));
-    return !problem;
+    const char *batch = l->m->batch;
+    const Input *other = l->m->inputs;
+    while (other && other->type.rank != type->rank)
+        other = other->next;
+    bool good =
+        type->dtype == I32 && (!batch || (type->rank && type->dim[0].name == batch)) && type->rank <= (batch ? 2 : 1);
+    if (!good)
+        complain(l, (Where){ .at = ast->type->loc }, "an input holds tokens, i32[%s%sSEQUENCE], not %s",
+                 batch ? batch : "", batch ? ", " : "", type_words(l, type));
+    else if (l->variant == AS_MODEL && other && !same_dims(&other->type, type))
+        complain(l, (Where){ .at = ast->type->loc }, "inputs have the same dims, and '%s' is %s, not %s", other->name,
+                 type_words(l, &other->type), type_words(l, type));
+    else
+        return true;
+    return false;
 }
 
 static void add_input(Lower *l, const Input *described)
@@ -120,11 +122,13 @@ static Value *lower_statements(Lower *l)
         } else if (stated) {
             complain(l, (Where){ .at = ast->loc, .help = "add them" }, "a second loss: the first is at %s",
                      place_text(l, stated->loc));
+            lower_loss(l, ast);
         } else {
             stated = ast;
             loss = lower_loss(l, ast);
         }
     }
+    l->incomplete |= !stated;
     if (!stated)
         complain(l, (Where){ .at = l->model->name_loc }, "the model '%s' has no loss", l->model->name);
     return loss;

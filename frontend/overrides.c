@@ -5,11 +5,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-void fail_command(Lower *l, const char *option, const Override *override, const char *help, const char *format, ...)
+void fail_command(Lower *l, const char *said, const char *help, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fprintf(l->diags->out, "mpc: error: %s %s=%s: ", option, override->name, override->value);
+    fprintf(l->diags->out, "mpc: error: %s: ", said);
     vfprintf(l->diags->out, format, args);
     fprintf(l->diags->out, "\n%s%s%s", help ? "      = help: " : "", help ? help : "", help ? "\n" : "");
     va_end(args);

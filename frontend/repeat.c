@@ -198,7 +198,8 @@ static bool lower_body(Lower *l, const Ast *ast, Frame *body, Carried *carried)
     enter_carried(l, carried);
     lower_statements(l, ast);
     bool good = leave_carried(l, carried);
-    check_used(l, &scope);
+    if (carried)
+        check_used(l, &scope);
     l->frame = outer;
     l->scope = scope.outer;
     l->b = b;
@@ -235,7 +236,7 @@ void lower_repeat(Lower *l, const Ast *ast)
     body->copy = (Dim){ .name = intern_format(l->m, "%s.copy", name), .size = copies, .padded = copies };
     body->func = NEW(l->arena, Func);
     bool good = lower_body(l, ast, body, carried) && copies > 0;
-    if (!carried)
+    if (!carried && copies > 0)
         complain(l, (Where){ .at = ast->name_loc },
                  "the body assigns nothing that existed before, so its copies do nothing");
     for (const Instance *i = *l->instances; i && i != before; i = i->next)

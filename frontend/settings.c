@@ -68,6 +68,8 @@ typedef struct {
     Loc train;                  /* where messages about several settings point */
 } Reader;
 
+const char *quoted(Lower *l, const Ast *ast) { return ast->name ? arena_text(l->arena, "'%s'", ast->name) : "this"; }
+
 static const char *from_text(Lower *l, const Said *said)
 {
     return !said->value ? "default" : said->option ? "command line" : where_text(l, said->at);
@@ -84,6 +86,11 @@ static void come_from(Lower *l, const Said *said, Elsewhere *elsewhere)
 {
     if (said->option)
         come_back(l, elsewhere);
+}
+
+static const char *set_text(Lower *l, const Override *set)
+{
+    return arena_text(l->arena, "--set %s=%s", set->name, set->value);
 }
 
 static void unknown_key(Lower *l, Loc at, const char *name)
@@ -146,9 +153,9 @@ static void read_sets(Reader *r)
         for (int k = 0; k < N_KEYS; k++)
             offer(&near, keys[k]);
         if (!name)
-            fail_command(l, "--set", set, "--set train.batch=64", "only settings of train can be set");
+            fail_command(l, set_text(l, set), "--set train.batch=64", "only settings of train can be set");
         else if (key == N_KEYS || (point && key != OPTIMIZER && key != SCHEDULE))
-            fail_command(l, "--set", set, did_you_mean(l->arena, &near), "train has no setting '%s'", name);
+            fail_command(l, set_text(l, set), did_you_mean(l->arena, &near), "train has no setting '%s'", name);
         else if (!point)
             r->said[key] = said_on_command_line(l, set);
     }
@@ -244,7 +251,7 @@ static const char *read_choice_name(Lower *l, const char *setting, const Said *s
     complain(l,
              (Where){ .at = ast->name_loc.end ? ast->name_loc : ast->loc,
                       .help = help ? help : arena_text(l->arena, "one of %s", list) },
-             "this is no %s", setting);
+             "%s is no %s", quoted(l, ast), setting);
     return NULL;
 }
 
@@ -325,7 +332,7 @@ static void check_sets(Reader *r, int key)
             if (rows[k].of && strcmp(rows[k].of, r->choice[key]) == 0)
                 offer(&near, rows[k].key);
         if (!find_row(keys[key], r->choice[key], name + length + 1))
-            fail_command(l, "--set", set, did_you_mean(l->arena, &near), "%s has no argument '%s'", r->choice[key],
+            fail_command(l, set_text(l, set), did_you_mean(l->arena, &near), "%s has no argument '%s'", r->choice[key],
                          name + length + 1);
     }
 }
@@ -370,7 +377,8 @@ static void read_precision(Reader *r)
     }
     const char *help = did_you_mean(l->arena, &near);
     go_to(l, said, &elsewhere);
-    complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16 or fp16" }, "this is no precision");
+    complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16 or fp16" }, "%s is no precision",
+             quoted(l, said->value));
     come_from(l, said, &elsewhere);
 }
 
