@@ -47,8 +47,10 @@ void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *
 int64_t row_kernel_scratch(Module *m, const Func *kernel);
 
 /* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed.  Texts of
- * statements may have several lines, wrapped for a place four columns from the left; a hole of fill.h indents them all. */
-char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[], const char *scratch);
+ * statements may have several lines, wrapped for a place four columns from the left; a hole of fill.h indents them all.
+ */
+char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
+                      const char *scratch);
 
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
 

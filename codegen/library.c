@@ -152,8 +152,8 @@ bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out)
         return false;
     char *title = arena_text(&m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
                              op->where ? op->where : "", info(op)->name);
-    FILL(out, kernel_template, { "title", title }, { "operands", operand_lines(&o) }, { "head", function_head(&o, name) },
-         { "body", body });
+    FILL(out, kernel_template, { "title", title }, { "operands", operand_lines(&o) },
+         { "head", function_head(&o, name) }, { "body", body });
     return true;
 }
 

@@ -10,9 +10,13 @@ static void put_number(Text *fields, const char *name, int64_t value)
     fprintf(fields->out, ".%s = %" PRId64 ",\n", name, value);
 }
 
-static void put_text(Text *fields, const char *name, const char *value) { fprintf(fields->out, ".%s = %s,\n", name, value); }
+static void put_text(Text *fields, const char *name, const char *value)
+{
+    fprintf(fields->out, ".%s = %s,\n", name, value);
+}
 
-static char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields)
+static char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands,
+                             Text *fields)
 {
     Text text;
     open_text(&text);

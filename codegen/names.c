@@ -12,8 +12,8 @@ static const struct {
     const char *element, *local, *constant;
     RtType type;
 } c_of[N_DTYPES] = {
-    [F32] = { "float", "float", "RT_F32", RT_F32 },       [BF16] = { "rt_bf16", "float", "RT_BF16", RT_BF16 },
-    [F16] = { "rt_f16", "float", "RT_F16", RT_F16 },      [I32] = { "int32_t", "int32_t", "RT_I32", RT_I32 },
+    [F32] = { "float", "float", "RT_F32", RT_F32 },  [BF16] = { "rt_bf16", "float", "RT_BF16", RT_BF16 },
+    [F16] = { "rt_f16", "float", "RT_F16", RT_F16 }, [I32] = { "int32_t", "int32_t", "RT_I32", RT_I32 },
     [BOOL] = { "bool", "bool", "RT_BOOL", RT_BOOL },
 };
 
@@ -24,13 +24,13 @@ const char *local_type(DType dtype) { return c_of[dtype].local; }
 
 /* Words of C, and names that libm or the emitted functions themselves use. */
 static const char *const reserved[] = {
-    "auto",     "break",    "case",   "char",   "const",    "continue", "default", "do",     "double", "else",
-    "enum",     "extern",   "float",  "for",    "goto",     "if",       "inline",  "int",    "long",   "register",
-    "restrict", "return",   "short",  "signed", "sizeof",   "static",   "struct",  "switch", "typedef", "union",
-    "unsigned", "void",     "volatile", "while", "asm",     "typeof",   "bool",    "true",   "false",  "NAN",
-    "INFINITY", "exp",      "log",    "sin",    "cos",      "tanh",     "sqrt",    "pow",    "abs",    "gamma",
-    "y0",       "y1",       "yn",     "j0",     "j1",       "jn",       "signgam", "block",  "begin",  "end",
-    "turn",     "part",    "scratch", "row",   "i",        "index",    "main",    "unix",   "linux",
+    "auto",     "break",  "case",     "char",   "const",  "continue", "default", "do",     "double",  "else",
+    "enum",     "extern", "float",    "for",    "goto",   "if",       "inline",  "int",    "long",    "register",
+    "restrict", "return", "short",    "signed", "sizeof", "static",   "struct",  "switch", "typedef", "union",
+    "unsigned", "void",   "volatile", "while",  "asm",    "typeof",   "bool",    "true",   "false",   "NAN",
+    "INFINITY", "exp",    "log",      "sin",    "cos",    "tanh",     "sqrt",    "pow",    "abs",     "gamma",
+    "y0",       "y1",     "yn",       "j0",     "j1",     "jn",       "signgam", "block",  "begin",   "end",
+    "turn",     "part",   "scratch",  "row",    "i",      "index",    "main",    "unix",   "linux",
 };
 
 char *c_identifier(Module *m, const char *text, int room)
@@ -61,7 +61,8 @@ const char *new_identifier(NameSpace *names, const char *text)
     Arena *arena = &names->module->arena;
     const char *name = c_identifier(names->module, text, 20);
     for (int i = 2; is_taken(names, name); i++)
-        name = arena_text(arena, "%s%s_%d", strncmp(name, "rt_", 3) == 0 ? "v_" : "", c_identifier(names->module, text, 20), i);
+        name = arena_text(arena, "%s%s_%d", strncmp(name, "rt_", 3) == 0 ? "v_" : "",
+                          c_identifier(names->module, text, 20), i);
     if (names->count == names->room) {
         names->room = names->room ? names->room * 2 : 32;
         const char **grown = NEW_ARRAY(arena, const char *, names->room);

@@ -77,7 +77,8 @@ static void merge_axes(AxisList *list)
     int count = 0;
     for (int i = 0; i < list->count; i++) {
         Axis *last = count ? &list->at[count - 1] : NULL, *next = &list->at[i];
-        if (last && last->a == next->a * next->size && last->b == next->b * next->size && last->c == next->c * next->size)
+        if (last && last->a == next->a * next->size && last->b == next->b * next->size &&
+            last->c == next->c * next->size)
             *last = (Axis){ next->name, last->size * next->size, next->a, next->b, next->c };
         else
             list->at[count++] = *next;
@@ -94,7 +95,10 @@ static void find_axes(Module *m, const Op *dot, const Value *a, const Value *b, 
             bool in_a = find_dim(&a->type, dim->name) >= 0, in_b = find_dim(&b->type, dim->name) >= 0;
             if (i == 1 && in_a)
                 continue;
-            int kind = has_name(&dot->attrs.over, dim->name) ? KIND_K : in_a && in_b ? KIND_BATCH : in_a ? KIND_M : KIND_N;
+            int kind = has_name(&dot->attrs.over, dim->name) ? KIND_K
+                       : in_a && in_b                        ? KIND_BATCH
+                       : in_a                                ? KIND_M
+                                                             : KIND_N;
             add_axis(&kinds[kind], (Axis){ dim->name, loop_size(m, dot, dim), stride_of(a, dim->name),
                                            stride_of(b, dim->name), stride_of(c, dim->name) });
         }
@@ -127,8 +131,8 @@ static bool shape_of(const AxisList kinds[], int m, int n, RtProductShape *s)
     s->b.column = columns->b;
     s->c.row = rows->c;
     s->c.column = columns->c;
-    return has_unit_stride(s->m, &s->a.row, s->k, &s->a.column) && has_unit_stride(s->k, &s->b.row, s->n, &s->b.column) &&
-           has_unit_stride(s->m, &s->c.row, s->n, &s->c.column);
+    return has_unit_stride(s->m, &s->a.row, s->k, &s->a.column) &&
+           has_unit_stride(s->k, &s->b.row, s->n, &s->b.column) && has_unit_stride(s->m, &s->c.row, s->n, &s->c.column);
 }
 
 /* The largest of the axes that are left goes into the batch, the others are loops. */
@@ -266,7 +270,8 @@ static const char *const constant_of[] = { [RT_F32] = "RT_F32", [RT_BF16] = "RT_
 
 static char *matrix_text(Module *m, RtType type, int64_t row, int64_t column, int64_t batch)
 {
-    return arena_text(&m->arena, "{ %s, %" PRId64 ", %" PRId64 ", %" PRId64 " }", constant_of[type], row, column, batch);
+    return arena_text(&m->arena, "{ %s, %" PRId64 ", %" PRId64 ", %" PRId64 " }", constant_of[type], row, column,
+                      batch);
 }
 
 static char *number(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
@@ -299,7 +304,8 @@ static char *step(Module *m, const char *index, int64_t stride)
 {
     if (stride == 0)
         return "";
-    return stride == 1 ? arena_text(&m->arena, " + %s", index) : arena_text(&m->arena, " + %s * %" PRId64, index, stride);
+    return stride == 1 ? arena_text(&m->arena, " + %s", index)
+                       : arena_text(&m->arena, " + %s * %" PRId64, index, stride);
 }
 
 static char *moved(Module *m, const Product *p, int operand, DType dtype, const char *text)
@@ -333,7 +339,8 @@ static char *element_text(Module *m, const char *array, const Value *value, cons
 {
     char *index = "";
     for (int i = 0; i < dims->count; i++)
-        index = arena_text(&m->arena, "%s%s", index, step(m, c_identifier(m, dims->name[i], 16), stride_of(value, dims->name[i])));
+        index = arena_text(&m->arena, "%s%s", index,
+                           step(m, c_identifier(m, dims->name[i], 16), stride_of(value, dims->name[i])));
     return arena_text(&m->arena, "%s[%s]", array, *index ? index + 3 : "0");
 }
 
@@ -361,20 +368,22 @@ void emit_naive_product(Module *m, const Product *p, const Op *call, const char 
     char *from = element_text(m, "c", c, &dims), *text;
     Text body;
     open_text(&body);
-    FILL(body.out, "const float x = $a;\nconst float y = $b;\nsum += x * y;\n", { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
+    FILL(body.out, "const float x = $a;\nconst float y = $b;\nsum += x * y;\n",
+         { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
          { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
     text = close_text(&m->arena, &body);
     for (int i = dims.count - 1; i >= nouter; i--)
         text = loop(m, "", c_identifier(m, dims.name[i], 16), size_in(m, p->dot, a, b, dims.name[i]), text);
     const char *start = p->shape.accumulate ? float_text(m, c->type.dtype, from) : "0.0f";
-    const char *sum = c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_store_%s(sum)", dtype_name[c->type.dtype]);
+    const char *sum =
+        c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_store_%s(sum)", dtype_name[c->type.dtype]);
     text = arena_text(&m->arena, "float sum = %s;\n%s%s = %s;\n", start, text, from, sum);
     for (int i = nouter - 1; i >= 0; i--)
         text = loop(m, i == 0 ? "#pragma omp parallel for" : "", c_identifier(m, dims.name[i], 16),
                     size_in(m, p->dot, a, b, dims.name[i]), text);
     FILL(out, naive_product_template, { "where", call->where ? call->where : "" }, { "name", name },
-         { "a", element_type(a->type.dtype) }, { "b", element_type(b->type.dtype) }, { "c", element_type(c->type.dtype) },
-         { "body", text });
+         { "a", element_type(a->type.dtype) }, { "b", element_type(b->type.dtype) },
+         { "c", element_type(c->type.dtype) }, { "body", text });
 }
 
 char *naive_product_call(Module *m, const Product *p, const char *name, const Op *call, const char *const operand[])

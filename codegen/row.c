@@ -88,7 +88,8 @@ static char *operand_lines(const RowKernel *k)
     open_text(&text);
     for (int i = 0; i < k->narrays; i++)
         FILL(text.out, "* $name$kind: $type\n", { "name", k->array[i].name },
-             { "kind", i < k->f->params.count ? "" : ", result" }, { "type", type_text(k->m, &k->array[i].value->type) });
+             { "kind", i < k->f->params.count ? "" : ", result" },
+             { "type", type_text(k->m, &k->array[i].value->type) });
     return close_text(&k->m->arena, &text);
 }
 

@@ -14,11 +14,11 @@
 #include "names.h"
 
 enum {
-    MAX_BLOCKS = 64,         /* parts into which a column sum divides its rows */
-    FLAT_BLOCK = 4096,       /* elements of a flat loop that one thread does at a time */
-    SERIAL_POINTS = 16384,   /* below this a thread costs more than it brings */
-    ROW_BUFFER = 8192,       /* floats: the longest row that is kept on the stack */
-    CHEAP_FLOPS = 6          /* up to this, computing again is cheaper than keeping */
+    MAX_BLOCKS = 64,       /* parts into which a column sum divides its rows */
+    FLAT_BLOCK = 4096,     /* elements of a flat loop that one thread does at a time */
+    SERIAL_POINTS = 16384, /* below this a thread costs more than it brings */
+    ROW_BUFFER = 8192,     /* floats: the longest row that is kept on the stack */
+    CHEAP_FLOPS = 6        /* up to this, computing again is cheaper than keeping */
 };
 
 typedef unsigned DimSet; /* bit i: dim i of the kernel's space */
@@ -31,9 +31,9 @@ typedef struct {
 
 /* Memory that the kernel reads or writes, as the call places it. */
 typedef struct {
-    const Value *value;         /* the kernel's parameter or result */
+    const Value *value; /* the kernel's parameter or result */
     DimSet dims;
-    int64_t stride[MAX_RANK];   /* by dim of the space */
+    int64_t stride[MAX_RANK]; /* by dim of the space */
     const Storage *storage;
     const char *name;
     bool shared; /* some result and some parameter may be the same memory: no `restrict` */
@@ -45,12 +45,12 @@ typedef struct {
     const Op *op; /* NULL: a parameter */
     int array;    /* of a parameter, else -1 */
     DimSet dims;
-    int phase;         /* in which it can be computed */
-    bool is_reduction; /* of a row: its text is an accumulator */
-    bool is_column;    /* a column reduction: no text at all, it is a sink */
-    bool is_read;      /* by an op of the kernel */
-    bool is_wanted;    /* by a sink of the region that is being written */
-    int uses;          /* in the loop that is being written */
+    int phase;           /* in which it can be computed */
+    bool is_reduction;   /* of a row: its text is an accumulator */
+    bool is_column;      /* a column reduction: no text at all, it is a sink */
+    bool is_read;        /* by an op of the kernel */
+    bool is_wanted;      /* by a sink of the region that is being written */
+    int uses;            /* in the loop that is being written */
     int kept_from;       /* the phase that keeps it for later ones, in `kept_in`; -1: all compute it */
     const char *kept_in; /* an array with the dims of the row: a local one or a result */
     int kept_array;      /* the result's, else -1 */
@@ -60,11 +60,11 @@ typedef struct {
 } Node;
 
 typedef struct {
-    int result; /* of the kernel */
-    Node *node; /* the value that is stored, or the column reduction */
+    int result;    /* of the kernel */
+    Node *node;    /* the value that is stored, or the column reduction */
     Node *operand; /* of a column reduction, else NULL */
     int phase, region;
-    int64_t at;       /* column sums: where their blocks begin in scratch, in elements; -1: not in scratch */
+    int64_t at;        /* column sums: where their blocks begin in scratch, in elements; -1: not in scratch */
     const char *name;  /* column sums: of the array of sums, or of the one sum */
     const char *parts; /* of an array with the one sum of each block */
 } Sink;
@@ -103,7 +103,7 @@ typedef struct {
     Sink *sink;
     Region *region;
     int *region_order; /* in which they are written */
-    int64_t scratch; /* bytes */
+    int64_t scratch;   /* bytes */
     NameSpace names;
     int depth; /* of the C that is being written: levels of four columns */
 } RowKernel;
@@ -121,7 +121,7 @@ int64_t position_strides(const RowKernel *k, const Node *node, int64_t stride[])
 void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[]);
 
 /* row_alias.c: what may be the same memory. */
-void plan_sharing(RowKernel *k); /* marks arrays, delays stores, orders regions */
+void plan_sharing(RowKernel *k);                                    /* marks arrays, delays stores, orders regions */
 bool reads(const RowKernel *k, const Node *node, const Node *what); /* node is, or depends on, it */
 
 /* row_text.c: what stands for a value in C. */
@@ -138,7 +138,7 @@ char *accumulation(const RowKernel *k, const Node *reduction, const char *into, 
 /* row_body.c: what one row does. */
 void name_values(RowKernel *k);
 void plan_kept(RowKernel *k);
-void write_scalars(RowKernel *k, FILE *out);                  /* once, before all loops */
+void write_scalars(RowKernel *k, FILE *out); /* once, before all loops */
 void write_row(RowKernel *k, int region, const char *low, const char *high, FILE *out);
 
 /* row_columns.c: sums over rows. */

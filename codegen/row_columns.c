@@ -17,7 +17,10 @@ static bool is_column_of(const RowKernel *k, int i, int region)
 }
 
 static const char *type_of(const Sink *sink) { return local_type(sink->node->value->type.dtype); }
-static DimSet summed_into(const RowKernel *k, const Sink *sink) { return sink->node->dims & ~k->region[sink->region].own; }
+static DimSet summed_into(const RowKernel *k, const Sink *sink)
+{
+    return sink->node->dims & ~k->region[sink->region].own;
+}
 
 static int64_t sum_count(const RowKernel *k, const Sink *sink) { return count_points(k, summed_into(k, sink)); }
 
@@ -41,9 +44,9 @@ static void write_start(const RowKernel *k, const Sink *sink, const char *array,
     }
     fputs(array, out);
     Loop all = { .size = sum_count(k, sink), .index = "i" };
-    fputs(loop_text(k, "", &all, NULL, NULL,
-                    arena_text(&k->m->arena, "%s[i] = %s;\n", sink->name, start_of(sink->node))),
-          out);
+    fputs(
+        loop_text(k, "", &all, NULL, NULL, arena_text(&k->m->arena, "%s[i] = %s;\n", sink->name, start_of(sink->node))),
+        out);
 }
 
 /* Loops over the dims that a column result keeps, around `body`. */
@@ -73,7 +76,8 @@ static char *sum_index(const RowKernel *k, const Sink *sink)
     return index_text(k, &k->region[sink->region], summed_into(k, sink), stride);
 }
 
-/* --- Own sums, or one thread's ------------------------------------------------------------------------------------- */
+/* --- Own sums, or one thread's -------------------------------------------------------------------------------------
+ */
 
 static void write_own_turn(RowKernel *k, int region, int nown, FILE *out)
 {
@@ -158,7 +162,8 @@ static void write_total(const RowKernel *k, const Sink *sink, FILE *out)
     const Region *r = &k->region[sink->region];
     const char *part = arena_text(&k->m->arena, "%s[block]", sink->parts);
     if (sink->at >= 0)
-        part = arena_text(&k->m->arena, "%s[block * %" PRId64 " + %s]", sink->parts, sum_count(k, sink), sum_index(k, sink));
+        part = arena_text(&k->m->arena, "%s[block * %" PRId64 " + %s]", sink->parts, sum_count(k, sink),
+                          sum_index(k, sink));
     Text body;
     open_text(&body);
     FILL(body.out, "$type $name = $start;\n", { "type", type_of(sink) }, { "name", sink->name },
@@ -197,8 +202,8 @@ static void write_blocks(RowKernel *k, int region, FILE *out)
             if (sink->at)
                 memory = arena_text(&k->m->arena, "%s + %" PRId64, memory, sink->at);
             FILL(parts.out, "$type *const $parts = $memory;\n", type, part, { "memory", memory });
-            char *array = arena_text(&k->m->arena, "%s *const %s = %s + block * %" PRId64 ";\n", type_of(sink), sink->name,
-                                     sink->parts, sum_count(k, sink));
+            char *array = arena_text(&k->m->arena, "%s *const %s = %s + block * %" PRId64 ";\n", type_of(sink),
+                                     sink->name, sink->parts, sum_count(k, sink));
             write_start(k, sink, array, starts.out);
         }
         write_total(k, sink, totals.out);
@@ -208,8 +213,8 @@ static void write_blocks(RowKernel *k, int region, FILE *out)
     k->depth--;
     FILL(out, row_blocks_template, { "parts", close_text(&k->m->arena, &parts) },
          { "pragma", r->blocks > 1 ? "#pragma omp parallel for" : "" }, { "blocks", number(k, r->blocks) },
-         { "starts", close_text(&k->m->arena, &starts) }, { "rows", rows },
-         { "keep", close_text(&k->m->arena, &kept) }, { "totals", close_text(&k->m->arena, &totals) });
+         { "starts", close_text(&k->m->arena, &starts) }, { "rows", rows }, { "keep", close_text(&k->m->arena, &kept) },
+         { "totals", close_text(&k->m->arena, &totals) });
 }
 
 void write_columns(RowKernel *k, int region, FILE *out)

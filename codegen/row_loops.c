@@ -1,4 +1,5 @@
-/* row_loops.c -- where the operands of a row kernel lie, and which dims one loop can go over: all that strides decide. */
+/* row_loops.c -- where the operands of a row kernel lie, and which dims one loop can go over: all that strides decide.
+ */
 #include "row.h"
 
 #include <inttypes.h>

@@ -85,7 +85,9 @@ Node *find_node(const RowKernel *k, const Value *value)
 static Node *add_node(RowKernel *k, const Value *value, const Op *op, int array)
 {
     Node *node = &k->node[k->nnodes++];
-    *node = (Node){ .value = value, .op = op, .array = array, .dims = dims_of(k, &value->type), .kept_from = -1, .kept_array = -1 };
+    *node = (Node){
+        .value = value, .op = op, .array = array, .dims = dims_of(k, &value->type), .kept_from = -1, .kept_array = -1
+    };
     for (int i = 0; op && i < op->args.count; i++)
         find_node(k, arg(op, i))->is_read = true;
     return node;

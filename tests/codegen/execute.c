@@ -147,7 +147,8 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
 {
     const char *const *operands = operand_texts(m, op);
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const char *name = arena_text(&m->arena, "%s_%d", c_identifier(m, kernel ? kernel->name : info(op)->name, 30), number);
+    const char *name =
+        arena_text(&m->arena, "%s_%d", c_identifier(m, kernel ? kernel->name : info(op)->name, 30), number);
     int64_t scratch = 0;
     if (!kernel) {
         scratch = library_scratch(m, op);
@@ -212,8 +213,8 @@ static void write_program(Module *m, Func *f, FILE *out)
     scratch_bytes = 64;
     for (const Op *op = f->first; op; op = op->next)
         write_op(m, op, number++, functions.out, create.out, run.out);
-    FILL(out, program, { "functions", close_text(&m->arena, &functions) },
-         { "create", close_text(&m->arena, &create) }, { "run", close_text(&m->arena, &run) });
+    FILL(out, program, { "functions", close_text(&m->arena, &functions) }, { "create", close_text(&m->arena, &create) },
+         { "run", close_text(&m->arena, &run) });
 }
 
 /* --- Running ------------------------------------------------------------------------------------------ */
@@ -223,13 +224,15 @@ typedef void Run(Rt *, char *, float *);
 
 static void *build_library(Module *m, Func *f, const char *directory)
 {
-    char *source = arena_text(&m->arena, "%s/kernels.c", directory), *library = arena_text(&m->arena, "%s/kernels.so", directory);
+    char *source = arena_text(&m->arena, "%s/kernels.c", directory),
+         *library = arena_text(&m->arena, "%s/kernels.so", directory);
     const char *flags = getenv("KERNEL_FLAGS"), *cc = getenv("KERNEL_CC");
     FILE *out = fopen(source, "w");
     write_program(m, f, out);
     fclose(out);
-    char *command = arena_text(&m->arena, "%s -std=gnu17 -shared -fPIC -fopenmp -Wall -Wextra -Werror %s -I%s -o %s %s -lm",
-                               cc ? cc : "cc", flags ? flags : "-O3 -march=native -fno-math-errno -fno-trapping-math", MPC_ROOT, library, source);
+    char *command = arena_text(
+        &m->arena, "%s -std=gnu17 -shared -fPIC -fopenmp -Wall -Wextra -Werror %s -I%s -o %s %s -lm", cc ? cc : "cc",
+        flags ? flags : "-O3 -march=native -fno-math-errno -fno-trapping-math", MPC_ROOT, library, source);
     if (m->diags->errors || system(command) != 0)
         return NULL;
     return dlopen(library, RTLD_NOW);
@@ -266,7 +269,8 @@ static bool check_results(Module *m, const Func *f, char *frame, Tensor args[])
         copy_tensor(frame, value, &got, false);
         Difference d = tensor_difference(&expected[i], &got);
         if (!(d.by <= tolerance(value->type.dtype))) {
-            printf("  %%%s: differs by %.3g at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, d.at, d.a, d.b);
+            printf("  %%%s: differs by %.3g at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, d.at, d.a,
+                   d.b);
             ok = false;
         }
         free_tensors(&got, 1);

@@ -110,9 +110,10 @@ static void lists_wrap(void **state)
     Module *m = new_module(&diags);
     const char *items[] = { "const float *restrict a_name_of_some_length", "const float *restrict another_long_name",
                             "float *restrict result" };
-    assert_string_equal(wrapped_list(m, "static void f(", 3, items, ")", 0),
-                        "static void f(const float *restrict a_name_of_some_length, const float *restrict another_long_name,\n"
-                        "              float *restrict result)");
+    assert_string_equal(
+        wrapped_list(m, "static void f(", 3, items, ")", 0),
+        "static void f(const float *restrict a_name_of_some_length, const float *restrict another_long_name,\n"
+        "              float *restrict result)");
     assert_string_equal(wrapped_list(m, "f(", 0, items, ");", 4), "f();");
     free_module(m);
 }
