@@ -73,7 +73,7 @@ static bool may_name(Lower *l, const char *name, Loc loc)
     if (!other || other->kind == S_LOCAL || other->kind == S_ARGUMENT)
         return true;
     complain(l, (Where){ .at = loc, .help = "give the value another name" }, "'%s' is already %s, declared at %s", name,
-             symbol_noun(other->kind), place_text(l, other->loc));
+             symbol_noun(other->kind), position_text(l, other->loc));
     return false;
 }
 
@@ -241,7 +241,7 @@ void lower_param(Lower *l, const Ast *ast)
         const Symbol *other = find_symbol(l->scope, name->name);
         if (other) {
             complain(l, (Where){ .at = name->loc }, "'%s' is already %s, declared at %s", name->name,
-                     symbol_noun(other->kind), place_text(l, other->loc));
+                     symbol_noun(other->kind), position_text(l, other->loc));
             continue;
         }
         Symbol *symbol = declare(l, l->scope, S_PARAM, name->name, name->loc);
@@ -262,7 +262,7 @@ static bool is_free_instance(Lower *l, const char *name, Loc loc)
         if (strcmp(i->name, name) == 0) {
             complain(l, (Where){ .at = loc, .help = arena_text(l->arena, "%s(...) as %s_2", name, name) },
                      "a second instance '%s' here: the first is at %s, and both would have the same parameter names",
-                     name, place_text(l, i->loc));
+                     name, position_text(l, i->loc));
             return false;
         }
     Instance *instance = NEW(l->arena, Instance);
@@ -305,7 +305,7 @@ static bool argument_fits(Lower *l, const Ast *arg, const Ast *given, const Valu
                             dims_text(l, &declared) + 1);
     complain(l,
              (Where){ .at = given->loc,
-                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, place_text(l, arg->loc)) },
+                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)) },
              "the argument '%s' is %s, not %s", arg->name, wanted, type_words(l, &value->type));
     return false;
 }
@@ -329,7 +329,7 @@ static void declare_argument(Lower *l, Scope *scope, const Ast *arg, Operand ope
     const Symbol *other = find_symbol(scope, arg->name);
     if (other)
         complain(l, (Where){ .at = arg->name_loc }, "'%s' is already %s, declared at %s", arg->name,
-                 symbol_noun(other->kind), place_text(l, other->loc));
+                 symbol_noun(other->kind), position_text(l, other->loc));
     declare(l, scope, S_ARGUMENT, arg->name, arg->name_loc)->operand = other ? wrong : operand;
 }
 
@@ -347,7 +347,7 @@ static bool bind_arguments(Lower *l, const Ast *call, const Symbol *block, Scope
         given = given ? given->next : NULL;
     }
     look_at_arguments(l, given);
-    Where at = { .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", place_text(l, block->loc)) };
+    Where at = { .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", position_text(l, block->loc)) };
     if (missing)
         complain(l, at, "too few arguments for '%s': '%s' is missing", block->name, missing);
     if (given)

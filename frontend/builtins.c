@@ -17,7 +17,7 @@ typedef struct {
 static const Builtin builtins[] = {
 #define KEYWORDS(...) { __VA_ARGS__ }
 #define NONE { NULL }
-#define BUILTIN(name, args, keywords, lower, usage) { #name, args, keywords, call_##lower, usage },
+#define BUILTIN(name, args, keywords, lower, usage) { #name, args, keywords, apply_##lower, usage },
 #include "builtins.def"
 };
 /* clang-format on */

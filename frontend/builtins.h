@@ -19,7 +19,7 @@ typedef struct {
     const Ast *keyword[MOST_KEYWORDS]; /* in the order of the row; NULL if not said */
 } Arguments;
 
-#define CALL(name) Operand call_##name(Lower *l, Arguments *a)
+#define CALL(name) Operand apply_##name(Lower *l, Arguments *a)
 
 #define BUILTIN(name, args, keywords, lower, usage) CALL(lower);
 #include "builtins.def"

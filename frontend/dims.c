@@ -118,7 +118,7 @@ static bool taken(Lower *l, const char *name, Loc loc)
     const Symbol *other = find_symbol_here(&l->globals, name);
     if (other)
         complain(l, (Where){ .at = loc }, "'%s' is already %s, declared at %s", name, symbol_noun(other->kind),
-                 place_text(l, other->loc));
+                 position_text(l, other->loc));
     return other != NULL;
 }
 
@@ -155,7 +155,7 @@ static void declare_batch(Lower *l, const Ast *ast)
     if (l->batch)
         complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "dim %s = ...", ast->name) },
                  "'%s' has no size, nor has '%s', declared at %s: only the micro-batch has none", ast->name,
-                 l->batch->name, place_text(l, l->batch->loc));
+                 l->batch->name, position_text(l, l->batch->loc));
     if (ast->type)
         complain(l, (Where){ .at = ast->type->loc }, "'%s' is the micro-batch, which takes no 'padded'", ast->name);
     if (!taken(l, ast->name, ast->name_loc)) {
@@ -202,7 +202,7 @@ static void declare_model(Lower *l, const Ast *ast)
 {
     if (l->model)
         complain(l, (Where){ .at = ast->name_loc }, "a second model: '%s' is declared at %s", l->model->name,
-                 place_text(l, l->model->name_loc));
+                 position_text(l, l->model->name_loc));
     else
         declare_block(l, ast, S_MODEL);
     l->model = l->model ? l->model : ast;

@@ -42,7 +42,7 @@ void complain(Lower *l, Where where, const char *format, ...)
         error_at(l->diags, where, "%s", message);
 }
 
-const char *place_text(Lower *l, Loc loc)
+const char *position_text(Lower *l, Loc loc)
 {
     int line, column;
     line_and_column(l->source, loc.begin, &line, &column);
@@ -52,7 +52,7 @@ const char *place_text(Lower *l, Loc loc)
 Name where_text(Lower *l, Loc loc)
 {
     const char *slash = strrchr(l->source->path, '/');
-    return intern_format(l->m, "%s:%s", slash ? slash + 1 : l->source->path, place_text(l, loc));
+    return intern_format(l->m, "%s:%s", slash ? slash + 1 : l->source->path, position_text(l, loc));
 }
 
 const char *dims_text(Lower *l, const Type *type)

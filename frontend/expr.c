@@ -71,7 +71,7 @@ static const char *declared_text(Lower *l, const Ast *ast)
     Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (!symbol)
         return NULL;
-    return arena_text(l->arena, "'%s' is declared at %s", ast->name, place_text(l, symbol->loc));
+    return arena_text(l->arena, "'%s' is declared at %s", ast->name, position_text(l, symbol->loc));
 }
 
 static const char *side(int i, int n)
@@ -247,7 +247,7 @@ static void unknown_name(Lower *l, const Ast *ast)
         below = below->next;
     if (below)
         complain(l, (Where){ .at = ast->loc, .help = "move it up" }, "'%s' is declared below, at %s", ast->name,
-                 place_text(l, below->name_loc));
+                 position_text(l, below->name_loc));
     else
         complain(l, (Where){ .at = ast->loc, .help = did_you_mean(l->arena, &near) }, "nothing is named '%s' here",
                  ast->name);

@@ -268,7 +268,7 @@ static void find_parallel(Layout *p)
     for (const Ast *ast = p->l->file; ast; ast = ast->next) {
         if (ast->kind == A_PARALLEL && p->parallel)
             complain(p->l, (Where){ .at = ast->name_loc }, "a second parallel: the first is at %s",
-                     place_text(p->l, p->parallel->name_loc));
+                     position_text(p->l, p->parallel->name_loc));
         else if (ast->kind == A_PARALLEL)
             p->parallel = ast;
     }
@@ -280,7 +280,7 @@ static const Ast *only_statement(Layout *p, AstKind kind)
     const Ast *found = NULL;
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
         if (ast->kind == kind && found)
-            complain(p->l, (Where){ .at = ast->loc }, "said already at %s", place_text(p->l, found->loc));
+            complain(p->l, (Where){ .at = ast->loc }, "said already at %s", position_text(p->l, found->loc));
         else if (ast->kind == kind)
             found = ast;
     }

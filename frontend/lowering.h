@@ -180,7 +180,7 @@ struct Lower {
 
 /* Reports once for each place and message.  Says nothing in the variants after the first. */
 void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
-const char *place_text(Lower *l, Loc loc);          /* "20:11" */
+const char *position_text(Lower *l, Loc loc);       /* "20:11" */
 Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
 const char *dims_text(Lower *l, const Type *type);  /* "[batch, seq]", "a number" */
 const char *type_words(Lower *l, const Type *type); /* with the dtype, where it is not a float's */

@@ -72,7 +72,7 @@ static void lower_input(Lower *l, const Ast *ast)
     const Symbol *other = find_symbol(l->scope, ast->name);
     if (other) {
         complain(l, (Where){ .at = ast->name_loc }, "'%s' is already %s, declared at %s", ast->name,
-                 symbol_noun(other->kind), place_text(l, other->loc));
+                 symbol_noun(other->kind), position_text(l, other->loc));
         return;
     }
     Symbol *symbol = declare(l, l->scope, S_INPUT, ast->name, ast->name_loc);
@@ -121,7 +121,7 @@ static Value *lower_statements(Lower *l)
             lower_statement(l, ast);
         } else if (stated) {
             complain(l, (Where){ .at = ast->loc, .help = "add them" }, "a second loss: the first is at %s",
-                     place_text(l, stated->loc));
+                     position_text(l, stated->loc));
             lower_loss(l, ast);
         } else {
             stated = ast;

@@ -109,7 +109,7 @@ static void read_block(Reader *r, const Ast *train)
             unknown_key(r->l, ast->name_loc, ast->name);
         else if (r->said[key].value)
             complain(r->l, (Where){ .at = ast->name_loc }, "'%s' is already set at %s", ast->name,
-                     place_text(r->l, r->said[key].at));
+                     position_text(r->l, r->said[key].at));
         else
             r->said[key] = (Said){ .value = ast->child, .at = ast->name_loc };
     }
@@ -123,7 +123,7 @@ static void read_file(Reader *r)
             continue;
         if (first)
             complain(r->l, (Where){ .at = ast->name_loc }, "a second train: the first is at %s",
-                     place_text(r->l, first->name_loc));
+                     position_text(r->l, first->name_loc));
         else
             read_block(r, first = ast);
         r->train = first->name_loc;
