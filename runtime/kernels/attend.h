@@ -82,89 +82,115 @@ RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, in
     }
 }
 
-/* tile [rows, width] to [D, 64], zeros behind rows. */
-RT_INLINE void rt_attend_turn(const float *tile, int64_t rows, int64_t feature, int64_t width, float *turned)
+/* factor * rows x D elements, turned into [D, 64]; zeros behind rows, to whole vectors. */
+RT_INLINE void rt_attend_turn(const void *from, int64_t stride, int64_t rows, int64_t feature, float factor,
+                              float *turned, RtType type)
 {
-    for (int64_t d = 0; d < feature; d++) {
-        for (int64_t i = 0; i < rows; i++)
-            turned[d * RT_ATTEND_TILE + i] = tile[i * width + d];
-        for (int64_t i = rows; i < RT_ATTEND_TILE; i++)
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t d = 0; d < feature; d++)
+            turned[d * RT_ATTEND_TILE + i] = factor * rt_load(from, i * stride + d, type);
+    for (int64_t i = rows; i < rt_whole_vectors(rows); i++)
+        for (int64_t d = 0; d < feature; d++)
             turned[d * RT_ATTEND_TILE + i] = 0;
-    }
 }
 
-/* Scores to scale * score, or minus infinity where a query does not see a key. */
+/* How many at a time, of those that are left: small steps where some queries do not see some keys, since what
+ * is masked was computed for nothing. */
+RT_INLINE int64_t rt_attend_step(int64_t left, bool all)
+{
+    const int64_t step = all ? RT_ATTEND_TILE : RT_ATTEND_TILE / 2;
+    return left < step ? left : step;
+}
+
+/* So many queries of the tile, whole vectors of them, see no key from `key` on. */
+RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
+{
+    const int64_t ahead = (s.first_key + key) - (s.first_query + query);
+    const int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
+    return count > 0 ? count / RT_LANES * RT_LANES : 0;
+}
+
+/* score [keys, 64 queries]: minus infinity where a query does not see a key. */
 RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns, const RtAttend s)
 {
-    const bool all = rt_attend_all(query, rows, key, columns, s);
-    for (int64_t i = 0; i < rows; i++) {
-        float *row = score + i * RT_ATTEND_TILE;
-#pragma omp simd
-        for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
-            row[j] *= s.scale;
-        for (int64_t j = columns; j < RT_ATTEND_TILE; j++)
-            row[j] = -INFINITY;
-        for (int64_t j = 0; !all && j < columns; j++)
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = 0; i < rows; i++)
             if (!rt_attend_sees(query + i, key + j, s))
-                row[j] = -INFINITY;
-    }
+                score[j * RT_ATTEND_TILE + i] = -INFINITY;
 }
 
-/* One row of the online softmax: scores become weights; returns by what earlier sums have to be multiplied. */
-RT_INLINE float rt_attend_online(float *row, float *highest, float *total)
+/* A step of the online softmax for a vector of queries: scores become weights, and `kept` is by what earlier
+ * sums have to be multiplied. */
+RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, float *total, float *kept)
 {
-    float most = *highest, sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
-        most = row[j] > most ? row[j] : most;
-    if (most == -INFINITY) { /* nothing seen yet */
-        for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
-            row[j] = 0;
-        return 1.0f;
+    float most[RT_LANES], base[RT_LANES], sum[RT_LANES];
+    for (int i = 0; i < RT_LANES; i++)
+        most[i] = highest[i], sum[i] = 0;
+    for (int64_t j = 0; j < columns; j++)
+#pragma omp simd
+        for (int i = 0; i < RT_LANES; i++) {
+            const float x = score[j * RT_ATTEND_TILE + i];
+            most[i] = x > most[i] ? x : most[i];
+        }
+    for (int i = 0; i < RT_LANES; i++)
+        base[i] = most[i] == -INFINITY ? 0.0f : most[i]; /* nothing seen yet: all weights are 0 */
+    for (int64_t j = 0; j < columns; j++)
+#pragma omp simd
+        for (int i = 0; i < RT_LANES; i++) {
+            const float weight = rt_exp_negative(score[j * RT_ATTEND_TILE + i] - base[i]);
+            score[j * RT_ATTEND_TILE + i] = weight;
+            sum[i] += weight;
+        }
+#pragma omp simd
+    for (int i = 0; i < RT_LANES; i++) {
+        kept[i] = rt_exp_negative(highest[i] - base[i]);
+        total[i] = total[i] * kept[i] + sum[i];
+        highest[i] = most[i];
     }
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < RT_ATTEND_TILE; j++) {
-        row[j] = rt_exp_negative(row[j] - most);
-        sum += row[j];
-    }
-    const float kept = *highest == -INFINITY ? 0.0f : expf(*highest - most);
-    *total = *total * kept + sum;
-    *highest = most;
-    return kept;
 }
 
-/* y and lse of one tile of queries of one head. */
+/* y and lse of one tile of queries of one head.  Scores are [keys, queries]: then the keys may be read where
+ * they lie, queries are turned once, and a vector holds one key's score of 16 queries, so that the softmax needs
+ * no sums across a vector. */
 RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char *y, float *lse, int64_t query,
                               const RtAttend s)
 {
     enum { TILE = RT_ATTEND_TILE };
-    const int64_t width = (s.feature + RT_LANES - 1) / RT_LANES * RT_LANES, size = s.type == RT_F32 ? 4 : 2;
-    const int64_t rows = s.queries - query < TILE ? s.queries - query : TILE;
-    float queries[TILE * width], keys[TILE * width], turned[s.feature * TILE], values[TILE * width];
-    float score[TILE * TILE], sum[TILE * width], highest[TILE], total[TILE];
-    rt_attend_load(q + query * s.q.row * size, s.q.row, rows, s.feature, width, queries, s.type);
+    const int64_t width = rt_whole_vectors(s.feature), size = s.type == RT_F32 ? 4 : 2;
+    const int64_t rows = s.queries - query < TILE ? s.queries - query : TILE, lanes = rt_whole_vectors(rows);
+    float queries[s.feature * TILE] RT_ALIGNED, keys[TILE * width] RT_ALIGNED, values[TILE * width] RT_ALIGNED;
+    float sum[TILE * width] RT_ALIGNED, score[TILE * TILE] RT_ALIGNED;
+    float highest[TILE] RT_ALIGNED, total[TILE] RT_ALIGNED, kept[TILE] RT_ALIGNED;
+    rt_attend_turn(q + query * s.q.row * size, s.q.row, rows, s.feature, s.scale, queries, s.type);
     for (int64_t i = 0; i < rows * width; i++)
         sum[i] = 0;
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < lanes; i++)
         highest[i] = -INFINITY, total[i] = 0;
-    int64_t key, end;
+    int64_t key, end, columns;
     rt_attend_range(query, rows, s, &key, &end);
-    for (; key < end; key += TILE) {
-        const int64_t columns = end - key < TILE ? end - key : TILE;
-        rt_attend_load(k + key * s.k.row * size, s.k.row, columns, s.feature, width, keys, s.type);
-        rt_attend_load(v + key * s.v.row * size, s.v.row, columns, s.feature, width, values, s.type);
-        rt_attend_turn(keys, columns, s.feature, width, turned);
-        rt_tile_product(rows, TILE, s.feature, queries, width, 1, turned, TILE, score, TILE, false);
-        rt_attend_mask(score, query, rows, key, columns, s);
-        for (int64_t i = 0; i < rows; i++) {
-            const float kept = rt_attend_online(score + i * TILE, &highest[i], &total[i]);
+    for (; key < end; key += columns) {
+        const int64_t most = end - key < TILE ? end - key : TILE, blind = rt_attend_blind(query, key, s);
+        const bool all = rt_attend_all(query, rows, key, most, s);
+        columns = rt_attend_step(most, all);
+        const char *from = k + key * s.k.row * size;
+        if (s.type != RT_F32)
+            rt_attend_load(from, s.k.row, columns, s.feature, width, keys, s.type);
+        rt_tile_product(columns, lanes - blind, s.feature, s.type == RT_F32 ? (const float *)(const void *)from : keys,
+                        s.type == RT_F32 ? s.k.row : width, 1, queries + blind, TILE, score + blind, TILE, false);
+        if (!all)
+            rt_attend_mask(score, query, rows, key, columns, s);
+        for (int64_t i = blind; i < lanes; i += RT_LANES)
+            rt_attend_online(score + i, columns, highest + i, total + i, kept + i);
+        for (int64_t i = blind; i < rows; i++)
             for (int64_t d = 0; d < width; d++)
-                sum[i * width + d] *= kept;
-        }
-        rt_tile_product(rows, width, columns, score, TILE, 1, values, width, sum, width, true);
+                sum[i * width + d] *= kept[i];
+        rt_attend_load(v + key * s.v.row * size, s.v.row, columns, s.feature, width, values, s.type);
+        rt_tile_product(rows - blind, width, columns, score + blind, 1, TILE, values, width, sum + blind * width, width,
+                        true);
     }
     for (int64_t i = 0; i < rows; i++) {
         const float share = total[i] > 0 ? 1.0f / total[i] : 0.0f;
+#pragma omp simd
         for (int64_t d = 0; d < s.feature; d++)
             rt_store(y, (query + i) * s.y.row + d, sum[i * width + d] * share, s.type);
         lse[(query + i) * s.lse.row] = highest[i] + logf(total[i]);

@@ -10,24 +10,62 @@ RT_INLINE int64_t rt_attend_grad_scratch(const RtAttend s)
     return s.batch * s.heads * s.group * s.queries * s.feature * (int64_t)sizeof(float);
 }
 
-/* Weights and the gradients of scores, from scores and weight gradients, in place. */
+/* Scores [queries, 64 keys] to minus infinity where a query does not see a key, and behind the last key. */
+RT_INLINE void rt_attend_grad_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns,
+                                   const RtAttend s)
+{
+    const bool all = rt_attend_all(query, rows, key, columns, s);
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = score + i * RT_ATTEND_TILE;
+        for (int64_t j = columns; j < rt_whole_vectors(columns); j++)
+            row[j] = -INFINITY;
+        for (int64_t j = 0; !all && j < columns; j++)
+            if (!rt_attend_sees(query + i, key + j, s))
+                row[j] = -INFINITY;
+    }
+}
+
+/* In place: weights from scores, and gradients of scores from gradients of weights. */
 RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float *lse, int64_t lse_row,
-                                     const float *output_share, int64_t rows, float scale)
+                                     const float *share, int64_t rows, int64_t lanes, float scale)
 {
     for (int64_t i = 0; i < rows; i++) {
         float *p = score + i * RT_ATTEND_TILE, *d = gradient + i * RT_ATTEND_TILE;
-        const float level = lse[i * lse_row], share = output_share[i];
-        if (level == -INFINITY) { /* this query sees nothing */
-            for (int64_t j = 0; j < RT_ATTEND_TILE; j++)
-                p[j] = d[j] = 0;
-            continue;
-        }
+        const float level = lse[i * lse_row] == -INFINITY ? 0.0f : lse[i * lse_row]; /* sees nothing: weights are 0 */
 #pragma omp simd
-        for (int64_t j = 0; j < RT_ATTEND_TILE; j++) {
-            p[j] = rt_exp_negative(p[j] - level);
-            d[j] = p[j] * (d[j] - share) * scale;
+        for (int64_t j = 0; j < lanes; j++) {
+            p[j] = rt_exp_negative(p[j] * scale - level);
+            d[j] = p[j] * (d[j] - share[i]) * scale;
         }
     }
+}
+
+/* share[i] = dy_i . y_i, which the gradient of softmax takes off; dy [rows, width]. */
+RT_INLINE void rt_attend_grad_share(const float *dy, int64_t width, const void *y, int64_t stride, int64_t rows,
+                                    float *share, const RtAttend s)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t d = 0; d < s.feature; d++)
+            sum += dy[i * width + d] * rt_load(y, i * stride + d, s.type);
+        share[i] = sum;
+    }
+}
+
+/* to[rows, D] += dS[rows, columns] K[columns, D] */
+RT_INLINE void rt_attend_grad_queries(const float *gradient, int64_t rows, int64_t columns, const float *keys,
+                                      int64_t width, float *to, int64_t feature)
+{
+    if (width == feature) {
+        rt_tile_product(rows, width, columns, gradient, RT_ATTEND_TILE, 1, keys, width, to, feature, true);
+        return;
+    }
+    float sum[RT_ATTEND_TILE * width] RT_ALIGNED;
+    rt_tile_product(rows, width, columns, gradient, RT_ATTEND_TILE, 1, keys, width, sum, width, false);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t d = 0; d < feature; d++)
+            to[i * feature + d] += sum[i * width + d];
 }
 
 /* All of one head of k and v, with the heads of q that belong to it. */
@@ -35,52 +73,47 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
                                    const char *dy, char *dq, char *dk, char *dv, float *scratch, const RtAttend s)
 {
     enum { TILE = RT_ATTEND_TILE };
-    const int64_t width = (s.feature + RT_LANES - 1) / RT_LANES * RT_LANES, size = s.type == RT_F32 ? 4 : 2;
-    float keys[TILE * width], values[TILE * width], keys_turned[s.feature * TILE], values_turned[s.feature * TILE];
-    float queries[TILE * width], outputs[TILE * width], weight[TILE * TILE], gradient[TILE * TILE], share[TILE];
-    float key_sum[TILE * width], value_sum[TILE * width], query_sum[TILE * width];
+    const int64_t width = rt_whole_vectors(s.feature), size = s.type == RT_F32 ? 4 : 2;
+    float keys[TILE * width] RT_ALIGNED, keys_turned[s.feature * TILE] RT_ALIGNED;
+    float values_turned[s.feature * TILE] RT_ALIGNED;
+    float queries[TILE * width] RT_ALIGNED, outputs[TILE * width] RT_ALIGNED, share[TILE];
+    float weight[TILE * TILE] RT_ALIGNED, gradient[TILE * TILE] RT_ALIGNED;
+    float key_sum[TILE * width] RT_ALIGNED, value_sum[TILE * width] RT_ALIGNED;
     for (int64_t i = 0; i < s.group * s.queries * s.feature; i++)
         scratch[i] = 0;
     for (int64_t key = 0; key < s.keys; key += TILE) {
-        const int64_t columns = s.keys - key < TILE ? s.keys - key : TILE;
-        rt_attend_load(k + key * s.k.row * size, s.k.row, columns, s.feature, width, keys, s.type);
-        rt_attend_load(v + key * s.v.row * size, s.v.row, columns, s.feature, width, values, s.type);
-        rt_attend_turn(keys, columns, s.feature, width, keys_turned);
-        rt_attend_turn(values, columns, s.feature, width, values_turned);
+        const int64_t tile = s.keys - key < TILE ? s.keys - key : TILE;
+        rt_attend_load(k + key * s.k.row * size, s.k.row, tile, s.feature, width, keys, s.type);
+        rt_attend_turn(k + key * s.k.row * size, s.k.row, tile, s.feature, 1.0f, keys_turned, s.type);
+        rt_attend_turn(v + key * s.v.row * size, s.v.row, tile, s.feature, 1.0f, values_turned, s.type);
         for (int64_t i = 0; i < TILE * width; i++)
             key_sum[i] = value_sum[i] = 0;
         for (int64_t g = 0; g < s.group; g++)
-            for (int64_t query = 0; query < s.queries; query += TILE) {
-                const int64_t rows = s.queries - query < TILE ? s.queries - query : TILE;
+            for (int64_t query = 0, rows; query < s.queries; query += rows) {
+                const int64_t left = s.queries - query < TILE ? s.queries - query : TILE;
+                rows = rt_attend_step(left, rt_attend_all(query, left, key, tile, s));
                 int64_t first, end;
                 rt_attend_range(query, rows, s, &first, &end);
-                if (key < first || key >= end)
+                if (key + tile <= first || key >= end)
                     continue;
+                const int64_t columns = end - key < tile ? end - key : tile, lanes = rt_whole_vectors(columns);
                 const int64_t at = g * s.lse.group + query * s.lse.row;
                 rt_attend_load(q + (g * s.q.group + query * s.q.row) * size, s.q.row, rows, s.feature, width, queries,
                                s.type);
                 rt_attend_load(dy + (g * s.dy.group + query * s.dy.row) * size, s.dy.row, rows, s.feature, width,
                                outputs, s.type);
-                for (int64_t i = 0; i < rows; i++) { /* what softmax's gradient takes off: the sum of dy y */
-                    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-                    for (int64_t d = 0; d < s.feature; d++)
-                        sum += outputs[i * width + d] * rt_load(y, g * s.y.group + (query + i) * s.y.row + d, s.type);
-                    share[i] = sum;
-                }
-                rt_tile_product(rows, TILE, s.feature, queries, width, 1, keys_turned, TILE, weight, TILE, false);
-                rt_tile_product(rows, TILE, s.feature, outputs, width, 1, values_turned, TILE, gradient, TILE, false);
-                rt_attend_mask(weight, query, rows, key, columns, s);
-                rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, s.scale);
+                rt_attend_grad_share(outputs, width, y + (g * s.y.group + query * s.y.row) * size, s.y.row, rows, share,
+                                     s);
+                rt_tile_product(rows, lanes, s.feature, queries, width, 1, keys_turned, TILE, weight, TILE, false);
+                rt_tile_product(rows, lanes, s.feature, outputs, width, 1, values_turned, TILE, gradient, TILE, false);
+                rt_attend_grad_mask(weight, query, rows, key, columns, s);
+                rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, lanes, s.scale);
                 rt_tile_product(columns, width, rows, weight, 1, TILE, outputs, width, value_sum, width, true);
                 rt_tile_product(columns, width, rows, gradient, 1, TILE, queries, width, key_sum, width, true);
-                rt_tile_product(rows, width, columns, gradient, TILE, 1, keys, width, query_sum, width, false);
-                float *to = scratch + (g * s.queries + query) * s.feature;
-                for (int64_t i = 0; i < rows; i++)
-                    for (int64_t d = 0; d < s.feature; d++)
-                        to[i * s.feature + d] += query_sum[i * width + d];
+                rt_attend_grad_queries(gradient, rows, columns, keys, width,
+                                       scratch + (g * s.queries + query) * s.feature, s.feature);
             }
-        for (int64_t j = 0; j < columns; j++)
+        for (int64_t j = 0; j < tile; j++)
             for (int64_t d = 0; d < s.feature; d++) {
                 rt_store(dk, (key + j) * s.dk.row + d, key_sum[j * width + d], s.type);
                 rt_store(dv, (key + j) * s.dv.row + d, value_sum[j * width + d], s.type);

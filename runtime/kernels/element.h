@@ -36,25 +36,27 @@ RT_INLINE rt_bf16 rt_store_bf16(float x)
     return (rt_bf16)(((bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x400000 : rounded) >> 16);
 }
 
-#if defined(__F16C__) || defined(__AVX512FP16__) || defined(__aarch64__)
+/* Fraction and exponent move into place, and a product by 2^(127 - 15) corrects the exponent, subnormals included;
+ * infinity and NaN keep all exponent bits.  No branch, no _Float16: gcc converts that one element at a time. */
 RT_INLINE float rt_load_f16(rt_f16 x)
 {
-    _Float16 half;
-    memcpy(&half, &x, sizeof half);
-    return (float)half;
+    const uint32_t magnitude = (uint32_t)(x & 0x7FFF) << 13, sign = (uint32_t)(x & 0x8000) << 16;
+    const uint32_t finite = rt_bits_of_float(rt_float_of_bits(magnitude) * 0x1p112f);
+    return rt_float_of_bits(((x & 0x7C00) == 0x7C00 ? magnitude | 0x7F800000 : finite) | sign);
 }
 
+/* To nearest even: by integers, or for subnormals by adding 1/2, whose last bit is theirs. */
 RT_INLINE rt_f16 rt_store_f16(float x)
 {
-    const _Float16 half = (_Float16)x;
-    rt_f16 bits;
-    memcpy(&bits, &half, sizeof bits);
-    return bits;
+    const uint32_t bits = rt_bits_of_float(x), magnitude = bits & 0x7FFFFFFF, sign = bits >> 16 & 0x8000;
+    const uint32_t normal = (magnitude - (112u << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
+    const uint32_t subnormal = rt_bits_of_float(rt_float_of_bits(magnitude) + 0.5f) - 0x3F000000u;
+    const uint32_t half = magnitude > 0x7F800000   ? 0x7E00   /* NaN */
+                          : magnitude >= 0x47800000 ? 0x7C00  /* 65536 and more: infinity */
+                          : magnitude < 0x38800000  ? subnormal /* below 2^-14 */
+                                                    : normal;
+    return (rt_f16)(half | sign);
 }
-#else
-RT_INLINE float rt_load_f16(rt_f16 x) { return rt_float_of_f16(x); }
-RT_INLINE rt_f16 rt_store_f16(float x) { return rt_f16_of_float(x); }
-#endif
 
 /* Element `at` of an array whose type is a constant where this is inlined. */
 RT_INLINE float rt_load(const void *array, int64_t at, RtType type)
