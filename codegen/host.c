@@ -1,0 +1,51 @@
+/* host.c -- trainer.c: kernels, products, functions, tables, main. */
+#include "host_parts.h"
+
+static const FuncRole entries[] = { STEP, EVAL, PREDICT };
+
+static void write_head(const Module *m, TrainerTexts texts, FILE *out)
+{
+    FILL(
+        out,
+        "/* trainer.c -- trains the model $model, written by mpc $version from $source.\n"
+        " *\n"
+        " *   kernels     loops over tensors; shapes and strides are constants\n"
+        " *   products    of matrices, done by the runtime's library\n"
+        " *   functions   run_step, run_eval, run_predict; a layer is a function that they call in a loop\n"
+        " *   program     the tables by which the runtime feeds, saves and explains all this\n"
+        " *\n"
+        " * All memory is one arena. A tensor is an offset in it, or in the frame of a layer; mpc has seen to it that\n"
+        " * tensors that are alive at one time do not share memory. At each pointer stands the shape: [batch 8, seq "
+        "1024].\n"
+        " */\n"
+        "#include \"rt.h\"\n"
+        "\n"
+        "#include \"kernels/kernels.h\"\n"
+        "\n"
+        "#include <string.h>\n"
+        "\n",
+        { "model", m->name }, { "version", texts.version }, { "source", m->source ? m->source : "IR" });
+}
+
+bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
+{
+    Host h = { .m = m, .funcs.arena = &m->arena };
+    int errors = m->diags->errors;
+    open_text(&h.kernels);
+    open_text(&h.functions);
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        const Func *f = func_with_role(m, entries[i]);
+        if (f)
+            host_func(&h, f);
+    }
+    char *kernels = close_text(&m->arena, &h.kernels), *functions = close_text(&m->arena, &h.functions);
+    if (m->diags->errors > errors)
+        return false;
+    write_head(m, texts, out);
+    fprintf(out, "/* --- Kernels --- */\n\n%s/* --- Products --- */\n\n", kernels);
+    write_products(&h, out);
+    fprintf(out, "/* --- Functions --- */\n\n%s/* --- Program --- */\n\n", functions);
+    write_tables(&h, texts, out);
+    fputs("\nint main(int argc, char **argv) { return rt_main(argc, argv, &program); }\n", out);
+    return true;
+}

@@ -1,0 +1,271 @@
+/* host_call.c -- kernels, products and library ops: each text once, and the statement that runs it. */
+#include "codegen.h"
+#include "host_parts.h"
+
+#include <string.h>
+
+/* --- Kernels, each text once --------------------------------------------------------------- */
+
+typedef struct {
+    FuncText *t;
+    const Op *op;
+    const Func *callee;     /* NULL: a library op */
+    const Product *product; /* NULL: no product */
+} Wanted;
+
+static bool emit_kernel(const Wanted *w, const char *name, FILE *out)
+{
+    Module *m = w->t->h->m;
+    if (!w->callee)
+        return emit_library_kernel(m, w->op, name, out);
+    if (w->product)
+        emit_naive_product(m, w->product, w->op, name, out);
+    else
+        emit_row_kernel(m, w->callee, w->op, name, out);
+    return true;
+}
+
+static char *kernel_text(const Wanted *w, const char *name)
+{
+    Text text;
+    open_text(&text);
+    emit_kernel(w, name, text.out);
+    return close_text(&w->t->h->m->arena, &text);
+}
+
+static bool is_kernel(const Host *h, const char *name)
+{
+    for (int i = 0; i < h->nkernels; i++)
+        if (strcmp(h->kernel[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
+static const char *kernel_name(Host *h, const Wanted *w)
+{
+    Arena *arena = &h->m->arena;
+    const char *path =
+        w->callee ? w->callee->name : arena_text(arena, "%s.%s", w->op->path ? w->op->path : "", info(w->op)->name);
+    if (strncmp(path, "k.", 2) == 0)
+        path += 2;
+    const char *base = arena_text(arena, "kernel_%s", c_identifier(h->m, path, 48)), *name = base;
+    for (int i = 2; is_kernel(h, name); i++)
+        name = arena_text(arena, "%s_%d", base, i);
+    return name;
+}
+
+/* The name of a C function that does it; two kernels that read alike but for their comment are one. */
+static const char *find_kernel(const Wanted *w)
+{
+    Host *h = w->t->h;
+    const char *text = kernel_text(w, "kernel"), *head = strstr(text, "static void ");
+    if (!head)
+        return "kernel"; /* after an error */
+    for (int i = 0; i < h->nkernels; i++)
+        if (strcmp(h->kernel[i].text, head) == 0)
+            return h->kernel[i].name;
+    h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
+    KernelText *kernel = &h->kernel[h->nkernels];
+    *kernel = (KernelText){ .name = kernel_name(h, w), .text = head };
+    h->nkernels++;
+    fprintf(h->kernels.out, "%s\n", kernel_text(w, kernel->name));
+    return kernel->name;
+}
+
+static int find_product(Host *h, const RtProductShape *shape)
+{
+    const char *text = product_shape_text(h->m, shape);
+    for (int i = 0; i < h->nproducts; i++)
+        if (strcmp(h->product[i], text) == 0)
+            return i;
+    h->product = with_room(h->m, h->product, h->nproducts, &h->product_room, sizeof *h->product);
+    h->product[h->nproducts] = text;
+    return h->nproducts++;
+}
+
+/* --- The table of kernels ------------------------------------------------------------------ */
+
+static int add_row(Host *h, KernelRow row)
+{
+    h->row = with_room(h->m, h->row, h->nrows, &h->row_room, sizeof *h->row);
+    h->row[h->nrows] = row;
+    return h->nrows++;
+}
+
+/* Bytes that a call reads and writes, at least: of a gather's table only the rows that it picks. */
+static double call_bytes(const Module *m, const Op *op)
+{
+    double bytes = 0;
+    if (op->kind == OP_take || op->kind == OP_scatter_add) {
+        const Value *picked = op->kind == OP_take ? result(op) : arg(op, 0);
+        return 2.0 * (double)local_bytes(m, &picked->type) + (double)local_bytes(m, &arg(op, 1)->type);
+    }
+    for (int i = 0; i < op->args.count; i++)
+        bytes += (double)local_bytes(m, &arg(op, i)->type);
+    for (int i = 0; i < op->results.count; i++)
+        bytes += (double)local_bytes(m, &op->results.at[i]->type);
+    return bytes;
+}
+
+static double kernel_flops(Module *m, const Func *kernel)
+{
+    double flops = 0;
+    for (const Op *op = kernel->first; op; op = op->next)
+        flops += op_flops(m, op);
+    return flops;
+}
+
+/* Does it write what outlives the step? */
+static bool updates_state(const FuncText *t, const Op *op)
+{
+    for (int i = 0; i < op->results.count && t->f->role == STEP; i++)
+        if (op->results.at[i]->storage->at < state_bytes(t->h->m))
+            return true;
+    return false;
+}
+
+static int add_call_row(FuncText *t, const Op *op, const char *kind, double flops)
+{
+    return add_row(t->h, (KernelRow){ .name = op->path ? op->path : info(op)->name,
+                                      .where = op->where ? op->where : "",
+                                      .kind = kind,
+                                      .flops = flops,
+                                      .bytes = call_bytes(t->h->m, op) });
+}
+
+/* --- RT_RUN -------------------------------------------------------------------------------- */
+
+/* A statement on one line: what was wrapped is joined. */
+static char *joined(Arena *arena, const char *text)
+{
+    char *line = arena_text(arena, "%s", text), *to = line;
+    for (const char *at = text; *at; at++) {
+        *to++ = *at == '\n' ? ' ' : *at;
+        while (*at == '\n' && at[1] == ' ')
+            at++;
+    }
+    while (to > line && (to[-1] == ' ' || to[-1] == ';'))
+        to--;
+    *to = '\0';
+    return line;
+}
+
+enum { MAX_ITEMS = 1024 };
+
+/* The arguments of "f(a, b + c * 2)", cut apart in place. */
+static int split_arguments(char *line, const char *items[MAX_ITEMS])
+{
+    int depth = 0, count = 0;
+    char *at = strchr(line, '(') + 1;
+    items[count++] = at;
+    for (; *at; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (*at == ',' && depth == 0 && count < MAX_ITEMS) {
+            *at = '\0';
+            items[count++] = at + 2;
+        }
+    }
+    at[-1] = '\0'; /* the closing bracket */
+    return count;
+}
+
+static char *moved_right(Arena *arena, const char *text, int columns)
+{
+    char *moved = "";
+    for (const char *at = text; *at;) {
+        int length = (int)strcspn(at, "\n");
+        moved = arena_text(arena, "%s%*s%.*s%s", moved, columns, "", length, at, at[length] ? "\n" : "");
+        at += length + (at[length] == '\n');
+    }
+    return moved;
+}
+
+/* RT_RUN(rt, 17, f(a, b)); where that is too long for a line, f(a, b) begins a line of its own. */
+static char *traced_call(Module *m, int row, const char *call)
+{
+    enum { WIDTH = 116 };
+    Arena *arena = &m->arena;
+    char *line = joined(arena, call), *head = arena_text(arena, "RT_RUN(rt, %d,", row);
+    const char *items[MAX_ITEMS];
+    if (strlen(head) + strlen(line) + strlen(" );") <= WIDTH)
+        return arena_text(arena, "%s %s);\n", head, line);
+    int under = (int)strlen("RT_RUN("), length = (int)strcspn(line, "(") + 1;
+    char *name = arena_text(arena, "%.*s", length, line);
+    int count = split_arguments(line, items);
+    char *below = wrapped_list(m, name, count, items, "));", 4 + under);
+    return arena_text(arena, "%s\n%s\n", head, moved_right(arena, below, under));
+}
+
+/* Loops around a call do not fit into a macro's argument. */
+static char *traced_block(Module *m, int row, const char *block)
+{
+    Text text;
+    open_text(&text);
+    char *number = arena_text(&m->arena, "%d", row);
+    FILL(text.out,
+         "if (rt_tracing)\n    rt_trace_begin(rt, $row);\n$block\nif (rt_tracing)\n    rt_trace_end(rt, $row);\n",
+         { "row", number }, { "block", block });
+    return close_text(&m->arena, &text);
+}
+
+static void write_traced(FuncText *t, const Op *op, int row, const char *call)
+{
+    Module *m = t->h->m;
+    bool is_block = strncmp(call, "for ", 4) == 0 || *call == '#' || *call == '{';
+    write_statement(t, place_text(m, op), is_block ? traced_block(m, row, call) : traced_call(m, row, call));
+}
+
+/* --- Calls --------------------------------------------------------------------------------- */
+
+static const char **operands_of(FuncText *t, const Op *op)
+{
+    const char **operands = NEW_ARRAY(&t->h->m->arena, const char *, op->args.count + op->results.count + 1);
+    for (int i = 0; i < op->args.count; i++)
+        operands[i] = pointer_to(t, arg(op, i));
+    for (int i = 0; i < op->results.count; i++)
+        operands[op->args.count + i] = pointer_to(t, op->results.at[i]);
+    return operands;
+}
+
+static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
+{
+    Module *m = t->h->m;
+    Product products[MAX_PRODUCTS];
+    int count = plan_products(m, kernel, op, products);
+    for (int i = 0; i < count; i++) {
+        const Product *p = &products[i];
+        int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
+        Wanted wanted = { .t = t, .op = op, .callee = kernel, .product = p };
+        const char **operands = operands_of(t, op);
+        const char *call = p->naive ? naive_product_call(m, p, find_kernel(&wanted), op, operands)
+                                    : product_call(m, p, find_product(t->h, &p->shape), op, operands);
+        write_traced(t, op, row, call);
+    }
+}
+
+void write_call(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (kernel && is_product_kernel(kernel)) {
+        write_products_of(t, op, kernel);
+        return;
+    }
+    Wanted wanted = { .t = t, .op = op, .callee = kernel };
+    const char **operands = operands_of(t, op), *name = find_kernel(&wanted);
+    const char *scratch = arena_text(&m->arena, "(float *)(%s)", in_frame(t, op->attrs.frame));
+    const char *kind = !kernel ? info(op)->name : updates_state(t, op) ? "update" : "fused";
+    int row = add_call_row(t, op, kind, kernel ? kernel_flops(m, kernel) : op_flops(m, op));
+    write_traced(t, op, row,
+                 kernel ? row_kernel_call(m, kernel, name, operands, scratch)
+                        : library_call(m, op, name, operands, scratch));
+}
+
+int64_t c_scratch_bytes(Module *m, const Op *op)
+{
+    if (info(op)->family == LIBRARY)
+        return library_scratch(m, op);
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return kernel && kernel->role == KERNEL && !is_product_kernel(kernel) ? row_kernel_scratch(m, kernel) : 0;
+}

@@ -1,0 +1,284 @@
+/* host_func.c -- one function of the program in C: a list of statements.
+ *
+ * Every value is a pointer into the frame, declared where a statement first names it, with its shape.  Which
+ * parameters a function has is known when its body is: those that the body names.  So statements are written
+ * first, and whoever calls it comes after it.
+ */
+#include "host_parts.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+void *with_room(Module *m, void *list, int count, int *room, size_t size)
+{
+    if (count < *room)
+        return list;
+    *room = *room ? *room * 2 : 32;
+    char *grown = arena_alloc(&m->arena, (size_t)*room, size);
+    if (count)
+        memcpy(grown, list, (size_t)count * size);
+    return grown;
+}
+
+bool internal_error(Module *m, const Op *op, const char *what)
+{
+    error_at(m->diags, (Where){ .at = op->loc }, "internal: %s '%s': %s", info(op)->name, op->path ? op->path : "",
+             what);
+    return false;
+}
+
+const char *place_text(Module *m, const Op *op)
+{
+    const char *path = op->path ? op->path : info(op)->name;
+    return op->where ? arena_text(&m->arena, "%s, %s", path, op->where) : path;
+}
+
+/* --- Pointers ------------------------------------------------------------------------------ */
+
+bool coincide(const Value *a, const Value *b)
+{
+    return a->storage->at == b->storage->at && a->storage->plus == b->storage->plus;
+}
+
+const Value *viewed(const Value *value)
+{
+    while (value->def && info(value->def)->family == VIEW && coincide(value, arg(value->def, 0)))
+        value = arg(value->def, 0);
+    return value;
+}
+
+static const char *plain_pointer(const FuncText *t, const Value *value)
+{
+    return value->storage->at < 0 && value->storage->plus == 0 ? t->pointer[-1 - value->storage->at] : NULL;
+}
+
+/* Functions of the file begin with these: a pointer may not hide them. */
+static const char *local_name(FuncText *t, const char *text)
+{
+    char *name = c_identifier(t->h->m, text, 20);
+    bool hides = strncmp(name, "kernel_", 7) == 0 || strncmp(name, "run_", 4) == 0;
+    return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
+}
+
+const char *pointer_to(FuncText *t, const Value *value)
+{
+    value = viewed(value);
+    const char *plain = plain_pointer(t, value);
+    if (plain)
+        return plain;
+    for (int i = 0; i < t->nlocals; i++)
+        if (t->local[i].value == value)
+            return t->local[i].name;
+    t->local = with_room(t->h->m, t->local, t->nlocals, &t->local_room, sizeof *t->local);
+    t->local[t->nlocals] = (Local){ .name = local_name(t, value->name), .value = value };
+    return t->local[t->nlocals++].name;
+}
+
+const char *in_frame(FuncText *t, int64_t offset)
+{
+    Arena *arena = &t->h->m->arena;
+    return offset ? arena_text(arena, "%s + %" PRId64, t->frame, offset) : t->frame;
+}
+
+/* --- Declarations -------------------------------------------------------------------------- */
+
+/* "[batch 8, seq 1024, vocab 50257 in 50304]" */
+static char *shape_text(Module *m, const Type *type)
+{
+    char *text = "[";
+    for (int i = 0; i < type->rank; i++) {
+        const Dim *dim = &type->dim[i];
+        text = arena_text(&m->arena, "%s%s%s %" PRId64, text, i ? ", " : "", dim->name, dim->size);
+        if (dim->padded != dim->size)
+            text = arena_text(&m->arena, "%s in %" PRId64, text, dim->padded);
+    }
+    return arena_text(&m->arena, "%s]", text);
+}
+
+static char *declaration(FuncText *t, const Local *local)
+{
+    Arena *arena = &t->h->m->arena;
+    const Value *value = local->value;
+    const Storage *s = value->storage;
+    const char *type = element_type(value->type.dtype);
+    if (s->at >= 0)
+        return arena_text(arena, "%s *%s = (%s *)(%s);", type, local->name, type, in_frame(t, s->at));
+    int64_t number = -1 - s->at;
+    return arena_text(arena, "%s%s *%s = %s + %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,
+                      t->pointer[number], s->plus / dtype_bytes(value->type.dtype));
+}
+
+/* Pointers that one statement names first: their shapes stand behind them, in one column, or above. */
+static void write_declarations(FuncText *t, int count, Local *const locals[])
+{
+    enum { WIDTH = 116 };
+    Module *m = t->h->m;
+    int code = 0, shape = 0;
+    for (int i = 0; i < count; i++) {
+        int c = (int)strlen(declaration(t, locals[i])), s = (int)strlen(shape_text(m, &locals[i]->value->type)) + 6;
+        code = c > code ? c : code;
+        shape = s > shape ? s : shape;
+    }
+    for (int i = 0; i < count; i++) {
+        const char *text = declaration(t, locals[i]), *comment = shape_text(m, &locals[i]->value->type);
+        if (code + 1 + shape <= WIDTH)
+            fprintf(t->body.out, "%-*s /* %s */\n", code, text, comment);
+        else
+            fprintf(t->body.out, "/* %s */\n%s\n", comment, text);
+    }
+}
+
+/* --- Statements ---------------------------------------------------------------------------- */
+
+static bool is_identifier(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* The next identifier of a text, and moves on; false at the end. */
+static bool next_identifier(const char **text, const char **word, int *length)
+{
+    const char *at = *text;
+    while (*at && !isalpha((unsigned char)*at) && *at != '_')
+        at += isdigit((unsigned char)*at) ? strspn(at, "0123456789.eE") : 1;
+    *word = at;
+    while (is_identifier(*at))
+        at++;
+    *length = (int)(at - *word);
+    *text = at;
+    return *length > 0;
+}
+
+static bool is_word(const char *name, const char *word, int length)
+{
+    return (int)strlen(name) == length && memcmp(name, word, (size_t)length) == 0;
+}
+
+/* Notes what a text names: parameters of the function, and locals, which go into fresh[]. */
+static int note_names(FuncText *t, const char *text, Local *fresh[])
+{
+    const char *word;
+    int length, count = 0;
+    while (next_identifier(&text, &word, &length)) {
+        t->c->takes_rt |= is_word("rt", word, length);
+        t->c->takes_frame |= is_word(t->frame, word, length);
+        for (int i = 0; i < t->c->npointers; i++)
+            if (t->pointer[i] && is_word(t->pointer[i], word, length))
+                t->c->takes[i] = true;
+        for (int i = 0; i < t->nlocals; i++)
+            if (!t->local[i].declared && is_word(t->local[i].name, word, length)) {
+                t->local[i].declared = true;
+                fresh[count++] = &t->local[i];
+            }
+    }
+    return count;
+}
+
+void write_statement(FuncText *t, const char *comment, const char *text)
+{
+    Module *m = t->h->m;
+    Local **fresh = NEW_ARRAY(&m->arena, Local *, t->nlocals + 1);
+    int count = note_names(t, text, fresh);
+    for (int i = 0; i < count; i++)
+        note_names(t, declaration(t, fresh[i]), fresh + count);
+    if (!t->comment || strcmp(comment, t->comment) != 0)
+        fprintf(t->body.out, "%s/* %s */\n", t->comment ? "\n" : "", comment);
+    t->comment = comment;
+    write_declarations(t, count, fresh);
+    fputs(text, t->body.out);
+}
+
+/* --- The function -------------------------------------------------------------------------- */
+
+static void name_pointers(FuncText *t)
+{
+    const Func *f = t->f;
+    HostFunc *c = t->c;
+    Arena *arena = &t->h->m->arena;
+    c->npointers = f->params.count + f->results.count;
+    c->takes = NEW_ARRAY(arena, bool, c->npointers + 1);
+    c->written = NEW_ARRAY(arena, bool, c->npointers + 1);
+    c->of = NEW_ARRAY(arena, const Value *, c->npointers + 1);
+    t->pointer = NEW_ARRAY(arena, const char *, c->npointers + 1);
+    for (int i = 0; i < c->npointers; i++) {
+        bool is_result = i >= f->params.count;
+        const Value *value = is_result ? f->results.at[i - f->params.count] : f->params.at[i];
+        int64_t number = -1 - value->storage->at;
+        if (number < 0)
+            continue;
+        c->written[number] |= is_result;
+        if (!c->of[number]) {
+            c->of[number] = value;
+            t->pointer[number] = local_name(t, value->name);
+        }
+    }
+}
+
+static char *function_head(const FuncText *t)
+{
+    Module *m = t->h->m;
+    const HostFunc *c = t->c;
+    const char **items = NEW_ARRAY(&m->arena, const char *, c->npointers + 2);
+    int count = 0;
+    bool is_entry = t->f->role != PLAIN;
+    if (c->takes_rt || is_entry)
+        items[count++] = "Rt *rt";
+    if (c->takes_frame || is_entry)
+        items[count++] = arena_text(&m->arena, "char *%s", t->frame);
+    for (int i = 0; i < c->npointers; i++)
+        if (c->takes[i])
+            items[count++] = arena_text(&m->arena, "%s%s *%s", c->written[i] ? "" : "const ",
+                                        element_type(c->of[i]->type.dtype), t->pointer[i]);
+    if (count == 0)
+        items[count++] = "void";
+    return wrapped_list(m, arena_text(&m->arena, "static void %s(", c->name), count, items, ")", 0);
+}
+
+static const char *description(const FuncText *t)
+{
+    Arena *arena = &t->h->m->arena;
+    double mb = (double)t->f->frame / 1e6;
+    switch (t->f->role) {
+    case STEP:
+        return "One training step, on inputs, scalars and state in the arena.";
+    case EVAL:
+        return "The loss of one batch, without dropout.";
+    case PREDICT:
+        return "The logits of one sequence, without dropout.";
+    default:
+        return arena_text(arena, "One turn of @%s; its frame takes %.2f MB.", t->f->name, mb);
+    }
+}
+
+static void write_op(FuncText *t, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
+    if (info(op)->family == VIEW)
+        return;
+    if (info(op)->family == CONTROL && callee->role != KERNEL)
+        write_loop(t, op);
+    else if (info(op)->family == CONTROL || info(op)->family == LIBRARY)
+        write_call(t, op);
+    else
+        internal_error(t->h->m, op, "it is in no kernel");
+}
+
+HostFunc *host_func(Host *h, const Func *f)
+{
+    HostFunc *c = map_get(&h->funcs, f);
+    if (c)
+        return c;
+    Module *m = h->m;
+    c = NEW(&m->arena, HostFunc);
+    c->name = arena_text(&m->arena, "run_%s", c_identifier(m, f->name, 60));
+    map_put(&h->funcs, f, c);
+    FuncText t = { .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena" };
+    new_identifier(&t.names, "rt");
+    new_identifier(&t.names, t.frame);
+    name_pointers(&t);
+    open_text(&t.body);
+    for (const Op *op = f->first; op; op = op->next)
+        write_op(&t, op);
+    char *body = close_text(&m->arena, &t.body);
+    FILL(h->functions.out, "/* $what */\n$head\n{\n    $body\n}\n\n", { "what", description(&t) },
+         { "head", function_head(&t) }, { "body", body });
+    return c;
+}

@@ -1,0 +1,172 @@
+/* host_loop.c -- layers in a loop: a C loop over the copies, and what goes from turn to turn.
+ *
+ *   const float *x = x0;
+ *   for (int64_t h_copy = 0; h_copy < 12; h_copy++) {
+ *       float *x_next = (11 - h_copy) % 2 ? (float *)(frame + 4096) : x1;
+ *       run_h(rt, frame + 8192, x, wq + h_copy * 589824, x_next);
+ *       x = x_next;
+ *   }
+ *
+ * What a turn makes in place is put where it will end before the loop begins.  All else goes to and fro between
+ * two buffers, so that the last turn writes where the loop's result lies.
+ */
+#include "host_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { ALIGN = 64 }; /* bytes, as in passes/memory.c */
+
+typedef struct {
+    FuncText *t;
+    const Op *op;
+    const Func *callee;
+    const HostFunc *c;
+    int64_t turns;
+    Name dim;                 /* NULL: a call */
+    const char *index;        /* the loop's variable */
+    int64_t buffer;           /* where the next turn buffer begins */
+    Text before, first, last; /* before the loop; at the beginning and end of a turn */
+} LoopText;
+
+static bool in_place(const LoopText *l, int i)
+{
+    return i < l->op->attrs.carried && l->callee->params.at[i]->storage->at == l->callee->results.at[i]->storage->at;
+}
+
+/* --- Slices -------------------------------------------------------------------------------- */
+
+/* Does what the callee gets lie as it expects: the strides of its parameter, in all dims but the loop's? */
+static bool lies_as(const LoopText *l, const Value *here, const Value *there)
+{
+    bool good = true;
+    for (int i = 0; i < here->type.rank; i++) {
+        int at = find_dim(&there->type, here->type.dim[i].name);
+        if (here->type.dim[i].name != l->dim && here->type.dim[i].size > 1)
+            good &= at >= 0 && there->storage->stride[at] == here->storage->stride[i];
+    }
+    return good || internal_error(l->t->h->m, l->op, "an operand lies otherwise than its callee expects");
+}
+
+/* The pointer to one turn's slice of a value, or to all of it where it has not the loop's dim. */
+static const char *slice_of(LoopText *l, const Value *here, const Value *there)
+{
+    Arena *arena = &l->t->h->m->arena;
+    const char *pointer = pointer_to(l->t, here);
+    int at = l->dim ? find_dim(&here->type, l->dim) : -1;
+    lies_as(l, here, there);
+    if (at < 0)
+        return pointer;
+    int64_t stride = here->storage->stride[at];
+    return stride == 1 ? arena_text(arena, "%s + %s", pointer, l->index)
+                       : arena_text(arena, "%s + %s * %" PRId64, pointer, l->index, stride);
+}
+
+/* --- What is carried ----------------------------------------------------------------------- */
+
+static void copy_initial(LoopText *l, const Value *from, const Value *to)
+{
+    if (coincide(from, to))
+        return;
+    Module *m = l->t->h->m;
+    fprintf(l->before.out, "memcpy(%s, %s, %" PRId64 ");\n", pointer_to(l->t, to), pointer_to(l->t, from),
+            local_bytes(m, &to->type));
+}
+
+/* How many turns come after this one. */
+static char *turns_left(const LoopText *l)
+{
+    Arena *arena = &l->t->h->m->arena;
+    return l->op->attrs.reverse ? arena_text(arena, "%s", l->index)
+                                : arena_text(arena, "(%" PRId64 " - %s)", l->turns - 1, l->index);
+}
+
+/* Declares the pointers that go to and fro; returns what the callee reads and, in *next, what it writes. */
+static const char *swap_buffers(LoopText *l, int i, const char **next)
+{
+    FuncText *t = l->t;
+    Arena *arena = &t->h->m->arena;
+    const Value *from = arg(l->op, i), *to = l->op->results.at[i], *param = l->callee->params.at[i];
+    const char *type = element_type(to->type.dtype), *turn = new_identifier(&t->names, param->name);
+    *next = new_identifier(&t->names, arena_text(arena, "%s_next", turn));
+    fprintf(l->before.out, "const %s *%s = %s;\n", type, turn, pointer_to(t, from));
+    fprintf(l->first.out, "%s *%s = %s %% 2 ? (%s *)(%s) : %s;\n", type, *next, turns_left(l), type,
+            in_frame(t, l->buffer), pointer_to(t, to));
+    fprintf(l->last.out, "%s = %s;\n", turn, *next);
+    l->buffer += (local_bytes(t->h->m, &to->type) + ALIGN - 1) / ALIGN * ALIGN;
+    return turn;
+}
+
+/* --- The call in the loop ------------------------------------------------------------------ */
+
+static void fill_pointers(LoopText *l, const char *pointers[])
+{
+    const Op *op = l->op;
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *param = l->callee->params.at[i];
+        if (i >= op->attrs.carried)
+            pointers[i] = slice_of(l, arg(op, i), param);
+        else if (in_place(l, i))
+            copy_initial(l, arg(op, i), op->results.at[i]);
+        else if (lies_as(l, arg(op, i), param))
+            pointers[i] = swap_buffers(l, i, &pointers[op->args.count + i]);
+        if (i < op->attrs.carried && in_place(l, i))
+            pointers[i] = pointer_to(l->t, op->results.at[i]);
+    }
+    for (int i = (int)op->attrs.carried; i < op->results.count; i++)
+        pointers[op->args.count + i] = slice_of(l, op->results.at[i], l->callee->results.at[i]);
+}
+
+static char *call_text(LoopText *l, const char *const pointers[], int indent)
+{
+    Module *m = l->t->h->m;
+    const char **items = NEW_ARRAY(&m->arena, const char *, l->c->npointers + 2);
+    int count = 0;
+    if (l->c->takes_rt)
+        items[count++] = "rt";
+    if (l->c->takes_frame)
+        items[count++] = in_frame(l->t, l->op->attrs.frame);
+    for (int i = 0; i < l->c->npointers; i++)
+        if (l->c->takes[i])
+            items[count++] = pointers[i];
+    return wrapped_list(m, arena_text(&m->arena, "%s(", l->c->name), count, items, ");\n", indent);
+}
+
+static char *loop_head(const LoopText *l)
+{
+    Arena *arena = &l->t->h->m->arena;
+    if (l->op->attrs.reverse)
+        return arena_text(arena, "for (int64_t %s = %" PRId64 "; %s >= 0; %s--) {", l->index, l->turns - 1, l->index,
+                          l->index);
+    return arena_text(arena, "for (int64_t %s = 0; %s < %" PRId64 "; %s++) {", l->index, l->index, l->turns, l->index);
+}
+
+void write_loop(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    const Func *callee = find_func(m, op->attrs.callee);
+    LoopText l = { .t = t, .op = op, .callee = callee, .c = host_func(t->h, callee), .turns = 1 };
+    l.buffer = op->attrs.frame + (callee->frame + ALIGN - 1) / ALIGN * ALIGN;
+    if (op->attrs.dims.count) {
+        l.dim = op->attrs.dims.dim[0].name;
+        l.turns = loop_size(m, op, &op->attrs.dims.dim[0]);
+        l.index = new_identifier(&t->names, l.dim);
+    }
+    open_text(&l.before);
+    open_text(&l.first);
+    open_text(&l.last);
+    const char **pointers = NEW_ARRAY(&m->arena, const char *, l.c->npointers + 1);
+    fill_pointers(&l, pointers);
+    char *call = call_text(&l, pointers, l.dim ? 8 : 4), *before = close_text(&m->arena, &l.before);
+    char *first = close_text(&m->arena, &l.first), *last = close_text(&m->arena, &l.last);
+    const char *comment = arena_text(&m->arena, "%s: @%s, %" PRId64 " times%s", place_text(m, op), callee->name,
+                                     l.turns, op->attrs.reverse ? ", from the last to the first" : "");
+    Text text;
+    open_text(&text);
+    if (l.dim)
+        FILL(text.out, "$before\n$head\n    $first\n    $call\n    $last\n}\n", { "before", before },
+             { "head", loop_head(&l) }, { "first", first }, { "call", call }, { "last", last });
+    else
+        fputs(call, text.out);
+    write_statement(t, comment, close_text(&m->arena, &text));
+}

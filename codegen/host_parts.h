@@ -1,0 +1,101 @@
+/* host_parts.h -- inside the emitter of the host program; nobody else includes it.
+ *
+ *   host.c          the file: its parts in order
+ *   host_func.c     one function of the program: statements, and the pointers that they name
+ *   host_call.c     kernels, products and library ops: each text once, and the statement that runs it
+ *   host_loop.c     layers in a loop, and what goes from turn to turn
+ *   program.c       the tables of RtProgram
+ */
+#ifndef MPC_HOST_PARTS_H
+#define MPC_HOST_PARTS_H
+
+#include "facts.h"
+#include "host.h"
+#include "map.h"
+#include "names.h"
+
+/* --- What has been written so far ------------------------------------------------------------- */
+
+typedef struct {
+    const char *name, *text; /* the text as it is under the name of all candidates, from its head on */
+} KernelText;
+
+/* A row of the table of kernels: a statement that a trace can name. */
+typedef struct {
+    const char *name, *where, *kind;
+    double flops, bytes;
+} KernelRow;
+
+/* A function of the IR in C. */
+typedef struct {
+    const char *name;
+    bool takes_rt, takes_frame;
+    bool *takes;      /* of each pointer: is it a parameter of the C function? */
+    bool *written;    /* of each pointer: is it a result? */
+    const Value **of; /* of each pointer: the value that names it; NULL: no such pointer */
+    int npointers;
+} HostFunc;
+
+typedef struct {
+    Module *m;
+    Text kernels, functions;
+    int nkernels, kernel_room, nrows, row_room, nproducts, product_room;
+    KernelText *kernel;
+    KernelRow *row;
+    const char **product; /* texts of shapes */
+    Map funcs;            /* Func -> HostFunc */
+} Host;
+
+/* A list with room for one more; `room` grows. */
+void *with_room(Module *m, void *list, int count, int *room, size_t size);
+
+/* --- One function ----------------------------------------------------------------------------- */
+
+/* A pointer that statements can name. */
+typedef struct {
+    const char *name;
+    const Value *value;
+    bool declared;
+} Local;
+
+typedef struct {
+    Host *h;
+    const Func *f;
+    HostFunc *c;
+    NameSpace names;
+    const char *frame;    /* "frame"; "arena" in step, eval and predict */
+    const char **pointer; /* names of the parameters */
+    int nlocals, local_room;
+    Local *local;
+    Text body;
+    const char *comment; /* the last one written */
+} FuncText;
+
+/* The C expression for where a value lies. */
+const char *pointer_to(FuncText *t, const Value *value);
+
+/* The value whose memory it names: itself, or what it is a view of where the view begins. */
+const Value *viewed(const Value *value);
+
+/* The text of a pointer into the frame. */
+const char *in_frame(FuncText *t, int64_t offset);
+
+/* Appends a statement (lines at the left margin) after its comment and the pointers it names for the first time. */
+void write_statement(FuncText *t, const char *comment, const char *text);
+
+HostFunc *host_func(Host *h, const Func *f); /* writes it if that has not been done */
+bool coincide(const Value *a, const Value *b);
+bool internal_error(Module *m, const Op *op, const char *what);
+
+void write_call(FuncText *t, const Op *op);
+void write_loop(FuncText *t, const Op *op);
+
+/* "h.attn.q, gpt2.mdl:24:9" */
+const char *place_text(Module *m, const Op *op);
+
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+void write_products(Host *h, FILE *out);
+void write_tables(Host *h, TrainerTexts texts, FILE *out);
+
+#endif

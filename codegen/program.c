@@ -1,0 +1,394 @@
+/* program.c -- the tables of RtProgram: what the runtime has to know of a program to feed, save and explain it.
+ *
+ * A table row that fits stands on a line; otherwise its fields stand one below the other, with a comma after the
+ * last, which is how clang-format leaves it.
+ */
+#include "codegen.h"
+#include "host_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The functions that the runtime calls. */
+static const FuncRole entries[] = { STEP, EVAL, PREDICT };
+
+/* --- Texts --------------------------------------------------------------------------------- */
+
+/* The shortest text that reads back as the same double. */
+static char *number_text(Module *m, double value)
+{
+    char text[40];
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(text, sizeof text, "%.*g", precision, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return arena_text(&m->arena, "%s", text);
+}
+
+static char *integer_text(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
+
+static void write_character(char c, bool after_question, FILE *out)
+{
+    if (c == '\n')
+        fputs("\\n", out);
+    else if (c == '"' || c == '\\')
+        fprintf(out, "\\%c", c);
+    else if ((unsigned char)c < ' ' || (c == '?' && after_question)) /* no trigraphs */
+        fprintf(out, "\\%03o", (unsigned)c);
+    else
+        fputc(c, out);
+}
+
+/* A C string, or NULL. */
+static char *string_text(Module *m, const char *text)
+{
+    if (!text)
+        return "NULL";
+    Text out;
+    open_text(&out);
+    fputc('"', out.out);
+    for (const char *at = text; *at; at++)
+        write_character(*at, at > text && at[-1] == '?', out.out);
+    fputc('"', out.out);
+    return close_text(&m->arena, &out);
+}
+
+/* --- Tensors ------------------------------------------------------------------------------- */
+
+/* What a parameter of STEP is: a parameter of the model, part of its optimizer state, or a scalar. */
+typedef struct {
+    const Param *param; /* NULL: a scalar */
+    const char *state;  /* NULL: the parameter itself */
+} StateOf;
+
+static StateOf state_of(Module *m, const Value *value)
+{
+    const Param *param = find_param(m, value->name);
+    if (param)
+        return (StateOf){ param, NULL };
+    const char *dot = strchr(value->name, '.');
+    param = dot ? find_param(m, intern_text(m, dot + 1)) : NULL;
+    return (StateOf){ param,
+                      param ? arena_text(&m->arena, "%.*s", (int)(dot - value->name), value->name) : value->name };
+}
+
+static char *dim_list(Module *m, const Value *value, int what)
+{
+    char *text = "{ ";
+    for (int i = 0; i < value->type.rank; i++) {
+        const Dim *dim = &value->type.dim[i];
+        const char *item = what == 0   ? string_text(m, dim->name)
+                           : what == 1 ? integer_text(m, dim->size)
+                                       : integer_text(m, value->storage->stride[i]);
+        text = arena_text(&m->arena, "%s%s%s", text, i ? ", " : "", item);
+    }
+    return value->type.rank ? arena_text(&m->arena, "%s }", text) : "{ 0 }";
+}
+
+enum { FIRST_LOSS_SCALE = 65536 }; /* as PyTorch's GradScaler begins */
+
+static char *init_text(Module *m, StateOf what)
+{
+    static const char *const kinds[] = { [ZEROS] = "RT_ZEROS",
+                                         [ONES] = "RT_ONES",
+                                         [NORMAL] = "RT_NORMAL",
+                                         [UNIFORM] = "RT_UNIFORM",
+                                         [CONSTANT] = "RT_CONSTANT" };
+    if (!what.param && strcmp(what.state, "loss_scale") == 0)
+        return arena_text(&m->arena, "{ RT_CONSTANT, %d, 0 }", FIRST_LOSS_SCALE);
+    if (what.state)
+        return "{ RT_ZEROS, 0, 0 }";
+    return arena_text(&m->arena, "{ %s, %s, %s }", kinds[what.param->init], number_text(m, what.param->a),
+                      number_text(m, what.param->b));
+}
+
+static int count_copies(const char *path)
+{
+    int copies = 0;
+    for (; path && *path; path++)
+        copies += *path == '*';
+    return copies;
+}
+
+static void write_tensor(Module *m, const Value *value, FILE *out)
+{
+    StateOf what = state_of(m, value);
+    const char *path = what.param ? what.param->path : NULL;
+    FILL(out,
+         "    {\n"
+         "        .name = $name,\n"
+         "        .state = $state,\n"
+         "        .type = $type,\n"
+         "        .rank = $rank,\n"
+         "        .copies = $copies,\n"
+         "        .dim = $dims,\n"
+         "        .size = $sizes,\n"
+         "        .stride = $strides,\n"
+         "        .offset = $offset,\n"
+         "        .stored_bytes = $bytes,\n"
+         "        .init = $init,\n"
+         "    },\n",
+         { "name", string_text(m, path) }, { "state", string_text(m, what.state) },
+         { "type", element_constant(value->type.dtype) }, { "rank", integer_text(m, value->type.rank) },
+         { "copies", integer_text(m, count_copies(path)) }, { "dims", dim_list(m, value, 0) },
+         { "sizes", dim_list(m, value, 1) }, { "strides", dim_list(m, value, 2) },
+         { "offset", integer_text(m, value->storage->at) }, { "bytes", integer_text(m, local_bytes(m, &value->type)) },
+         { "init", init_text(m, what) });
+}
+
+static void write_tensors(Module *m, const Func *step, FILE *out)
+{
+    fputs("static const RtTensor tensors[] = {\n", out);
+    for (int i = first_state(m, step); i < step->params.count; i++)
+        write_tensor(m, step->params.at[i], out);
+    fputs("};\n\n", out);
+}
+
+/* --- Kernels ------------------------------------------------------------------------------- */
+
+static void write_kernels(Host *h, FILE *out)
+{
+    enum { WIDTH = 120 };
+    Module *m = h->m;
+    fputs("static const RtKernel kernels[] = {\n", out);
+    for (int i = 0; i < h->nrows; i++) {
+        const KernelRow *row = &h->row[i];
+        const char *const fields[] = { string_text(m, row->name), string_text(m, row->where), string_text(m, row->kind),
+                                       number_text(m, row->flops), number_text(m, row->bytes) };
+        const char *line =
+            arena_text(&m->arena, "    { %s, %s, %s, %s, %s },", fields[0], fields[1], fields[2], fields[3], fields[4]);
+        if (strlen(line) <= WIDTH)
+            fprintf(out, "%s\n", line);
+        else
+            fprintf(out, "    {\n        %s,\n        %s,\n        %s,\n        %s,\n        %s,\n    },\n", fields[0],
+                    fields[1], fields[2], fields[3], fields[4]);
+    }
+    fputs("};\n\n", out);
+}
+
+void write_products(Host *h, FILE *out)
+{
+    if (h->nproducts == 0)
+        return;
+    fputs("static const RtProductShape products[] = {\n", out);
+    for (int i = 0; i < h->nproducts; i++)
+        FILL(out, "    $shape,\n", { "shape", h->product[i] });
+    FILL(out,
+         "};\n\n"
+         "static void create_products(Rt *rt)\n"
+         "{\n"
+         "    for (int i = 0; i < $count; i++)\n"
+         "        rt_product_create(rt, i, products[i]);\n"
+         "}\n\n",
+         { "count", integer_text(h->m, h->nproducts) });
+}
+
+/* --- Functions ----------------------------------------------------------------------------- */
+
+static int64_t place_of(const Values *values, const char *name)
+{
+    for (int i = 0; i < values->count; i++)
+        if (strcmp(values->at[i]->name, name) == 0)
+            return values->at[i]->storage->at;
+    return -1;
+}
+
+static void write_inputs(Module *m, const Func *f, FILE *out)
+{
+    int count = 0;
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *value = f->params.at[i];
+        const Input *input = find_input(m, value->name);
+        if (!input)
+            continue;
+        if (count++ == 0)
+            fprintf(out, "static const RtInput %s_inputs[] = {\n", role_name[f->role]);
+        fprintf(out, "    { %s, %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", string_text(m, input->name),
+                value->storage->at, input->shift, input->vocab);
+    }
+    if (count)
+        fputs("};\n\n", out);
+}
+
+/* micro, batch and seq of the inputs: what is neither of the first two is the sequence. */
+typedef struct {
+    int64_t micro, batch, seq;
+} Shape;
+
+static Shape shape_of(Module *m, const Func *f)
+{
+    Shape shape = { 1, 1, 1 };
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *value = f->params.at[i];
+        const Input *input = find_input(m, value->name);
+        for (int d = 0; input && d < value->type.rank; d++) {
+            const Dim *dim = &value->type.dim[d];
+            int64_t *of = find_dim(&input->type, dim->name) < 0 ? &shape.micro
+                          : dim->name == m->batch               ? &shape.batch
+                                                                : &shape.seq;
+            *of = dim->size > *of ? dim->size : *of;
+        }
+    }
+    return shape;
+}
+
+static void write_scalars(Module *m, const Func *f, FILE *out)
+{
+    bool is_step = f->role == STEP;
+    int64_t loss = f->role == PREDICT ? -1 : f->results.at[0]->storage->at;
+    int64_t norm = is_step ? f->results.at[1]->storage->at : -1;
+    int64_t scale = is_step ? place_of(&f->params, "loss_scale") : -1;
+    FILL(out,
+         "        .scalars = {\n"
+         "            .step = $step,\n"
+         "            .lr = $lr,\n"
+         "            .key = $key,\n"
+         "            .loss = $loss,\n"
+         "            .grad_norm = $norm,\n"
+         "            .loss_scale = $scale,\n"
+         "        },\n",
+         { "step", integer_text(m, place_of(&f->params, "step")) },
+         { "lr", integer_text(m, place_of(&f->params, "lr")) }, { "key", integer_text(m, place_of(&f->params, "key")) },
+         { "loss", integer_text(m, loss) }, { "norm", integer_text(m, norm) }, { "scale", integer_text(m, scale) });
+}
+
+/* Elements between the logits of two positions: the stride of the sequence's dim. */
+static int64_t logits_stride(Module *m, const Func *f)
+{
+    const Value *logits = f->results.at[0];
+    for (int i = 0; i < logits->type.rank; i++)
+        if (logits->type.dim[i].name != m->batch && logits->type.dim[i].name != m->vocab)
+            return logits->storage->stride[i];
+    return 0;
+}
+
+static int count_inputs(Module *m, const Func *f)
+{
+    int count = 0;
+    for (int i = 0; i < f->params.count; i++)
+        count += find_input(m, f->params.at[i]->name) != NULL;
+    return count;
+}
+
+/* A function that the model has not is all zero. */
+static void write_function(Host *h, FuncRole role, FILE *out)
+{
+    Module *m = h->m;
+    const Func *f = func_with_role(m, role);
+    if (!f)
+        return;
+    Shape shape = shape_of(m, f);
+    int inputs = count_inputs(m, f);
+    bool is_predict = role == PREDICT;
+    FILL(out,
+         "    .$field = {\n"
+         "        .run = $run,\n"
+         "        .inputs = $inputs,\n"
+         "        .ninputs = $count,\n",
+         { "field", role_name[role] }, { "run", host_func(h, f)->name },
+         { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
+         { "count", integer_text(m, inputs) });
+    write_scalars(m, f, out);
+    FILL(out,
+         "        .micro = $micro,\n"
+         "        .batch = $batch,\n"
+         "        .seq = $seq,\n"
+         "        .logits = $logits,\n"
+         "        .logits_stride = $stride,\n"
+         "    },\n",
+         { "micro", integer_text(m, shape.micro) }, { "batch", integer_text(m, shape.batch) },
+         { "seq", integer_text(m, shape.seq) },
+         { "logits", integer_text(m, is_predict ? f->results.at[0]->storage->at : -1) },
+         { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
+}
+
+/* --- The program --------------------------------------------------------------------------- */
+
+static const char *schedule_text(Module *m)
+{
+    static const char *const kinds[][2] = {
+        { "constant", "RT_CONSTANT_LR" }, { "linear", "RT_LINEAR" }, { "cosine", "RT_COSINE" }, { "wsd", "RT_WSD" }
+    };
+    const Train *t = &m->train;
+    const char *kind = kinds[0][1];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (t->schedule && strcmp(kinds[i][0], t->schedule) == 0)
+            kind = kinds[i][1];
+    return arena_text(
+        &m->arena, "{ %s, .lr = %s, .min_lr = %s, .warmup = %" PRId64 ", .steps = %" PRId64 ", .decay = %" PRId64 " }",
+        kind, number_text(m, t->lr), number_text(m, t->min_lr), t->warmup, t->steps, t->decay);
+}
+
+/* Text as string literals, one below the other, none longer than a line of the file. */
+static void write_literals(Module *m, const char *name, const char *text, FILE *out)
+{
+    enum { ROOM = 60 };
+    const char *head = arena_text(&m->arena, "static const char %s[] = ", name), *before = head;
+    while (*text) {
+        int length = (int)strcspn(text, "\n");
+        length = length > ROOM ? ROOM : length + (text[length] == '\n');
+        while (((unsigned char)text[length] & 0xC0) == 0x80) /* not inside of a character */
+            length++;
+        fprintf(out, "%s%s", before, string_text(m, arena_text(&m->arena, "%.*s", length, text)));
+        text += length;
+        before = arena_text(&m->arena, "\n%*s", (int)strlen(head), "");
+    }
+    fputs(";\n\n", out);
+}
+
+static int64_t vocabulary(const Module *m)
+{
+    for (const Input *input = m->inputs; input; input = input->next)
+        if (input->vocab > 0)
+            return input->vocab;
+    return 0;
+}
+
+static void write_program(Host *h, FILE *out)
+{
+    Module *m = h->m;
+    Facts facts = program_facts(m);
+    FILL(out,
+         "static const RtProgram program = {\n"
+         "    .name = $name,\n"
+         "    .source = $source,\n"
+         "    .tensors = tensors,\n"
+         "    .ntensors = sizeof tensors / sizeof *tensors,\n"
+         "    .kernels = kernels,\n"
+         "    .nkernels = sizeof kernels / sizeof *kernels,\n"
+         "    .arena_bytes = $arena,\n"
+         "    .state_bytes = $state,\n"
+         "    .flops_per_step = $flops,\n"
+         "    .tokens_per_step = $tokens,\n"
+         "    .vocab = $vocab,\n"
+         "    .schedule = $schedule,\n"
+         "    .seed = $seed,\n"
+         "    .precision = $precision,\n"
+         "    .is_causal_lm = $causal,\n",
+         { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
+         { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
+         { "flops", number_text(m, facts.flops) }, { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
+         { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
+         { "seed", integer_text(m, m->train.seed) },
+         { "precision", string_text(m, m->train.precision ? m->train.precision : "fp32") },
+         { "causal", func_with_role(m, PREDICT) ? "true" : "false" });
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        write_function(h, entries[i], out);
+    FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
+         { "create", h->nproducts ? "create_products" : "NULL" });
+}
+
+void write_tables(Host *h, TrainerTexts texts, FILE *out)
+{
+    Module *m = h->m;
+    write_tensors(m, func_with_role(m, STEP), out);
+    write_kernels(h, out);
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (func_with_role(m, entries[i]))
+            write_inputs(m, func_with_role(m, entries[i]), out);
+    write_literals(m, "plan", texts.plan, out);
+    write_program(h, out);
+}
