@@ -273,6 +273,10 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type)
     bool good = stated_dtype(l, ast, &type->dtype);
     for (const Ast *name = ast->child; name; name = name->next) {
         Dim dim;
+        if (strcmp(name->name, "...") == 0) {
+            good = false; /* in the wrong place, says the parser */
+            continue;
+        }
         if (!find_dim_named(l, name->name, name->loc, &dim)) {
             good = false;
             continue;

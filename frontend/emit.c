@@ -174,14 +174,22 @@ static bool is_taken(const Lower *l, const Frame *frame, Name name)
 
 static bool is_fresh(Name name) { return name[0] >= '0' && name[0] <= '9'; }
 
+/* The path as seen from inside of the body: "attn.q" for h.attn.q in the body of the repeat of h. */
+static Name path_inside(Lower *l, const Frame *frame, Name path)
+{
+    for (; frame; frame = frame->outer) {
+        size_t length = frame->prefix ? strlen(frame->prefix) : 0;
+        if (length && strncmp(path, frame->prefix, length) == 0 && path[length] == '.')
+            return intern_text(l->m, path + length + 1);
+    }
+    return path;
+}
+
 void name_value(Lower *l, Value *value, Name path)
 {
-    const Frame *frame = l->frame;
-    size_t length = frame->prefix ? strlen(frame->prefix) : 0;
-    if (length && strncmp(path, frame->prefix, length) == 0 && path[length] == '.')
-        path = intern_text(l->m, path + length + 1);
-    if (value->def && is_fresh(value->name) && !is_taken(l, frame, path) && !is_reserved(path))
-        value->name = path;
+    Name name = path_inside(l, l->frame, path);
+    if (value->def && is_fresh(value->name) && !is_taken(l, l->frame, name) && !is_reserved(name))
+        value->name = name;
 }
 
 /* --- Parameters of functions --------------------------------------------------------------- */

@@ -1,0 +1,29 @@
+#!/bin/sh
+# run.sh -- every message about a .mdl file: NAME.mdl has to give NAME.err on standard error, and status 1.
+#
+# A file is run with `mpc check NAME.mdl`, or as the RUN line at its top says.  BLESS=1 rewrites the
+# expectations.  Every message that the frontend can give has to occur in one of them.
+set -u
+cd "$(dirname "$0")" || exit 2
+root=$(cd ../.. && pwd)
+case "${BUILD:-build}" in /*) PATH="$BUILD:$PATH" ;; *) PATH="$root/${BUILD:-build}:$PATH" ;; esac
+failed=0 count=0
+actual=$(mktemp)
+trap 'rm -f "$actual"' EXIT
+
+for file in *.mdl; do
+    name=${file%.mdl}
+    run=$(sed -n '1s/^# RUN: *//p' "$file" | sed "s|%s|$file|g")
+    sh -c "${run:-mpc check $file}" >/dev/null 2>"$actual"
+    status=$?
+    count=$((count + 1))
+    [ -z "${BLESS:-}" ] || cp "$actual" "$name.err"
+    if [ $status != 1 ] || ! cmp -s "$actual" "$name.err"; then
+        failed=$((failed + 1))
+        echo "FAIL $name (status $status)"
+        diff "$name.err" "$actual" | head -20
+    fi
+done
+/usr/bin/python3 messages.py || failed=$((failed + 1))
+echo "$count files, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Models and the IR that they become.
+exec sh tests/filecheck.sh tests/lower/*.mdl
