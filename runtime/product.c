@@ -1,11 +1,15 @@
 /* product.c -- matrix products through oneDNN.
  *
  * A product is described once, before training, and run often: oneDNN's matmul primitive over the strides
- * that the program asks for.  Its scratchpad is ours: one workspace for all products, since they run one at a
- * time.  bf16 where the processor multiplies it; elsewhere, and for f16, operands are converted to f32
- * in the workspace and the result is rounded once.
+ * that the program asks for, which in every shape of a transformer is within 8% of the best of dnnl_sgemm and
+ * of reordering operands first (bench/kernels).  bf16 where the processor multiplies it; elsewhere, and
+ * for f16, operands are converted to f32 in the workspace and the result is rounded once.
+ *
+ * The workspace is one for all products, since they run one at a time.  A product that needs much of it is done
+ * in pieces, so many rows or columns of the result at a time: for logits in bf16 oneDNN asks for an f32 copy
+ * of all of them for each thread.  The number of OpenMP threads must not grow between creation and run.
  */
-#include "convert.h"
+#include "kernels/element.h"
 #include "state.h"
 
 #include <dnnl.h>
@@ -13,12 +17,31 @@
 #include <string.h>
 
 enum { A, B, C, OPERANDS };
+enum { PIECE_BYTES = 32 << 20, LEAST_PIECE = 512, ALIGNMENT = 4096 };
 
+/* One of the operands: `count` matrices of rows x columns; batch, row, column are strides. */
 typedef struct {
-    RtProductShape shape; /* as asked for */
-    bool converted;       /* through f32 copies in the workspace */
+    RtType type;
+    int64_t count, rows, columns, batch, row, column;
+} Matrix;
+
+/* oneDNN's side of a product, or of a piece of one. */
+typedef struct {
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS], scratch;
+    int64_t scratch_bytes;
+    bool is_slow; /* oneDNN has only its reference loops */
+} Call;
+
+typedef struct {
+    RtProductShape shape;  /* in order: the stride of C's columns is 1 */
+    bool swapped;          /* for that, of C^T = B^T A^T */
+    bool converted;        /* through f32 copies in the workspace */
+    int64_t turns;         /* matrices one after the other; 1: oneDNN does the batch */
+    bool by_rows;          /* pieces are rows of A and C, else columns of B and C */
+    int64_t piece;         /* rows or columns at a time */
+    Call whole, last;      /* a whole piece; what is left for the last one, if anything */
+    int64_t scratch_bytes; /* of both, at the start of the workspace; copies lie behind */
 } Product;
 
 struct RtProducts {
@@ -27,7 +50,7 @@ struct RtProducts {
     Product *product;
     int count;
     char *workspace;
-    int64_t workspace_bytes, scratch_bytes; /* scratchpad first, then three converted operands */
+    int64_t workspace_bytes;
 };
 
 static const int arguments[OPERANDS] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST };
@@ -53,68 +76,97 @@ static struct RtProducts *products_of(Rt *rt)
     return rt->products;
 }
 
+/* MPC_EMULATE_BF16=1 makes any machine one without. */
 static bool has_bf16(void)
 {
-#if defined(__x86_64__)
-    return getenv("MPC_EMULATE_BF16") == NULL && __builtin_cpu_supports("avx512bf16");
-#else
-    return false;
-#endif
+    const int needed = dnnl_cpu_isa_avx512_core_bf16;
+    return !getenv("MPC_EMULATE_BF16") && ((int)dnnl_get_effective_cpu_isa() & needed) == needed;
 }
 
-static bool is_native(RtType type) { return type == RT_F32 || (type == RT_BF16 && has_bf16()); }
+static bool is_native(const RtProductShape *s)
+{
+    if (s->a.type == RT_F32 && s->b.type == RT_F32)
+        return s->c.type == RT_F32;
+    return s->a.type == RT_BF16 && s->b.type == RT_BF16 && s->c.type != RT_F16 && has_bf16();
+}
 
 /* --- Shapes -------------------------------------------------------------------------------- */
 
-typedef struct {
-    int64_t rows, columns, row, column, batch;
-    RtType type;
-} Matrix;
+static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* A matrix of one row or one column may have any stride there; the ordinary one is what oneDNN accepts. */
+static void make_ordinary(int64_t rows, int64_t columns, int64_t *row, int64_t *column)
+{
+    if (rows == 1)
+        *row = *column == 1 ? columns : 1;
+    else if (columns == 1)
+        *column = *row == 1 ? rows : 1;
+}
+
+static void swap_operands(RtProductShape *s)
+{
+    const RtProductShape from = *s;
+    s->m = from.n, s->n = from.m;
+    s->a.type = from.b.type, s->a.row = from.b.column, s->a.column = from.b.row, s->a.batch = from.b.batch;
+    s->b.type = from.a.type, s->b.row = from.a.column, s->b.column = from.a.row, s->b.batch = from.a.batch;
+    s->c.row = from.c.column, s->c.column = from.c.row;
+}
 
 static Matrix matrix_of(const RtProductShape *s, int operand)
 {
-    switch (operand) {
-    case A:
-        return (Matrix){ s->m, s->k, s->a.row, s->a.column, s->a.batch, s->a.type };
-    case B:
-        return (Matrix){ s->k, s->n, s->b.row, s->b.column, s->b.batch, s->b.type };
-    default:
-        return (Matrix){ s->m, s->n, s->c.row, s->c.column, s->c.batch, s->c.type };
-    }
+    Matrix x;
+    if (operand == A)
+        x = (Matrix){ s->a.type, 0, s->m, s->k, s->a.batch, s->a.row, s->a.column };
+    else if (operand == B)
+        x = (Matrix){ s->b.type, 0, s->k, s->n, s->b.batch, s->b.row, s->b.column };
+    else
+        x = (Matrix){ s->c.type, 0, s->m, s->n, s->c.batch, s->c.row, s->c.column };
+    x.count = x.batch ? s->batch : 1;
+    return x;
 }
 
-static int64_t matrices(const RtProductShape *s, int operand)
+/* The f32 copy of one matrix: dense, in the same order. */
+static Matrix copy_of(Matrix x)
 {
-    return s->batch > 1 && matrix_of(s, operand).batch == 0 ? 1 : s->batch;
+    const bool by_columns = x.row == 1 && x.column != 1;
+    return (Matrix){ RT_F32, 1, x.rows, x.columns, 0, by_columns ? 1 : x.columns, by_columns ? x.rows : 1 };
 }
 
-/* The same shape on dense f32 copies. */
-static RtProductShape converted_shape(RtProductShape s)
+static int64_t copy_bytes(const RtProductShape *s, int operand)
 {
-    s.a.type = s.b.type = s.c.type = RT_F32;
-    s.a.row = s.k, s.a.column = 1, s.a.batch = s.a.batch ? s.m * s.k : 0;
-    s.b.row = s.n, s.b.column = 1, s.b.batch = s.b.batch ? s.k * s.n : 0;
-    s.c.row = s.n, s.c.column = 1, s.c.batch = s.m * s.n;
+    const Matrix x = matrix_of(s, operand);
+    return round_up(x.rows * x.columns * (int64_t)sizeof(float));
+}
+
+static int64_t copies_bytes(const Product *p, const RtProductShape *s)
+{
+    int64_t bytes = 0;
+    for (int i = 0; p->converted && i < OPERANDS; i++)
+        bytes += copy_bytes(s, i);
+    return bytes;
+}
+
+static RtProductShape piece_of(const Product *p, int64_t size)
+{
+    RtProductShape s = p->shape;
+    *(p->by_rows ? &s.m : &s.n) = size;
+    s.batch = p->turns > 1 ? 1 : s.batch;
     return s;
 }
 
-static int64_t converted_bytes(const RtProductShape *s, int operand)
-{
-    const Matrix x = matrix_of(s, operand);
-    return (x.rows * x.columns * matrices(s, operand) * 4 + 63) / 64 * 64;
-}
-
-static void describe(dnnl_memory_desc_t *md, const RtProductShape *s, int operand)
-{
-    const Matrix x = matrix_of(s, operand);
-    const dnnl_data_type_t type = x.type == RT_BF16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_dims_t dims = { matrices(s, operand), x.rows, x.columns };
-    const dnnl_dims_t strides = { x.batch ? x.batch : x.rows * x.columns, x.row, x.column };
-    const int skip = s->batch > 1 ? 0 : 1;
-    check(dnnl_memory_desc_init_by_strides(md, 3 - skip, dims + skip, type, strides + skip), "describe memory", s);
-}
+static int64_t split_size(const Product *p) { return p->by_rows ? p->shape.m : p->shape.n; }
 
 /* --- Creation ------------------------------------------------------------------------------ */
+
+static void describe_operand(dnnl_memory_desc_t *md, const RtProductShape *s, const Matrix *x)
+{
+    const dnnl_dims_t dims = { x->count, x->rows, x->columns };
+    const dnnl_dims_t strides = { x->batch ? x->batch : x->rows * x->columns, x->row, x->column };
+    const int skip = s->batch > 1 ? 0 : 1;
+    check(dnnl_memory_desc_init_by_strides(md, 3 - skip, dims + skip, x->type == RT_BF16 ? dnnl_bf16 : dnnl_f32,
+                                           strides + skip),
+          "describe memory", s);
+}
 
 static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const RtProductShape *s,
                                               const dnnl_memory_desc_t md[])
@@ -137,19 +189,57 @@ static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const RtPr
     return primitive_desc;
 }
 
-static void grow_workspace(struct RtProducts *all, int64_t scratch, int64_t copies)
+static Call create_call(struct RtProducts *all, const RtProductShape *s, bool converted)
 {
-    scratch = (scratch + 63) / 64 * 64;
-    const int64_t before = all->workspace_bytes - all->scratch_bytes;
-    all->scratch_bytes = scratch > all->scratch_bytes ? scratch : all->scratch_bytes;
-    all->workspace_bytes = all->scratch_bytes + (copies > before ? copies : before);
-    free(all->workspace);
-    all->workspace = NULL; /* made when first needed, once its size is known */
+    Call call;
+    dnnl_memory_desc_t md[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) {
+        const Matrix x = converted ? copy_of(matrix_of(s, i)) : matrix_of(s, i);
+        describe_operand(&md[i], s, &x);
+        check(dnnl_memory_create(&call.memory[i], &md[i], all->engine, DNNL_MEMORY_NONE), "describe memory", s);
+    }
+    dnnl_primitive_desc_t desc = describe_product(all, s, md);
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    const char *kernel = "";
+    check(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel), "name its kernel", s);
+    call.is_slow = strncmp(kernel, "ref", 3) == 0;
+    check(dnnl_memory_create(&call.scratch, scratch, all->engine, DNNL_MEMORY_NONE), "describe memory", s);
+    call.scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+    check(dnnl_primitive_create(&call.primitive, desc), "make a kernel", s);
+    dnnl_primitive_desc_destroy(desc);
+    return call;
 }
 
-void rt_product_create(Rt *rt, int id, RtProductShape shape)
+static void destroy_call(Call *call)
 {
-    struct RtProducts *all = products_of(rt);
+    if (!call->primitive)
+        return;
+    for (int i = 0; i < OPERANDS; i++)
+        dnnl_memory_destroy(call->memory[i]);
+    dnnl_memory_destroy(call->scratch);
+    dnnl_primitive_destroy(call->primitive);
+}
+
+/* Halves the pieces until the workspace that they need is small. */
+static void create_calls(struct RtProducts *all, Product *p)
+{
+    p->by_rows = p->shape.m > p->shape.n;
+    const int64_t size = split_size(p);
+    for (p->piece = size;; p->piece = round_up(p->piece / 2 * 64) / 64) {
+        const RtProductShape s = piece_of(p, p->piece);
+        p->whole = create_call(all, &s, p->converted);
+        if (p->piece < 2 * LEAST_PIECE || p->whole.scratch_bytes + copies_bytes(p, &s) <= PIECE_BYTES)
+            break;
+        destroy_call(&p->whole);
+    }
+    if (size % p->piece) {
+        const RtProductShape s = piece_of(p, size % p->piece);
+        p->last = create_call(all, &s, p->converted);
+    }
+}
+
+static Product *new_product(struct RtProducts *all, int id)
+{
     if (id >= all->count) {
         all->product = realloc(all->product, (size_t)(id + 1) * sizeof *all->product);
         if (!all->product)
@@ -157,78 +247,124 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
         memset(all->product + all->count, 0, (size_t)(id + 1 - all->count) * sizeof *all->product);
         all->count = id + 1;
     }
-    Product *p = &all->product[id];
-    p->shape = shape;
-    p->converted = !is_native(shape.a.type) || !is_native(shape.b.type) || !is_native(shape.c.type) ||
-                   shape.a.type != shape.b.type || (shape.a.type == RT_F32 && shape.c.type != RT_F32);
-    const RtProductShape run = p->converted ? converted_shape(shape) : shape;
-    dnnl_memory_desc_t md[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++)
-        describe(&md[i], &run, i);
-    dnnl_primitive_desc_t desc = describe_product(all, &run, md);
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-    check(dnnl_primitive_create(&p->primitive, desc), "make a kernel", &shape);
-    for (int i = 0; i < OPERANDS; i++)
-        check(dnnl_memory_create(&p->memory[i], &md[i], all->engine, DNNL_MEMORY_NONE), "describe memory", &shape);
-    check(dnnl_memory_create(&p->scratch, scratch, all->engine, DNNL_MEMORY_NONE), "describe memory", &shape);
-    int64_t copies = 0;
-    for (int i = 0; p->converted && i < OPERANDS; i++)
-        copies += converted_bytes(&shape, i);
-    grow_workspace(all, (int64_t)dnnl_memory_desc_get_size(scratch), copies);
-    dnnl_primitive_desc_destroy(desc);
+    return &all->product[id];
+}
+
+static void put_in_order(Product *p, RtProductShape s)
+{
+    if (s.m < 1 || s.n < 1 || s.k < 1 || s.batch < 1)
+        rt_fail("a product of %lld x %lld x %lld, %lld times: sizes are at least 1", (long long)s.m, (long long)s.n,
+                (long long)s.k, (long long)s.batch);
+    make_ordinary(s.m, s.k, &s.a.row, &s.a.column);
+    make_ordinary(s.k, s.n, &s.b.row, &s.b.column);
+    make_ordinary(s.m, s.n, &s.c.row, &s.c.column);
+    p->swapped = s.c.column != 1;
+    if (p->swapped)
+        swap_operands(&s);
+    if ((s.a.row != 1 && s.a.column != 1) || (s.b.row != 1 && s.b.column != 1) || s.c.column != 1)
+        rt_fail("a product of %lld x %lld x %lld has an operand of which no stride is 1", (long long)s.m,
+                (long long)s.n, (long long)s.k);
+    p->shape = s;
+}
+
+void rt_product_create(Rt *rt, int id, RtProductShape shape)
+{
+    struct RtProducts *all = products_of(rt);
+    Product *p = new_product(all, id);
+    put_in_order(p, shape);
+    p->converted = !is_native(&p->shape);
+    p->turns = p->converted ? shape.batch : 1;
+    create_calls(all, p);
+    if (p->whole.is_slow && shape.batch > 1 && p->turns == 1) {
+        destroy_call(&p->whole);
+        destroy_call(&p->last);
+        p->last = (Call){ 0 };
+        p->turns = shape.batch;
+        create_calls(all, p);
+    }
+    const RtProductShape s = piece_of(p, p->piece);
+    const int64_t last = p->last.primitive ? p->last.scratch_bytes : 0;
+    p->scratch_bytes = round_up(last > p->whole.scratch_bytes ? last : p->whole.scratch_bytes);
+    const int64_t bytes = p->scratch_bytes + copies_bytes(p, &s);
+    if (bytes > all->workspace_bytes) {
+        all->workspace_bytes = bytes;
+        free(all->workspace);
+        all->workspace = NULL; /* made when first needed, once its size is known */
+    }
 }
 
 /* --- Running ------------------------------------------------------------------------------- */
 
-static float load(const void *array, int64_t at, RtType type)
+/* Between a matrix and its f32 copy; `back`: from the copy to the matrix. */
+static void convert(Matrix x, char *array, float *copy, bool back)
 {
-    switch (type) {
-    case RT_BF16:
-        return rt_float_of_bf16(((const uint16_t *)array)[at]);
-    case RT_F16:
-        return rt_float_of_f16(((const uint16_t *)array)[at]);
-    default:
-        return ((const float *)array)[at];
-    }
+    const bool by_columns = copy_of(x).row == 1 && x.columns > 1;
+    const int64_t lines = by_columns ? x.columns : x.rows, length = by_columns ? x.rows : x.columns;
+    const int64_t stride = by_columns ? x.column : x.row;
+#pragma omp parallel for
+    for (int64_t i = 0; i < lines; i++)
+        if (back)
+            rt_store_row(array, i * stride, length, x.type, copy + i * length);
+        else
+            rt_load_row(array, i * stride, length, x.type, copy + i * length);
 }
 
-static void store(void *array, int64_t at, float x, RtType type)
+static void execute(struct RtProducts *all, const Product *p, const Call *call, char *const operand[])
 {
-    switch (type) {
-    case RT_BF16:
-        ((uint16_t *)array)[at] = rt_bf16_of_float(x);
-        break;
-    case RT_F16:
-        ((uint16_t *)array)[at] = rt_f16_of_float(x);
-        break;
-    default:
-        ((float *)array)[at] = x;
+    dnnl_exec_arg_t args[OPERANDS + 1];
+    for (int i = 0; i < OPERANDS; i++) {
+        check(dnnl_memory_set_data_handle(call->memory[i], operand[i]), "use memory", &p->shape);
+        args[i] = (dnnl_exec_arg_t){ arguments[i], call->memory[i] };
     }
+    check(dnnl_memory_set_data_handle(call->scratch, all->workspace), "use memory", &p->shape);
+    args[OPERANDS] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, call->scratch };
+    check(dnnl_primitive_execute(call->primitive, all->stream, OPERANDS + 1, args), "run", &p->shape);
 }
 
-/* Between an operand and its dense f32 copy; `back`: from the copy to the operand. */
-static void convert(const RtProductShape *s, int operand, void *array, float *copy, bool back)
+/* The same with f32 copies; the operand that is not in pieces was copied with the first of them. */
+static void execute_converted(struct RtProducts *all, const Product *p, const Call *call, const RtProductShape *s,
+                              char *const operand[], bool is_first)
 {
-    const Matrix x = matrix_of(s, operand);
-    const int64_t n = matrices(s, operand);
-#pragma omp parallel for collapse(2)
-    for (int64_t b = 0; b < n; b++)
-        for (int64_t i = 0; i < x.rows; i++)
-            for (int64_t j = 0; j < x.columns; j++) {
-                const int64_t at = b * x.batch + i * x.row + j * x.column;
-                float *dense = &copy[(b * x.rows + i) * x.columns + j];
-                if (back)
-                    store(array, at, *dense, x.type);
-                else
-                    *dense = load(array, at, x.type);
-            }
+    const int unsplit = p->by_rows ? B : A;
+    const RtProductShape whole = piece_of(p, p->piece);
+    char *copy[OPERANDS], *at = all->workspace + p->scratch_bytes;
+    for (int i = 0; i < OPERANDS; i++) {
+        copy[i] = at;
+        at += copy_bytes(&whole, i);
+        if (i == C ? s->accumulate : i != unsplit || is_first)
+            convert(matrix_of(s, i), operand[i], (float *)(void *)copy[i], false);
+    }
+    execute(all, p, call, copy);
+    convert(matrix_of(s, C), operand[C], (float *)(void *)copy[C], true);
+}
+
+static int64_t type_bytes(RtType type) { return type == RT_F32 ? 4 : 2; }
+
+static void run_matrices(struct RtProducts *all, const Product *p, char *const start[])
+{
+    const RtProductShape *s = &p->shape;
+    const int64_t size = split_size(p);
+    for (int64_t at = 0; at < size; at += p->piece) {
+        const bool is_last = size - at < p->piece;
+        const RtProductShape piece = piece_of(p, is_last ? size - at : p->piece);
+        const Call *call = is_last ? &p->last : &p->whole;
+        char *const operand[OPERANDS] = {
+            start[A] + (p->by_rows ? at * s->a.row : 0) * type_bytes(s->a.type),
+            start[B] + (p->by_rows ? 0 : at * s->b.column) * type_bytes(s->b.type),
+            start[C] + at * (p->by_rows ? s->c.row : 1) * type_bytes(s->c.type),
+        };
+        if (p->converted)
+            execute_converted(all, p, call, &piece, operand, at == 0);
+        else
+            execute(all, p, call, operand);
+    }
 }
 
 static void need_workspace(struct RtProducts *all)
 {
     if (all->workspace || all->workspace_bytes == 0)
         return;
-    all->workspace = aligned_alloc(64, (size_t)all->workspace_bytes);
+    all->workspace = aligned_alloc(ALIGNMENT, (size_t)round_up(all->workspace_bytes));
     if (!all->workspace)
         rt_fail("out of memory: the products need a workspace of %s", rt_bytes_text((double)all->workspace_bytes).text);
 }
@@ -236,26 +372,15 @@ static void need_workspace(struct RtProducts *all)
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
 {
     struct RtProducts *all = rt->products;
-    Product *p = &all->product[id];
-    void *operand[OPERANDS] = { (void *)a, (void *)b, c }, *used[OPERANDS] = { (void *)a, (void *)b, c };
+    const Product *p = &all->product[id];
+    const RtProductShape *s = &p->shape;
+    char *left = (char *)(p->swapped ? b : a), *right = (char *)(p->swapped ? a : b), *result = c;
     need_workspace(all);
-    char *copy = all->workspace + all->scratch_bytes;
-    for (int i = 0; p->converted && i < OPERANDS; i++) {
-        used[i] = copy;
-        copy += converted_bytes(&p->shape, i);
-        if (i != C || p->shape.accumulate)
-            convert(&p->shape, i, operand[i], used[i], false);
-    }
-    dnnl_exec_arg_t args[OPERANDS + 1];
-    for (int i = 0; i < OPERANDS; i++) {
-        check(dnnl_memory_set_data_handle(p->memory[i], used[i]), "use memory", &p->shape);
-        args[i] = (dnnl_exec_arg_t){ arguments[i], p->memory[i] };
-    }
-    check(dnnl_memory_set_data_handle(p->scratch, all->workspace), "use memory", &p->shape);
-    args[OPERANDS] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, p->scratch };
-    check(dnnl_primitive_execute(p->primitive, all->stream, OPERANDS + 1, args), "run", &p->shape);
-    if (p->converted)
-        convert(&p->shape, C, c, used[C], true);
+    for (int64_t turn = 0; turn < p->turns; turn++)
+        run_matrices(all, p,
+                     (char *const[]){ left + turn * s->a.batch * type_bytes(s->a.type),
+                                      right + turn * s->b.batch * type_bytes(s->b.type),
+                                      result + turn * s->c.batch * type_bytes(s->c.type) });
 }
 
 int64_t rt_products_workspace_bytes(const Rt *rt) { return rt->products ? rt->products->workspace_bytes : 0; }
@@ -266,13 +391,8 @@ void rt_products_free(Rt *rt)
     if (!all)
         return;
     for (int i = 0; i < all->count; i++) {
-        Product *p = &all->product[i];
-        for (int j = 0; p->primitive && j < OPERANDS; j++)
-            dnnl_memory_destroy(p->memory[j]);
-        if (p->primitive) {
-            dnnl_memory_destroy(p->scratch);
-            dnnl_primitive_destroy(p->primitive);
-        }
+        destroy_call(&all->product[i].whole);
+        destroy_call(&all->product[i].last);
     }
     dnnl_stream_destroy(all->stream);
     dnnl_engine_destroy(all->engine);

@@ -61,14 +61,27 @@ static void bench_weight(RtType t, const char *name, int64_t inner, int64_t oute
     char line[128];
     const int64_t row = turned ? 1 : stride, column = turned ? inner : 1;
     snprintf(line, sizeof line, "%s: Y = X W", name);
-    bench_product(line, (RtProductShape){ .m = TOKENS, .n = outer, .k = inner, .a = { t, inner, 1, 0 },
-                                          .b = { t, row, column, 0 }, .c = { t, stride, 1, 0 } });
+    bench_product(line, (RtProductShape){ .m = TOKENS,
+                                          .n = outer,
+                                          .k = inner,
+                                          .a = { t, inner, 1, 0 },
+                                          .b = { t, row, column, 0 },
+                                          .c = { t, stride, 1, 0 } });
     snprintf(line, sizeof line, "%s: dX = dY W^T", name);
-    bench_product(line, (RtProductShape){ .m = TOKENS, .n = inner, .k = outer, .a = { t, stride, 1, 0 },
-                                          .b = { t, column, row, 0 }, .c = { t, inner, 1, 0 } });
+    bench_product(line, (RtProductShape){ .m = TOKENS,
+                                          .n = inner,
+                                          .k = outer,
+                                          .a = { t, stride, 1, 0 },
+                                          .b = { t, column, row, 0 },
+                                          .c = { t, inner, 1, 0 } });
     snprintf(line, sizeof line, "%s: dW += X^T dY", name);
-    bench_product(line, (RtProductShape){ .m = inner, .n = outer, .k = TOKENS, .a = { t, 1, inner, 0 },
-                                          .b = { t, stride, 1, 0 }, .c = { RT_F32, row, column, 0 }, .accumulate = true });
+    bench_product(line, (RtProductShape){ .m = inner,
+                                          .n = outer,
+                                          .k = TOKENS,
+                                          .a = { t, 1, inner, 0 },
+                                          .b = { t, stride, 1, 0 },
+                                          .c = { RT_F32, row, column, 0 },
+                                          .accumulate = true });
 }
 
 /* Counted as published: a causal query sees half of the keys; forward 4 flops a pair and feature, backward 10. */
@@ -76,9 +89,25 @@ static void bench_weight(RtType t, const char *name, int64_t inner, int64_t oute
     do {                                                                                                               \
         enum { H = 12, D = 64, S = length, WIDTH = H * D };                                                            \
         static const RtAttendStride x = { (int64_t)S * WIDTH, WIDTH, D, 0 };                                           \
-        const RtAttend s = { .batch = sequences, .queries = S, .keys = S, .heads = H, .group = 1, .feature = D,        \
-                             .q = x, .k = x, .v = x, .y = x, .lse = { S * H, H, 1, 0 }, .dy = x, .dq = x, .dk = x,     \
-                             .dv = x, .type = element_type, .causal = true, .window = window_, .scale = 0.125f };      \
+        const RtAttend s = { .batch = sequences,                                                                       \
+                             .queries = S,                                                                             \
+                             .keys = S,                                                                                \
+                             .heads = H,                                                                               \
+                             .group = 1,                                                                               \
+                             .feature = D,                                                                             \
+                             .q = x,                                                                                   \
+                             .k = x,                                                                                   \
+                             .v = x,                                                                                   \
+                             .y = x,                                                                                   \
+                             .lse = { S * H, H, 1, 0 },                                                                \
+                             .dy = x,                                                                                  \
+                             .dq = x,                                                                                  \
+                             .dk = x,                                                                                  \
+                             .dv = x,                                                                                  \
+                             .type = element_type,                                                                     \
+                             .causal = true,                                                                           \
+                             .window = window_,                                                                        \
+                             .scale = 0.125f };                                                                        \
         char *m = memory[0], *n = memory[1], *out = memory[2], *scratch = memory[3];                                   \
         const int64_t step = (int64_t)sequences * S * WIDTH * 4;                                                       \
         float *lse = (float *)(void *)(n + 3 * step);                                                                  \

@@ -74,9 +74,7 @@ RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, in
                               float *tile, RtType type)
 {
     for (int64_t i = 0; i < rows; i++) {
-#pragma omp simd
-        for (int64_t d = 0; d < feature; d++)
-            tile[i * width + d] = rt_load(from, i * stride + d, type);
+        rt_load_row(from, i * stride, feature, type, tile + i * width);
         for (int64_t d = feature; d < width; d++)
             tile[i * width + d] = 0;
     }
@@ -86,9 +84,12 @@ RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, in
 RT_INLINE void rt_attend_turn(const void *from, int64_t stride, int64_t rows, int64_t feature, float factor,
                               float *turned, RtType type)
 {
-    for (int64_t i = 0; i < rows; i++)
+    float row[feature] RT_ALIGNED;
+    for (int64_t i = 0; i < rows; i++) {
+        rt_load_row(from, i * stride, feature, type, row);
         for (int64_t d = 0; d < feature; d++)
-            turned[d * RT_ATTEND_TILE + i] = factor * rt_load(from, i * stride + d, type);
+            turned[d * RT_ATTEND_TILE + i] = factor * row[d];
+    }
     for (int64_t i = rows; i < rt_whole_vectors(rows); i++)
         for (int64_t d = 0; d < feature; d++)
             turned[d * RT_ATTEND_TILE + i] = 0;
@@ -190,9 +191,9 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char 
     }
     for (int64_t i = 0; i < rows; i++) {
         const float share = total[i] > 0 ? 1.0f / total[i] : 0.0f;
-#pragma omp simd
         for (int64_t d = 0; d < s.feature; d++)
-            rt_store(y, (query + i) * s.y.row + d, sum[i * width + d] * share, s.type);
+            sum[i * width + d] *= share;
+        rt_store_row(y, (query + i) * s.y.row, s.feature, s.type, sum + i * width);
         lse[(query + i) * s.lse.row] = highest[i] + logf(total[i]);
     }
 }

@@ -44,11 +44,13 @@ RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float 
 RT_INLINE void rt_attend_grad_share(const float *dy, int64_t width, const void *y, int64_t stride, int64_t rows,
                                     float *share, const RtAttend s)
 {
+    float row[s.feature] RT_ALIGNED;
     for (int64_t i = 0; i < rows; i++) {
         float sum = 0;
+        rt_load_row(y, i * stride, s.feature, s.type, row);
 #pragma omp simd reduction(+ : sum)
         for (int64_t d = 0; d < s.feature; d++)
-            sum += dy[i * width + d] * rt_load(y, i * stride + d, s.type);
+            sum += dy[i * width + d] * row[d];
         share[i] = sum;
     }
 }
@@ -113,17 +115,15 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
                 rt_attend_grad_queries(gradient, rows, columns, keys, width,
                                        scratch + (g * s.queries + query) * s.feature, s.feature);
             }
-        for (int64_t j = 0; j < tile; j++)
-            for (int64_t d = 0; d < s.feature; d++) {
-                rt_store(dk, (key + j) * s.dk.row + d, key_sum[j * width + d], s.type);
-                rt_store(dv, (key + j) * s.dv.row + d, value_sum[j * width + d], s.type);
-            }
+        for (int64_t j = 0; j < tile; j++) {
+            rt_store_row(dk, (key + j) * s.dk.row, s.feature, s.type, key_sum + j * width);
+            rt_store_row(dv, (key + j) * s.dv.row, s.feature, s.type, value_sum + j * width);
+        }
     }
     for (int64_t g = 0; g < s.group; g++)
         for (int64_t query = 0; query < s.queries; query++)
-            for (int64_t d = 0; d < s.feature; d++)
-                rt_store(dq, g * s.dq.group + query * s.dq.row + d, scratch[(g * s.queries + query) * s.feature + d],
-                         s.type);
+            rt_store_row(dq, g * s.dq.group + query * s.dq.row, s.feature, s.type,
+                         scratch + (g * s.queries + query) * s.feature);
 }
 
 /* Order: parallel over heads of k and v; within one, tiles of keys, then heads of q, then tiles of queries. */

@@ -51,14 +51,14 @@ RT_INLINE rt_f16 rt_store_f16(float x)
     const uint32_t bits = rt_bits_of_float(x), magnitude = bits & 0x7FFFFFFF, sign = bits >> 16 & 0x8000;
     const uint32_t normal = (magnitude - (112u << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
     const uint32_t subnormal = rt_bits_of_float(rt_float_of_bits(magnitude) + 0.5f) - 0x3F000000u;
-    const uint32_t half = magnitude > 0x7F800000   ? 0x7E00   /* NaN */
-                          : magnitude >= 0x47800000 ? 0x7C00  /* 65536 and more: infinity */
+    const uint32_t half = magnitude > 0x7F800000    ? 0x7E00    /* NaN */
+                          : magnitude >= 0x47800000 ? 0x7C00    /* 65536 and more: infinity */
                           : magnitude < 0x38800000  ? subnormal /* below 2^-14 */
                                                     : normal;
     return (rt_f16)(half | sign);
 }
 
-/* Element `at` of an array whose type is a constant where this is inlined. */
+/* Element `at` of an array; in a loop only where the type is a constant. */
 RT_INLINE float rt_load(const void *array, int64_t at, RtType type)
 {
     switch (type) {
@@ -82,6 +82,44 @@ RT_INLINE void rt_store(void *array, int64_t at, float x, RtType type)
         break;
     default:
         ((float *)array)[at] = x;
+    }
+}
+
+/* Rows of elements from and to f32, with the type asked once: a kernel's parallel region is made a function
+ * before constants are folded, so that inside of it no type is a constant. */
+RT_INLINE void rt_load_row(const void *restrict array, int64_t at, int64_t count, RtType type, float *restrict row)
+{
+    switch (type) {
+    case RT_BF16:
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            row[i] = rt_load_bf16(((const rt_bf16 *)array)[at + i]);
+        break;
+    case RT_F16:
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            row[i] = rt_load_f16(((const rt_f16 *)array)[at + i]);
+        break;
+    default:
+        memcpy(row, (const float *)array + at, (size_t)count * sizeof *row);
+    }
+}
+
+RT_INLINE void rt_store_row(void *restrict array, int64_t at, int64_t count, RtType type, const float *restrict row)
+{
+    switch (type) {
+    case RT_BF16:
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            ((rt_bf16 *)array)[at + i] = rt_store_bf16(row[i]);
+        break;
+    case RT_F16:
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            ((rt_f16 *)array)[at + i] = rt_store_f16(row[i]);
+        break;
+    default:
+        memcpy((float *)array + at, row, (size_t)count * sizeof *row);
     }
 }
 

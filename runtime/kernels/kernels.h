@@ -1,8 +1,9 @@
 /* kernels.h -- the kernels that do not depend on a model, for inclusion in generated code.
  *
- * Each is `static inline` and always inlined, so that the constant shapes with which generated
- * code calls them fold away.  They are parallel over OpenMP with a fixed division of work: the
- * same bits for any number of threads.  Element types are RtType constants; arithmetic is f32.
+ * They are parallel over OpenMP with a fixed division of work: the same bits for any number of threads.
+ * Shapes come in by value.  gcc makes a function of each parallel region before it inlines anything, so that
+ * in there no shape is a constant: types are asked once a row, never once an element, and inner loops are fast
+ * for sizes known at run time.  Arithmetic is f32.
  */
 #ifndef MPC_KERNELS_H
 #define MPC_KERNELS_H

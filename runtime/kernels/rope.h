@@ -20,10 +20,10 @@ typedef struct {
  * Order: parallel over positions, which nothing else writes. */
 RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
 {
-    const int64_t half = s.feature / 2;
+    const int64_t half = s.feature / 2, step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;
 #pragma omp parallel for
     for (int64_t t = 0; t < s.seq; t++) {
-        float cosine[half], sine[half];
+        float cosine[half], sine[half], from[2 * half], to[2 * half];
         for (int64_t i = 0; i < half; i++) {
             const double angle = (double)(s.first_position + t) * pow(s.base, -2.0 * (double)i / (double)s.feature);
             cosine[i] = (float)cos(angle);
@@ -31,16 +31,14 @@ RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
         }
         for (int64_t o = 0; o < s.outer; o++)
             for (int64_t m = 0; m < s.middle; m++) {
-                const int64_t from = o * s.x.outer + t * s.x.seq + m * s.x.middle;
-                const int64_t to = o * s.y.outer + t * s.y.seq + m * s.y.middle;
-                const int64_t step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;
+                rt_load_row(x, o * s.x.outer + t * s.x.seq + m * s.x.middle, s.feature, s.type, from);
 #pragma omp simd
                 for (int64_t i = 0; i < half; i++) {
-                    const float a = rt_load(x, from + i * step, s.type),
-                                b = rt_load(x, from + i * step + other, s.type);
-                    rt_store(y, to + i * step, a * cosine[i] - b * sine[i], s.type);
-                    rt_store(y, to + i * step + other, a * sine[i] + b * cosine[i], s.type);
+                    const float a = from[i * step], b = from[i * step + other];
+                    to[i * step] = a * cosine[i] - b * sine[i];
+                    to[i * step + other] = a * sine[i] + b * cosine[i];
                 }
+                rt_store_row(y, o * s.y.outer + t * s.y.seq + m * s.y.middle, s.feature, s.type, to);
             }
     }
 }

@@ -12,7 +12,32 @@ typedef struct {
         int64_t pre, row;
     } table, picked;
     RtType table_type, picked_type;
+    bool accumulate; /* rt_scatter_add adds to the table instead of setting it */
 } RtTake;
+
+/* So many elements of a row at a time, as f32. */
+enum { RT_TAKE_CHUNK = 512 };
+
+/* to[i] = from[i], or to[i] += from[i]; zeros where there is no `from`. */
+RT_INLINE void rt_take_row(const void *from, int64_t from_at, RtType from_type, void *to, int64_t to_at, RtType to_type,
+                           int64_t count, bool accumulate)
+{
+    for (int64_t i = 0; i < count; i += RT_TAKE_CHUNK) {
+        const int64_t n = count - i < RT_TAKE_CHUNK ? count - i : RT_TAKE_CHUNK;
+        float row[RT_TAKE_CHUNK], sum[RT_TAKE_CHUNK];
+        if (from)
+            rt_load_row(from, from_at + i, n, from_type, row);
+        else
+            memset(row, 0, (size_t)n * sizeof *row);
+        if (accumulate) {
+            rt_load_row(to, to_at + i, n, to_type, sum);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++)
+                row[j] += sum[j];
+        }
+        rt_store_row(to, to_at + i, n, to_type, row);
+    }
+}
 
 /* picked[p, n] = table[p, index[n]].  Indices are in range: the trainer has checked them; others give zeros.
  * Order: parallel over what is picked. */
@@ -22,39 +47,27 @@ RT_INLINE void rt_take(const void *table, const int32_t *index, void *picked, co
     for (int64_t p = 0; p < s.pre; p++)
         for (int64_t n = 0; n < s.count; n++) {
             const bool known = index[n] >= 0 && index[n] < s.rows;
-            const int64_t from = p * s.table.pre + (known ? index[n] : 0) * s.table.row;
-            const int64_t to = p * s.picked.pre + n * s.picked.row;
-#pragma omp simd
-            for (int64_t i = 0; i < s.post; i++)
-                rt_store(picked, to + i, known ? rt_load(table, from + i, s.table_type) : 0.0f, s.picked_type);
+            rt_take_row(known ? table : NULL, p * s.table.pre + (known ? index[n] : 0) * s.table.row, s.table_type,
+                        picked, p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
         }
 }
 
-/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n.
- * Order: each of a fixed number of blocks owns a range of rows and goes through all indices, so the sums do not
- * depend on the number of threads. */
+/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.
+ * Order: each of a fixed number of blocks owns the rows v = block, block + BLOCKS, ..., since frequent tokens
+ * have small numbers, and goes through all indices: the sums do not depend on the number of threads. */
 RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtTake s)
 {
-    enum { BLOCKS = 16 };
-#pragma omp parallel for
-    for (int64_t block = 0; block < BLOCKS; block++) {
-        const int64_t first = s.rows * block / BLOCKS, end = s.rows * (block + 1) / BLOCKS;
+    enum { BLOCKS = 64 };
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t block = 0; block < BLOCKS; block++)
         for (int64_t p = 0; p < s.pre; p++) {
-            for (int64_t v = first; v < end; v++)
-                for (int64_t i = 0; i < s.post; i++)
-                    rt_store(table, p * s.table.pre + v * s.table.row + i, 0.0f, s.table_type);
-            for (int64_t n = 0; n < s.count; n++) {
-                if (index[n] < first || index[n] >= end)
-                    continue;
-                const int64_t to = p * s.table.pre + index[n] * s.table.row, from = p * s.picked.pre + n * s.picked.row;
-#pragma omp simd
-                for (int64_t i = 0; i < s.post; i++)
-                    rt_store(table, to + i,
-                             rt_load(table, to + i, s.table_type) + rt_load(picked, from + i, s.picked_type),
-                             s.table_type);
-            }
+            for (int64_t v = block; v < s.rows && !s.accumulate; v += BLOCKS)
+                rt_take_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
+            for (int64_t n = 0; n < s.count; n++)
+                if (index[n] >= 0 && index[n] < s.rows && index[n] % BLOCKS == block)
+                    rt_take_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
+                                p * s.table.pre + index[n] * s.table.row, s.table_type, s.post, true);
         }
-    }
 }
 
 #endif
