@@ -273,7 +273,8 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
     Product *p = new_product(all, id);
     put_in_order(p, shape);
     p->converted = !is_native(&p->shape);
-    p->turns = p->converted ? shape.batch : 1;
+    const bool has_batch = p->shape.a.batch || p->shape.b.batch; /* else oneDNN would make one result of it */
+    p->turns = p->converted || !has_batch ? shape.batch : 1;
     create_calls(all, p);
     if (p->whole.is_slow && shape.batch > 1 && p->turns == 1) {
         destroy_call(&p->whole);

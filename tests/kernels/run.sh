@@ -1,0 +1,25 @@
+#!/bin/sh
+# run.sh -- builds and runs the tests of products and kernels, as a trainer would be built.
+#
+#   tests/kernels/run.sh [NAME ...]      CC, EXTRA_CFLAGS, SANITIZE=1 (address and undefined behaviour)
+set -eu
+cd "$(dirname "$0")/../.."
+built=$(mktemp -d)
+trap 'rm -rf "$built"' EXIT
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O3 -march=native -fno-math-errno"
+FLAGS="$FLAGS -fno-trapping-math -fopenmp -Iruntime"
+if [ "${SANITIZE:-0}" = 1 ]; then
+    FLAGS="$FLAGS -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+fi
+status=0
+for name in ${*:-element rows attend product}; do
+    sources=tests/kernels/test_$name.c
+    [ "$name" = product ] && sources="$sources runtime/product.c runtime/error.c"
+    # shellcheck disable=SC2086
+    ${CC:-gcc} $FLAGS ${EXTRA_CFLAGS:-} $sources -o "$built/test_$name" -ldnnl -lm
+    "$built/test_$name" || status=1
+    if [ "$name" = product ]; then
+        MPC_EMULATE_BF16=1 "$built/test_$name" || status=1
+    fi
+done
+exit $status

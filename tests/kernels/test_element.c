@@ -1,0 +1,102 @@
+/* test_element.c -- conversions of every value, functions over vectors, dropout's bits. */
+#include "check.h"
+
+static bool same_float(float a, float b) { return isnan(a) ? isnan(b) : rt_bits_of_float(a) == rt_bits_of_float(b); }
+
+static void check_conversions(void)
+{
+    static uint16_t all[65536], again[65536];
+    static float wide[65536];
+    for (int i = 0; i < 65536; i++)
+        all[i] = (uint16_t)i;
+    rt_load_row(all, 0, 65536, RT_F16, wide);
+    for (int i = 0; i < 65536; i++)
+        check(same_float(wide[i], rt_float_of_f16(all[i])), "f16 %04x becomes %g", i, (double)wide[i]);
+    rt_store_row(again, 0, 65536, RT_F16, wide);
+    for (int i = 0; i < 65536; i++)
+        check(isnan(wide[i]) ? (again[i] & 0x7FFF) > 0x7C00 : again[i] == all[i], "f16 %04x comes back %04x", i,
+              again[i]);
+    rt_load_row(all, 0, 65536, RT_BF16, wide);
+    rt_store_row(again, 0, 65536, RT_BF16, wide);
+    for (int i = 0; i < 65536; i++)
+        check(isnan(wide[i]) ? (again[i] & 0x7FFF) > 0x7F80 : again[i] == all[i], "bf16 %04x comes back %04x", i,
+              again[i]);
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 4099) {
+        const float x = rt_float_of_bits((uint32_t)bits);
+        const bool f16 = isnan(x) ? (rt_store_f16(x) & 0x7FFF) > 0x7C00 : rt_store_f16(x) == rt_f16_of_float(x);
+        const bool bf16 = isnan(x) ? (rt_store_bf16(x) & 0x7FFF) > 0x7F80 : rt_store_bf16(x) == rt_bf16_of_float(x);
+        check(f16 && bf16, "%08llx: f16 %04x, bf16 %04x", (unsigned long long)bits, rt_store_f16(x), rt_store_bf16(x));
+    }
+    /* halves go to the even neighbour, worked out by hand */
+    check(rt_store_bf16(rt_float_of_bits(0x3F808000)) == 0x3F80 &&
+              rt_store_bf16(rt_float_of_bits(0x3F818000)) == 0x3F82,
+          "bf16 rounds halves wrong");
+    check(rt_store_f16(2049.0f) == 0x6800 && rt_store_f16(2051.0f) == 0x6802 && rt_store_f16(65520.0f) == 0x7C00 &&
+              rt_store_f16(0x1p-24f) == 1 && rt_store_f16(0x1p-25f) == 0,
+          "f16 rounds wrong");
+}
+
+enum { COUNT = 4099 };
+
+/* Loops as generated code has them, with an odd tail; the bound in units in the last place. */
+#define CHECK_FUNCTION(call, exact, low, high, units)                                                                  \
+    do {                                                                                                               \
+        static float x[COUNT], y[COUNT];                                                                               \
+        for (int i = 0; i < COUNT; i++)                                                                                \
+            x[i] = (float)((low) + ((high) - (low)) * (uniform() + 1) / 2);                                            \
+        _Pragma("omp simd") for (int i = 0; i < COUNT; i++) y[i] = call(x[i]);                                         \
+        for (int i = 0; i < COUNT; i++) {                                                                              \
+            const double want = exact((double)x[i]);                                                                   \
+            check(fabs((double)y[i] - want) <= (units)*0x1p-23 * fabs(want) + 0x1p-126,                                \
+                  #call "(%.9g) is %.9g, not %.9g", (double)x[i], (double)y[i], want);                                 \
+        }                                                                                                              \
+    } while (0)
+
+static double gelu(double x) { return 0.5 * x * erfc(-x * sqrt(0.5)); }
+
+static double gelu_tanh(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static void check_functions(void)
+{
+    CHECK_FUNCTION(expf, exp, -87, 88, 4);
+    CHECK_FUNCTION(logf, log, 1e-6, 100, 4);
+    CHECK_FUNCTION(tanhf, tanh, -9, 9, 4);
+    CHECK_FUNCTION(erff, erf, -4, 4, 4);
+    CHECK_FUNCTION(rt_exp_negative, exp, -87, 0, 2);
+    CHECK_FUNCTION(rt_gelu, gelu, -1, 4, 8);
+    CHECK_FUNCTION(rt_gelu_tanh, gelu_tanh, -1, 4, 8);
+    check(rt_exp_negative(-INFINITY) == 0 && rt_exp_negative(-1000) == 0 && rt_exp_negative(0) == 1,
+          "rt_exp_negative at its ends");
+}
+
+/* Random123's published answers for Philox4x32-10 are in tests/runtime; here that the vector loop uses them. */
+static void check_random(void)
+{
+    static uint8_t kept[COUNT];
+    const int64_t first = (INT64_C(1) << 32) - 50;
+    const float rate = 0.3f;
+#pragma omp simd
+    for (int i = 0; i < COUNT; i++)
+        kept[i] = rt_keep(123, 456, first + i, rate);
+    int count = 0;
+    for (int i = 0; i < COUNT; i++) {
+        const int64_t at = first + i;
+        const uint32_t x = rt_philox(123, 456, (uint32_t)at, (uint32_t)(at >> 32), 0, 0).x[0];
+        check(kept[i] == ((double)(x >> 8) / 16777216.0 >= (double)rate), "element %d", i);
+        count += kept[i];
+    }
+    /* five standard deviations of a binomial */
+    check(fabs(count - 0.7 * COUNT) < 5 * sqrt(COUNT * 0.21), "%d of %d kept", count, COUNT);
+    check(rt_keep(1, 2, 3, 0.0f) && rt_fold_key(7, 9) == rt_philox(7, 0x6b657973, 9, 0, 1, 0).x[0], "edges");
+}
+
+int main(void)
+{
+    check_conversions();
+    check_functions();
+    check_random();
+    return report("element");
+}

@@ -1,0 +1,147 @@
+/* test_product.c -- rt_product against three loops, over layouts, types, batches and accumulation. */
+#include "check.h"
+#include "state.h"
+
+static const RtProgram program = { .precision = "fp32" };
+
+static int64_t extent(int64_t rows, int64_t row, int64_t columns, int64_t column, int64_t count, int64_t batch)
+{
+    return (rows - 1) * row + (columns - 1) * column + (count - 1) * batch + 1;
+}
+
+/* Strides of an operand: dense or padded, by rows or by columns; matrices one after another, or
+ * (interleaved) beside each other in a row, or one for all. */
+static void pick_layout(int64_t rows, int64_t columns, int64_t count, bool may_share, int64_t *row, int64_t *column,
+                        int64_t *batch)
+{
+    const bool turned = pick(2);
+    const int64_t minor = turned ? rows : columns, major = turned ? columns : rows, pad = pick(2) * 5;
+    const bool interleaved = pick(2);
+    const int64_t stride = (interleaved ? count : 1) * minor + pad;
+    *(turned ? row : column) = 1;
+    *(turned ? column : row) = stride;
+    *batch = count == 1 || (may_share && pick(3) == 0) ? 0 : interleaved ? minor : stride * major + pad;
+}
+
+static double tolerance(const RtProductShape *s, double magnitude)
+{
+    return ((double)s->k + 2) * 0x1p-23 * magnitude; /* each of k sums and products rounds once, in f32 */
+}
+
+static void compare(const RtProductShape *s, const void *a, const void *b, const void *before, const void *c, int64_t t,
+                    int64_t i, int64_t j)
+{
+    const int64_t at = t * s->c.batch + i * s->c.row + j * s->c.column;
+    double want = s->accumulate ? get(before, at, s->c.type) : 0, magnitude = fabs(want);
+    for (int64_t l = 0; l < s->k; l++) {
+        const double x = get(a, t * s->a.batch + i * s->a.row + l * s->a.column, s->a.type);
+        const double y = get(b, t * s->b.batch + l * s->b.row + j * s->b.column, s->b.type);
+        want += x * y;
+        magnitude += fabs(x * y);
+    }
+    const double got = get(c, at, s->c.type);
+    check(is_close(got, want, tolerance(s, magnitude), s->c.type),
+          "%lld x %lld x %lld batch %lld: a %s %lld,%lld b %s %lld,%lld c %s %lld,%lld%s: [%lld, %lld, %lld] is %g, "
+          "not %g",
+          (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, type_name[s->a.type],
+          (long long)s->a.row, (long long)s->a.column, type_name[s->b.type], (long long)s->b.row,
+          (long long)s->b.column, type_name[s->c.type], (long long)s->c.row, (long long)s->c.column,
+          s->accumulate ? " accumulate" : "", (long long)t, (long long)i, (long long)j, got, want);
+}
+
+static void check_padding(const RtProductShape *s, const void *before, const void *c, int64_t count)
+{
+    bool *written = calloc((size_t)count, 1);
+    for (int64_t t = 0; t < s->batch; t++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++)
+                written[t * s->c.batch + i * s->c.row + j * s->c.column] = true;
+    for (int64_t at = 0; at < count; at++)
+        check(written[at] || get(before, at, s->c.type) == get(c, at, s->c.type), "wrote what is not its own");
+    free(written);
+}
+
+/* Runs it twice, in a fresh trainer; `samples`: so many elements, 0: all. */
+static void check_product(RtProductShape s, int64_t samples)
+{
+    const int64_t a_count = extent(s.m, s.a.row, s.k, s.a.column, s.batch, s.a.batch);
+    const int64_t b_count = extent(s.k, s.b.row, s.n, s.b.column, s.batch, s.b.batch);
+    const int64_t c_count = extent(s.m, s.c.row, s.n, s.c.column, s.batch, s.c.batch);
+    void *a = random_array(a_count, s.a.type), *b = random_array(b_count, s.b.type);
+    void *before = random_array(c_count, s.c.type), *c = allocate(c_count * type_bytes(s.c.type));
+    Rt rt = { .program = &program };
+    rt_product_create(&rt, 1, s);
+    for (int turn = 0; turn < 2; turn++) {
+        memcpy(c, before, (size_t)(c_count * type_bytes(s.c.type)));
+        rt_product(&rt, 1, a, b, c);
+    }
+    for (int64_t i = 0; i < samples; i++)
+        compare(&s, a, b, before, c, pick(s.batch), pick(s.m), pick(s.n));
+    for (int64_t t = 0; t < s.batch && !samples; t++)
+        for (int64_t i = 0; i < s.m; i++)
+            for (int64_t j = 0; j < s.n; j++)
+                compare(&s, a, b, before, c, t, i, j);
+    if (!samples)
+        check_padding(&s, before, c, c_count);
+    rt_products_free(&rt);
+    check(rt.products == NULL && rt_products_workspace_bytes(&rt) == 0, "not freed");
+    free(a);
+    free(b);
+    free(before);
+    free(c);
+}
+
+static const RtType types[][3] = {
+    { RT_F32, RT_F32, RT_F32 },  { RT_BF16, RT_BF16, RT_BF16 }, { RT_BF16, RT_BF16, RT_F32 },
+    { RT_F16, RT_F16, RT_F16 },  { RT_F16, RT_F16, RT_F32 },    { RT_F32, RT_BF16, RT_F32 },
+    { RT_F32, RT_F32, RT_BF16 }, { RT_BF16, RT_F32, RT_F16 },
+};
+
+static void check_any(void)
+{
+    static const int64_t sizes[] = { 1, 2, 3, 7, 16, 33, 64, 65 };
+    const RtType *type = types[pick(8)];
+    RtProductShape s = { .m = sizes[pick(8)],
+                         .n = sizes[pick(8)],
+                         .k = sizes[pick(8)],
+                         .batch = pick(3) ? 1 : 3,
+                         .a.type = type[0],
+                         .b.type = type[1],
+                         .c.type = type[2],
+                         .accumulate = pick(2) };
+    pick_layout(s.m, s.k, s.batch, true, &s.a.row, &s.a.column, &s.a.batch);
+    pick_layout(s.k, s.n, s.batch, true, &s.b.row, &s.b.column, &s.b.batch);
+    pick_layout(s.m, s.n, s.batch, false, &s.c.row, &s.c.column, &s.c.batch);
+    check_product(s, 0);
+}
+
+/* What is so long that it is done in pieces, the last of them shorter. */
+static void check_long(RtType type, RtType result, bool by_rows, bool accumulate)
+{
+    enum { LONG = 70001, SHORT = 150, DEPTH = 9 };
+    RtProductShape s = {
+        .m = by_rows ? LONG : SHORT, .n = by_rows ? SHORT : LONG, .k = DEPTH, .batch = 1, .accumulate = accumulate
+    };
+    s.a.type = s.b.type = type;
+    s.c.type = result;
+    s.a.row = by_rows ? 1 : DEPTH, s.a.column = by_rows ? LONG : 1;
+    s.b.row = by_rows ? SHORT : 1, s.b.column = by_rows ? 1 : DEPTH;
+    s.c.row = s.n + 3, s.c.column = 1;
+    Rt rt = { .program = &program };
+    rt_product_create(&rt, 0, s);
+    check(rt_products_workspace_bytes(&rt) < 40 << 20, "a workspace of %lld bytes",
+          (long long)rt_products_workspace_bytes(&rt));
+    rt_products_free(&rt);
+    check_product(s, 3000);
+}
+
+int main(void)
+{
+    for (int i = 0; i < 1500; i++)
+        check_any();
+    for (int i = 0; i < 8; i++)
+        check_long(i & 1 ? RT_BF16 : RT_F16, i & 2 ? RT_F32 : i & 1 ? RT_BF16 : RT_F16, i & 4, i & 2);
+    Rt rt = { .program = &program };
+    check(rt_product_peak(&rt, 0.05) > 1e8, "no peak");
+    return report(getenv("MPC_EMULATE_BF16") ? "product, bf16 emulated" : "product");
+}

@@ -1,0 +1,151 @@
+/* test_rows.c -- rope, take and scatter_add against their definitions, with strides, types, and 1 to 3 threads. */
+#include "check.h"
+
+/* Runs `statement` with 1, 2 and 3 threads on a marked `array`; all must write the same bits. */
+#define SAME_BITS(array, bytes, mark, statement)                                                                       \
+    do {                                                                                                               \
+        void *first_ = allocate(bytes);                                                                                \
+        for (int threads_ = 1; threads_ <= 3; threads_++) {                                                            \
+            omp_set_num_threads(threads_);                                                                             \
+            mark;                                                                                                      \
+            statement;                                                                                                 \
+            if (threads_ == 1)                                                                                         \
+                memcpy(first_, array, (size_t)(bytes));                                                                \
+            check(memcmp(first_, array, (size_t)(bytes)) == 0, "%s: other bits with %d threads", #statement,           \
+                  threads_);                                                                                           \
+        }                                                                                                              \
+        free(first_);                                                                                                  \
+    } while (0)
+
+static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feature)
+{
+    enum { OUTER = 2, SEQ = 5, MIDDLE = 3 };
+    const int64_t pad = 3, row = feature + pad;
+    RtRope s = { .outer = OUTER,
+                 .seq = SEQ,
+                 .middle = MIDDLE,
+                 .feature = feature,
+                 .type = type,
+                 .base = 10000,
+                 .interleaved = interleaved,
+                 .inverse = inverse,
+                 .first_position = 100 };
+    s.x.middle = row, s.x.seq = MIDDLE * row, s.x.outer = SEQ * MIDDLE * row;
+    s.y.seq = row, s.y.middle = SEQ * row, s.y.outer = SEQ * MIDDLE * row; /* another order */
+    const int64_t count = OUTER * SEQ * MIDDLE * row, bytes = count * type_bytes(type);
+    void *x = random_array(count, type), *y = allocate(bytes);
+    SAME_BITS(y, bytes, memset(y, 0x5A, (size_t)bytes), rt_rope(x, y, s));
+    for (int64_t o = 0; o < OUTER; o++)
+        for (int64_t t = 0; t < SEQ; t++)
+            for (int64_t m = 0; m < MIDDLE; m++) {
+                const int64_t from = o * s.x.outer + t * s.x.seq + m * s.x.middle;
+                const int64_t to = o * s.y.outer + t * s.y.seq + m * s.y.middle;
+                for (int64_t i = 0; i < feature / 2; i++) {
+                    const int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + feature / 2;
+                    const double angle = (double)(100 + t) / pow(10000, 2.0 * (double)i / (double)feature);
+                    const double a = get(x, from + first, type), b = get(x, from + second, type);
+                    const double sine = inverse ? -sin(angle) : sin(angle);
+                    /* three roundings, of numbers below 1 */
+                    check(is_close(get(y, to + first, type), a * cos(angle) - b * sine, 0x1p-22, type) &&
+                              is_close(get(y, to + second, type), a * sine + b * cos(angle), 0x1p-22, type),
+                          "rope %s feature %lld: pair %lld", type_name[type], (long long)feature, (long long)i);
+                }
+                for (int64_t i = feature; i < row; i++)
+                    check(is_marked(y, to + i, type), "rope writes behind a row");
+            }
+    free(x);
+    free(y);
+}
+
+enum { PRE = 2, ROWS = 90, COUNT = 200 };
+
+static RtTake take_shape(RtType table, RtType picked, int64_t post)
+{
+    RtTake s = { .pre = PRE, .rows = ROWS, .count = COUNT, .post = post, .table_type = table, .picked_type = picked };
+    s.table.row = post + 1, s.table.pre = ROWS * s.table.row + 7;
+    s.picked.row = post + 2, s.picked.pre = COUNT * s.picked.row + 5;
+    return s;
+}
+
+static void pick_indices(int32_t *index, bool stray)
+{
+    for (int i = 0; i < COUNT; i++)
+        index[i] = (int32_t)(pick(3) ? pick(ROWS) : 5); /* many times 5 */
+    if (stray)
+        index[3] = -1, index[4] = ROWS;
+}
+
+static void check_take(RtType table_type, RtType picked_type, int64_t post)
+{
+    const RtTake s = take_shape(table_type, picked_type, post);
+    int32_t index[COUNT];
+    pick_indices(index, true);
+    void *table = random_array(PRE * s.table.pre, table_type);
+    const int64_t bytes = PRE * s.picked.pre * type_bytes(picked_type);
+    void *picked = allocate(bytes);
+    SAME_BITS(picked, bytes, memset(picked, 0x5A, (size_t)bytes), rt_take(table, index, picked, s));
+    for (int64_t p = 0; p < PRE; p++)
+        for (int64_t n = 0; n < COUNT; n++)
+            for (int64_t i = 0; i < s.picked.row; i++) {
+                const int64_t to = p * s.picked.pre + n * s.picked.row + i;
+                const bool known = index[n] >= 0 && index[n] < ROWS;
+                const double want = known ? get(table, p * s.table.pre + index[n] * s.table.row + i, table_type) : 0;
+                check(i < post ? is_close(get(picked, to, picked_type), want, 0, picked_type)
+                               : is_marked(picked, to, picked_type),
+                      "take %s to %s, post %lld: [%lld, %lld, %lld]", type_name[table_type], type_name[picked_type],
+                      (long long)post, (long long)p, (long long)n, (long long)i);
+            }
+    free(table);
+    free(picked);
+}
+
+static void check_scatter_add(RtType table_type, RtType picked_type, int64_t post, bool accumulate)
+{
+    RtTake s = take_shape(table_type, picked_type, post);
+    s.accumulate = accumulate;
+    int32_t index[COUNT];
+    pick_indices(index, true);
+    void *picked = random_array(PRE * s.picked.pre, picked_type), *before = random_array(PRE * s.table.pre, table_type);
+    const int64_t bytes = PRE * s.table.pre * type_bytes(table_type);
+    void *table = allocate(bytes);
+    SAME_BITS(table, bytes, memcpy(table, before, (size_t)bytes), rt_scatter_add(picked, index, table, s));
+    for (int64_t p = 0; p < PRE; p++)
+        for (int64_t v = 0; v < ROWS; v++)
+            for (int64_t i = 0; i < s.table.row; i++) {
+                const int64_t at = p * s.table.pre + v * s.table.row + i;
+                double want = accumulate || i >= post ? get(before, at, table_type) : 0, magnitude = fabs(want);
+                int64_t terms = 0;
+                for (int64_t n = 0; n < COUNT && i < post; n++)
+                    if (index[n] == v) {
+                        const double x = get(picked, p * s.picked.pre + n * s.picked.row + i, picked_type);
+                        want += x;
+                        magnitude += fabs(x);
+                        terms++;
+                    }
+                /* the running sum is rounded to the table's type each time */
+                check(is_close(get(table, at, table_type), want,
+                               (double)terms * 1.01 * rounding[table_type] * magnitude, table_type),
+                      "scatter_add %s to %s, post %lld: [%lld, %lld, %lld]", type_name[picked_type],
+                      type_name[table_type], (long long)post, (long long)p, (long long)v, (long long)i);
+            }
+    free(picked);
+    free(before);
+    free(table);
+}
+
+int main(void)
+{
+    for (int type = 0; type < 3; type++)
+        for (int flags = 0; flags < 4; flags++)
+            for (int64_t feature = 2; feature <= 66; feature += 16)
+                check_rope(float_types[type], flags & 1, flags & 2, feature);
+    static const int64_t posts[] = { 1, 5, 64, 515 };
+    for (int i = 0; i < 4; i++)
+        for (int table = 0; table < 3; table++)
+            for (int picked = 0; picked < 3; picked++) {
+                check_take(float_types[table], float_types[picked], posts[i]);
+                check_scatter_add(float_types[table], float_types[picked], posts[i], false);
+                check_scatter_add(float_types[table], float_types[picked], posts[i], true);
+            }
+    return report("rows");
+}
