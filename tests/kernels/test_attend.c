@@ -1,0 +1,256 @@
+/* test_attend.c -- attention and its gradients against the definition in double; 1 to 3 threads.
+ *
+ * Tolerances: a score sums D products of numbers up to 1, so that rounding, which is random, puts it off by about
+ * scale * D * 2^-24 at most; a weight by the same, relative; a sum over keys by that again times the magnitude
+ * of what is summed.  Bounds are 8 times this.  The gradient's reference takes y as stored, as the kernel does.
+ */
+#include "check.h"
+
+typedef struct {
+    int64_t batch, heads, group, queries, keys, feature;
+    bool causal;
+    int64_t window, first_query, first_key;
+} Case;
+
+static const Case cases[] = {
+    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0 },        { 2, 2, 3, 70, 70, 20, true, 0, 0, 0 },
+    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0 },     { 1, 2, 1, 130, 130, 64, true, 0, 0, 0 },
+    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0 },    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0 },
+    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0 },    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0 },
+    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0 },   { 1, 1, 1, 150, 150, 31, false, 1, 0, 0 },
+    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0 },  { 1, 1, 1, 40, 100, 8, true, 0, 60, 0 },
+    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32 },      { 1, 1, 1, 60, 90, 65, false, 33, 200, 150 },
+    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000 },   { 1, 1, 1, 96, 300, 24, true, 100, 204, 0 },
+    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40 },
+};
+
+enum { Q, K, V, Y, DY, DQ, DK, DV, TENSORS };
+
+typedef struct {
+    RtAttend s;
+    void *at[TENSORS];
+    int64_t count[TENSORS];
+    float *lse;
+    int64_t lse_count;
+} Problem;
+
+/* [batch, row, head, group, feature], or with rows inside of heads; padded. */
+static RtAttendStride lay_out(int64_t batch, int64_t rows, int64_t heads, int64_t group, int64_t feature,
+                              bool rows_first, int64_t *count)
+{
+    const int64_t inner = feature + 3, all = heads * group * inner;
+    *count = batch * rows * all + batch;
+    if (rows_first)
+        return (RtAttendStride){ rows * all + 1, all, group * inner, inner };
+    return (RtAttendStride){ rows * all + 1, inner, group * rows * inner, rows * inner };
+}
+
+static Problem make_problem(const Case *c, RtType type)
+{
+    Problem p = { .s = { .batch = c->batch,
+                         .queries = c->queries,
+                         .keys = c->keys,
+                         .heads = c->heads,
+                         .group = c->group,
+                         .feature = c->feature,
+                         .type = type,
+                         .causal = c->causal,
+                         .window = c->window,
+                         .first_query = c->first_query,
+                         .first_key = c->first_key,
+                         .scale = 1.5f / sqrtf((float)c->feature) } };
+    RtAttendStride *stride[TENSORS] = { &p.s.q, &p.s.k, &p.s.v, &p.s.y, &p.s.dy, &p.s.dq, &p.s.dk, &p.s.dv };
+    for (int t = 0; t < TENSORS; t++) {
+        const bool by_key = t == K || t == V || t == DK || t == DV;
+        *stride[t] = lay_out(c->batch, by_key ? c->keys : c->queries, c->heads, by_key ? 1 : c->group, c->feature,
+                             t % 2, &p.count[t]);
+        p.at[t] = t <= V || t == DY ? random_array(p.count[t], type) : allocate(p.count[t] * type_bytes(type));
+    }
+    p.s.lse = lay_out(c->batch, c->queries, c->heads, c->group, 1, true, &p.lse_count);
+    p.lse = allocate(p.lse_count * 4);
+    return p;
+}
+
+static void free_problem(Problem *p)
+{
+    for (int t = 0; t < TENSORS; t++)
+        free(p->at[t]);
+    free(p->lse);
+}
+
+/* --- Same bits ------------------------------------------------------------------------------ */
+
+static void run_all(Problem *p)
+{
+    for (int t = 0; t < TENSORS; t++)
+        if (t == Y || t >= DQ)
+            memset(p->at[t], 0x5A, (size_t)(p->count[t] * type_bytes(p->s.type)));
+    const int64_t scratch_bytes = rt_attend_grad_scratch(p->s);
+    char *scratch = allocate(scratch_bytes + 64);
+    rt_attend(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->s);
+    rt_attend_grad(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->at[DY], p->at[DQ], p->at[DK], p->at[DV], scratch,
+                   p->s);
+    for (int i = 0; i < 64; i++)
+        check(scratch[scratch_bytes + i] == 0x5A, "wrote behind its scratch");
+    free(scratch);
+}
+
+static void check_threads(Problem *p)
+{
+    void *first[TENSORS] = { 0 };
+    for (int threads = 1; threads <= 3; threads++) {
+        omp_set_num_threads(threads);
+        run_all(p);
+        for (int t = Y; t < TENSORS; t++) {
+            const size_t bytes = (size_t)(p->count[t] * type_bytes(p->s.type));
+            if (threads == 1)
+                first[t] = memcpy(allocate((int64_t)bytes), p->at[t], bytes);
+            check(memcmp(first[t], p->at[t], bytes) == 0, "tensor %d: other bits with %d threads", t, threads);
+        }
+    }
+    for (int t = 0; t < TENSORS; t++)
+        free(first[t]);
+}
+
+/* --- The definition ------------------------------------------------------------------------- */
+
+typedef struct {
+    const Problem *p;
+    int64_t b, h;
+    double *want_dk, *want_dv, *key_weight; /* of this head, over its queries */
+    double score_error;
+} Head;
+
+static double at(const Head *x, int tensor, int64_t g, int64_t row, int64_t d)
+{
+    const RtAttend *s = &x->p->s;
+    const RtAttendStride *of[TENSORS] = { &s->q, &s->k, &s->v, &s->y, &s->dy, &s->dq, &s->dk, &s->dv };
+    return get(x->p->at[tensor],
+               x->b * of[tensor]->batch + row * of[tensor]->row + x->h * of[tensor]->head + g * of[tensor]->group + d,
+               s->type);
+}
+
+static double dot(const Head *x, int a, int64_t a_group, int64_t i, int b, int64_t b_group, int64_t j)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < x->p->s.feature; d++)
+        sum += at(x, a, a_group, i, d) * at(x, b, b_group, j, d);
+    return sum;
+}
+
+static bool sees(const RtAttend *s, int64_t i, int64_t j)
+{
+    const int64_t query = s->first_query + i, key = s->first_key + j;
+    if (s->causal)
+        return key <= query && (!s->window || key > query - s->window);
+    return !s->window || llabs(query - key) < s->window;
+}
+
+static void compare(const Head *x, int tensor, int64_t g, int64_t row, int64_t d, double want, double error)
+{
+    const RtAttend *s = &x->p->s;
+    const double got = at(x, tensor, g, row, d);
+    check(
+        is_close(got, want, error, s->type),
+        "%s %lld x %lld feature %lld%s window %lld: tensor %d, head %lld, row %lld, feature %lld is %g, not %g (%.1e)",
+        type_name[s->type], (long long)s->queries, (long long)s->keys, (long long)s->feature,
+        s->causal ? " causal" : "", (long long)s->window, tensor, (long long)x->h, (long long)row, (long long)d, got,
+        want, error);
+}
+
+/* weight[j] of one query; false if it sees nothing. */
+static bool weigh(const Head *x, int64_t g, int64_t i, double *weight)
+{
+    const RtAttend *s = &x->p->s;
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < s->keys; j++) {
+        weight[j] = sees(s, i, j) ? (double)s->scale * dot(x, Q, g, i, K, 0, j) : -INFINITY;
+        most = fmax(most, weight[j]);
+    }
+    for (int64_t j = 0; j < s->keys; j++)
+        sum += weight[j] = most == -INFINITY ? 0 : exp(weight[j] - most);
+    const float lse = x->p->lse[x->b * s->lse.batch + i * s->lse.row + x->h * s->lse.head + g * s->lse.group];
+    const double want = most + log(sum);
+    check(sum > 0 ? fabs((double)lse - want) <= x->score_error + 0x1p-23 * fabs(want) : lse == -INFINITY,
+          "log-sum-exp %g, not %g", (double)lse, want);
+    for (int64_t j = 0; j < s->keys && sum > 0; j++)
+        weight[j] /= sum;
+    return sum > 0;
+}
+
+static void check_query(Head *x, int64_t g, int64_t i, double *weight)
+{
+    const RtAttend *s = &x->p->s;
+    weigh(x, g, i, weight);
+    double *y = calloc((size_t)s->feature * 2, sizeof *y), *dq = y + s->feature;
+    const double share = dot(x, DY, g, i, Y, g, i), error = x->score_error;
+    double slope = 0; /* the most that an error of a weight is multiplied by */
+    for (int64_t j = 0; j < s->keys; j++) {
+        const double grown = dot(x, DY, g, i, V, 0, j) - share, ds = weight[j] * grown * (double)s->scale;
+        slope = fmax(slope, weight[j] > 0 ? (fabs(grown) + 1) * (double)s->scale : 0);
+        x->key_weight[j] += weight[j] * (1 + (fabs(grown) + 1) * (double)s->scale);
+        for (int64_t d = 0; d < s->feature; d++) {
+            y[d] += weight[j] * at(x, V, 0, j, d);
+            dq[d] += ds * at(x, K, 0, j, d);
+            x->want_dk[j * s->feature + d] += ds * at(x, Q, g, i, d);
+            x->want_dv[j * s->feature + d] += weight[j] * at(x, DY, g, i, d);
+        }
+    }
+    for (int64_t d = 0; d < s->feature; d++) {
+        compare(x, Y, g, i, d, y[d], error);
+        compare(x, DQ, g, i, d, dq[d], error * slope);
+    }
+    free(y);
+}
+
+static void check_head(const Problem *p, int64_t b, int64_t h)
+{
+    const RtAttend *s = &p->s;
+    const size_t size = (size_t)(s->keys * s->feature);
+    double *numbers = calloc(2 * size + 2 * (size_t)s->keys, sizeof *numbers);
+    Head x = {
+        .p = p, .b = b, .h = h, .want_dk = numbers, .want_dv = numbers + size, .key_weight = numbers + 2 * size
+    };
+    x.score_error = 8 * 0x1p-24 * ((double)s->scale * (double)s->feature + 4);
+    for (int64_t g = 0; g < s->group; g++)
+        for (int64_t i = 0; i < s->queries; i++)
+            check_query(&x, g, i, numbers + 2 * size + s->keys);
+    for (int64_t j = 0; j < s->keys; j++)
+        for (int64_t d = 0; d < s->feature; d++) {
+            const double error = x.score_error * (x.key_weight[j] + 0.01);
+            compare(&x, DK, 0, j, d, x.want_dk[j * s->feature + d], error);
+            compare(&x, DV, 0, j, d, x.want_dv[j * s->feature + d], error);
+        }
+    free(numbers);
+}
+
+/* So many elements of a result belong to it; the others keep their mark. */
+static void check_marks(const Problem *p, int tensor, int64_t rows, int64_t group)
+{
+    int64_t marked = 0;
+    for (int64_t i = 0; i < p->count[tensor]; i++)
+        marked += is_marked(p->at[tensor], i, p->s.type);
+    const int64_t own = p->s.batch * rows * p->s.heads * group * p->s.feature;
+    /* a bf16 result may be the mark by chance, but not often */
+    check(marked >= p->count[tensor] - own && marked <= p->count[tensor] - own + 2,
+          "tensor %d: %lld of %lld elements left alone, not %lld", tensor, (long long)marked,
+          (long long)p->count[tensor], (long long)(p->count[tensor] - own));
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int type = 0; type < 3; type++) {
+            Problem p = make_problem(&cases[i], float_types[type]);
+            check_threads(&p);
+            for (int64_t b = 0; b < p.s.batch; b++)
+                for (int64_t h = 0; h < p.s.heads; h++)
+                    check_head(&p, b, h);
+            check_marks(&p, Y, p.s.queries, p.s.group);
+            check_marks(&p, DQ, p.s.queries, p.s.group);
+            check_marks(&p, DK, p.s.keys, 1);
+            check_marks(&p, DV, p.s.keys, 1);
+            free_problem(&p);
+        }
+    return report("attend");
+}
