@@ -104,7 +104,9 @@ static void unknown_key(Lower *l, Loc at, const char *name)
 static void read_block(Reader *r, const Ast *train)
 {
     for (const Ast *ast = train->body; ast; ast = ast->next) {
-        int key = find_key(ast->name);
+        int key = ast->kind == A_SETTING ? find_key(ast->name) : N_KEYS;
+        if (ast->kind != A_SETTING)
+            continue; /* reported by the parser */
         if (key == N_KEYS)
             unknown_key(r->l, ast->name_loc, ast->name);
         else if (r->said[key].value)
