@@ -55,6 +55,19 @@ static const char *kernel_name(Host *h, const Wanted *w)
     return name;
 }
 
+/* A function whose body is one short line stands on a line with its head, as clang-format has it. */
+static const char *compacted(Arena *arena, const char *text)
+{
+    enum { WIDTH = 120 };
+    const char *head = strstr(text, "static void "), *open = head ? strstr(head, "\n{\n    ") : NULL;
+    const char *body = open ? open + strlen("\n{\n    ") : NULL, *end = body ? strchr(body, '\n') : NULL;
+    bool is_statement =
+        end && end[-1] == ';' && strcmp(end, "\n}\n") == 0 && !memchr(head, '\n', (size_t)(open - head));
+    if (!is_statement || (open - head) + (end - body) + (int)strlen(" {  }") > WIDTH)
+        return text;
+    return arena_text(arena, "%.*s { %.*s }\n", (int)(open - text), text, (int)(end - body), body);
+}
+
 /* The name of a C function that does it; two kernels that read alike but for their comment are one. */
 static const char *find_kernel(const Wanted *w)
 {
@@ -69,7 +82,7 @@ static const char *find_kernel(const Wanted *w)
     KernelText *kernel = &h->kernel[h->nkernels];
     *kernel = (KernelText){ .name = kernel_name(h, w), .text = head };
     h->nkernels++;
-    fprintf(h->kernels.out, "%s\n", kernel_text(w, kernel->name));
+    fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, kernel->name)));
     return kernel->name;
 }
 
@@ -142,8 +155,8 @@ static char *joined(Arena *arena, const char *text)
     char *line = arena_text(arena, "%s", text), *to = line;
     for (const char *at = text; *at; at++) {
         *to++ = *at == '\n' ? ' ' : *at;
-        while (*at == '\n' && at[1] == ' ')
-            at++;
+        if (*at == '\n')
+            at += strspn(at + 1, " ");
     }
     while (to > line && (to[-1] == ' ' || to[-1] == ';'))
         to--;
@@ -181,20 +194,23 @@ static char *moved_right(Arena *arena, const char *text, int columns)
     return moved;
 }
 
-/* RT_RUN(rt, 17, f(a, b)); where that is too long for a line, f(a, b) begins a line of its own. */
+/* RT_RUN(rt, 17, f(a, b)); where that is too long for a line, f(a, b) begins a line of its own: below `rt`, or
+ * further left where it then needs only one. */
 static char *traced_call(Module *m, int row, const char *call)
 {
-    enum { WIDTH = 116 };
+    enum { WIDTH = 116, UNDER = 7 };
     Arena *arena = &m->arena;
-    char *line = joined(arena, call), *head = arena_text(arena, "RT_RUN(rt, %d,", row);
+    char *line = joined(arena, call);
+    int head = (int)strlen(arena_text(arena, "RT_RUN(rt, %d, ", row)), length = (int)strlen(line) + (int)strlen(");");
+    if (head + length <= WIDTH)
+        return arena_text(arena, "RT_RUN(rt, %d, %s);\n", row, line);
+    if (UNDER + length > WIDTH && 4 + length <= WIDTH)
+        return arena_text(arena, "RT_RUN(\n    rt, %d,\n    %s);\n", row, line);
     const char *items[MAX_ITEMS];
-    if (strlen(head) + strlen(line) + strlen(" );") <= WIDTH)
-        return arena_text(arena, "%s %s);\n", head, line);
-    int under = (int)strlen("RT_RUN("), length = (int)strcspn(line, "(") + 1;
-    char *name = arena_text(arena, "%.*s", length, line);
+    char *name = arena_text(arena, "%.*s", (int)strcspn(line, "(") + 1, line);
     int count = split_arguments(line, items);
-    char *below = wrapped_list(m, name, count, items, "));", 4 + under);
-    return arena_text(arena, "%s\n%s\n", head, moved_right(arena, below, under));
+    char *below = wrapped_list(m, name, count, items, "));", 4 + UNDER);
+    return arena_text(arena, "RT_RUN(rt, %d,\n%s\n", row, moved_right(arena, below, UNDER));
 }
 
 /* Loops around a call do not fit into a macro's argument. */
@@ -254,7 +270,7 @@ void write_call(FuncText *t, const Op *op)
     }
     Wanted wanted = { .t = t, .op = op, .callee = kernel };
     const char **operands = operands_of(t, op), *name = find_kernel(&wanted);
-    const char *scratch = arena_text(&m->arena, "(float *)(%s)", in_frame(t, op->attrs.frame));
+    const char *scratch = typed_in_frame(t, "float", op->attrs.frame);
     const char *kind = !kernel ? info(op)->name : updates_state(t, op) ? "update" : "fused";
     int row = add_call_row(t, op, kind, kernel ? kernel_flops(m, kernel) : op_flops(m, op));
     write_traced(t, op, row,

@@ -81,6 +81,14 @@ const char *in_frame(FuncText *t, int64_t offset)
     return offset ? arena_text(arena, "%s + %" PRId64, t->frame, offset) : t->frame;
 }
 
+/* A pointer of the type to there. */
+const char *typed_in_frame(FuncText *t, const char *type, int64_t offset)
+{
+    Arena *arena = &t->h->m->arena;
+    return offset ? arena_text(arena, "(%s *)(%s)", type, in_frame(t, offset))
+                  : arena_text(arena, "(%s *)%s", type, t->frame);
+}
+
 /* --- Declarations -------------------------------------------------------------------------- */
 
 /* "[batch 8, seq 1024, vocab 50257 in 50304]" */
@@ -103,7 +111,7 @@ static char *declaration(FuncText *t, const Local *local)
     const Storage *s = value->storage;
     const char *type = element_type(value->type.dtype);
     if (s->at >= 0)
-        return arena_text(arena, "%s *%s = (%s *)(%s);", type, local->name, type, in_frame(t, s->at));
+        return arena_text(arena, "%s *%s = %s;", type, local->name, typed_in_frame(t, type, s->at));
     int64_t number = -1 - s->at;
     return arena_text(arena, "%s%s *%s = %s + %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,
                       t->pointer[number], s->plus / dtype_bytes(value->type.dtype));

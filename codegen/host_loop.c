@@ -90,8 +90,8 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     const char *type = element_type(to->type.dtype), *turn = new_identifier(&t->names, param->name);
     *next = new_identifier(&t->names, arena_text(arena, "%s_next", turn));
     fprintf(l->before.out, "const %s *%s = %s;\n", type, turn, pointer_to(t, from));
-    fprintf(l->first.out, "%s *%s = %s %% 2 ? (%s *)(%s) : %s;\n", type, *next, turns_left(l), type,
-            in_frame(t, l->buffer), pointer_to(t, to));
+    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, turns_left(l),
+            typed_in_frame(t, type, l->buffer), pointer_to(t, to));
     fprintf(l->last.out, "%s = %s;\n", turn, *next);
     l->buffer += (local_bytes(t->h->m, &to->type) + ALIGN - 1) / ALIGN * ALIGN;
     return turn;

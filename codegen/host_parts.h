@@ -80,6 +80,9 @@ const Value *viewed(const Value *value);
 /* The text of a pointer into the frame. */
 const char *in_frame(FuncText *t, int64_t offset);
 
+/* The same, as a pointer to elements of a type. */
+const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
+
 /* Appends a statement (lines at the left margin) after its comment and the pointers it names for the first time. */
 void write_statement(FuncText *t, const char *comment, const char *text);
 

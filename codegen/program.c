@@ -175,7 +175,7 @@ void write_products(Host *h, FILE *out)
         return;
     fputs("static const RtProductShape products[] = {\n", out);
     for (int i = 0; i < h->nproducts; i++)
-        FILL(out, "    $shape,\n", { "shape", h->product[i] });
+        FILL(out, "    $shape\n", { "shape", arena_text(&h->m->arena, "%s,", h->product[i]) });
     FILL(out,
          "};\n\n"
          "static void create_products(Rt *rt)\n"
