@@ -42,6 +42,24 @@ FOLD_EXACT(add, +, __builtin_add_overflow)
 FOLD_EXACT(subtract, -, __builtin_sub_overflow)
 FOLD_EXACT(multiply, *, __builtin_mul_overflow)
 
+/* What would divide `a` instead of `b`: the nearest below and above. */
+const char *division_help(Arena *arena, Constant a, Constant b)
+{
+    enum { FARTHEST = 100000 };
+    if (a.real || b.real || b.integer <= 0 || a.integer <= 0)
+        return NULL;
+    int64_t below = b.integer, above = b.integer;
+    while (a.integer % below != 0 && b.integer - below < FARTHEST)
+        below--;
+    while (above < a.integer && a.integer % above != 0 && above - b.integer < FARTHEST)
+        above++;
+    const char *fraction = arena_text(arena, "a fraction is written %" PRId64 ".0 / %" PRId64, a.integer, b.integer);
+    if (a.integer % below != 0 || above > a.integer || a.integer % above != 0)
+        return fraction;
+    return arena_text(arena, "%" PRId64 " divides by %" PRId64 " and by %" PRId64 "; %s", a.integer, below, above,
+                      fraction);
+}
+
 static const char *fold_divide(Arena *arena, const Constant a[], Constant *result)
 {
     if (a[1].value == 0)

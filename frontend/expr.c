@@ -193,9 +193,11 @@ static Operand fold(Lower *l, const Ast *ast, int n, const Constant numbers[])
     const char *problem = fold_constants(l->arena, ast->name, n, numbers, &number);
     if (!problem)
         return number_operand(number);
-    complain(
-        l, (Where){ .at = ast->name_loc, .also = { ast->child->loc, n > 1 ? ast->child->next->loc : ast->child->loc } },
-        "%s", problem);
+    Where where = { .at = ast->name_loc,
+                    .also = { ast->child->loc, ast->child->next ? ast->child->next->loc : (Loc){ 0 } } };
+    if (strcmp(ast->name, "/") == 0)
+        where.help = division_help(l->arena, numbers[0], numbers[1]);
+    complain(l, where, "%s", problem);
     return wrong;
 }
 

@@ -33,7 +33,8 @@ const char *constant_text(Arena *arena, Constant c);
 
 /* Applies `op` ("+", "sqrt", ...) to n numbers.  NULL if that went well, else what is wrong. */
 const char *fold_constants(Arena *arena, const char *op, int n, const Constant args[], Constant *result);
-bool folds(const char *name); /* may this function stand in a constant expression? */
+const char *division_help(Arena *arena, Constant a, Constant b); /* of integers that do not divide; or NULL */
+bool folds(const char *name);                                    /* may this function stand in a constant expression? */
 
 /* --- What an expression is ------------------------------------------------------------------- */
 
