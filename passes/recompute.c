@@ -93,7 +93,8 @@ static bool should_repeat(const Pair *p, const Value *value, const Value *param)
 {
     if (!value || !value->def || !may_repeat(p, value->def))
         return false;
-    if (!p->for_products && !read_by_kernels_only(p, param))
+    bool free = info(value->def)->family == VIEW;
+    if (!free && !p->for_products && !read_by_kernels_only(p, param))
         return false;
     if (p->whole)
         return true;
