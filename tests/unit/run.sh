@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
-BUILD=${BUILD:-build/unit}
+BUILD=${BUILD:-build}/unit
 FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -Iir -Ipasses"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"

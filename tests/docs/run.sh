@@ -1,0 +1,23 @@
+#!/bin/sh
+# The commands in README and docs/: every line of a block marked `sh`, in the order of the page, but for make and apt.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+PATH="$(pwd)/${BUILD:-build}:$PATH"
+failed=0 count=0
+mkdir -p out/doc
+find . \( -path ./build -o -path ./out -o -path ./.git \) -prune -o -name '*.[ch]' -type f -print | LC_ALL=C sort |
+    xargs cat >out/doc/corpus.txt
+for page in README.md docs/*.md; do
+    sed -n '/^```sh$/,/^```$/p' "$page" | grep -v '^```' | grep -vE '^(make|sudo|#|FUZZ|EXTRA)' >out/doc/commands
+    while IFS= read -r command; do
+        [ -n "$command" ] || continue
+        count=$((count + 1))
+        if ! timeout 120 sh -c "$command" >out/doc/output 2>&1 </dev/null; then
+            failed=$((failed + 1))
+            echo "FAIL $page: $command"
+            tail -n 5 out/doc/output | sed 's/^/    /'
+        fi
+    done <out/doc/commands
+done
+echo "$count commands, $failed failed"
+[ "$failed" = 0 ] && [ "$count" -gt 5 ]
