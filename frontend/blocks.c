@@ -235,7 +235,7 @@ void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
     Param described = { 0 };
-    bool good = param_type(l, ast->type, &type) & read_init(l, ast->init, &described);
+    bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
     described.decay = good && type.rank >= 2 && !ast->no_decay;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);

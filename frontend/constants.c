@@ -120,14 +120,12 @@ static const char *fold_sqrt(Arena *arena, const Constant a[], Constant *result)
 
 static const char *fold_minimum(Arena *arena, const Constant a[], Constant *result)
 {
-    (void)arena;
     *result = a[0].value < a[1].value ? a[0] : a[1];
     return NULL;
 }
 
 static const char *fold_maximum(Arena *arena, const Constant a[], Constant *result)
 {
-    (void)arena;
     *result = a[0].value > a[1].value ? a[0] : a[1];
     return NULL;
 }

@@ -127,9 +127,8 @@ Value *emit_cast(Lower *l, Value *x, DType dtype)
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[dtype]) }, x);
 }
 
-void remove_dead_ops(Module *m, Func *f)
+void remove_dead_ops(Func *f)
 {
-    (void)m;
     for (Op *op = f->last, *before; op; op = before) {
         before = op->prev;
         bool used = false;

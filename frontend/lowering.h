@@ -271,7 +271,7 @@ Value *import_param(Lower *l, Frame *frame, Name name, Type type);
 Value *dropout_key(Lower *l, Frame *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Frame *frame); /* puts the parameters of a function in their order */
-void remove_dead_ops(Module *m, Func *f);
+void remove_dead_ops(Func *f);
 Value *new_value(Lower *l, Name name, Type type);
 
 /* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */

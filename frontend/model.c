@@ -175,7 +175,7 @@ static void keep_used(Lower *l, Func *f, Values *params)
 /* Takes away what does not lead to the result: a prediction needs no labels. */
 static void prune(Lower *l, Frame *frame)
 {
-    remove_dead_ops(l->m, frame->func);
+    remove_dead_ops(frame->func);
     if (l->variant == AS_PREDICT)
         keep_used(l, frame->func, &frame->inputs);
     if (l->variant == AS_TOTALS)
