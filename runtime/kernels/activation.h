@@ -16,12 +16,13 @@ RT_INLINE float rt_gelu_tanh(float x)
     return x / (1.0f + expf(-twice_u));
 }
 
+/* With share = (1 + tanh u) / 2: share + x (2u)' share (1 - share), where 1 - share would cancel for large u. */
 RT_INLINE float rt_gelu_tanh_slope(float x)
 {
     const float twice_u = x * (1.5957691216f + 0.0713548163f * x * x);
     const float twice_u_slope = 1.5957691216f + 0.2140644488f * x * x;
-    const float share = 1.0f / (1.0f + expf(-twice_u));
-    return share + x * twice_u_slope * share * (1.0f - share);
+    const float tail = expf(-fabsf(twice_u)), most = 1.0f / (1.0f + tail), least = tail * most;
+    return (x < 0 ? least : most) + x * twice_u_slope * most * least;
 }
 
 /* x times the normal distribution up to x */

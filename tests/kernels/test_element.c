@@ -59,6 +59,38 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
+static double gelu_slope(double x)
+{
+    return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-0.5 * x * x) / sqrt(2 * 3.14159265358979323846);
+}
+
+static double gelu_tanh_slope(double x)
+{
+    const double c = sqrt(2 / 3.14159265358979323846), t = tanh(c * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+}
+
+/* Two terms of up to 1.2 that may cancel: the bound is absolute. */
+static void check_slopes(void)
+{
+    for (int i = 0; i < COUNT; i++) {
+        const float x = (float)(8 * uniform());
+        check(fabs((double)rt_gelu_slope(x) - gelu_slope((double)x)) <= 8 * 0x1p-23, "slope of gelu at %g", (double)x);
+        check(fabs((double)rt_gelu_tanh_slope(x) - gelu_tanh_slope((double)x)) <= 8 * 0x1p-23,
+              "slope of gelu_tanh at %g", (double)x);
+        /* to the left, 1 + erf cancels */
+        check(fabs((double)rt_gelu(x) - gelu((double)x)) <= 4 * 0x1p-23 * fabs((double)x), "gelu at %g", (double)x);
+        check(fabs((double)rt_gelu_tanh(x) - gelu_tanh((double)x)) <= 4 * 0x1p-23 * fabs((double)x), "gelu_tanh at %g",
+              (double)x);
+    }
+    check(rt_gelu(1e30f) == 1e30f && rt_gelu_tanh(1e30f) == 1e30f && rt_gelu(-1e30f) == 0 && rt_gelu_tanh(-1e30f) == 0,
+          "gelu far out");
+    check(rt_gelu_slope(1e10f) == 1 && rt_gelu_tanh_slope(1e10f) == 1 && rt_gelu_slope(-1e10f) == 0 &&
+              rt_gelu_tanh_slope(-1e10f) == 0,
+          "slope of gelu far out");
+    check(isnan(rt_gelu(NAN)) && isnan(rt_gelu_tanh(NAN)) && isnan(rt_exp_negative(NAN)), "NaN is lost");
+}
+
 static void check_functions(void)
 {
     CHECK_FUNCTION(expf, exp, -87, 88, 4);
@@ -70,6 +102,7 @@ static void check_functions(void)
     CHECK_FUNCTION(rt_gelu_tanh, gelu_tanh, -1, 4, 8);
     check(rt_exp_negative(-INFINITY) == 0 && rt_exp_negative(-1000) == 0 && rt_exp_negative(0) == 1,
           "rt_exp_negative at its ends");
+    check_slopes();
 }
 
 /* Random123's published answers for Philox4x32-10 are in tests/runtime; here that the vector loop uses them. */
@@ -90,6 +123,9 @@ static void check_random(void)
     }
     /* five standard deviations of a binomial */
     check(fabs(count - 0.7 * COUNT) < 5 * sqrt(COUNT * 0.21), "%d of %d kept", count, COUNT);
+    /* kept where the number is the rate itself */
+    const float number = (float)(rt_philox(1, 2, 3, 0, 0, 0).x[0] >> 8) * 0x1p-24f;
+    check(rt_keep(1, 2, 3, number) && !rt_keep(1, 2, 3, number + 0x1p-24f), "at the rate");
     check(rt_keep(1, 2, 3, 0.0f) && rt_fold_key(7, 9) == rt_philox(7, 0x6b657973, 9, 0, 1, 0).x[0], "edges");
 }
 
