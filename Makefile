@@ -78,12 +78,12 @@ bench:
 	@python3 bench/run.py
 
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mpc/runtime/kernels $(DESTDIR)$(PREFIX)/share/man/man1 \
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/mpc/examples
 	install $(BUILD)/mpc $(DESTDIR)$(PREFIX)/bin/mpc
 	install -m 644 $(BUILD)/libmpcrt.a $(DESTDIR)$(PREFIX)/lib/mpc/
-	install -m 644 runtime/*.h $(DESTDIR)$(PREFIX)/lib/mpc/runtime/
-	install -m 644 runtime/kernels/*.h $(DESTDIR)$(PREFIX)/lib/mpc/runtime/kernels/
+	install -m 644 runtime/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/
+	install -m 644 runtime/kernels/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels/
 	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/

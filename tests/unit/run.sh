@@ -25,11 +25,14 @@ compile() {
     done
 }
 
-for name in ${*:-interp gradients sharding print_parse verify autodiff}; do
+for name in ${*:-interp gradients sharding print_parse verify autodiff rules}; do
     objects=
     compile ir/*.c
     if [ "$name" = autodiff ]; then
         compile passes/autodiff.c passes/step.c passes/cleanup.c
+    fi
+    if [ "$name" = rules ]; then
+        compile passes/rewrite.c
     fi
     # shellcheck disable=SC2086
     $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/test_$name" -lcmocka -lm
