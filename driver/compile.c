@@ -106,8 +106,7 @@ static bool write_trainer(Run *run, Module *m, const char *path, const char *pla
     bool good = emit_trainer(m, (TrainerTexts){ .plan = plan, .version = MPC_VERSION }, file.out);
     if (good)
         return close_new(run, &file);
-    fclose(file.out);
-    unlink(file.aside);
+    drop_new(&file);
     return false;
 }
 
@@ -129,11 +128,12 @@ static bool compile_c(Run *run, const char *source, const char *program)
 
 /* --- The report ---------------------------------------------------------------------------- */
 
-static void print_settings(const Settings *settings)
+static void print_settings(Run *run, const Settings *settings)
 {
     for (int i = 0; i < settings->count; i++) {
         const Setting *s = &settings->at[i];
-        printf("  %-28s = %s%s%-12s (%s)\n", s->name, s->value, *s->unit ? " " : "", s->unit, s->from);
+        const char *value = arena_text(&run->arena, "%s%s%s", s->value, *s->unit ? " " : "", s->unit);
+        printf("    %-28s = %-18s %s\n", s->name, value, s->from);
     }
 }
 
@@ -177,14 +177,15 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
 {
     const Options *o = run->options;
     const char *source = arena_text(&run->arena, "%s/trainer.c", o->output);
-    const char *plan = plan_text(run, m, settings);
+    const char *program = arena_text(&run->arena, "%s/trainer", o->output), *plan = plan_text(run, m, settings);
     if (!make_folder(run, o->output) || !write_trainer(run, m, source, plan) ||
         !write_new(run, arena_text(&run->arena, "%s/plan.json", o->output), plan))
         return false;
+    unlink(program); /* what is there was made of another trainer.c */
     print_report(run, m);
     if (o->verbose)
-        print_settings(settings);
-    if (!o->no_cc && !compile_c(run, source, arena_text(&run->arena, "%s/trainer", o->output)))
+        print_settings(run, settings);
+    if (!o->no_cc && !compile_c(run, source, program))
         return false;
     print_next(o);
     return true;

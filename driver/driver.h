@@ -24,12 +24,13 @@ bool read_source(Run *run, const char *path);
 
 /* A file that appears under its name only when it is whole: written aside, then renamed. */
 typedef struct {
-    const char *path, *aside;
+    const char *path, *aside; /* NULL: a device or pipe, written to directly */
     FILE *out;
 } NewFile;
 
 bool open_new(Run *run, NewFile *file, const char *path);
 bool close_new(Run *run, NewFile *file);
+void drop_new(NewFile *file); /* in place of close_new: nothing appears */
 bool write_new(Run *run, const char *path, const char *text);
 bool make_folder(Run *run, const char *path);
 

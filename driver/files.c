@@ -75,11 +75,18 @@ bool make_folder(Run *run, const char *path)
                       reason == EEXIST ? "a file has that name" : strerror(reason));
 }
 
+/* Devices and pipes are written to: only files can be put in a file's place. */
+static bool is_device(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
 bool open_new(Run *run, NewFile *file, const char *path)
 {
     file->path = path;
-    file->aside = arena_text(&run->arena, "%s.tmp", path);
-    file->out = fopen(file->aside, "w");
+    file->aside = is_device(path) ? NULL : arena_text(&run->arena, "%s.tmp", path);
+    file->out = fopen(file->aside ? file->aside : path, "w");
     return file->out ? true : run_failed(run, "cannot write %s: %s", path, strerror(errno));
 }
 
@@ -88,11 +95,19 @@ bool close_new(Run *run, NewFile *file)
     bool failed = fflush(file->out) != 0 || ferror(file->out);
     int reason = errno;
     fclose(file->out);
-    if (!failed && rename(file->aside, file->path) == 0)
+    if (!failed && (!file->aside || rename(file->aside, file->path) == 0))
         return true;
     reason = failed ? reason : errno;
-    unlink(file->aside);
+    if (file->aside)
+        unlink(file->aside);
     return run_failed(run, "cannot write %s: %s", file->path, strerror(reason));
+}
+
+void drop_new(NewFile *file)
+{
+    fclose(file->out);
+    if (file->aside)
+        unlink(file->aside);
 }
 
 bool write_new(Run *run, const char *path, const char *text)

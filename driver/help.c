@@ -141,7 +141,7 @@ void print_completion(void)
 {
     printf("# Completion of mpc for bash, made by 'mpc help --as=bash' from driver/options.def.\n"
            "_mpc()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} words files=\n"
-           "    compopt +o nospace\n"
+           "    case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- \"$word\")) && return ;; esac\n"
            "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W \"");
     for (int i = 0; i < NCOMMANDS; i++)
         printf("%s ", command_table[i].name);
@@ -150,6 +150,8 @@ void print_completion(void)
         const char *suffix = strstr(command_table[i].operand, ".m");
         printf("    %s)\n        words=\"--help", command_table[i].name);
         print_option_words(i);
+        for (int j = 0; j < NCOMMANDS && i == INDEX_HELP; j++)
+            printf(" %s", command_table[j].name);
         printf("\"\n        files='%s%s'\n        ;;\n", suffix ? "*" : "", suffix ? suffix : "");
     }
     printf("    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"

@@ -60,13 +60,6 @@ static void add_settings(cJSON *plan, const Settings *settings)
     }
 }
 
-static void add_mesh(cJSON *plan, const Module *m)
-{
-    cJSON *mesh = cJSON_AddObjectToObject(plan, "mesh");
-    for (int i = 0; i < m->naxes; i++)
-        add_integer(mesh, m->axis[i], m->axis_size[i]);
-}
-
 static void add_memory(cJSON *plan, const Module *m)
 {
     Memory memory = program_memory(m);
@@ -115,7 +108,6 @@ const char *plan_text(Run *run, Module *m, const Settings *settings)
     cJSON_AddStringToObject(plan, "mpc", MPC_VERSION);
     cJSON_AddStringToObject(plan, "target", run->options->target ? run->options->target : "c");
     add_model(plan, m, &facts);
-    add_mesh(plan, m);
     add_settings(plan, settings);
     add_memory(plan, m);
     add_work(plan, &facts);

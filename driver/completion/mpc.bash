@@ -1,0 +1,40 @@
+# Completion of mpc for bash, made by 'mpc help --as=bash' from driver/options.def.
+_mpc()
+{
+    local word=${COMP_WORDS[COMP_CWORD]} words files=
+    case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
+    if [ "$COMP_CWORD" = 1 ]; then
+        COMPREPLY=($(compgen -W "compile check fmt opt print help --help --version" -- "$word"))
+        return
+    fi
+    case ${COMP_WORDS[1]} in
+    compile)
+        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --target= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --cflags= --verbose"
+        files='*.mdl'
+        ;;
+    check)
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule="
+        files='*.mdl'
+        ;;
+    fmt)
+        words="--help --check --write"
+        files='*.mdl'
+        ;;
+    opt)
+        words="--help --output= --pass= --dump-ir= --verify-passes --remarks= --time"
+        files='*.mir'
+        ;;
+    print)
+        words="--help --output="
+        files='*.mir'
+        ;;
+    help)
+        words="--help --as= compile check fmt opt print help"
+        files=''
+        ;;
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    [ -z "$files" ] || COMPREPLY+=($(compgen -f -X "!$files" -- "$word") $(compgen -d -S / -- "$word"))
+    case ${COMPREPLY[0]} in *[=/]) compopt -o nospace ;; esac
+}
+complete -o filenames -F _mpc mpc

@@ -1,0 +1,214 @@
+"""Commands, help, mistakes on the command line, exit statuses; and that each option has an effect."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import MPC, ROOT
+
+COMMANDS = ["compile", "check", "fmt", "opt", "print", "help"]
+
+
+def options_of(command):
+    text = subprocess.run([MPC, "help", command], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^  (?:-\w, |    )--([\w-]+)", text, re.M)
+
+
+def test_help_lists_all_commands(mpc):
+    text = mpc("--help").stdout
+    assert re.findall(r"^  mpc (\w+)", text.split("Example")[0], re.M) == COMMANDS
+    assert mpc("help").stdout == text == mpc("-h").stdout
+    assert "1 for errors in a file; 2 for mistakes" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command(mpc, command):
+    text = mpc("help", command).stdout
+    assert text == mpc(command, "--help").stdout
+    assert text.startswith(f"Usage: mpc {command} ")
+    example = text.splitlines()[-1].strip()
+    assert example.startswith(f"mpc {command} ")
+    for option in re.findall(r"--([\w-]+)", example):
+        assert option in options_of(command)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_version(mpc):
+    assert re.fullmatch(r"mpc \d+\.\d+\.\d+\n", mpc("--version").stdout)
+
+
+def test_no_arguments(mpc):
+    assert mpc(status=2).stdout == mpc("--help").stdout
+
+
+def test_manual_and_completion_are_as_checked_in(mpc):
+    assert mpc("help", "--as=man").stdout == (ROOT / "docs/mpc.1").read_text(), "mpc help --as=man > docs/mpc.1"
+    assert mpc("help", "--as=bash").stdout == (ROOT / "driver/completion/mpc.bash").read_text(), \
+        "mpc help --as=bash > driver/completion/mpc.bash"
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["mpc", ""], {"compile", "check", "fmt", "opt", "print", "help", "--help", "--version"}),
+    (["mpc", "compile", "--rem"], {"--remarks="}),
+    (["mpc", "print", "--"], {"--help", "--output="}),
+    (["mpc", "help", "c"], {"compile", "check"}),
+    (["mpc", "check", "t"], {"tiny.mdl"}),
+])
+def test_completion(mpc, words, expected):
+    script = f'. {ROOT}/driver/completion/mpc.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mpc; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, cwd=mpc.directory)
+    assert set(done.stdout.split()) == expected
+
+
+MISTAKES = [
+    (["chek", "x.mdl"], "no command 'chek': did you mean check?"),
+    (["zzzzzz"], "no command 'zzzzzz' ('mpc help' lists them)"),
+    (["compile", "--dmp-ir=x", "tiny.mdl"], "unknown option --dmp-ir: did you mean --dump-ir?"),
+    (["compile", "--xyzzy", "tiny.mdl"], "unknown option --xyzzy ('mpc help compile' lists"),
+    (["compile", "-x", "tiny.mdl"], "unknown option -x"),
+    (["opt", "--no-cc", "x.mir"], "--no-cc is an option of 'mpc compile', not of 'mpc opt'"),
+    (["compile", "-o"], "--output needs a value: OUT"),
+    (["compile", "-o", "a", "-o", "b", "tiny.mdl"], "--output is given twice"),
+    (["compile", "--no-cc=yes", "tiny.mdl"], "--no-cc takes no value"),
+    (["compile", "--zero=4", "tiny.mdl"], "--zero must be one of 0|1|2|3, not '4'"),
+    (["compile", "--mesh=", "tiny.mdl"], "--mesh needs a value: AXIS=N,..."),
+    (["check", "-D", "layers", "tiny.mdl"], "--define needs NAME=VALUE, not 'layers'"),
+    (["check", "--set", "=3", "tiny.mdl"], "--set needs KEY=VALUE, not '=3'"),
+    (["compile", "--compile-to=fus", "tiny.mdl"], "no pass 'fus': did you mean fuse?"),
+    (["compile", "--compile-to=fuse,memory", "tiny.mdl"], "--compile-to takes one pass, not fuse,memory"),
+    (["compile", "--remarks=qwertz", "tiny.mdl"], "no pass 'qwertz': the passes are simplify, precision, autodiff"),
+    (["opt", "--pass=lower", "x.mir"], "no pass 'lower'"),
+    (["opt", "--pass=", "x.mir"], "no pass ''"),
+    (["opt", "x.mir"], "which passes? give --pass=PASS,..."),
+    (["compile", "tiny.mdl"], "where to? give -o OUT"),
+    (["compile"], "which file? mpc compile FILE.mdl"),
+    (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
+    (["compile", "tiny.mdl", "-o", "x", "--target=cuda"], "--target=cuda is not there yet"),
+    (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
+    (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: only one of them"),
+    (["compile", "tiny.mdl", "-o", "x", "--no-cc", "--cflags=-g"], "--no-cc and --cflags: only one of them"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--cc=gcc"], "--compile-to and --cc: only one of them"),
+    (["fmt", "--check", "--write", "tiny.mdl"], "--check and --write: only one of them"),
+    (["fmt", "--write", "-"], "--write needs a file"),
+    (["help", "chek"], "no command 'chek'"),
+    (["help", "check", "--as=man"], "leave 'check' out"),
+]
+
+
+@pytest.mark.parametrize("words, message", MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_mistakes(refused, words, message):
+    said = refused(*words)
+    assert message in said.splitlines()[0]
+    assert len(said.splitlines()) == 1
+    assert not (refused.directory / "x").exists()
+
+
+FAILURES = [
+    (["check", "none.mdl"], "cannot read none.mdl: No such file or directory"),
+    (["print", "."], "cannot read .: Is a directory"),
+    (["compile", "tiny.mdl", "-o", "none/out"], "cannot make the folder none/out: No such file or directory"),
+    (["compile", "tiny.mdl", "-o", "tiny.mdl"], "cannot make the folder tiny.mdl: a file has that name"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "-o", "none/x.mir"], "cannot write none/x.mir: No such file"),
+    (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: Not a directory"),
+    (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not say after which pass it was written"),
+    (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
+    (["compile", "tiny.mdl", "-o", "out", "--cflags=--no-such-flag"], "the C compiler failed: "),
+    (["compile", "tiny.mdl", "-o", "out", "--mesh=dp=2"], "--mesh dp=2: "),
+    (["compile", "tiny.mdl", "-o", "out", "--mesh=tp=2"], "--mesh tp=2: "),
+    (["check", "tiny.mdl", "-D", "layer=2"], "-D layer=2: "),
+    (["check", "tiny.mdl", "--set", "train.bath=2"], "--set train.bath=2: "),
+]
+
+
+@pytest.mark.parametrize("words, message", FAILURES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_failures(mpc, words, message):
+    done = mpc(*words, status=1)
+    assert any(line.startswith("mpc: error: ") and message in line for line in done.stderr.splitlines()), done.stderr
+    assert not list(mpc.directory.rglob("*.tmp"))
+    assert not (mpc.directory / "out/trainer").exists()
+
+
+def test_full_disk(mpc):
+    done = mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "/dev/full", status=1)
+    assert "cannot write /dev/full: No space left on device" in done.stderr
+
+
+def test_missing_runtime(mpc):
+    done = mpc("compile", "tiny.mdl", "-o", "out", status=1, MPC_RUNTIME="/nowhere")
+    assert "MPC_RUNTIME=/nowhere: there is no libmpcrt.a and include/rt.h in it" in done.stderr
+
+
+# --- Each option has an effect: one of these a row of the help ------------------------------------------------
+
+def setting(mpc, name, *words):
+    mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", *words)
+    plan = json.loads((mpc.directory / "out/plan.json").read_text())
+    return next(entry for entry in plan["settings"] if entry["name"] == name)
+
+
+def compile_effect(option, mpc):
+    def compiled(*words):
+        return mpc("compile", "tiny.mdl", *words)
+
+    def from_command_line(name, value, *words):
+        entry = setting(mpc, name, *words)
+        return entry["value"] == value and entry["from"] == "command line"
+    here = mpc.directory
+    return {
+        "output": lambda: compiled("-o", "there", "--no-cc") and (here / "there/trainer.c").exists(),
+        "define": lambda: from_command_line("const.layers", "2", "-Dlayers=2"),
+        "set": lambda: from_command_line("train.batch", "8", "--set", "train.batch=8"),
+        "mesh": lambda: from_command_line("parallel.mesh.dp", "1", "--mesh=dp=1"),
+        "zero": lambda: from_command_line("parallel.zero", "0", "--zero", "0"),
+        "recompute": lambda: from_command_line("parallel.recompute", "full", "--recompute=full"),
+        "schedule": lambda: from_command_line("parallel.schedule", "gpipe", "--schedule=gpipe"),
+        "target": lambda: compiled("-o", "out", "--no-cc", "--target=c"),  # cuda: refused, in MISTAKES
+        "dump-ir": lambda: compiled("--compile-to=simplify", "--dump-ir=ir")
+        and {p.name for p in (here / "ir").iterdir()} == {"00-lower.mir", "01-simplify.mir", "01-simplify.diff"},
+        "compile-to": lambda: "kernel @" in compiled("--compile-to=fuse").stdout
+        and "kernel @" not in compiled("--compile-to=lower").stdout,
+        "compile-from": lambda: compiled("--compile-to=fuse", "-o", "fused.mir")
+        and mpc("compile", "--compile-from=fused.mir", "-o", "out", "--no-cc") and (here / "out/trainer.c").exists(),
+        "verify-passes": lambda: "memory" in compiled("-o", "out", "--no-cc", "--verify-passes").stderr,
+        "remarks": lambda: ": remark: recompute: " in compiled("-o", "out", "--no-cc", "--remarks=recompute").stderr,
+        "time": lambda: re.search(r"^fuse +\d.* ms", compiled("-o", "out", "--no-cc", "--time").stderr, re.M),
+        "no-cc": lambda: compiled("-o", "out", "--no-cc") and not (here / "out/trainer").exists(),
+        "cc": lambda: compiled("-o", "out", "--cc=true") is None,
+        "cflags": lambda: "-DTRIED -O0" in compiled("-o", "out", "--cflags=-DTRIED -O0", "-v").stdout,
+        "verbose": lambda: re.search(r"train.batch +=", compiled("-o", "out", "--no-cc", "-v").stdout),
+    }[option]
+
+
+@pytest.mark.parametrize("option", options_of("compile"))
+def test_compile_option_has_an_effect(mpc, option):
+    if option == "cc":  # `true` compiles nothing
+        assert "cannot write out/trainer" in mpc("compile", "tiny.mdl", "-o", "out", "--cc=true", status=1).stderr
+    else:
+        assert compile_effect(option, mpc)()
+
+
+@pytest.mark.parametrize("option, words, expected", [
+    ("define", ["-D", "layers=1"], "68,544 parameters"),
+    ("set", ["--set", "train.batch=4"], "a step of 128 tokens"),
+    ("mesh", ["--mesh=dp=1"], "ok"),
+    ("zero", ["--zero=1"], "ok"),
+    ("recompute", ["--recompute=none"], "ok"),
+    ("schedule", ["--schedule=1f1b"], "ok"),
+])
+def test_check_option_has_an_effect(mpc, option, words, expected):
+    assert option in options_of("check")
+    assert expected in mpc("check", "tiny.mdl", *words).stdout
+
+
+@pytest.mark.parametrize("words", [["--mesh=xx=1"], ["--zero=3"], ["--recompute=half"], ["--schedule=none"]])
+def test_check_looks_at_options(mpc, words):
+    assert "error: " in mpc("check", "mixed.mdl", *words, status=1).stderr
+
+
+def test_no_option_is_untested():
+    tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "help": {"as"},
+              "check": {"define", "set", "mesh", "zero", "recompute", "schedule"},
+              "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time"}}  # in test_ir.py, test_fmt.py
+    for command in COMMANDS:
+        assert tested[command] is None or set(options_of(command)) == tested[command]

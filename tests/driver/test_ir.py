@@ -1,0 +1,108 @@
+"""mpc opt and mpc print: IR in, IR out; mpc compile from IR."""
+import re
+import subprocess
+
+import pytest
+
+from conftest import MPC
+
+
+def renumbered(text):
+    """With numbers of values (%12 in IR, v12 in C) in order of appearance: a file of IR begins to count anew."""
+    seen = {}
+    return re.sub(r"(%|\bv)(\d+)(?!\d)", lambda match: match[1] + str(seen.setdefault(match[2], len(seen))), text)
+
+
+def emitted(folder):
+    """trainer.c without the plan, its lines unwrapped: how long a name is decides where they break."""
+    text = renumbered((folder / "trainer.c").read_text().split("static const char plan[]")[0])
+    return re.sub(r"\s+", "", text)
+
+
+@pytest.fixture
+def fused(mpc):
+    mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir")
+    return mpc.directory / "fused.mir"
+
+
+@pytest.fixture
+def lowered(mpc):
+    mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "lowered.mir")
+    return mpc.directory / "lowered.mir"
+
+
+def test_print_is_a_fixed_point(mpc, fused):
+    once = mpc("print", fused).stdout
+    assert once.startswith("module @tiny {\n")
+    (mpc.directory / "once.mir").write_text(once)
+    assert mpc("print", "once.mir").stdout == once
+    assert fused.read_text().split("\n", 1)[1] == once
+    mpc("print", "once.mir", "-o", "twice.mir")
+    assert (mpc.directory / "twice.mir").read_text() == once
+
+
+def test_standard_input(mpc, fused):
+    done = subprocess.run([MPC, "print", "-"], input=fused.read_text(), capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == mpc("print", fused).stdout
+
+
+def test_print_reports_errors(mpc, fused):
+    fused.write_text(fused.read_text().replace("f32[", "f33[", 1))
+    done = mpc("print", fused, status=1)
+    assert re.match(r".*fused\.mir:\d+:\d+: error: ", done.stderr)
+
+
+def test_opt_pass_by_pass_is_compile(mpc, lowered, fused):
+    mpc("opt", lowered, "--pass=simplify,precision", "-o", "a.mir")
+    mpc("opt", "a.mir", "--pass=autodiff,recompute,fuse", "-o", "b.mir")
+    assert renumbered((mpc.directory / "b.mir").read_text()) == renumbered(mpc("print", fused).stdout)
+
+
+def test_opt_order_is_the_compilers(mpc, lowered):
+    assert mpc("opt", lowered, "--pass=precision,simplify").stdout == mpc("opt", lowered, "--pass=simplify,precision").stdout
+
+
+def test_opt_dumps(mpc, lowered):
+    mpc("opt", lowered, "--pass=simplify", "--dump-ir=deep/ir", "-o", "out.mir")
+    names = {path.name for path in (mpc.directory / "deep/ir").iterdir()}
+    assert "01-simplify.mir" in names
+    assert any(line.startswith("-") for line in (mpc.directory / "deep/ir/01-simplify.diff").read_text().splitlines())
+
+
+def test_opt_remarks_times_and_verification(mpc, lowered):
+    mpc("opt", lowered, "--pass=simplify,autodiff", "-o", "a.mir")
+    said = mpc("opt", "a.mir", "--pass=recompute", "--remarks=all", "--time", "-o", "b.mir").stderr
+    assert ": remark: recompute: " in said and re.search(r"^recompute +[\d.]+ ms", said, re.M)
+    quiet = mpc("opt", "a.mir", "--pass=recompute", "-o", "b.mir").stderr
+    assert quiet == ""
+
+
+def test_opt_verifies(mpc):
+    (mpc.directory / "small.mir").write_text("""module @m {
+  func eval @eval(%x: f32[n:3]) {
+    %1 = neg %x : f32[n:3]
+    %2 = neg %1 : f32[n:3]
+    %y = sum %2 {over=n} : f32[]
+    return %y
+  }
+}
+""")
+    done = mpc("opt", "small.mir", "--pass=simplify", "--verify-passes")
+    assert "neg" not in done.stdout and "simplify" in done.stderr
+
+
+def test_opt_refuses_a_pass_that_comes_too_late(mpc, fused):
+    assert "pass 'autodiff' " in mpc("opt", fused, "--pass=autodiff", status=1).stderr
+
+
+def test_compile_from_any_dump_is_compile(mpc):
+    mpc("compile", "tiny.mdl", "-o", "whole", "--no-cc", "--dump-ir=ir")
+    for dump in sorted((mpc.directory / "ir").glob("*.mir")):
+        mpc("compile", f"--compile-from={dump}", "-o", "part", "--no-cc")
+        assert emitted(mpc.directory / "part") == emitted(mpc.directory / "whole"), dump
+
+
+def test_check_is_what_the_report_says(mpc):
+    checked, compiled = mpc("check", "tiny.mdl").stdout, mpc("compile", "tiny.mdl", "-o", "out", "--no-cc").stdout
+    assert "model tiny, 168,512 parameters in 52 tensors" in checked
+    assert "model tiny, 168,512 parameters in 52 tensors" in compiled

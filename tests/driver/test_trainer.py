@@ -1,0 +1,146 @@
+"""The trainers that mpc writes: their C, their plan, and that neither memory nor layers nor micro-batches show."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import ROOT, RUNTIME, start
+
+VARIANTS = [
+    ("tiny.mdl",),
+    ("tiny.mdl", "--recompute=selective"),
+    ("tiny.mdl", "--set", "train.microbatch=16", "--recompute=full"),
+    ("mixed.mdl",),
+    ("mixed.mdl", "--set", "train.precision=bf16"),
+    ("mixed.mdl", "--set", "train.precision=fp16", "--set", "train.microbatch=8"),
+]
+SOURCES = pytest.mark.parametrize("words", VARIANTS, ids=" ".join)
+
+
+@pytest.fixture
+def source(mpc):
+    def write(*words):
+        mpc("compile", *words, "-o", "out", "--no-cc")
+        return mpc.directory / "out/trainer.c"
+    return write
+
+
+@SOURCES
+def test_clang_format_changes_nothing(source, words):
+    written = source(*words).read_text()
+    (source(*words).parent / ".clang-format").write_text((ROOT / ".clang-format").read_text())
+    formatted = start(["clang-format", "--style=file", "out/trainer.c"], source(*words).parents[1], 0).stdout
+    assert formatted.splitlines() == written.splitlines()
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@SOURCES
+def test_no_warnings(source, words, cc):
+    path = source(*words)
+    done = start([cc, "-std=gnu17", "-Wall", "-Wextra", "-fopenmp", "-fsyntax-only", f"-I{RUNTIME}", path], path.parent, 0)
+    assert done.stderr == ""
+
+
+@SOURCES
+def test_same_program_same_bytes(source, words):
+    first = source(*words).read_bytes()
+    assert source(*words).read_bytes() == first
+
+
+def test_readable(source):
+    text = source("tiny.mdl").read_text()
+    assert "/* h.attn.q, tiny.mdl:24:9 */" in text
+    assert re.search(r"float \*attn_k = \(float \*\)\(?frame.*; /\* \[batch 4, seq 32, heads 4, head 16\] \*/", text)
+    assert re.search(r"for \(int64_t h_copy = 0; h_copy < 3; h_copy\+\+\)", text)
+    assert re.search(r"RT_RUN\(rt, \d+, rt_product\(rt, \d+, \w+, h_attn_wq, \w+\)\);", text)
+
+
+def test_layers_do_not_lengthen_it(source):
+    calls = [source("tiny.mdl", "-D", f"layers={n}").read_text().count("RT_RUN(") for n in (2, 40)]
+    assert calls[0] == calls[1] > 100
+
+
+# --- plan.json ------------------------------------------------------------------------------------------------
+
+def test_plan(mpc):
+    mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", "-D", "layers=2", "--set", "train.batch=8")
+    plan = json.loads((mpc.directory / "out/plan.json").read_text())
+    settings = {entry["name"]: entry for entry in plan["settings"]}
+    assert settings["train.batch"] == {"name": "train.batch", "value": "8", "unit": "sequences", "from": "command line"}
+    assert settings["train.microbatch"]["from"].startswith("tiny.mdl:")
+    assert settings["const.layers"]["value"] == "2"
+    assert plan["model"] == {"name": "tiny", "source": "tiny.mdl", "parameters": 118528, "tensors": 36}
+    assert settings["parallel.mesh.dp"]["value"] == "1" and settings["parallel.mesh.dp"]["unit"] == "ranks"
+    assert plan["work"]["tokens_per_step"] == 8 * 32 and plan["work"]["micro_batches_per_step"] == 2
+    assert "program" not in plan["files"]
+
+
+def test_plan_memory_adds_up(mpc):
+    mpc("compile", "tiny.mdl", "-o", "out", "--no-cc")
+    memory = json.loads((mpc.directory / "out/plan.json").read_text())["memory"]
+    classes = {key: value for key, value in memory.items() if key not in ("unit", "arena")}
+    assert sum(classes.values()) == memory["arena"] and min(classes.values()) > 0
+    assert memory["parameters"] == 4 * 168512 == memory["gradients"]
+    assert memory["optimizer_state"] == 2 * memory["parameters"]
+
+
+def test_plan_flops(mpc):
+    """By the convention that it names, worked out by hand: 6 N and 12 L E S a token, N without embeddings looked up."""
+    mpc("compile", "tiny.mdl", "-o", "out", "--no-cc")
+    work = json.loads((mpc.directory / "out/plan.json").read_text())["work"]
+    layers, seq, embed, vocab, tokens = 3, 32, 64, 256, 16 * 32
+    products = layers * 12 * embed * embed + vocab * embed
+    assert work["flops_per_step"] == tokens * (6 * products + 12 * layers * embed * seq)
+
+
+def test_trainer_prints_its_plan(trainer):
+    folder = trainer("tiny.mdl")
+    printed = start([folder / "trainer", "--plan"], folder, 0).stdout
+    assert printed.rstrip("\n") == (folder / "plan.json").read_text().rstrip("\n")
+
+
+def test_stale_program_is_removed(mpc):
+    (mpc.directory / "out").mkdir()
+    (mpc.directory / "out/trainer").write_text("of another model")
+    mpc("compile", "tiny.mdl", "-o", "out", "--no-cc")
+    assert not (mpc.directory / "out/trainer").exists()
+
+
+# --- What it computes -----------------------------------------------------------------------------------------
+
+def losses(log):
+    return [entry["loss"] for entry in log], [entry["grad_norm"] for entry in log]
+
+
+@pytest.mark.parametrize("model, options", [
+    ("tiny.mdl", ["--set", "train.microbatch=16"]),
+    ("tiny.mdl", ["--set", "train.microbatch=2", "--recompute=selective"]),
+    ("tiny.mdl", ["--recompute=full"]),
+    ("mixed.mdl", ["--set", "train.microbatch=8"]),
+    ("mixed.mdl", ["--set", "train.microbatch=1", "--recompute=full"]),
+], ids=lambda value: value if isinstance(value, str) else " ".join(value))
+def test_neither_micro_batches_nor_recomputation_show(trainer, train, model, options):
+    expected, got = train(trainer(model), 5), train(trainer(model, *options), 5)
+    for a, b in zip(losses(expected), losses(got)):
+        assert a == pytest.approx(b, rel=2e-5) and len(a) == 5
+    assert expected[0]["loss"] != expected[1]["loss"]
+
+
+@pytest.mark.parametrize("precision, bound", [("bf16", 5e-3), ("fp16", 5e-4)])
+def test_narrow_precision_is_near(trainer, train, precision, bound):
+    options = ["--set", f"train.precision={precision}"]
+    expected, got = train(trainer("mixed.mdl"), 5), train(trainer("mixed.mdl", *options), 5)
+    assert losses(got)[0] == pytest.approx(losses(expected)[0], rel=bound)
+    assert losses(got)[0] != losses(expected)[0]
+    assert ("loss_scale" in got[0]) == (precision == "fp16")
+
+
+def test_it_learns_and_samples(trainer, train, tmp_path):
+    log = train(trainer("tiny.mdl"), 60)
+    assert log[-1]["loss"] < log[0]["loss"] - 1.5
+
+
+def test_threads_do_not_show(trainer, train):
+    one, two = train(trainer("mixed.mdl"), 4, "--threads", 1), train(trainer("mixed.mdl"), 4, "--threads", 2)
+    assert losses(one) == losses(two)
