@@ -10,19 +10,16 @@ RT_INLINE int64_t rt_attend_grad_scratch(const RtAttend s)
     return s.batch * s.heads * s.group * s.queries * s.feature * (int64_t)sizeof(float);
 }
 
-/* Scores [queries, 64 keys] to minus infinity where a query does not see a key, and behind the last key. */
+/* Scores [queries, 64 keys] to minus infinity where a query does not see a key. */
 RT_INLINE void rt_attend_grad_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns,
                                    const RtAttend s)
 {
-    const bool all = rt_attend_all(query, rows, key, columns, s);
-    for (int64_t i = 0; i < rows; i++) {
-        float *row = score + i * RT_ATTEND_TILE;
-        for (int64_t j = columns; j < rt_whole_vectors(columns); j++)
-            row[j] = -INFINITY;
-        for (int64_t j = 0; !all && j < columns; j++)
+    if (rt_attend_all(query, rows, key, columns, s))
+        return;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
             if (!rt_attend_sees(query + i, key + j, s))
-                row[j] = -INFINITY;
-    }
+                score[i * RT_ATTEND_TILE + j] = -INFINITY;
 }
 
 /* In place: weights from scores, and gradients of scores from gradients of weights. */
