@@ -26,11 +26,11 @@ typedef enum {
     /* Types */
     A_TYPE, /* name: the dtype or NULL; child: A_NAME for each dim; ellipsis: begins with `...` */
     /* Statements of a file */
-    A_CONST, /* name = child */
-    A_DIM,   /* name = child (NULL: no size) padded type (NULL: none; an expression) */
-    A_BLOCK, /* name(child: A_ARG ...) { body } */
-    A_ARG,   /* name: type */
-    A_MODEL, /* name { body } */
+    A_CONST,    /* name = child */
+    A_DIM,      /* name = child (NULL: no size) padded type (NULL: none; an expression) */
+    A_BLOCK,    /* name(child: A_ARG ...) { body } */
+    A_ARG,      /* name: type */
+    A_MODEL,    /* name { body } */
     A_TRAIN,    /* { body: A_SETTING ... } */
     A_PARALLEL, /* { body } */
     /* Statements of a block or model */
@@ -58,7 +58,7 @@ typedef struct Ast {
     double number;
     bool is_integer, ellipsis, no_decay;
     bool parenthesised; /* as written; for mpc fmt */
-    const char *as; /* A_CALL */
+    const char *as;     /* A_CALL */
     Loc as_loc;
     struct Ast *child, *type, *init, *body; /* lists are linked by next */
     struct Ast *next;
@@ -72,24 +72,5 @@ Ast *parse_mdl(const Source *source, Diags *diags, Arena *arena);
 
 /* One expression, for values on the command line.  NULL after an error. */
 Ast *parse_expression(const Source *source, Diags *diags, Arena *arena);
-
-/* --- For the grammar only -------------------------------------------------------------------- */
-enum { MAX_OPEN = 256, MAX_DEPTH = 500 };
-
-typedef struct {
-    Arena *arena;
-    Diags *diags;
-    const Source *source;
-    Ast *file;          /* the result */
-    Ast *expression;    /* the result of parse_expression */
-    Loc open[MAX_OPEN]; /* brackets that are open where the scanner is, outermost first */
-    int nopen;
-    int braces, lost;     /* open braces; those of lines that could not be read, whose ends are skipped */
-    bool recovering;      /* from an error: the next end of line is one, whatever is open */
-    bool ended;           /* the last line has had its end, newline or not */
-    bool wants_expression; /* parse_expression: the first token says so */
-    bool told;            /* that it wants an expression */
-    int at;               /* offset of the next byte */
-} Reading;
 
 #endif

@@ -6,7 +6,7 @@
 
 %require "3.7"
 %code requires {
-    #include "ast.h"
+    #include "build_ast.h"
     typedef void *Scanner;
 }
 %code provides {
@@ -25,7 +25,8 @@
 %param { Reading *r } { Scanner scanner }
 
 %code {
-    #include "build_ast.h"
+    #include <ctype.h>
+    #include <string.h>
 
     #define YYLLOC_DEFAULT(at, rhs, n)                                             \
         ((at) = (n) ? (Loc){ YYRHSLOC(rhs, 1).begin, YYRHSLOC(rhs, n).end }        \
@@ -34,10 +35,10 @@
     #define MAKE(kind, loc, ...) make_ast(r, (loc), (Ast){ (kind), __VA_ARGS__ })
 }
 
-%token          END 0  "end of file"
-%token          EOL    "end of line"
-%token          EXPRESSION "an expression"
-%token <const char *> NAME "name"  INTEGER "whole number"  NUMBER "number"  STRING "text"
+%token          END 0  "the end of the file"
+%token          EOL    "the end of the line"
+%token          EXPRESSION "the start"
+%token <const char *> NAME "a name"  INTEGER "a whole number"  NUMBER "a number"  STRING "text"
 %token <const char *> CONST "'const'"  DIM "'dim'"  PADDED "'padded'"  BLOCK "'block'"  PARAM "'param'"
 %token <const char *> NO_DECAY "'no_decay'"  INPUT "'input'"  MODEL "'model'"  REPEAT "'repeat'"
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
@@ -45,7 +46,7 @@
 %token <const char *> RECOMPUTE "'recompute'"  AS "'as'"
 %token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
 %token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
-%token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  '{' "'{'"  '}' "'}'"
+%token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  OPEN_BRACE "'{'"  CLOSE_BRACE "'}'"
 %token          '+' "'+'"  '-' "'-'"  '*' "'*'"  '/' "'/'"  '%' "'%'"  '^' "'^'"
 
 %nonassoc '<' '>' LE GE EQ NE
@@ -81,12 +82,13 @@ line:
 ;
 
 body:
-  '{' lines last '}'                { $$ = append_ast($lines, $last); }
+  OPEN_BRACE lines last CLOSE_BRACE                { $$ = append_ast($lines, $last); }
 ;
 
 last:
   %empty                            { $$ = NULL; }
 | statement                         { $$ = $statement; }
+| error                             { $$ = NULL; yyerrok; }
 ;
 
 statement:
@@ -274,36 +276,146 @@ option:
 
 %%
 
-static const char *open_bracket_help(Reading *r)
+/* --- Messages ------------------------------------------------------------------------------ */
+
+/* Tokens that come together, told as one thing where all of them may come, which `sign` shows. */
+typedef struct {
+    const char *noun, *sign, *members;
+} Group;
+
+static const Group groups[] = {
+    { "a statement", "'const'",
+      "'const' 'dim' 'block' 'param' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
+      "'pipeline' 'zero' 'recompute' a name the end of the line the end of the file the start" },
+    { "an expression", "text", "text a name a whole number a number 'true' 'false' '(' '-'" },
+    { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },
+};
+
+enum { OPERATORS = 2, NGROUPS = sizeof groups / sizeof *groups, MOST = 5 };
+
+static const char *found_text(const Reading *r, Loc at, yysymbol_kind_t found)
 {
-    if (r->nopen == 0 || r->nopen > MAX_OPEN)
-        return NULL;
-    int line, column, at = r->open[r->nopen - 1].begin;
-    line_and_column(r->source, at, &line, &column);
-    return arena_text(r->arena, "the '%c' at %d:%d is still open", r->source->text[at], line, column);
+    if (r->ended || found == YYSYMBOL_YYEOF)
+        return r->wants_expression ? "the end" : "the end of the file";
+    if (r->source->text[at.begin] == '\n')
+        return "the end of the line";
+    return arena_text(r->arena, "'%.*s'", at.end - at.begin, r->source->text + at.begin);
 }
 
-/* Says what was expected, in the words of the grammar's token names; at most four of them. */
+static bool in_group(const Group *group, const yysymbol_kind_t *expected, int n, yysymbol_kind_t kind)
+{
+    bool is_meant = false;
+    for (int i = 0; i < n; i++)
+        is_meant |= strcmp(yysymbol_name(expected[i]), group->sign) == 0;
+    return is_meant && strstr(group->members, yysymbol_name(kind));
+}
+
+/* What may stand here, as groups and single tokens; how many there are, which may be more than MOST. */
+static int list_expected(const yysymbol_kind_t *expected, int n, const char *listed[MOST])
+{
+    bool is_told[YYNTOKENS] = { false };
+    int count = 0;
+    for (int g = 0; g < NGROUPS; g++)
+        for (int i = 0, first = 1; i < n; i++)
+            if (!is_told[i] && in_group(&groups[g], expected, n, expected[i])) {
+                if (first)
+                    listed[count++] = groups[g].noun;
+                is_told[i] = true, first = 0;
+            }
+    for (int i = 0; i < n; i++)
+        if (!is_told[i]) {
+            if (count < MOST)
+                listed[count] = yysymbol_name(expected[i]);
+            count++;
+        }
+    return count;
+}
+
+static const char *expected_text(Reading *r, const yysymbol_kind_t *expected, int n)
+{
+    const char *listed[MOST], *text = "";
+    int count = list_expected(expected, n, listed);
+    for (int i = 0; i < count && count <= MOST; i++)
+        text = arena_text(r->arena, "%s%s%s", text, i == 0 ? "expected " : i + 1 < count ? ", " : " or ", listed[i]);
+    return text;
+}
+
+static const char *open_help(Reading *r, Loc open)
+{
+    int line, column;
+    line_and_column(r->source, open.begin, &line, &column);
+    return arena_text(r->arena, "the '%c' at %d:%d is still open", r->source->text[open.begin], line, column);
+}
+
+static const char *open_brace_help(Reading *r)
+{
+    if (r->outer.end == 0)
+        return open_help(r, r->braces[r->nbraces - 1]);
+    int line, column;
+    line_and_column(r->source, r->outer.begin, &line, &column);
+    return arena_text(r->arena, "%s where '%.*s' begins at %d:%d", open_help(r, r->around),
+                      r->outer.end - r->outer.begin, r->source->text + r->outer.begin, line, column);
+}
+
+static bool has(const yysymbol_kind_t *expected, int n, yysymbol_kind_t kind)
+{
+    for (int i = 0; i < n; i++)
+        if (expected[i] == kind)
+            return true;
+    return false;
+}
+
+/* The likely mistake, as far as two tokens show it. */
+static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yysymbol_kind_t *expected, int n)
+{
+    const char *name = yysymbol_name(found);
+    if (r->forgotten.end > 0)
+        return open_help(r, r->forgotten);
+    if (name[0] == '\'' && islower((unsigned char)name[1]) && has(expected, n, YYSYMBOL_NAME))
+        return arena_text(r->arena, "%s is a word of the language and no name", name);
+    if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
+        return "a comparison of comparisons needs brackets";
+    if (r->nopen > 0 && r->nopen <= MAX_OPEN && r->open[r->nopen - 1].begin < at.begin)
+        return open_help(r, r->open[r->nopen - 1]);
+    if (r->ended && r->nbraces > 0 && r->nbraces <= MAX_OPEN)
+        return open_brace_help(r);
+    return NULL;
+}
+
+/* How the scanner goes on: what is left of the line is skipped, and braces in it count for nothing. */
+static void begin_recovery(Reading *r, yysymbol_kind_t found)
+{
+    bool ends_here = found == YYSYMBOL_EOL || (found == YYSYMBOL_CLOSE_BRACE && r->closes);
+    r->recovering = !ends_here;
+    r->forgotten = (Loc){ 0 };
+    if (ends_here)
+        r->nopen = 0;
+    if (found == YYSYMBOL_OPEN_BRACE) {
+        r->nbraces--;
+        r->lost++;
+        r->lost_here++;
+    }
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, Reading *r, Scanner scanner)
 {
     (void)scanner;
-    enum { MOST = 5 };
-    yysymbol_kind_t expected[MOST];
-    int n = yypcontext_expected_tokens(context, expected, MOST);
-    const char *list = "";
-    for (int i = 0; i < n; i++)
-        list = arena_text(r->arena, "%s%s%s", list, i == 0 ? "expected " : i + 1 < n ? ", " : " or ",
-                          yysymbol_name(expected[i]));
     yysymbol_kind_t found = yypcontext_token(context);
-    if (found != YYSYMBOL_YYUNDEF && found != YYSYMBOL_YYerror)
-        error_at(r->diags, (Where){ .at = *yypcontext_location(context), .help = open_bracket_help(r) },
-                 "%s%sunexpected %s", list, *list ? ", " : "", yysymbol_name(found));
-    r->recovering = found != YYSYMBOL_EOL;
+    Loc at = *yypcontext_location(context);
+    yysymbol_kind_t expected[YYNTOKENS];
+    int n = yypcontext_expected_tokens(context, expected, YYNTOKENS);
+    const char *list = expected_text(r, expected, n);
+    if (!r->told_end)
+        error_at(r->diags, (Where){ .at = at, .help = help_text(r, at, found, expected, n) }, "%s%s %s", list,
+                 *list ? ", found" : "unexpected", found_text(r, at, found));
+    r->told_end = r->ended;
+    begin_recovery(r, found);
     return 0;
 }
 
+/* Bison calls this for nothing but a full stack. */
 void yyerror(YYLTYPE *at, Reading *r, Scanner scanner, const char *message)
 {
     (void)scanner, (void)message;
-    error_at(r->diags, (Where){ .at = *at }, "nested too deeply");    /* bison calls this for nothing else */
+    error_at(r->diags, (Where){ .at = *at, .help = "give a part of it a name" }, "nested too deeply");
 }
