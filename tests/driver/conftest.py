@@ -47,13 +47,13 @@ def refused(mpc):
 
 @pytest.fixture(scope="session")
 def trainer(tmp_path_factory):
-    """trainer(model, option, ...): the folder of its trainer, made once a session for the same words."""
+    """trainer(model, option, ...): the folder of its trainer, made once a session for the same words; -O1 is soon done."""
     made = {}
 
     def make(model, *options):
         if (model, options) not in made:
             folder = tmp_path_factory.mktemp("trainer")
-            start([MPC, "compile", HERE / model, "-o", folder / "out", *options], folder, 0)
+            start([MPC, "compile", HERE / model, "-o", folder / "out", "--cflags=-O1", *options], folder, 0)
             made[model, options] = folder / "out"
         return made[model, options]
     return make

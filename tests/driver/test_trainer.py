@@ -1,7 +1,7 @@
 """The trainers that mpc writes: their C, their plan, and that neither memory nor layers nor micro-batches show."""
 import json
 import re
-import subprocess
+import struct
 
 import pytest
 
@@ -125,6 +125,31 @@ def test_neither_micro_batches_nor_recomputation_show(trainer, train, model, opt
     for a, b in zip(losses(expected), losses(got)):
         assert a == pytest.approx(b, rel=2e-5) and len(a) == 5
     assert expected[0]["loss"] != expected[1]["loss"]
+
+
+def renamed(checkpoint, change):
+    """A checkpoint (safetensors) whose tensors have other names."""
+    length, = struct.unpack("<Q", checkpoint[:8])
+    header = {change(name): entry for name, entry in json.loads(checkpoint[8:8 + length]).items()}
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + checkpoint[8 + length:]
+
+
+def test_a_loop_is_its_unrolling(mpc, trainer, train, tmp_path):
+    text = (tmp_path / "tiny.mdl").read_text()
+    turns = "".join(f"    x = layer(x) as h{i}\n" for i in range(3))
+    text = text.replace("    repeat layers { x = layer(x) as h }\n", turns)
+    text = text.replace(", pp = 1", "").replace("    pipeline h over pp, schedule = 1f1b\n", "")
+    (tmp_path / "unrolled.mdl").write_text(text)
+    mpc("compile", "unrolled.mdl", "-o", "unrolled")
+    train(trainer("tiny.mdl"), 2, "--save", "two")
+    expected = train(trainer("tiny.mdl"), 6, "--load", "two")
+    (tmp_path / "log").unlink()
+    flat = renamed((tmp_path / "two").read_bytes(), lambda name: re.sub(r"\bh\.(\d)\.", r"h\1.", name))
+    (tmp_path / "flat").write_bytes(flat)
+    got = train(tmp_path / "unrolled", 6, "--load", "flat")
+    for a, b in zip(losses(expected), losses(got)):
+        assert a[-4:] == pytest.approx(b, rel=2e-5) and len(b) == 4
 
 
 @pytest.mark.parametrize("precision, bound", [("bf16", 5e-3), ("fp16", 5e-4)])
