@@ -85,41 +85,46 @@ static void bench_weight(RtType t, const char *name, int64_t inner, int64_t oute
 }
 
 /* Counted as published: a causal query sees half of the keys; forward 4 flops a pair and feature, backward 10. */
-#define BENCH_ATTEND(element_type, sequences, length, window_)                                                         \
-    do {                                                                                                               \
-        enum { H = 12, D = 64, S = length, WIDTH = H * D };                                                            \
-        static const RtAttendStride x = { (int64_t)S * WIDTH, WIDTH, D, 0 };                                           \
-        const RtAttend s = { .batch = sequences,                                                                       \
-                             .queries = S,                                                                             \
-                             .keys = S,                                                                                \
-                             .heads = H,                                                                               \
-                             .group = 1,                                                                               \
-                             .feature = D,                                                                             \
-                             .q = x,                                                                                   \
-                             .k = x,                                                                                   \
-                             .v = x,                                                                                   \
-                             .y = x,                                                                                   \
-                             .lse = { S * H, H, 1, 0 },                                                                \
-                             .dy = x,                                                                                  \
-                             .dq = x,                                                                                  \
-                             .dk = x,                                                                                  \
-                             .dv = x,                                                                                  \
-                             .type = element_type,                                                                     \
-                             .causal = true,                                                                           \
-                             .window = window_,                                                                        \
-                             .scale = 0.125f };                                                                        \
-        char *m = memory[0], *n = memory[1], *out = memory[2], *scratch = memory[3];                                   \
-        const int64_t step = (int64_t)sequences * S * WIDTH * 4;                                                       \
-        float *lse = (float *)(void *)(n + 3 * step);                                                                  \
-        const double pairs = (double)sequences * H * S * S / 2;                                                        \
-        if (is_wanted(element_type, "attend " #sequences " x " #length)) {                                             \
-            BEST_OF(forward, rt_attend(m, m + step, m + 2 * step, n, lse, s))                                          \
-            report(element_type, "attend " #sequences " x " #length, pairs * 4 * D, forward);                          \
-            BEST_OF(backward, rt_attend_grad(m, m + step, m + 2 * step, n, lse, n + step, out, out + step,             \
-                                             out + 2 * step, scratch, s))                                              \
-            report(element_type, "attend_grad " #sequences " x " #length, pairs * 10 * D, backward);                   \
-        }                                                                                                              \
-    } while (0)
+static void bench_attend(RtType type, int64_t batch, int64_t length, bool causal)
+{
+    enum { HEADS = 12, FEATURE = EMBED / HEADS };
+    const RtAttendStride x = { length * EMBED, EMBED, FEATURE, 0 };
+    const RtAttend s = { .batch = batch,
+                         .queries = length,
+                         .keys = length,
+                         .heads = HEADS,
+                         .group = 1,
+                         .feature = FEATURE,
+                         .q = x,
+                         .k = x,
+                         .v = x,
+                         .y = x,
+                         .lse = { length * HEADS, HEADS, 1, 0 },
+                         .dy = x,
+                         .dq = x,
+                         .dk = x,
+                         .dv = x,
+                         .type = type,
+                         .causal = causal,
+                         .scale = 0.125f };
+    char *m = memory[0], *n = memory[1], *out = memory[2], *scratch = memory[3], forward[48], backward[64];
+    const int64_t step = batch * length * EMBED * 4;
+    float *lse = (float *)(void *)(n + 3 * step);
+    const double pairs = (double)(batch * HEADS * length * length) / (causal ? 2 : 1);
+    snprintf(forward, sizeof forward, "attend %lld x %lld%s", (long long)batch, (long long)length,
+             causal ? " causal" : "");
+    snprintf(backward, sizeof backward, "attend_grad%s", forward + strlen("attend"));
+    if (is_wanted(type, forward)) {
+        BEST_OF(seconds, rt_attend(m, m + step, m + 2 * step, n, lse, s))
+        report(type, forward, pairs * 4 * FEATURE, seconds);
+    }
+    if (is_wanted(type, backward)) {
+        rt_attend(m, m + step, m + 2 * step, n, lse, s);
+        BEST_OF(seconds, rt_attend_grad(m, m + step, m + 2 * step, n, lse, n + step, out, out + step, out + 2 * step,
+                                        scratch, s))
+        report(type, backward, pairs * 10 * FEATURE, seconds);
+    }
+}
 
 static void fill(void)
 {
@@ -151,10 +156,8 @@ int main(int argc, char **argv)
         bench_weight(t, "mlp down", FF, EMBED, EMBED, false);
         bench_weight(t, "logits", EMBED, VOCAB, PADDED, true);
     }
-    BENCH_ATTEND(RT_F32, 4, 256, 0);
-    BENCH_ATTEND(RT_F32, 1, 1024, 0);
-    BENCH_ATTEND(RT_BF16, 4, 256, 0);
-    BENCH_ATTEND(RT_BF16, 1, 1024, 0);
+    for (int i = 0; i < 8; i++)
+        bench_attend(i & 4 ? RT_BF16 : RT_F32, i & 1 ? 1 : 4, i & 1 ? 1024 : 256, i & 2);
     for (int i = 0; i < 4; i++)
         free(memory[i]);
     return 0;
