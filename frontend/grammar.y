@@ -65,8 +65,13 @@
 
 start:
   lines                             { r->file = $lines; check_places(r, $lines); }
-| EXPRESSION expr EOL               { r->expression = $expr; }
+| EXPRESSION expr ends              { r->expression = $expr; }
 | EXPRESSION error EOL
+;
+
+ends:
+  EOL
+| ends EOL
 ;
 
 /* A wrong statement ends at the end of its line; the next is read as if nothing had happened. */
