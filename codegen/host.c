@@ -1,8 +1,6 @@
 /* host.c -- trainer.c: kernels, products, functions, tables, main. */
 #include "host_parts.h"
 
-static const FuncRole entries[] = { STEP, EVAL, PREDICT };
-
 static void write_head(const Module *m, TrainerTexts texts, FILE *out)
 {
     FILL(
@@ -33,7 +31,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     int errors = m->diags->errors;
     open_text(&h.kernels);
     open_text(&h.functions);
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    for (int i = 0; i < NENTRIES; i++) {
         const Func *f = func_with_role(m, entries[i]);
         if (f)
             host_func(&h, f);

@@ -96,6 +96,10 @@ void write_loop(FuncText *t, const Op *op);
 /* "h.attn.q, gpt2.mdl:24:9" */
 const char *place_text(Module *m, const Op *op);
 
+/* The functions that the runtime calls. */
+enum { NENTRIES = 3 };
+extern const FuncRole entries[NENTRIES];
+
 /* --- Tables ----------------------------------------------------------------------------------- */
 
 void write_products(Host *h, FILE *out);

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The functions that the runtime calls. */
-static const FuncRole entries[] = { STEP, EVAL, PREDICT };
+const FuncRole entries[NENTRIES] = { STEP, EVAL, PREDICT };
 
 /* --- Texts --------------------------------------------------------------------------------- */
 
@@ -375,7 +374,7 @@ static void write_program(Host *h, FILE *out)
          { "seed", integer_text(m, m->train.seed) },
          { "precision", string_text(m, m->train.precision ? m->train.precision : "fp32") },
          { "causal", func_with_role(m, PREDICT) ? "true" : "false" });
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+    for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);
     FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
          { "create", h->nproducts ? "create_products" : "NULL" });
@@ -386,7 +385,7 @@ void write_tables(Host *h, TrainerTexts texts, FILE *out)
     Module *m = h->m;
     write_tensors(m, func_with_role(m, STEP), out);
     write_kernels(h, out);
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+    for (int i = 0; i < NENTRIES; i++)
         if (func_with_role(m, entries[i]))
             write_inputs(m, func_with_role(m, entries[i]), out);
     write_literals(m, "plan", texts.plan, out);

@@ -141,7 +141,6 @@ static bool check_passes(const Line *line, const OptionInfo *option, const char 
 
 static bool check_value(const Line *line, const OptionInfo *option, const char *text)
 {
-    const char *name = option_name(option).text;
     if (option->kind == PASSES)
         return check_passes(line, option, text);
     if (option->kind == CHOICE && !is_word(option->value, '|', text))
@@ -152,7 +151,7 @@ static bool check_value(const Line *line, const OptionInfo *option, const char *
             line, arena_text(line->arena, "--%s needs %s, not '%s'", option_name(option).text, option->value, text));
     if (!*text && option->at != offsetof(Options, cflags))
         return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
-    return name != NULL;
+    return true;
 }
 
 static void append_text(Arena *arena, TextList *list, const char *text)
