@@ -229,6 +229,8 @@ static void recovery(void **state)
         { "model m m {\n x = 1\n}\nconst b = = 3", 2 },
         { "model m {\n x = 1 2 }\n x = 3 4\n}\nconst b = = 3", 3 },
         { "model m {\n x = y{z}\n}\nconst b = = 3", 2 },
+        { "model m {\n repeat 2 { x = y{z} }\n}\nconst b = = 3", 2 },
+        { "model m {\n x = y{\n repeat 2 { x = z z }\n}\nconst b = = 3", 3 },
         { "model m {\n x = (1\n}\nconst b = = 3", 2 },
         { "model m {\n x = f(1", 1 },
         { "model m {\n repeat 3 3 { repeat 4 { x = 3 }\n }\n x = = 2\n}\nconst b = = 3", 3 },
