@@ -65,6 +65,8 @@ def test_fp32_follows_pytorch(name, runs, text):
     assert expected[-1][0] < expected[0][0], "it should have learned something"
     end = read_safetensors(out / "end.safetensors")
     for key, value in reference.weights.items():
+        if key.endswith(".bk"):  # softmax does not see it: its gradient is rounding, which Adam makes large
+            continue
         moved = np.abs(value.detach().numpy() - weights[key]).max()
         assert np.abs(end[key] - value.detach().numpy()).max() < 2e-2 * moved + 1e-6, (key, moved)
 
