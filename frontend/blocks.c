@@ -377,13 +377,22 @@ static Operand lower_body(Lower *l, const Symbol *block)
     return returned;
 }
 
+/* The instance's name with a star for each repeat that it stands in directly. */
+static const char *starred(Lower *l, const char *name)
+{
+    const Scope *scope = l->scope;
+    for (const Frame *frame = l->frame; frame->outer && scope == frame->scope;
+         frame = frame->outer, scope = scope->outer)
+        name = arena_text(l->arena, "%s.*", name);
+    return name;
+}
+
 static Operand lower_instance(Lower *l, const Symbol *block, Scope *scope, const char *name)
 {
     const Lower outer = *l;
     Instance *instances = NULL;
-    bool repeated = l->frame->outer && l->scope == l->frame->scope;
     l->path = l->b.path = join_path(l, l->path, name);
-    l->stars = join_path(l, l->stars, repeated ? arena_text(l->arena, "%s.*", name) : name);
+    l->stars = join_path(l, l->stars, starred(l, name));
     l->scope = scope;
     l->instances = &instances;
     l->calls[l->ncalls++] = block->ast;

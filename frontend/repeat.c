@@ -222,6 +222,17 @@ static int64_t copies_of(Lower *l, const Ast *ast)
     return l->options->shrink && copies > SHRUNK ? SHRUNK : copies;
 }
 
+/* The dim that counts the copies: "h.copy"; of a repeat directly inside another "h.copy.2". */
+static Name copy_name(Lower *l, Name instance)
+{
+    Name name = intern_format(l->m, "%s.copy", instance);
+    int deep = 1;
+    for (const Frame *frame = l->frame; frame; frame = frame->outer)
+        if (frame->prefix == instance)
+            name = intern_format(l->m, "%s.copy.%d", instance, ++deep);
+    return name;
+}
+
 void lower_repeat(Lower *l, const Ast *ast)
 {
     Carried *carried = NULL;
@@ -233,7 +244,7 @@ void lower_repeat(Lower *l, const Ast *ast)
     make_tensors(l, carried);
     Frame *body = NEW(l->arena, Frame);
     *body = (Frame){ .outer = l->frame, .prefix = name };
-    body->copy = (Dim){ .name = intern_format(l->m, "%s.copy", name), .size = copies, .padded = copies };
+    body->copy = (Dim){ .name = copy_name(l, name), .size = copies, .padded = copies };
     body->func = NEW(l->arena, Func);
     bool good = lower_body(l, ast, body, carried) && copies > 0;
     if (!carried && copies > 0)

@@ -97,7 +97,8 @@ void prune_interfaces(Module *m)
             if (f->role != PLAIN)
                 continue;
             drop_dead(f);
-            changed |= drop_params(m, f) | drop_saves(m, f);
+            changed |= drop_params(m, f);
+            changed |= drop_saves(m, f);
         }
     }
 }
