@@ -1,13 +1,10 @@
-/* fuzz_mdl.c -- no text, however broken, crashes or hangs the parser of .mdl; and what it accepts, mpc fmt lays out
- * so that it means the same, with the same comments, and stays as it is when laid out again.
- *
- *   make && clang -std=gnu17 -D_POSIX_C_SOURCE=200809L -DARENA_DEBUG -g -O1 -fsanitize=fuzzer,address,undefined \
- *       -Iir -Ifrontend -Idriver -Ibuild/gen tests/fuzz/fuzz_mdl.c frontend/ast.c driver/layout.c ir/diag.c \
- *       ir/arena.c build/gen/grammar.c build/gen/scan.c -o fuzz_mdl
- *   mkdir corpus; cp examples/(all).mdl tests/(all)/(all).mdl corpus; ./fuzz_mdl -max_len=8192 corpus
+/* fuzz_mdl.c -- no text, however broken, crashes or hangs the parser of .mdl or lowering.  What the parser accepts, mpc
+ * fmt lays out so that it means the same, with the same comments, and stays as it is when laid out again; what lowers
+ * verifies.
  */
 #include "ast.h"
 #include "layout.h"
+#include "lower.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -85,6 +82,16 @@ static void check_layout(const Parsed *p, FILE *sink)
     free(twice);
 }
 
+static void check_lowering(Parsed *p)
+{
+    LowerOptions options = { 0 };
+    Module *m = lower_mdl(p->file, &p->source, &options, &p->diags, NULL);
+    if (!m != (p->diags.errors > 0) || (m && !verify_module(m)))
+        abort();
+    if (m)
+        free_module(m);
+}
+
 static void check_expression(const char *text, size_t size, FILE *sink)
 {
     Arena arena = { 0 };
@@ -108,8 +115,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = '\0';
     Parsed p;
-    if (parse(&p, text, size, sink))
+    if (parse(&p, text, size, sink)) {
         check_layout(&p, sink);
+        check_lowering(&p);
+    }
     arena_free(&p.arena);
     check_expression(text, size, sink);
     free(text);
