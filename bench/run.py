@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Step time and memory of mpc's trainers against PyTorch, on this machine, in one run.
+
+    make bench                      everything; writes bench/results/DATE-HOST.md
+    python3 bench/run.py --quick    one shape, few steps, nothing written
+
+Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each in a process of its own with the
+same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each weight of a product
+and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the same run.
+PyTorch is the newest that installs from PyPI into build/torch; else the system's.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "out" / "bench"
+GPT2 = dict(model="gpt2", layers=12, embed=768, heads=12, ff=3072, vocab=50257)
+LLAMA = dict(model="llama", layers=12, embed=768, kv_heads=4, group=3, head=64, ff=2048, vocab=32000)
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def environment(threads):
+    return {**os.environ, "OMP_NUM_THREADS": str(threads)}
+
+
+def run(command, threads, timeout=900):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout,
+                          env=environment(threads))
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def make_text():
+    """Random tokens: the work does not depend on what they are."""
+    path = OUT / "tokens.u16"
+    if not path.exists():
+        import random
+        generator = random.Random(1)
+        path.write_bytes(b"".join(generator.randrange(30000).to_bytes(2, "little") for _ in range(100_000)))
+    return path
+
+
+def mpc(shape, batch, seq, precision, steps, threads, text):
+    out = OUT / f"{shape['model']}-{batch}x{seq}-{precision}"
+    dims = [word for key, value in shape.items() if key not in ("model", "heads") or key == "heads"
+            for word in ("-D", f"{key}={value}") if key != "model" and not (key == "ff" and shape["model"] == "gpt2")]
+    if not (out / "trainer").exists():
+        run([ROOT / "build" / "mpc", "compile", ROOT / "examples" / f"{shape['model']}.mdl", "-o", out, *dims,
+             "-D", f"seq={seq}", "--set", f"train.batch={batch}", "--set", f"train.microbatch={batch}",
+             "--set", f"train.precision={precision}", "--recompute", "none"], threads)
+    log = out / "log.jsonl"
+    log.unlink(missing_ok=True)
+    run([out / "trainer", "--data", text, "--steps", steps, "--log", log], threads)
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    facts = json.loads((out / "plan.json").read_text())
+    milliseconds = [entry["step_ms"] for entry in entries[2:]]
+    return dict(ms=statistics.median(milliseconds), bytes=entries[-1]["peak_bytes"], flops=flops_of(facts, entries),
+                peak=peak_of(entries))
+
+
+def flops_of(facts, entries):
+    """FLOPs a step, as plan.json states them."""
+    found = re.search(r'"flops_per_step":\s*([0-9.e+]+)', json.dumps(facts))
+    if found:
+        return float(found.group(1))
+    return None
+
+
+def peak_of(entries):
+    """The trainer measures the best product at its start; mfu is relative to it."""
+    return [(entry["mfu"], entry["step_ms"]) for entry in entries]
+
+
+def pytorch(python, shape, batch, seq, precision, mode, steps, threads):
+    command = [python, ROOT / "bench" / "pytorch.py", json.dumps(shape), batch, seq, precision, mode, steps, threads]
+    try:
+        return json.loads(run(command, threads).splitlines()[-1])
+    except (RuntimeError, subprocess.TimeoutExpired, IndexError, json.JSONDecodeError) as error:
+        say(f"   PyTorch {mode} {precision}: {str(error).strip().splitlines()[-1][:150]}")
+        return None
+
+
+def find_pytorch():
+    """A venv with the newest PyTorch from PyPI, without the CUDA libraries that a CPU does not need; else the system's."""
+    venv = ROOT / "build" / "torch"
+    python = venv / "bin" / "python"
+    if not python.exists():
+        say("installing PyTorch from PyPI into build/torch")
+        try:
+            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+            pip = [venv / "bin" / "pip", "install", "-q"]
+            subprocess.run([*pip, "--no-deps", "torch"], check=True)
+            subprocess.run([*pip, "numpy", "typing_extensions", "filelock", "sympy", "networkx", "jinja2", "fsspec",
+                            "setuptools"], check=True)
+        except (subprocess.CalledProcessError, OSError) as error:
+            say(f"   {error}")
+    for candidate in (python, Path("/usr/bin/python3")):
+        check = subprocess.run([candidate, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True) \
+            if candidate.exists() else None
+        if check and check.returncode == 0:
+            return candidate, check.stdout.strip()
+    return None, None
+
+
+def compile_times(threads):
+    rows = []
+    for layers in (12, 48, 96, 126):
+        command = [ROOT / "build" / "mpc", "compile", ROOT / "examples" / "llama.mdl", "-o", OUT / "405b", "--no-cc",
+                   *[word for pair in dict(layers=layers, embed=16384, kv_heads=8, group=16, head=128, ff=53248, vocab=128256,
+                                           seq=8192).items() for word in ("-D", f"{pair[0]}={pair[1]}")]]
+        times = []
+        for _ in range(9):
+            start = datetime.datetime.now()
+            run(command, threads)
+            times.append((datetime.datetime.now() - start).total_seconds() * 1e3)
+        rows.append((layers, statistics.median(times), min(times)))
+        say(f"   {layers:4d} layers: {rows[-1][1]:.1f} ms")
+    return rows
+
+
+def peak_gflops(threads, precision):
+    """The best square product, by the kernels' benchmark."""
+    text = run(["sh", ROOT / "bench" / "kernels" / "run.sh", "peak"], threads)
+    found = re.search(rf"best product {precision}\D+([0-9.]+)", text)
+    return float(found.group(1)) if found else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one shape, few steps, nothing written")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    text = make_text()
+    python, version = find_pytorch()
+    say(f"PyTorch {version or 'not found'}, {args.threads} threads")
+    shapes = [("GPT-2 124M", GPT2, 4, 64), ("GPT-2 124M", GPT2, 4, 256), ("GPT-2 124M", GPT2, 1, 1024),
+              ("Llama-like 134M", LLAMA, 4, 256)]
+    lines = ["| model | batch x seq | precision | mpc ms | GFLOP/s | of peak | eager ms | ratio | compiled ms | ratio | "
+             "mpc MB | eager MB |", "|" + " --- |" * 12]
+    modes = ("eager", "compile")
+    for label, shape, batch, seq in shapes[1:2] if args.quick else shapes:
+        for precision in ("fp32",) if args.quick else ("fp32", "bf16"):
+            say(f"{label} {batch} x {seq} {precision}")
+            ours = mpc(shape, batch, seq, precision, 4 if args.quick else args.steps, args.threads, text)
+            theirs = {mode: pytorch(python, shape, batch, seq, precision, mode, 4 if args.quick else args.steps,
+                                    args.threads) if python else None for mode in modes}
+            again = mpc(shape, batch, seq, precision, 4 if args.quick else args.steps, args.threads, text)
+            ms = min(ours["ms"], again["ms"])
+            rate = ours["flops"] / ms / 1e6 if ours["flops"] else float("nan")
+            share = statistics.median(m for m, _ in again["peak"][2:])
+            cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{rate:.0f}", f"{share:.0%}"]
+            for mode in modes:
+                t = theirs[mode]
+                cells += [f"{t['ms']:.0f}", f"{t['ms'] / ms:.2f}"] if t else ["-", "-"]
+            cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs['eager']['bytes'] / 1e6:.0f}" if theirs["eager"] else "-"]
+            lines.append("| " + " | ".join(cells) + " |")
+            say("   " + "  ".join(cells[3:]))
+    say("compile time, Llama-405B's sizes, without the C compiler")
+    times = compile_times(args.threads)
+    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.processor())
+    date = datetime.date.today().isoformat()
+    report = "\n".join([
+        f"# {date}, {cpu}, {args.threads} threads", "",
+        f"`make bench`. PyTorch {version}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; one run, trainers in turn,",
+        "median step after two to warm up; ratio: PyTorch's time over mpc's (above 1: mpc is faster). mpc with `--recompute none`.",
+        "`of peak`: model FLOPs over the best square oneDNN product of the precision, measured when the trainer starts.", "",
+        *lines, "", "Compile time of Llama-405B's sizes, `mpc compile --no-cc`, whole process, median of 9:", "",
+        "| layers | ms | fastest |", "| --- | --- | --- |", *[f"| {n} | {t:.1f} | {low:.1f} |" for n, t, low in times], ""])
+    print(report)
+    if not args.quick:
+        path = ROOT / "bench" / "results" / f"{date}-cpu-{args.threads}-threads.md"
+        path.write_text(report)
+        say(f"written to {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
