@@ -129,7 +129,7 @@ def main():
         optimizer.step()
         times.append((time.perf_counter() - start) * 1e3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(dict(ms=statistics.median(times[3:]), bytes=peak, loss=float(loss), version=torch.__version__)))
+    print(json.dumps(dict(ms=statistics.median(times[3:]), bytes=peak, loss=float(loss.detach()), version=torch.__version__)))
 
 
 main()
