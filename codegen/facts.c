@@ -95,6 +95,9 @@ Memory program_memory(const Module *m)
         *(i < first ? &memory.feed : is_param ? &memory.parameters : &memory.optimizer) += bytes;
         memory.gradients += is_param ? bytes : 0; /* f32, like the parameters that the step holds */
     }
-    memory.rest = memory.arena - memory.parameters - memory.optimizer - memory.feed - memory.gradients;
+    int64_t left = memory.arena - memory.parameters - memory.optimizer - memory.feed;
+    if (memory.gradients > left) /* without clipping, a gradient may go as soon as its weight is updated */
+        memory.gradients = left;
+    memory.rest = left - memory.gradients;
     return memory;
 }

@@ -25,7 +25,7 @@ typedef struct {
     int64_t parameters; /* f32, with padding */
     int64_t optimizer;  /* its state */
     int64_t feed;       /* inputs and scalars */
-    int64_t gradients;  /* all are held at once, for their norm */
+    int64_t gradients;  /* held at once for their norm, where they are clipped */
     int64_t rest;       /* activations, residuals, narrow weights, workspace: memory that values share */
 } Memory;
 

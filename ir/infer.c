@@ -83,7 +83,7 @@ bool op_space(Module *m, const Op *op, Type *space)
 double op_flops(Module *m, const Op *op)
 {
     Type space;
-    if (info(op)->family == CONTROL || !op_space(m, op, &space))
+    if (info(op)->flops == 0 || !op_space(m, op, &space))
         return 0;
     return (double)element_count(&space) * info(op)->flops;
 }

@@ -1,0 +1,202 @@
+"""Every function of the language against PyTorch in double precision: its value and every gradient.
+
+All cases are one model.  Case k contributes sum(expression * c_k) to the loss, with c_k a parameter: one step of SGD with
+lr = 1 leaves w - gradient, and the gradient of c_k is the value of the expression.  Values and gradients are of order 1 to
+100 and float32 rounds at 6e-8 of that and of the weight subtracted: 3e-5 of the largest is a generous bound, far below
+any wrong term.
+"""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from common import ROOT, compile_model, initial_weights, read_safetensors, train, write_text
+
+SIZES = dict(b=3, s=5, t=5, e=7, h=4, v=6, w=6, g=2, n=3, two=14)
+
+# name, operands {name: (dims, low, high)}, dims of the value, .mdl, PyTorch
+CASES = []
+
+
+def case(name, operands, dims, mdl, function):
+    CASES.append((name, operands, dims, mdl, function))
+
+
+X = ("b s", -2, 2)
+POSITIVE = ("b s", 0.5, 2)
+for name in ("exp", "tanh", "sigmoid", "sin", "cos", "relu", "abs", "square"):
+    case(name, dict(x=X), "b s", f"{name}(x)", getattr(torch, name))
+for name in ("log", "sqrt", "rsqrt"):
+    case(name, dict(x=POSITIVE), "b s", f"{name}(x)", getattr(torch, name))
+case("gelu", dict(x=X), "b s", "gelu(x)", F.gelu)
+case("gelu_tanh", dict(x=X), "b s", "gelu_tanh(x)", lambda x: F.gelu(x, approximate="tanh") if torch.__version__ > "2"
+     else 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+case("silu", dict(x=X), "b s", "silu(x)", F.silu)
+case("negation", dict(x=X), "b s", "-x", lambda x: -x)
+Y = dict(x=X, y=("s", 0.5, 2))
+for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/")):
+    case(name, Y, "b s", f"x {sign} y", lambda x, y, sign=sign: eval(f"x {sign} y"))
+case("pow", dict(x=POSITIVE, y=("s", 0.5, 2)), "b s", "x ^ y", lambda x, y: x**y)
+case("cube", dict(x=X), "b s", "x ^ 3", lambda x: x**3)
+case("maximum", Y, "b s", "maximum(x, y)", lambda x, y: torch.maximum(x, y.expand_as(x)))
+case("minimum", Y, "b s", "minimum(x, y)", lambda x, y: torch.minimum(x, y.expand_as(x)))
+for name, sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")):
+    case(f"where_{name}", Y, "b s", f"where(x {sign} y, x * y, y)",
+         lambda x, y, sign=sign: torch.where(eval(f"x {sign} y"), x * y, y.expand_as(x)))
+case("stop_gradient", dict(x=X), "b s", "x * stop_gradient(x)", lambda x: x * x.detach())
+case("dot", dict(x=("b s e", -1, 1), y=("e h", -1, 1)), "b s h", "dot(x, y, e)", lambda x, y: x @ y)
+case("dot_two", dict(x=("b s e", -1, 1), y=("s e h", -1, 1)), "b h", "dot(x, y, s, e)",
+     lambda x, y: torch.einsum("bse,seh->bh", x, y))
+case("dot_batch", dict(x=("b s e", -1, 1), y=("b e h", -1, 1)), "b s h", "dot(x, y, e)", torch.bmm)
+case("dot_inner_batch", dict(x=("s b e", -1, 1), y=("e h b", -1, 1)), "s b h", "dot(x, y, e)",
+     lambda x, y: torch.einsum("sbe,ehb->sbh", x, y))
+case("stated_order", dict(x=("b s e", -1, 1)), "e b s", None, lambda x: x.permute(2, 0, 1).exp())
+case("sum", dict(x=("b s e", -1, 1)), "b e", "sum(square(x), s)", lambda x: (x**2).sum(1))
+case("sum_all", dict(x=("b s", -1, 1)), "", "sum(square(x))", lambda x: (x**2).sum())
+case("mean", dict(x=("b s e", -1, 1)), "s", "mean(exp(x), b, e)", lambda x: x.exp().mean((0, 2)))
+case("max", dict(x=("b s e", -1, 1)), "b s", "max(x, e)", lambda x: x.amax(-1))
+case("min", dict(x=("b s e", -1, 1)), "s e", "min(x, b)", lambda x: x.amin(0))
+case("softmax", dict(x=("b s e", -3, 3)), "b s e", "softmax(x, s)", lambda x: x.softmax(1))
+case("log_softmax", dict(x=("b s e", -3, 3)), "b s e", "log_softmax(x, e)", lambda x: x.log_softmax(-1))
+case("layernorm", dict(x=("b s e", -3, 3)), "b s e", "layernorm(x, e)", lambda x: F.layer_norm(x, (7,)))
+case("layernorm_outer", dict(x=("b s e", -3, 3)), "b s e", "layernorm(x, s, eps = 0.1)",
+     lambda x: F.layer_norm(x.transpose(1, 2), (5,), eps=0.1).transpose(1, 2))
+case("rmsnorm", dict(x=("b s e", -3, 3)), "b s e", "rmsnorm(x, e)",
+     lambda x: x / torch.sqrt((x**2).mean(-1, keepdim=True) + 1e-5))
+LABELS = torch.tensor([0, 2, 4, 0, 2])  # 2 i mod 6
+case("cross_entropy", dict(x=("b s v", -3, 3)), "b s", "cross_entropy(x, labels, v)",
+     lambda x: F.cross_entropy(x.transpose(1, 2), LABELS.expand(3, 5), reduction="none"))
+case("cross_entropy_ignore", dict(x=("b s v", -3, 3)), "", "mean(cross_entropy(x, labels, v, ignore = 2))",
+     lambda x: F.cross_entropy(x.transpose(1, 2), LABELS.expand(3, 5), ignore_index=2))
+
+
+def attend(q, k, v, causal=False, window=0, scale=None):
+    """q [b, s, g, n, h]; k, v [b, s, g, h]."""
+    scores = torch.einsum("bsgnh,btgh->bgnst", q, k) * (scale or 1 / math.sqrt(q.shape[-1]))
+    i, j = torch.arange(q.shape[1])[:, None], torch.arange(q.shape[1])[None]
+    seen = torch.ones(5, 5).bool()
+    if causal:
+        seen = seen & (j <= i)
+    if window:
+        seen = seen & ((i - j < window) & (j - i < window))
+    return torch.einsum("bgnst,btgh->bsgnh", scores.masked_fill(~seen, -math.inf).softmax(-1), v)
+
+
+QKV = dict(q=("b s g n h", -2, 2), k=("b s g h", -2, 2), val=("b s g h", -2, 2))
+for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=2), both=dict(causal=True, window=3),
+                          scaled=dict(causal=True, scale=0.3)).items():
+    text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
+    case(f"attend_{name}", QKV, "b s g n h", f"attend(q, k, val, s, h{text})",
+         lambda q, k, val, options=options: attend(q, k, val, **options))
+
+
+def rope(x, interleaved, base=10000.0):
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[1]).double()[:, None] * base ** (-torch.arange(half).double() / half)
+    c, s = angle.cos()[None, :, None], angle.sin()[None, :, None]
+    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
+    pair = (a * c - b * s, a * s + b * c)
+    return torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
+
+
+case("rope", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h)", lambda x: rope(x, False))
+case("rope_interleaved", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, base = 100, style = interleaved)",
+     lambda x: rope(x, True, 100.0))
+case("gather", dict(x=("v e", -1, 1)), "s e", "x[v = index]", lambda x: x[LABELS])
+case("slice", dict(x=("b s e", -1, 1)), "b s", "x[e = 3] * x[e = 0]", lambda x: x[..., 3] * x[..., 0])
+case("rename", dict(x=("b s", -1, 1)), "s t", "dot(x, rename(x, s -> t), b)", lambda x: x.T @ x)
+case("concat", dict(x=("b e", -1, 1), y=("b two2", -1, 1)), "b three", None, lambda x, y: torch.cat([x, y], -1).exp())
+case("iota", dict(x=("b s", -1, 1)), "b s", "x * cast(iota(s) * 2 - 3, f32)", lambda x: x * (torch.arange(5) * 2 - 3))
+case("dropout", dict(x=("b s e", 1, 2)), "b s e", "dropout(x, 0) + x", lambda x: 2 * x)
+SIZES.update(two2=4, three=11)
+
+
+def model_text():
+    lines = [f"dim {name} = {size}" for name, size in SIZES.items() if name != "two" and name != "three"]
+    lines = [line for line in lines if line.split()[1] not in ("w",)] + ["dim three = 11", "dim batch", "dim seq = 4",
+                                                                     "dim bytes = 256"]
+    body, terms = ["index = iota(s) * 2 - iota(s) * 2 / v * v", "labels = iota(b) * 0 + index"], []
+    for number, (name, operands, dims, mdl, _) in enumerate(CASES):
+        for key, (its, low, high) in operands.items():
+            body.append(f"param p{number}_{key} : [{', '.join(its.split())}] = uniform({low}, {high})")
+        body.append(f"param c{number} : [{', '.join(dims.split())}] = uniform(-1, 1)")
+        if name == "concat":
+            body.append(f"y{number} = exp(concat(three, p{number}_x, p{number}_y))")
+        elif name == "stated_order":
+            body.append(f"y{number} : [e, b, s] = exp(p{number}_x)")
+        else:
+            expression = re.sub(r"\b(x|y|q|k|val)\b", lambda m: f"p{number}_{m[1]}", mdl)
+            body.append(f"y{number} = {expression}")
+        terms.append(f"sum(y{number} * c{number})" if dims else f"y{number} * c{number}")
+    body += ["param wte : [bytes] = uniform(-1, 1)", "fed = wte[bytes = tokens]"]
+    loss = " +\n        ".join(terms + ["sum(fed)"])
+    return "\n".join(lines + ["model ops {", "    input tokens : i32[batch, seq]"] + [f"    {line}" for line in body] +
+                     [f"    loss ({loss})", "}", "train {",
+                      "    optimizer = sgd(lr = 1, momentum = 0, weight_decay = 0)", "    schedule = constant(warmup = 0)",
+                      "    batch = 1", "    microbatch = 1", "}", ""])
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory):
+    out = compile_model(model_text(), tmp_path_factory.mktemp("ops"))
+    text = write_text(out / "text", 100)
+    before = initial_weights(out, text)
+    train(out, "--data", text, "--steps", 1, "--save", out / "after.safetensors")
+    return before, read_safetensors(out / "after.safetensors")
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[entry[0] for entry in CASES])
+def test_value_and_gradients(number, step):
+    before, after = step
+    name, operands, dims, _, function = CASES[number]
+    tensors = {key: torch.tensor(before[f"p{number}_{key}"], dtype=torch.float64, requires_grad=True) for key in operands}
+    weight = torch.tensor(before[f"c{number}"], dtype=torch.float64)
+    value = function(*tensors.values())
+    assert list(value.shape) == [SIZES[dim] for dim in dims.split()]
+    (value * weight).sum().backward()
+    expected = {f"c{number}": value.detach(), **{f"p{number}_{key}": tensor.grad for key, tensor in tensors.items()}}
+    for key, gradient in expected.items():
+        got = before[key].astype(np.float64) - after[key]
+        bound = 3e-5 * (1 + float(gradient.abs().max()))
+        assert np.abs(got - gradient.numpy()).max() < bound, key
+
+
+def test_every_function_has_a_case():
+    table = (ROOT / "frontend" / "builtins.def").read_text()
+    names = re.findall(r"^BUILTIN\((\w+),", table, re.M)
+    text = model_text()
+    assert len(names) > 30
+    assert not [name for name in names if f"{name}(" not in text]
+
+
+def test_dropout_drops_its_share(tmp_path):
+    """100 x 97 elements at rate 0.3: the share kept is within four standard deviations, the mean stays."""
+    source = """
+dim n = 100
+dim m = 97
+dim batch
+dim seq = 4
+dim bytes = 256
+model drop {
+    input tokens : i32[batch, seq]
+    param wte : [bytes] = zeros
+    param x : [n, m] = ones
+    loss sum(dropout(x, 0.3)) + sum(wte[bytes = tokens])
+}
+train {
+    optimizer = sgd(lr = 1, momentum = 0, weight_decay = 0)
+    batch = 1
+    microbatch = 1
+}
+"""
+    out = compile_model(source, tmp_path)
+    text = write_text(out / "text", 100)
+    train(out, "--data", text, "--steps", 1, "--save", out / "end.safetensors")
+    gradient = 1 - read_safetensors(out / "end.safetensors")["x"]
+    kept = gradient > 0.5
+    assert np.allclose(gradient[kept], 1 / 0.7, rtol=1e-5) and np.allclose(gradient[~kept], 0, atol=1e-6)
+    assert abs(kept.mean() - 0.7) < 4 * math.sqrt(0.21 / kept.size)
+    assert kept.any(0).all() and kept.any(1).all()
