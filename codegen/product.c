@@ -299,6 +299,9 @@ static char *loop(Module *m, const char *pragma, const char *index, int64_t coun
     return close_text(&m->arena, &text);
 }
 
+/* The variable of a loop over a dim; an operand may be called like the dim itself. */
+static char *index_name(Module *m, Name dim) { return c_identifier(m, arena_text(&m->arena, "i_%s", dim), 24); }
+
 /* A term of an index: " + dim * stride"; "" where the stride is 0. */
 static char *step(Module *m, const char *index, int64_t stride)
 {
@@ -313,7 +316,7 @@ static char *moved(Module *m, const Product *p, int operand, DType dtype, const 
     char *steps = "";
     for (int i = 0; i < p->nloops; i++) {
         int64_t stride = operand == 0 ? p->loop[i].a : operand == 1 ? p->loop[i].b : p->loop[i].c;
-        steps = arena_text(&m->arena, "%s%s", steps, step(m, c_identifier(m, p->loop[i].dim, 20), stride));
+        steps = arena_text(&m->arena, "%s%s", steps, step(m, index_name(m, p->loop[i].dim), stride));
     }
     if (!*steps)
         return arena_text(&m->arena, "%s", text);
@@ -331,7 +334,7 @@ char *product_call(Module *m, const Product *p, int id, const Op *call, const ch
     };
     char *text = wrapped_list(m, "rt_product(", 5, items, ");", 4 + 4 * p->nloops);
     for (int i = p->nloops - 1; i >= 0; i--)
-        text = loop(m, "", c_identifier(m, p->loop[i].dim, 20), p->loop[i].count, arena_text(&m->arena, "%s\n", text));
+        text = loop(m, "", index_name(m, p->loop[i].dim), p->loop[i].count, arena_text(&m->arena, "%s\n", text));
     return text;
 }
 
@@ -340,7 +343,7 @@ static char *element_text(Module *m, const char *array, const Value *value, cons
     char *index = "";
     for (int i = 0; i < dims->count; i++)
         index = arena_text(&m->arena, "%s%s", index,
-                           step(m, c_identifier(m, dims->name[i], 16), stride_of(value, dims->name[i])));
+                           step(m, index_name(m, dims->name[i]), stride_of(value, dims->name[i])));
     return arena_text(&m->arena, "%s[%s]", array, *index ? index + 3 : "0");
 }
 
@@ -373,13 +376,13 @@ void emit_naive_product(Module *m, const Product *p, const Op *call, const char 
          { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
     text = close_text(&m->arena, &body);
     for (int i = dims.count - 1; i >= nouter; i--)
-        text = loop(m, "", c_identifier(m, dims.name[i], 16), size_in(m, p->dot, a, b, dims.name[i]), text);
+        text = loop(m, "", index_name(m, dims.name[i]), size_in(m, p->dot, a, b, dims.name[i]), text);
     const char *start = p->shape.accumulate ? float_text(m, c->type.dtype, from) : "0.0f";
     const char *sum =
         c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_store_%s(sum)", dtype_name[c->type.dtype]);
     text = arena_text(&m->arena, "float sum = %s;\n%s%s = %s;\n", start, text, from, sum);
     for (int i = nouter - 1; i >= 0; i--)
-        text = loop(m, i == 0 ? "#pragma omp parallel for" : "", c_identifier(m, dims.name[i], 16),
+        text = loop(m, i == 0 ? "#pragma omp parallel for" : "", index_name(m, dims.name[i]),
                     size_in(m, p->dot, a, b, dims.name[i]), text);
     FILL(out, naive_product_template, { "where", call->where ? call->where : "" }, { "name", name },
          { "a", element_type(a->type.dtype) }, { "b", element_type(b->type.dtype) },

@@ -231,9 +231,11 @@ static void reverse_op(State *s, const Op *op)
         reverse_call(s, op, d);
         return;
     }
-    /* Pointwise gradients and sums broadcast by name; all others are written for a whole dy. */
+    /* Pointwise gradients and sums broadcast by name, but for what depends on the position; all others are
+     * written for a whole dy. */
+    bool by_name = (info(op)->family == POINTWISE || info(op)->family == REDUCTION) && !(info(op)->traits & POSITIONAL);
     for (int i = 0; i < op->results.count; i++)
-        if (dy[i] && info(op)->family != POINTWISE && info(op)->family != REDUCTION)
+        if (dy[i] && !by_name)
             dy[i] = finish_gradient(&s->b, dy[i], &op->results.at[i]->type, dy[i]->type.dtype);
     info(op)->vjp(&s->b, op, dy, dx);
     for (int i = 0; i < op->args.count; i++)

@@ -27,19 +27,20 @@ typedef struct Group {
 } Group;
 
 typedef struct {
-    int count, *at;
-} Users;
+    int count, room, *at;
+} Numbers;
 
 typedef struct {
     Module *m;
     Func *f;
     int n;
     Op **ops;
-    Group **group; /* of each op; NULL: none */
-    int *sibling;  /* of each op the next of its group, from Group.index on; -1: the last */
-    Users *users;  /* of each op: the ops that read its results */
-    bool *seen;    /* scratch, of each op */
-    Map number;    /* op -> its number + 1 */
+    Group **group;  /* of each op; NULL: none */
+    int *sibling;   /* of each op the next of its group, from Group.index on; -1: the last */
+    Numbers *users; /* of each op: the ops that come after it, since they read its results or overwrite what it reads */
+    Numbers *needs; /* the other way round */
+    bool *seen;     /* scratch, of each op */
+    Map number;     /* op -> its number + 1 */
 } Plan;
 
 static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
@@ -274,11 +275,9 @@ static void place_op(Plan *p, int i)
         return;
     p->seen[first] = true;
     for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
-        for (int j = 0; j < p->ops[k]->args.count; j++) {
-            int def = number_of(p, arg(p->ops[k], j)->def);
-            if (def >= 0 && !(g && root(p->group[def]) == g))
-                place_op(p, def);
-        }
+        for (int j = 0; j < p->needs[k].count; j++)
+            if (!g || root(p->group[p->needs[k].at[j]]) != g)
+                place_op(p, p->needs[k].at[j]);
     for (int k = 0; k < p->n; k++) /* in their old order */
         if (k == i || (g && root(p->group[k]) == g))
             insert_op(p->f, p->ops[k], NULL);
@@ -422,22 +421,46 @@ static void store_numbers(Module *m, Func *f)
             f->results.at[i] = stored(builder_at(m, f, NULL), f->results.at[i]);
 }
 
-static void find_users(Plan *p)
+static void push_number(Arena *arena, Numbers *numbers, int number)
 {
-    for (int pass = 0; pass < 2; pass++) /* count, then fill */
-        for (int i = 0; i < p->n; i++)
-            for (int j = 0; j < p->ops[i]->args.count; j++) {
-                int def = number_of(p, arg(p->ops[i], j)->def);
-                if (def < 0)
-                    continue;
-                Users *users = &p->users[def];
-                if (pass == 0)
-                    users->count++;
-                else if (!users->at)
-                    users->at = NEW_ARRAY(&p->m->arena, int, users->count), users->at[0] = i, users->count = 1;
-                else
-                    users->at[users->count++] = i;
-            }
+    if (numbers->count == numbers->room) {
+        int room = numbers->room ? numbers->room * 2 : 4, *more = NEW_ARRAY(arena, int, room);
+        for (int i = 0; i < numbers->count; i++)
+            more[i] = numbers->at[i];
+        numbers->at = more;
+        numbers->room = room;
+    }
+    numbers->at[numbers->count++] = number;
+}
+
+static void add_order(Plan *p, int before, int after)
+{
+    push_number(&p->m->arena, &p->users[before], after);
+    push_number(&p->m->arena, &p->needs[after], before);
+}
+
+/* New state is written where the old one is: whoever reads the old one comes first. */
+static void order_updates(Plan *p)
+{
+    int nstate = p->f->role == STEP ? p->f->results.count - 2 : 0; /* but loss and norm */
+    for (int i = 0; i < nstate; i++) {
+        const Value *old = p->f->params.at[p->f->params.count - nstate + i];
+        int update = number_of(p, p->f->results.at[2 + i]->def);
+        for (int k = 0; k < p->n && update >= 0; k++)
+            if (k != update && index_of(&p->ops[k]->args, old) >= 0)
+                add_order(p, k, update);
+    }
+}
+
+static void find_order(Plan *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int j = 0; j < p->ops[i]->args.count; j++) {
+            int def = number_of(p, arg(p->ops[i], j)->def);
+            if (def >= 0)
+                add_order(p, def, i);
+        }
+    order_updates(p);
 }
 
 static void fuse_func(Module *m, Func *f)
@@ -449,7 +472,8 @@ static void fuse_func(Module *m, Func *f)
     p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
     p.group = NEW_ARRAY(&m->arena, Group *, p.n);
     p.sibling = NEW_ARRAY(&m->arena, int, p.n);
-    p.users = NEW_ARRAY(&m->arena, Users, p.n);
+    p.users = NEW_ARRAY(&m->arena, Numbers, p.n);
+    p.needs = NEW_ARRAY(&m->arena, Numbers, p.n);
     p.seen = NEW_ARRAY(&m->arena, bool, p.n);
     int i = 0;
     for (Op *op = f->first; op; op = op->next, i++) {
@@ -458,7 +482,7 @@ static void fuse_func(Module *m, Func *f)
         p.sibling[i] = -1;
         map_put(&p.number, op, (void *)(intptr_t)(i + 1));
     }
-    find_users(&p);
+    find_order(&p);
     grow_groups(&p);
     gather_groups(&p);
     outline_groups(&p);
