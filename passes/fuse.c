@@ -10,55 +10,15 @@
  * grow along values and between readers of one value, as long as nothing outside stands between
  * their ops.  A product is a group of its own.
  */
+#include "fuse.h"
+
 #include "cleanup.h"
-#include "map.h"
 #include "pass.h"
 #include "rewrite.h"
 
 #include <string.h>
 
-typedef struct Group {
-    int index; /* its place in the order */
-    bool product;
-    bool settled;         /* a reduction has decided what is inner */
-    Type space;           /* all dims */
-    Names inner;          /* if settled */
-    struct Group *merged; /* into this one */
-} Group;
-
-typedef struct {
-    int count, room, *at;
-} Numbers;
-
-typedef struct {
-    Module *m;
-    Func *f;
-    int n;
-    Op **ops;
-    Group **group;  /* of each op; NULL: none */
-    int *sibling;   /* of each op the next of its group, from Group.index on; -1: the last */
-    Numbers *users; /* of each op: the ops that come after it, since they read its results or overwrite what it reads */
-    Numbers *needs; /* the other way round */
-    bool *seen;     /* scratch, of each op */
-    Map number;     /* op -> its number + 1 */
-} Plan;
-
 static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
-
-static Group *root(Group *g)
-{
-    while (g && g->merged)
-        g = g->merged;
-    return g;
-}
-
-static int number_of(const Plan *p, const Op *op) { return op ? (int)(intptr_t)map_get(&p->number, op) - 1 : -1; }
-
-static Group *group_of(const Plan *p, const Op *op)
-{
-    int number = number_of(p, op);
-    return number < 0 ? NULL : root(p->group[number]);
-}
 
 /* --- Dims ---------------------------------------------------------------------------------- */
 
@@ -155,7 +115,7 @@ static bool leaves_loop(const Op *op, const Group *g)
 /* Marks all that depends on op i, outside of `from` and `to`; a group runs as a whole.  True if `to` does. */
 static bool spread(const Plan *p, int i, const Group *from, const Group *to, bool *seen)
 {
-    const Group *g = root(p->group[i]);
+    const Group *g = final_group(p->group[i]);
     if (g == to)
         return true;
     if (seen[i] || g == from)
@@ -179,7 +139,7 @@ static bool reaches_around(const Plan *p, const Group *from, const Group *to)
     for (int i = from->index; i >= 0 && !found; i = p->sibling[i])
         for (int j = 0; j < p->users[i].count && !found; j++) {
             int user = p->users[i].at[j];
-            if (root(p->group[user]) != from && root(p->group[user]) != to)
+            if (final_group(p->group[user]) != from && final_group(p->group[user]) != to)
                 found = spread(p, user, from, to, p->seen);
         }
     return found;
@@ -255,13 +215,13 @@ static void grow_groups(Plan *p)
 {
     for (int i = 0; i < p->n; i++) /* along values */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
-            try_merge(p, group_of(p, arg(p->ops[i], j)->def), root(p->group[i]));
+            try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));
     for (int i = 0; i < p->n; i++) /* between readers of one value */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
             for (int k = 0; k < i; k++)
-                if (p->group[k] && worth_sharing(root(p->group[i]), arg(p->ops[i], j)) &&
+                if (p->group[k] && worth_sharing(final_group(p->group[i]), arg(p->ops[i], j)) &&
                     index_of(&p->ops[k]->args, arg(p->ops[i], j)) >= 0)
-                    try_merge(p, root(p->group[k]), root(p->group[i]));
+                    try_merge(p, final_group(p->group[k]), final_group(p->group[i]));
 }
 
 /* --- Order: groups as wholes, each as early as the order of the ops allows --------------------------- */
@@ -269,17 +229,17 @@ static void grow_groups(Plan *p)
 /* Appends op i and what it needs first; the ops of a group stand together. */
 static void place_op(Plan *p, int i)
 {
-    const Group *g = root(p->group[i]);
+    const Group *g = final_group(p->group[i]);
     int first = g ? g->index : i;
     if (p->seen[first])
         return;
     p->seen[first] = true;
     for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
         for (int j = 0; j < p->needs[k].count; j++)
-            if (!g || root(p->group[p->needs[k].at[j]]) != g)
+            if (!g || final_group(p->group[p->needs[k].at[j]]) != g)
                 place_op(p, p->needs[k].at[j]);
     for (int k = 0; k < p->n; k++) /* in their old order */
-        if (k == i || (g && root(p->group[k]) == g))
+        if (k == i || (g && final_group(p->group[k]) == g))
             insert_op(p->f, p->ops[k], NULL);
 }
 
@@ -290,107 +250,6 @@ static void gather_groups(Plan *p)
         remove_op(p->f, p->ops[i]);
     for (int i = 0; i < p->n; i++)
         place_op(p, i);
-}
-
-/* --- Outlining ----------------------------------------------------------------------------- */
-
-/* Inner dims of a loop without reductions: from the last one on, until they are worth a vector loop. */
-static Names trailing_dims(const Type *space)
-{
-    enum { WORTH = 512 };
-    Names names = { 0 };
-    int64_t size = 1;
-    for (int i = space->rank - 1; i >= 0 && size < WORTH; i--) {
-        add_name(&names, space->dim[i].name);
-        size *= space->dim[i].size;
-    }
-    return names;
-}
-
-static Name kernel_name(Module *m, const Op *op)
-{
-    const char *path = op->path ? op->path : info(op)->name;
-    Name name = intern_format(m, "k.%s", path);
-    for (int i = 2; find_func(m, name); i++)
-        name = intern_format(m, "k.%s.%d", path, i);
-    return name;
-}
-
-static bool used_outside(const Func *f, const Value *value, const Op *first, const Op *last)
-{
-    bool inside = false;
-    for (const Op *op = f->first; op; op = op->next) {
-        inside = op == first || (inside && op != last->next);
-        if (!inside && index_of(&op->args, value) >= 0)
-            return true;
-    }
-    return index_of(&f->results, value) >= 0;
-}
-
-/* An operand inside the kernel: a clone's result, a number made here, or a parameter. */
-static Value *inside(Builder *b, Map *map, Values *args, Value *value)
-{
-    Value *own = map_get(map, value);
-    if (own)
-        return own;
-    if (value->def && info(value->def)->family == LEAF) {
-        own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
-    } else {
-        own = add_param(b->module, b->func, value->name, value->type);
-        push_value(&b->module->arena, args, value);
-    }
-    map_put(map, value, own);
-    return own;
-}
-
-/* The ops from `first` to `last` of f become a kernel and a call of it. */
-static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
-{
-    Func *kernel = add_func(m, kernel_name(m, first), KERNEL);
-    Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
-    Map map = { .arena = &m->arena };
-    Values args = { 0 }, outputs = { 0 };
-    if (!g->product)
-        kernel->inner = g->settled ? g->inner : trailing_dims(&g->space);
-    for (Op *op = first; op != last->next; op = op->next) {
-        Value *own[MAX_RESULTS];
-        for (int i = 0; i < op->args.count; i++)
-            own[i] = inside(&b, &map, &args, arg(op, i));
-        const Op *clone = clone_op(&b, op, own);
-        for (int i = 0; i < op->results.count; i++)
-            map_put(&map, op->results.at[i], clone->results.at[i]);
-    }
-    for (Op *op = first; op != last->next; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            if (used_outside(f, op->results.at[i], first, last)) {
-                push_value(&m->arena, &kernel->results, map_get(&map, op->results.at[i]));
-                push_value(&m->arena, &outputs, op->results.at[i]);
-            }
-    Builder at = builder_at(m, f, first);
-    Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
-    for (int i = 0; i < outputs.count; i++) {
-        call->results.at[i]->name = outputs.at[i]->name;
-        replace_uses(f, outputs.at[i], call->results.at[i]);
-    }
-    for (Op *op = first, *next; op != last->next; op = next) {
-        next = op->next;
-        remove_op(f, op);
-        if (op == last)
-            break;
-    }
-}
-
-static void outline_groups(Plan *p)
-{
-    for (Op *op = p->f->first, *next; op; op = next) {
-        Group *g = group_of(p, op);
-        Op *last = op;
-        while (g && last->next && group_of(p, last->next) == g)
-            last = last->next;
-        next = last->next;
-        if (g)
-            outline(p->m, p->f, op, last, g);
-    }
 }
 
 /* --- The pass ------------------------------------------------------------------------------- */
@@ -445,7 +304,7 @@ static void order_updates(Plan *p)
     int nstate = p->f->role == STEP ? p->f->results.count - 2 : 0; /* but loss and norm */
     for (int i = 0; i < nstate; i++) {
         const Value *old = p->f->params.at[p->f->params.count - nstate + i];
-        int update = number_of(p, p->f->results.at[2 + i]->def);
+        int update = op_number(p, p->f->results.at[2 + i]->def);
         for (int k = 0; k < p->n && update >= 0; k++)
             if (k != update && index_of(&p->ops[k]->args, old) >= 0)
                 add_order(p, k, update);
@@ -456,7 +315,7 @@ static void find_order(Plan *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->ops[i]->args.count; j++) {
-            int def = number_of(p, arg(p->ops[i], j)->def);
+            int def = op_number(p, arg(p->ops[i], j)->def);
             if (def >= 0)
                 add_order(p, def, i);
         }

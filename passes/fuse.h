@@ -1,0 +1,41 @@
+/* fuse.h -- shared by fuse.c (which ops become one kernel) and outline.c (making the kernels). */
+#ifndef MPC_FUSE_H
+#define MPC_FUSE_H
+
+#include "ir.h"
+#include "map.h"
+
+typedef struct Group {
+    int index; /* its place in the order */
+    bool product;
+    bool settled;         /* a reduction has decided what is inner */
+    Type space;           /* all dims */
+    Names inner;          /* if settled */
+    struct Group *merged; /* into this one */
+} Group;
+
+typedef struct {
+    int count, room, *at;
+} Numbers;
+
+typedef struct {
+    Module *m;
+    Func *f;
+    int n;
+    Op **ops;
+    Group **group;  /* of each op; NULL: none */
+    int *sibling;   /* of each op the next of its group, from Group.index on; -1: the last */
+    Numbers *users; /* of each op: the ops that come after it, since they read its results or overwrite what it reads */
+    Numbers *needs; /* the other way round */
+    bool *seen;     /* scratch, of each op */
+    Map number;     /* op -> its number + 1 */
+} Plan;
+
+Group *final_group(Group *g);                 /* what it has been merged into */
+int op_number(const Plan *p, const Op *op);   /* -1: not of this function */
+Group *group_of(const Plan *p, const Op *op); /* NULL: none */
+
+/* The ops of each group, which stand together, become a kernel and a call of it. */
+void outline_groups(Plan *p);
+
+#endif

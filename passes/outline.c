@@ -1,0 +1,116 @@
+/* outline.c -- a group of ops that fuse has put together becomes a function with the role KERNEL, and a call of it. */
+#include "fuse.h"
+
+Group *final_group(Group *g)
+{
+    while (g && g->merged)
+        g = g->merged;
+    return g;
+}
+
+int op_number(const Plan *p, const Op *op) { return op ? (int)(intptr_t)map_get(&p->number, op) - 1 : -1; }
+
+Group *group_of(const Plan *p, const Op *op)
+{
+    int number = op_number(p, op);
+    return number < 0 ? NULL : final_group(p->group[number]);
+}
+
+/* Inner dims of a loop without reductions: from the last one on, until they are worth a vector loop. */
+static Names trailing_dims(const Type *space)
+{
+    enum { WORTH = 512 };
+    Names names = { 0 };
+    int64_t size = 1;
+    for (int i = space->rank - 1; i >= 0 && size < WORTH; i--) {
+        add_name(&names, space->dim[i].name);
+        size *= space->dim[i].size;
+    }
+    return names;
+}
+
+static Name kernel_name(Module *m, const Op *op)
+{
+    const char *path = op->path ? op->path : info(op)->name;
+    Name name = intern_format(m, "k.%s", path);
+    for (int i = 2; find_func(m, name); i++)
+        name = intern_format(m, "k.%s.%d", path, i);
+    return name;
+}
+
+static bool used_outside(const Func *f, const Value *value, const Op *first, const Op *last)
+{
+    bool inside = false;
+    for (const Op *op = f->first; op; op = op->next) {
+        inside = op == first || (inside && op != last->next);
+        if (!inside && index_of(&op->args, value) >= 0)
+            return true;
+    }
+    return index_of(&f->results, value) >= 0;
+}
+
+/* An operand inside the kernel: a clone's result, a number made here, or a parameter. */
+static Value *inside(Builder *b, Map *map, Values *args, Value *value)
+{
+    Value *own = map_get(map, value);
+    if (own)
+        return own;
+    if (value->def && info(value->def)->family == LEAF) {
+        own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
+    } else {
+        own = add_param(b->module, b->func, value->name, value->type);
+        push_value(&b->module->arena, args, value);
+    }
+    map_put(map, value, own);
+    return own;
+}
+
+/* The ops from `first` to `last` of f become a kernel and a call of it. */
+static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
+{
+    Func *kernel = add_func(m, kernel_name(m, first), KERNEL);
+    Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
+    Map map = { .arena = &m->arena };
+    Values args = { 0 }, outputs = { 0 };
+    if (!g->product)
+        kernel->inner = g->settled ? g->inner : trailing_dims(&g->space);
+    for (Op *op = first; op != last->next; op = op->next) {
+        Value *own[MAX_RESULTS];
+        for (int i = 0; i < op->args.count; i++)
+            own[i] = inside(&b, &map, &args, arg(op, i));
+        const Op *clone = clone_op(&b, op, own);
+        for (int i = 0; i < op->results.count; i++)
+            map_put(&map, op->results.at[i], clone->results.at[i]);
+    }
+    for (Op *op = first; op != last->next; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            if (used_outside(f, op->results.at[i], first, last)) {
+                push_value(&m->arena, &kernel->results, map_get(&map, op->results.at[i]));
+                push_value(&m->arena, &outputs, op->results.at[i]);
+            }
+    Builder at = builder_at(m, f, first);
+    Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
+    for (int i = 0; i < outputs.count; i++) {
+        call->results.at[i]->name = outputs.at[i]->name;
+        replace_uses(f, outputs.at[i], call->results.at[i]);
+    }
+    for (Op *op = first, *next; op != last->next; op = next) {
+        next = op->next;
+        remove_op(f, op);
+        if (op == last)
+            break;
+    }
+}
+
+void outline_groups(Plan *p)
+{
+    for (Op *op = p->f->first, *next; op; op = next) {
+        Group *g = group_of(p, op);
+        Op *last = op;
+        while (g && last->next && group_of(p, last->next) == g)
+            last = last->next;
+        next = last->next;
+        if (g)
+            outline(p->m, p->f, op, last, g);
+    }
+}
