@@ -84,6 +84,14 @@ Value *add_param(Module *m, Func *f, Name name, Type type)
     return value;
 }
 
+Value *param_named(const Func *f, Name name)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->name == name)
+            return f->params.at[i];
+    return NULL;
+}
+
 Name fresh_name(Module *m) { return intern_format(m, "%d", ++m->fresh); }
 
 void insert_op(Func *f, Op *op, Op *before)

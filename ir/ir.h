@@ -262,6 +262,7 @@ void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 Input *find_input(const Module *m, Name name);
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
+Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 Name fresh_name(Module *m);
 
 /* An ill-typed op is the caller's mistake: it aborts, saying which.  Where operands come from a user, use try_build. */

@@ -273,14 +273,6 @@ static int64_t place_value(Module *m, Value *value, int64_t at)
     return aligned(at + local_bytes(m, &value->type));
 }
 
-static Value *param_named(const Func *f, Name name)
-{
-    for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->name == name)
-            return f->params.at[i];
-    return NULL;
-}
-
 /* State begins with the first parameter of the model. */
 static int first_state(const Module *m, const Func *step)
 {

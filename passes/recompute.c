@@ -29,9 +29,9 @@ typedef struct {
 
 static Value *forward_value(const Func *fwd, Name name)
 {
-    for (int i = 0; i < fwd->params.count; i++)
-        if (fwd->params.at[i]->name == name)
-            return fwd->params.at[i];
+    Value *param = param_named(fwd, name);
+    if (param)
+        return param;
     for (Op *op = fwd->first; op; op = op->next)
         for (int i = 0; i < op->results.count; i++)
             if (op->results.at[i]->name == name)
@@ -39,13 +39,7 @@ static Value *forward_value(const Func *fwd, Name name)
     return NULL;
 }
 
-static Value *backward_param(const Pair *p, const Value *value)
-{
-    for (int i = 0; i < p->bwd->params.count; i++)
-        if (p->bwd->params.at[i]->name == value->name)
-            return p->bwd->params.at[i];
-    return NULL;
-}
+static Value *backward_param(const Pair *p, const Value *value) { return param_named(p->bwd, value->name); }
 
 static bool is_carried(const Pair *p, const Value *value)
 {

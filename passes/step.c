@@ -65,14 +65,6 @@ static void add_inputs(Step *s)
         add_param(s->m, s->f, input->name, s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
-static Value *param_named(const Func *f, Name name)
-{
-    for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->name == name)
-            return f->params.at[i];
-    return NULL;
-}
-
 /* One f32 tensor of the optimizer's for each parameter of the model: PREFIX.name. */
 static void add_moments(Step *s, const char *prefix)
 {

@@ -25,10 +25,6 @@ def softmax_attention(q, k, v, causal):
     return torch.einsum("bhst,bthd->bshd", scores.softmax(-1), v)
 
 
-def project(x, w, name):
-    return torch.einsum("bse,ehd->bshd", x, w[f"{name}.w"]) if f"{name}.w" in w else None
-
-
 def biased_attention(x, w, name, causal):
     q, k, v = (torch.einsum("bse,ehd->bshd", x, w[f"{name}.w{c}"]) + w[f"{name}.b{c}"] for c in "qkv")
     y = softmax_attention(q, k, v, causal)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from common import ROOT, compile_model, initial_weights, read_safetensors, train, write_text
 
-SIZES = dict(b=3, s=5, t=5, e=7, h=4, v=6, w=6, g=2, n=3, two=14)
+SIZES = dict(b=3, s=5, t=5, e=7, h=4, v=6, g=2, n=3)
 
 # name, operands {name: (dims, low, high)}, dims of the value, .mdl, PyTorch
 CASES = []
@@ -115,9 +115,8 @@ SIZES.update(two2=4, three=11)
 
 
 def model_text():
-    lines = [f"dim {name} = {size}" for name, size in SIZES.items() if name != "two" and name != "three"]
-    lines = [line for line in lines if line.split()[1] not in ("w",)] + ["dim three = 11", "dim batch", "dim seq = 4",
-                                                                     "dim bytes = 256"]
+    lines = [f"dim {name} = {size}" for name, size in SIZES.items() if name != "three"]
+    lines += ["dim three = 11", "dim batch", "dim seq = 4", "dim bytes = 256"]
     body, terms = ["index = iota(s) * 2 - iota(s) * 2 / v * v", "labels = iota(b) * 0 + index"], []
     for number, (name, operands, dims, mdl, _) in enumerate(CASES):
         for key, (its, low, high) in operands.items():
