@@ -3,11 +3,12 @@
 
     make bench                      everything; writes bench/results/DATE-HOST.md
     python3 bench/run.py --quick    one shape, few steps, nothing written
+    python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      rows whose name holds the text; nothing written
 
 Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each in a process of its own with the
 same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each weight of a product
 and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the same run.
-PyTorch is the newest that installs from PyPI into build/torch; else the system's.
+PyTorch is the newest that installs from PyPI into build/torch; Debian's (1.13, eager, fp32 only) has a column of its own.
 """
 
 import argparse
@@ -86,7 +87,8 @@ def pytorch(python, shape, batch, seq, precision, mode, steps, threads):
 
 
 def find_pytorch():
-    """A venv with the newest PyTorch from PyPI, without the CUDA libraries that a CPU does not need; else the system's."""
+    """(interpreter, version): a venv with the newest PyTorch from PyPI, without the CUDA libraries that a CPU does not need,
+    and Debian's; those of them that there are."""
     venv = ROOT / "build" / "torch"
     python = venv / "bin" / "python"
     if not python.exists():
@@ -99,12 +101,16 @@ def find_pytorch():
                             "setuptools"], check=True)
         except (subprocess.CalledProcessError, OSError) as error:
             say(f"   {error}")
-    for candidate in (python, Path("/usr/bin/python3")):
-        check = subprocess.run([candidate, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True) \
-            if candidate.exists() else None
-        if check and check.returncode == 0:
-            return candidate, check.stdout.strip()
-    return None, None
+    return [(candidate, version) for candidate in (python, Path("/usr/bin/python3"))
+            if (version := version_of(candidate))]
+
+
+def version_of(python):
+    """The version of PyTorch that this interpreter imports, or None."""
+    if not python.exists():
+        return None
+    check = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    return check.stdout.strip() if check.returncode == 0 else None
 
 
 def compile_times(threads):
@@ -126,34 +132,41 @@ def compile_times(threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one shape, few steps, nothing written")
+    parser.add_argument("--only", default="", help="only rows whose name holds this text; nothing written")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     text = make_text()
-    python, version = find_pytorch()
-    say(f"PyTorch {version or 'not found'}, {args.threads} threads")
+    found = find_pytorch()
+    versions = " and ".join(version for _, version in found) or "not found"
+    say(f"PyTorch {versions}, {args.threads} threads")
+    peers = [(name, *found[which], mode) for name, which, mode in
+             (("eager", 0, "eager"), ("compiled", 0, "compile"), ("Debian", 1, "eager")) if which < len(found)]
+    steps = 4 if args.quick else args.steps
     shapes = [("GPT-2 124M", GPT2, 4, 64), ("GPT-2 124M", GPT2, 4, 256), ("GPT-2 124M", GPT2, 1, 1024),
               ("Llama-like 125M", LLAMA, 4, 256)]
-    lines = ["| model | batch x seq | precision | mpc ms | GFLOP/s | of peak | eager ms | ratio | compiled ms | ratio | "
-             "mpc MB | eager MB |", "|" + " --- |" * 12]
-    modes = ("eager", "compile")
-    for label, shape, batch, seq in shapes[1:2] if args.quick else shapes:
-        for precision in ("fp32",) if args.quick else ("fp32", "bf16"):
-            say(f"{label} {batch} x {seq} {precision}")
-            ours = mpc(shape, batch, seq, precision, 4 if args.quick else args.steps, args.threads, text)
-            theirs = {mode: pytorch(python, shape, batch, seq, precision, mode, 4 if args.quick else args.steps,
-                                    args.threads) if python else None for mode in modes}
-            again = mpc(shape, batch, seq, precision, 4 if args.quick else args.steps, args.threads, text)
-            ms = min(ours["ms"], again["ms"])
-            rate = ours["flops"] / ms / 1e6
-            cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{rate:.0f}", f"{again['share']:.0%}"]
-            for mode in modes:
-                t = theirs[mode]
-                cells += [f"{t['ms']:.0f}", f"{t['ms'] / ms:.2f}"] if t else ["-", "-"]
-            cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs['eager']['bytes'] / 1e6:.0f}" if theirs["eager"] else "-"]
-            lines.append("| " + " | ".join(cells) + " |")
-            say("   " + "  ".join(cells[3:]))
+    rows = [(f"{label} {batch} x {seq} {precision}", label, shape, batch, seq, precision)
+            for label, shape, batch, seq in (shapes[1:2] if args.quick else shapes)
+            for precision in (("fp32",) if args.quick else ("fp32", "bf16"))]
+    head = ["model", "batch x seq", "precision", "mpc ms", "GFLOP/s", "of peak",
+            *[cell for name, *_ in peers for cell in (f"{name} ms", "ratio")], "mpc MB", "eager MB"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    for name, label, shape, batch, seq, precision in rows:
+        if args.only not in name:
+            continue
+        say(name)
+        ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
+        theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads)
+                  if precision == "fp32" or not version.startswith("1.") else None for _, python, version, mode in peers]
+        again = mpc(shape, batch, seq, precision, steps, args.threads, text)
+        ms = min(ours["ms"], again["ms"])
+        cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{ours['flops'] / ms / 1e6:.0f}", f"{again['share']:.0%}"]
+        for their in theirs:
+            cells += [f"{their['ms']:.0f}", f"{their['ms'] / ms:.2f}"] if their else ["-", "-"]
+        cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs[0]['bytes'] / 1e6:.0f}" if theirs and theirs[0] else "-"]
+        lines.append("| " + " | ".join(cells) + " |")
+        say("   " + lines[-1])
     say("compile time, Llama-405B's sizes, without the C compiler")
     times = compile_times(args.threads)
     cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -161,13 +174,13 @@ def main():
     date = datetime.date.today().isoformat()
     report = "\n".join([
         f"# {date}, {cpu}, {args.threads} threads", "",
-        f"`make bench`. PyTorch {version}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; one run, trainers in turn,",
+        f"`make bench`. PyTorch {versions}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; one run, trainers in turn,",
         "median step after two to warm up; ratio: PyTorch's time over mpc's (above 1: mpc is faster). mpc with `--recompute none`.",
         "`of peak`: model FLOPs over the best square oneDNN product of the precision, measured when the trainer starts.", "",
         *lines, "", "Compile time of Llama-405B's sizes, `mpc compile --no-cc`, whole process, median of 9:", "",
         "| layers | ms | fastest |", "| --- | --- | --- |", *[f"| {n} | {t:.1f} | {low:.1f} |" for n, t, low in times], ""])
     print(report)
-    if not args.quick:
+    if not args.quick and not args.only:
         path = ROOT / "bench" / "results" / f"{date}-cpu-{args.threads}-threads.md"
         path.write_text(report)
         say(f"written to {path.relative_to(ROOT)}")

@@ -28,9 +28,22 @@ static const char *text_of_Name(Run *run, Name name) { return name; }
 static const char *text_of_Number(Run *run, Number number) { return arena_text(&run->arena, "%.17g", number); }
 static const char *text_of_Int(Run *run, Int number) { return arena_text(&run->arena, "%" PRId64, number); }
 
+static const char *text_of_Dtype(Run *run, Dtype dtype) { return dtype; }
+static const char *text_of_Flag(Run *run, Flag flag) { return flag ? "true" : "false"; }
+
+static const char *text_of_axes(Run *run, const Module *m, Axes axes)
+{
+    const char *text = "";
+    for (int i = 0; i < m->naxes; i++)
+        if (axes & 1u << i)
+            text = arena_text(&run->arena, "%s%s%s", text, *text ? "," : "", m->axis[i]);
+    return *text ? text : NULL;
+}
+
 Settings settings_of_ir(Run *run, const Module *m)
 {
     Settings settings = { 0 };
+#define text_of_Axes(run, axes) text_of_axes(run, m, axes)
 #define TRAIN(key, kind) add_setting(run, &settings, #key, text_of_##kind(run, m->train.key));
 #include "train.def"
     return settings;

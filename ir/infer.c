@@ -251,10 +251,20 @@ INFER(cast)
                : true;
 }
 
+/* Zeros are a sum pending over any axes. */
+static bool pend_zeros(Module *m, const Op *op, Type *y)
+{
+    const Op *def = arg(op, 0)->def;
+    if (!def || info(def)->family != LEAF || info(def)->traits & POSITIONAL || def->attrs.value != 0)
+        return REFUSE("leave {axis} out", "only zeros are a pending sum without more ado");
+    y->partial = op->attrs.axis;
+    return true;
+}
+
 INFER(broadcast)
 {
     Type x, *y = &results[0];
-    if (!infer_by_name(m, op, results))
+    if (!infer_by_name(m, op, results) || (op->attrs.axis && !pend_zeros(m, op, y)))
         return false;
     x = *y;
     y->rank = 0;

@@ -21,8 +21,9 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
     if (at < 0)
         return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, name ? name : "");
     Dim *dim = &type->dim[at];
-    if (dim->zigzag)
-        return REFUSE("all_gather it first", "the blocks of '%s' are dealt out in zig-zag", dim->name);
+    if (op->attrs.zigzag && dim->split.count)
+        return REFUSE("all_gather it first", "zig-zag is for the outermost axis of '%s', which is split", dim->name);
+    dim->zigzag |= op->attrs.zigzag;
     for (int i = 0; i < m->naxes; i++) {
         if (!(axes & 1u << i))
             continue;
@@ -30,7 +31,7 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
             return REFUSE(NULL, "'%s' is split more than %d times", dim->name, MAX_SPLIT);
         dim->split.axis[dim->split.count++] = (int8_t)i;
     }
-    if (dim->padded % split_count(m, dim->split))
+    if (!splits_evenly(m, dim))
         return REFUSE("pad the dim, or use another axis", "'%s' (%lld) does not divide by its axes (%lld)", dim->name,
                       (long long)dim->padded, (long long)split_count(m, dim->split));
     return each_axis_once(type, type->partial) ? true : REFUSE(NULL, "%s uses one mesh axis twice", info(op)->name);
@@ -41,10 +42,29 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
     int at = name ? find_dim(type, name) : -1;
     if (at < 0 || !op->attrs.axis || !unsplit(&type->dim[at].split, op->attrs.axis))
         return REFUSE(NULL, "%%%s is not split that way along '%s'", arg(op, 0)->name, name ? name : "");
-    if (type->dim[at].zigzag && type->dim[at].split.count)
-        return REFUSE("gather all axes", "the blocks of '%s' are dealt out in zig-zag", name);
-    type->dim[at].zigzag = false;
+    type->dim[at].zigzag &= type->dim[at].split.count > 0;
     return true;
+}
+
+/* Any splits of the same dims, and pending sums that were pending before. */
+INFER(reshard)
+{
+    const Type *x = &arg(op, 0)->type;
+    const Dims *to = &op->attrs.dims;
+    results[0] = *x;
+    results[0].partial = op->attrs.axis;
+    if (!results[0].partial)
+        results[0].by = BY_SUM;
+    if (to->count != x->rank || results[0].partial & ~x->partial)
+        return REFUSE(NULL, "reshard keeps the dims of %%%s, and of its pending sums all or some", arg(op, 0)->name);
+    for (int i = 0; i < x->rank; i++) {
+        if (to->dim[i].name != x->dim[i].name || to->dim[i].size != x->dim[i].size ||
+            to->dim[i].padded != x->dim[i].padded)
+            return REFUSE(NULL, "reshard of %%%s changes more of '%s' than its split", arg(op, 0)->name,
+                          x->dim[i].name);
+        results[0].dim[i] = to->dim[i];
+    }
+    return each_axis_once(&results[0], results[0].partial) ? true : REFUSE(NULL, "reshard uses one mesh axis twice");
 }
 
 INFER(all_reduce)

@@ -1,6 +1,6 @@
 /* interp_collective.c -- the reference interpreter's collectives.
  *
- * All five are one thing: each rank's new part is fetched, element by element, from the ranks of
+ * All are one thing: each rank's new part is fetched, element by element, from the ranks of
  * its group (those that differ from it on the collective's axes alone) that hold the element, and
  * where a pending sum or maximum goes away, from all of the group that hold a term.  What a type
  * says but the group cannot give is reported.
@@ -80,7 +80,7 @@ static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes g
 
 bool run_collective(Interp *in, const Op *op, const Held *x, Held *y)
 {
-    Axes group = op->kind == OP_local_slice ? 0 : op->attrs.axis; /* nobody talks in a local slice */
+    Axes group = op->kind == OP_local_slice ? 0 : op->kind == OP_reshard ? ~0u : op->attrs.axis; /* who talks */
     Axes reduced = x->type->partial & ~y->type->partial;
     if (reduced & ~group || y->type->partial & ~x->type->partial)
         return cannot_run(in, "its group cannot give what its result's type says is pending");

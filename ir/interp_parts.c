@@ -32,11 +32,7 @@ int coordinate(const Interp *in, int rank, int axis)
     return rank / in->axis_step[axis] % (int)in->m->axis_size[axis];
 }
 
-bool is_splittable(const Interp *in, const Dim *dim)
-{
-    int64_t blocks = split_count(in->m, dim->split) * (dim->zigzag ? 2 : 1);
-    return blocks == 1 || (dim->padded >= dim->size && dim->padded % blocks == 0);
-}
+bool is_splittable(const Interp *in, const Dim *dim) { return dim->split.count == 0 || splits_evenly(in->m, dim); }
 
 bool same_place(const Dim *a, const Dim *b)
 {
@@ -75,17 +71,32 @@ typedef struct {
 } Stretch;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Of a split dim: how long a block is; and where it is dealt out in zig-zag, how long the pieces are that the
+ * outermost axis deals out, and how many. */
+typedef struct {
+    int64_t block, piece, pieces, inner; /* inner: blocks in what one rank of the outermost axis holds */
+} Cut;
+
+static Cut cut_of(const Interp *in, const Dim *dim)
+{
+    int64_t n = split_count(in->m, dim->split), outer = in->m->axis_size[dim->split.axis[0]];
+    return (Cut){ dim->padded / n, dim->padded / (2 * outer), 2 * outer, n / outer };
+}
 
 static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
 {
-    int64_t n = split_count(in->m, dim->split), block = block_of(in, dim, rank);
-    if (n == 1)
+    if (dim->split.count == 0)
         return (Stretch){ { 0, 0 }, { dim->size, 0 } };
-    int64_t pieces = dim->zigzag ? 2 * n : n, length = dim->padded / pieces;
-    Stretch s = { { block * length, 0 }, { (block + 1) * length, 0 } };
+    int64_t number = block_of(in, dim, rank);
+    Cut cut = cut_of(in, dim);
+    Stretch s = { { number * cut.block, 0 }, { (number + 1) * cut.block, 0 } };
     if (dim->zigzag) {
-        s.begin[1] = (pieces - 1 - block) * length;
-        s.end[1] = s.begin[1] + length;
+        int64_t holder = number / cut.inner, begin = number % cut.inner * cut.block, end = begin + cut.block;
+        int64_t left = holder * cut.piece, right = (cut.pieces - 1 - holder) * cut.piece;
+        s = (Stretch){ { left + smaller(begin, cut.piece), right + larger(begin - cut.piece, 0) },
+                       { left + smaller(end, cut.piece), right + larger(end - cut.piece, 0) } };
     }
     for (int i = 0; i < 2; i++) {
         s.begin[i] = smaller(s.begin[i], dim->size);
@@ -112,13 +123,18 @@ int64_t *positions_of(Interp *in, const Dim *dim, int rank)
 
 int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *place)
 {
-    int64_t n = split_count(in->m, dim->split);
-    if (n == 1)
+    if (dim->split.count == 0)
         return *place = position, 0;
-    int64_t pieces = dim->zigzag ? 2 * n : n, length = dim->padded / pieces;
-    int64_t piece = position / length;
-    *place = position % length + (piece >= n ? length : 0); /* the right piece comes after the left one */
-    return piece >= n ? pieces - 1 - piece : piece;
+    Cut cut = cut_of(in, dim);
+    int64_t first = 0; /* block of the holder's */
+    if (dim->zigzag) {
+        int64_t piece = position / cut.piece, from_right = cut.pieces - 1 - piece;
+        bool right = piece > from_right;
+        first = (right ? from_right : piece) * cut.inner;
+        position = position % cut.piece + (right ? cut.piece : 0); /* the right piece comes after the left one */
+    }
+    *place = position % cut.block;
+    return first + position / cut.block;
 }
 
 int *ranks_along(Interp *in, Axes axes, int *count)

@@ -42,7 +42,8 @@ typedef struct {
     Name name;
     int64_t size, padded; /* padded >= size */
     Split split;
-    bool zigzag; /* blocks are dealt out forth and back, so that causal work is even */
+    bool zigzag; /* the outermost axis, of n ranks, cuts 2n blocks, and rank r holds blocks r and 2n-1-r, so that causal
+                    work is even; inner axes cut what a rank holds */
 } Dim;
 
 typedef struct {
@@ -155,6 +156,17 @@ typedef struct Input {
     struct Input *next;
 } Input;
 
+/* One `shard d1, d2 over a else d3` of the layout: a tensor that has d1 (else d2, ...) is split along it over
+ * the axis; one that has none of them along `otherwise`, where that is set.  A dim that the compiler has made out of
+ * another one ("seq.key") counts as that one. */
+typedef struct ShardRule {
+    Names dims;
+    int axis;
+    Name otherwise; /* NULL: none */
+    bool zigzag;    /* blocks are dealt out forth and back: of a dim that causal attention runs along */
+    struct ShardRule *next;
+} ShardRule;
+
 /* The values of `train { }` and of the layout that later passes need. */
 typedef struct {
 #define TRAIN(key, kind) kind key;
@@ -169,7 +181,8 @@ typedef struct Module {
     Name vocab;  /* NULL, or the dim of the loss's cross_entropy */
     int naxes;
     Name axis[MAX_AXES];
-    int64_t axis_size[MAX_AXES];
+    int64_t axis_size[MAX_AXES]; /* each above 1: the layout's axes of one rank are not there */
+    ShardRule *rules;
     Param *params;
     Input *inputs;
     Train train;
@@ -248,6 +261,7 @@ int dtype_bytes(DType dtype);            /* of one element in memory */
 DType dtype_named(Name name);            /* N_DTYPES if there is none of that name */
 int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
+bool splits_evenly(const Module *m, const Dim *dim);    /* into blocks of equal size in memory */
 int64_t local_size(const Module *m, const Dim *dim);    /* elements in memory on one rank: padded / ranks */
 int64_t local_bytes(const Module *m, const Type *type); /* in memory, on one rank */
 char *type_text(Module *m, const Type *type);           /* in the arena */

@@ -256,6 +256,25 @@ static void read_input(Parser *p, Input **end)
     input->vocab = read_parenthesised(p, "vocab");
 }
 
+static void read_rule(Parser *p, ShardRule **end)
+{
+    ShardRule *rule = *end = NEW(&p->module->arena, ShardRule);
+    rule->dims = read_names(p);
+    expect(p, "over");
+    peek(p);
+    int begin = p->at;
+    Name axis = read_name(p);
+    while (rule->axis < p->module->naxes && p->module->axis[rule->axis] != axis)
+        rule->axis++;
+    if (!p->failed && rule->axis == p->module->naxes) {
+        rule->axis = 0;
+        fail(p, from(p, begin), "the mesh has no such axis");
+    }
+    if (accept(p, "else"))
+        rule->otherwise = read_name(p);
+    rule->zigzag = accept(p, "zigzag");
+}
+
 static void read_source(Parser *p)
 {
     expect(p, "\"");
@@ -277,6 +296,8 @@ static void read_module(Parser *p)
         read_source(p);
     if (accept(p, "mesh"))
         read_mesh(p);
+    for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
+        read_rule(p, end);
     if (accept(p, "batch"))
         m->batch = read_name(p);
     if (accept(p, "vocab"))

@@ -154,8 +154,7 @@ static Dim read_dim(Parser *p)
         dim.split = read_split(p);
     if (p->failed)
         return (Dim){ .name = dim.name, .size = 1, .padded = 1 };
-    int64_t blocks = split_count(p->module, dim.split) * (dim.zigzag ? 2 : 1);
-    if (dim.padded < dim.size || dim.padded % blocks)
+    if (!splits_evenly(p->module, &dim))
         fail(p, from(p, begin), "the size in memory is at least the size, and divides by the axes");
     return dim;
 }

@@ -220,6 +220,15 @@ static void print_train(const Module *m, FILE *out)
         fputs("}\n", out);
 }
 
+/* shard heads+ff+vocab over tp else seq zigzag */
+static void print_rule(const Module *m, const ShardRule *rule, FILE *out)
+{
+    fputs("  shard ", out);
+    print_Names(m, rule->dims, out);
+    fprintf(out, " over %s%s%s%s\n", m->axis[rule->axis], rule->otherwise ? " else " : "",
+            rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
+}
+
 void print_module(const Module *m, FILE *out)
 {
     fprintf(out, "module @%s {\n", m->name);
@@ -228,6 +237,8 @@ void print_module(const Module *m, FILE *out)
     for (int i = 0; i < m->naxes; i++)
         fprintf(out, "%s%s=%" PRId64 "%s", i ? ", " : "  mesh ", m->axis[i], m->axis_size[i],
                 i + 1 < m->naxes ? "" : "\n");
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        print_rule(m, rule, out);
     if (m->batch)
         fprintf(out, "  batch %s\n", m->batch);
     if (m->vocab)

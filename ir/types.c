@@ -178,6 +178,12 @@ int64_t split_count(const Module *m, Split split)
     return count;
 }
 
+bool splits_evenly(const Module *m, const Dim *dim)
+{
+    int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
+    return dim->padded >= dim->size && dim->padded % split_count(m, dim->split) == 0 && dim->padded % pieces == 0;
+}
+
 int64_t local_size(const Module *m, const Dim *dim) { return dim->padded / split_count(m, dim->split); }
 
 int64_t local_bytes(const Module *m, const Type *type)

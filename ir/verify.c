@@ -25,10 +25,9 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
     const Type *type = &value->type;
     for (int i = 0; i < type->rank; i++) {
         const Dim *dim = &type->dim[i];
-        int64_t blocks = split_count(m, dim->split) * (dim->zigzag ? 2 : 1);
-        if (dim->padded < dim->size || dim->padded % blocks)
-            return WRONG(loc, "%%%s : %s: '%s' does not divide into %lld blocks", value->name, type_text(m, type),
-                         dim->name, (long long)blocks);
+        if (!splits_evenly(m, dim))
+            return WRONG(loc, "%%%s : %s: '%s' does not divide into equal blocks for %lld ranks", value->name,
+                         type_text(m, type), dim->name, (long long)split_count(m, dim->split));
     }
     if (!each_axis_once(type, type->partial))
         return WRONG(loc, "%%%s : %s uses one mesh axis twice", value->name, type_text(m, type));

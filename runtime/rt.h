@@ -14,7 +14,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RT_MAX_RANK = 8 };
+enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
+
+/* An axis of the mesh.  Ranks are numbered with the last axis fastest. */
+typedef struct {
+    const char *name;
+    int size;
+} RtAxis;
+
+/* How a dim is split over ranks: along `count` axes, the outermost block first.  All blocks take the same space: of a
+ * dim of `padded` elements each rank has padded / ranks, of which those at or beyond `size` mean nothing.
+ * zigzag: the first axis, of n ranks, cuts 2n pieces, and rank r holds pieces r and 2n-1-r, one behind the other; the
+ * other axes cut what a rank of the first holds. */
+typedef struct {
+    int count;
+    int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
+    bool zigzag;
+} RtSplit;
 
 typedef enum { RT_F32, RT_BF16, RT_F16, RT_I32, RT_BOOL } RtType;
 
@@ -30,27 +46,30 @@ typedef struct {
  *
  * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies`
  * dims count those: a checkpoint holds one tensor for each copy, named with the copy's number,
- * with the remaining dims.  Padding is never written to a file: `size` is the logical size, and
- * `stride` says where elements lie in the arena. */
+ * with the remaining dims.  Padding is never written to a file: `size` is the logical size of the
+ * whole tensor, and `stride` says where the elements of this rank's part lie in the arena. */
 typedef struct {
     const char *name;  /* "h.*.attn.wq" */
     const char *state; /* NULL for a parameter, else which state of it: "m", "v", "momentum"; or a scalar's name */
     RtType type;
     int rank, copies;
     const char *dim[RT_MAX_RANK];
-    int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK];
+    int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
+    RtSplit split[RT_MAX_RANK];
     int64_t offset;       /* bytes, in the arena */
     int64_t stored_bytes; /* bytes from offset that belong to it, padding included; zeroed at start */
     RtInit init;
 } RtTensor;
 
 /* An i32 tensor that the trainer fills before a step: [micro-batches, B, S], or what is left of
- * these dims.  Element (u, b, s) of `shift` k is the token s + k of sequence u * B + b. */
+ * these dims.  Element (u, b, s) of `shift` k is the token s + k of sequence u * B + b; b and s count over all
+ * ranks, and a rank's part holds those that `batch` and `seq` give it. */
 typedef struct {
     const char *name;
     int64_t offset; /* bytes, in the arena */
     int shift;      /* 0: tokens, 1: one later (next) */
     int64_t vocab;  /* tokens must be below it; 0: not used as an index */
+    RtSplit batch, seq;
 } RtInput;
 
 /* Scalars that the trainer writes into the arena before a step and reads after it.
@@ -81,7 +100,7 @@ typedef struct {
     const RtInput *inputs;
     int ninputs;
     RtScalars scalars;
-    int64_t micro, batch, seq; /* of its inputs: sequences a call = micro * batch */
+    int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: bytes offset of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */
 } RtFunction;
@@ -95,9 +114,43 @@ typedef struct {
     double bytes;      /* read and written by one call, at least */
 } RtKernel;
 
+/* What a collective does to one tensor, which is row-major in memory on both sides.  n is the number of ranks in the
+ * group. all_reduce      [outer, block] -> [outer, block]: the sum (or maximum) all_gather      [outer, block] ->
+ * [outer, n, block] reduce_scatter  [outer, n, block] -> [outer, block] all_to_all      gathers one dim and splits
+ * another.  gathers_first: [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner]; else [outer,
+ * n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner] Where the split is in zig-zag, n stands for
+ * pieces as RtSplit says: block (or cut) is two pieces, which lie at places r and 2n-1-r of 2n. */
+typedef struct {
+    int64_t outer, block, middle, cut, inner; /* elements; the last three of all_to_all only */
+    bool gathers_first;
+    bool zigzag, zigzag_cut; /* of the dim that is gathered or reduced to a split; of the one that all_to_all splits */
+} RtPiece;
+
+typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL } RtCollectiveKind;
+
+/* A collective; those of one bucket are one, with a piece for each tensor.  Sums are in rank order and in f32. */
+typedef struct {
+    RtCollectiveKind kind;
+    RtType type;
+    bool maximum;
+    int naxes, axis[RT_MAX_SPLIT]; /* the group: ranks that differ on these axes only, the first axis slowest */
+    const char *name, *where;      /* "h.attn", "gpt2.mdl:31:12" */
+    const char *cause;             /* which pass put it there, and what it reconciles: for people */
+    const RtPiece *piece;
+    int npieces;
+} RtCollective;
+
+typedef struct RtComm RtComm; /* how ranks talk: &rt_mpi, or NULL in a program of one rank */
+extern const RtComm rt_mpi;
+
 typedef struct {
     const char *name; /* of the model */
     const char *source;
+    const RtAxis *axes; /* the mesh; none: one rank */
+    int naxes;
+    const RtComm *comm;
+    const RtCollective *collectives;
+    int ncollectives;
     const RtTensor *tensors;
     int ntensors;
     const RtKernel *kernels;
@@ -137,6 +190,18 @@ typedef struct {
  * with a clear message where the library cannot make it. */
 void rt_product_create(Rt *rt, int id, RtProductShape shape);
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
+
+/* --- The mesh: who this rank is, and talking to others ----------------------------------------
+ *
+ * in[i] and out[i] are the i-th tensor of collective `id` in memory; they may be the same memory for all_reduce only.
+ * Every rank of a group calls the same collectives in the same order.  Started ones run in the background: in[] and
+ * out[] are not touched until rt_collective_wait; rt_collective is both. */
+int rt_coordinate(const Rt *rt, int axis); /* this rank's place on the axis */
+void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[]);
+void rt_collective_wait(Rt *rt, int id);
+void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);
+#define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
+#define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
 
 /* --- Tracing: bracket a kernel.  Costs a branch when nobody traces. ----------------------- */
 extern bool rt_tracing;
