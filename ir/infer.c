@@ -21,7 +21,18 @@ const OpInfo op_table[N_OPS] = {
 };
 /* clang-format on */
 
-Role op_role(const Op *op, Name dim) { return has_name(&op->attrs.over, dim) ? info(op)->over : KEEP; }
+/* Of an op that mixes dims, those that it names elsewhere than in {over} are mixed too. */
+static bool is_mixed(const Op *op, Name dim)
+{
+    const Attrs *a = &op->attrs;
+    bool made = a->dims.count && a->dims.dim[0].name == dim;
+    return info(op)->over == WHOLE && (dim == a->dim || dim == a->key || dim == a->feature || made);
+}
+
+Role op_role(const Op *op, Name dim)
+{
+    return has_name(&op->attrs.over, dim) ? info(op)->over : is_mixed(op, dim) ? WHOLE : KEEP;
+}
 
 Axes split_axes(Split split)
 {

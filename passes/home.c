@@ -1,0 +1,92 @@
+/* home.c -- the rules of the layout, applied to the dims of a tensor or of an op's space. */
+#include "home.h"
+
+#include <string.h>
+
+Type unsplit_type(Type type)
+{
+    type.partial = 0;
+    type.by = BY_SUM;
+    for (int i = 0; i < type.rank; i++) {
+        type.dim[i].split = (Split){ 0 };
+        type.dim[i].zigzag = false;
+    }
+    return type;
+}
+
+Axes axes_in_use(const Type *type)
+{
+    Axes axes = type->partial;
+    for (int i = 0; i < type->rank; i++)
+        for (int j = 0; j < type->dim[i].split.count; j++)
+            axes |= 1u << type->dim[i].split.axis[j];
+    return axes;
+}
+
+Homes homes_of(Module *m, Extent extent)
+{
+    Homes h = { .m = m, .extent = extent };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (info(op)->family == CONTROL && op->attrs.dims.count)
+                add_name(&h.looped, op->attrs.dims.dim[0].name);
+    return h;
+}
+
+/* The dim that a rule means by `name`: itself, else one that was made of it ("seq.key" of "seq"). */
+static int dim_meant(const Homes *h, const Type *type, Name name)
+{
+    int at = find_dim(type, name);
+    size_t length = strlen(name);
+    for (int i = 0; at < 0 && i < type->rank; i++)
+        if (strncmp(type->dim[i].name, name, length) == 0 && type->dim[i].name[length] == '.' &&
+            !has_name(&h->looped, type->dim[i].name))
+            at = i;
+    return at;
+}
+
+static bool may_split(const Op *op, Name dim)
+{
+    Role role = op ? op_role(op, dim) : KEEP;
+    return role != WHOLE && role != MIN;
+}
+
+/* One more axis inside what splits the dim already; false if the dim does not divide. */
+static bool split_once(const Homes *h, Dim *dim, int axis, bool zigzag)
+{
+    Dim more = *dim;
+    if (more.split.count == MAX_SPLIT)
+        return false;
+    more.zigzag |= zigzag && more.split.count == 0;
+    more.split.axis[more.split.count++] = (int8_t)axis;
+    if (!splits_evenly(h->m, &more))
+        return false;
+    *dim = more;
+    return true;
+}
+
+static bool try_dim(const Homes *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
+{
+    int at = dim_meant(h, type, name);
+    return at >= 0 && may_split(op, type->dim[at].name) && split_once(h, &type->dim[at], rule->axis, zigzag);
+}
+
+void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)
+{
+    for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count && !(taken & 1u << rule->axis); i++)
+            if (try_dim(h, type, rule->dims.name[i], rule, rule->zigzag, op))
+                taken |= 1u << rule->axis;
+    for (const ShardRule *rule = h->m->rules; rule && h->extent >= BY_ELSE; rule = rule->next)
+        if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, false, op))
+            taken |= 1u << rule->axis;
+}
+
+void split_by_zero(const Homes *h, Type *type)
+{
+    Axes taken = axes_in_use(type);
+    for (int axis = 0; axis < h->m->naxes; axis++)
+        for (int i = 0; i < type->rank && h->m->train.zero_axes & ~taken & 1u << axis; i++)
+            if (!has_name(&h->looped, type->dim[i].name) && split_once(h, &type->dim[i], axis, false))
+                taken |= 1u << axis;
+}
