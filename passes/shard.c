@@ -159,7 +159,10 @@ static void settle(Shard *s, Func *f, Op *op, Value *value)
     if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
         return;
     Type home = settled_type(s, value);
-    Value *settled = reshard(s, f, op->next, value, &home, info(op)->name);
+    bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
+    Value *settled = reshard(s, f, op->next, value, &home, of_weight ? "gradient" : info(op)->name);
+    settled->def->path = of_weight ? value->name : op->path;
+    settled->def->where = op->where;
     for (Op *reader = settled->def->next; reader; reader = reader->next)
         for (int i = 0; i < reader->args.count; i++)
             if (arg(reader, i) == value)

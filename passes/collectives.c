@@ -1,0 +1,303 @@
+/* collectives.c -- how tensors get from one type to another: each reshard becomes collectives, chosen from its two
+ * types.
+ *
+ *   partial -> replicated   all_reduce           split -> replicated     all_gather
+ *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
+ *   replicated -> split     local_slice, without a word to anybody
+ *
+ * First, sums of several settled sums become one sum that is settled once, and a reshard of a reshard one reshard.
+ * Then those that stand together are written step by step, like beside like, and get a bucket's number: the runtime
+ * sends a bucket as one message.
+ */
+#include "cleanup.h"
+#include "home.h"
+#include "pass.h"
+
+static Type type_after(const Op *reshard) { return result(reshard)->type; }
+
+static int uses_in(const Func *f, const Value *value)
+{
+    int uses = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            uses += arg(op, i) == value;
+    for (int i = 0; i < f->results.count; i++)
+        uses += f->results.at[i] == value;
+    return uses;
+}
+
+static bool is_reshard(const Value *value) { return value->def && value->def->kind == OP_reshard; }
+
+/* --- A reshard of a reshard -------------------------------------------------------------------- */
+
+static void join_reshards(Func *f)
+{
+    for (Op *op = f->first; op; op = op->next)
+        while (op->kind == OP_reshard && is_reshard(arg(op, 0)) && uses_in(f, arg(op, 0)) == 1) {
+            Op *inner = arg(op, 0)->def;
+            op->args.at[0] = arg(inner, 0);
+            remove_op(f, inner);
+        }
+}
+
+/* --- Sums of settled sums ---------------------------------------------------------------------- */
+
+static bool is_sum(const Value *value, const Type *type)
+{
+    const Op *op = value->def;
+    return op && op->kind == OP_add && type_equal(&arg(op, 0)->type, type) && type_equal(&arg(op, 1)->type, type);
+}
+
+/* The terms of a tree of additions, from left to right, through additions that nobody else reads. */
+static void find_terms(Module *m, const Func *f, Value *value, const Type *type, bool is_root, Values *terms)
+{
+    if (is_sum(value, type) && (is_root || uses_in(f, value) == 1)) {
+        find_terms(m, f, arg(value->def, 0), type, false, terms);
+        find_terms(m, f, arg(value->def, 1), type, false, terms);
+    } else {
+        push_value(&m->arena, terms, value);
+    }
+}
+
+static bool settles(const Func *f, const Value *term)
+{
+    return is_reshard(term) && arg(term->def, 0)->type.partial && uses_in(f, term) == 1;
+}
+
+static Value *sum_of(Builder *b, const Values *terms)
+{
+    Value *sum = terms->at[0];
+    for (int i = 1; i < terms->count; i++)
+        sum = BUILD(b, OP_add, NO_ATTRS, sum, terms->at[i]);
+    return sum;
+}
+
+/* Takes out of `terms` all that settle a sum of one type; puts in their place one that settles the sum of them. */
+static bool settle_together(Module *m, Func *f, Builder *b, Values *terms, int first)
+{
+    const Op *like = terms->at[first]->def;
+    Values pending = { 0 }, rest = { 0 };
+    for (int i = 0; i < terms->count; i++) {
+        Value *term = terms->at[i];
+        bool same = settles(f, term) && type_equal(&arg(term->def, 0)->type, &arg(like, 0)->type);
+        push_value(&m->arena, same ? &pending : &rest, same ? arg(term->def, 0) : term);
+    }
+    if (pending.count < 2)
+        return false;
+    Value *sum = sum_of(b, &pending);
+    push_value(&m->arena, &rest, build_op(b, OP_reshard, like->attrs, 1, &sum));
+    *terms = rest;
+    return true;
+}
+
+static void settle_sums(Module *m, Func *f)
+{
+    for (Op *op = f->last, *above; op; op = above) {
+        above = op->prev;
+        Values terms = { 0 };
+        if (op->kind != OP_add || !is_sum(result(op), &result(op)->type))
+            continue;
+        find_terms(m, f, result(op), &result(op)->type, true, &terms);
+        Builder b = builder_at(m, f, op);
+        bool changed = false;
+        for (int i = 0; i < terms.count; i++)
+            if (settles(f, terms.at[i]) && settle_together(m, f, &b, &terms, i))
+                changed = true, i = -1;
+        if (changed) {
+            Value *sum = sum_of(&b, &terms);
+            sum->name = result(op)->name;
+            replace_uses(f, result(op), sum);
+        }
+    }
+    drop_dead(f);
+}
+
+/* --- From type to type, step by step ------------------------------------------------------------- */
+
+typedef struct {
+    OpKind kind;
+    Attrs attrs;
+} Collective;
+
+static Axes bit(int axis) { return 1u << axis; }
+
+/* The axis that `to` has next inside what splits `now` already; -1: none, or `now` is split otherwise. */
+static int next_axis(const Dim *now, const Dim *to)
+{
+    if (now->split.count >= to->split.count || (now->split.count && now->zigzag != to->zigzag))
+        return -1;
+    for (int i = 0; i < now->split.count; i++)
+        if (now->split.axis[i] != to->split.axis[i])
+            return -1;
+    return to->split.axis[now->split.count];
+}
+
+/* The innermost axis of `now`, where it has to go; -1: none. */
+static int axis_too_many(const Dim *now, const Dim *to)
+{
+    bool is_prefix = now->split.count <= to->split.count && (now->split.count == 0 || now->zigzag == to->zigzag);
+    for (int i = 0; i < now->split.count && is_prefix; i++)
+        is_prefix = now->split.axis[i] == to->split.axis[i];
+    return is_prefix ? -1 : now->split.axis[now->split.count - 1];
+}
+
+static bool deals_zigzag(const Dim *now, const Dim *to) { return to->zigzag && now->split.count == 0; }
+
+/* A dim that gets one more axis out of `axes`, as the last step towards `to` or one of them. */
+static bool splitting(const Type *now, const Type *to, Axes axes, OpKind kind, Collective *step)
+{
+    for (int i = 0; i < now->rank; i++) {
+        int axis = next_axis(&now->dim[i], &to->dim[i]);
+        if (axis < 0 || !(axes & bit(axis)))
+            continue;
+        *step = (Collective){
+            kind, { .dim = now->dim[i].name, .axis = bit(axis), .zigzag = deals_zigzag(&now->dim[i], &to->dim[i]) }
+        };
+        return true;
+    }
+    return false;
+}
+
+static bool exchanging(const Type *now, const Type *to, Collective *step)
+{
+    for (int i = 0; i < now->rank; i++) {
+        int axis = axis_too_many(&now->dim[i], &to->dim[i]);
+        for (int j = 0; j < now->rank && axis >= 0; j++)
+            if (j != i && next_axis(&now->dim[j], &to->dim[j]) == axis) {
+                *step = (Collective){ OP_all_to_all,
+                                      { .dim = now->dim[i].name,
+                                        .to = now->dim[j].name,
+                                        .axis = bit(axis),
+                                        .zigzag = deals_zigzag(&now->dim[j], &to->dim[j]) } };
+                return true;
+            }
+    }
+    return false;
+}
+
+static bool gathering(const Type *now, const Type *to, Collective *step)
+{
+    for (int i = 0; i < now->rank; i++) {
+        int axis = axis_too_many(&now->dim[i], &to->dim[i]);
+        if (axis < 0)
+            continue;
+        *step = (Collective){ OP_all_gather, { .dim = now->dim[i].name, .axis = bit(axis) } };
+        return true;
+    }
+    return false;
+}
+
+static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->partial; }
+
+/* What to do first to get from one type to another: what makes the tensor smaller comes before what makes it larger. */
+static bool next_step(const Type *now, const Type *to, Collective *step)
+{
+    Axes pending = now->partial & ~to->partial, whole = pending & ~split_axes_of(to);
+    if (splitting(now, to, pending, OP_reduce_scatter, step))
+        return true;
+    if (splitting(now, to, ~axes_in_use(now), OP_local_slice, step))
+        return true;
+    if (whole) {
+        *step = (Collective){ OP_all_reduce, { .axis = whole } };
+        return true;
+    }
+    return exchanging(now, to, step) || gathering(now, to, step);
+}
+
+/* --- Those that stand together -------------------------------------------------------------------- */
+
+enum { MANY = 256 };
+
+typedef struct {
+    Op *reshard;
+    Value *now; /* how far it has come */
+    Collective next;
+    bool done;
+} Way;
+
+static bool same_kind(const Way *a, const Way *b)
+{
+    return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
+           a->now->type.dtype == b->now->type.dtype && a->now->type.by == b->now->type.by &&
+           a->next.kind != OP_local_slice;
+}
+
+static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
+{
+    Builder b = builder_at(m, f, before);
+    b.path = way->reshard->path, b.where = way->reshard->where, b.loc = way->reshard->loc;
+    way->next.attrs.cause = way->reshard->attrs.cause;
+    way->next.attrs.bucket = bucket;
+    way->now = build_op(&b, way->next.kind, way->next.attrs, 1, &way->now);
+    Type to = type_after(way->reshard);
+    way->done = !next_step(&way->now->type, &to, &way->next);
+}
+
+/* One step of `ways[first]`, and of all that are of its kind, bucket by bucket. */
+static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *before, int64_t *buckets)
+{
+    const Way like = ways[first];
+    int64_t bytes = 0, bucket = 0;
+    int alike = 0;
+    for (int i = first; i < n; i++)
+        alike += !ways[i].done && same_kind(&ways[i], &like);
+    for (int i = first; i < n; i++) {
+        if (i != first && (ways[i].done || !same_kind(&ways[i], &like)))
+            continue;
+        int64_t more = local_bytes(m, &ways[i].now->type);
+        if (alike > 1 && (!bucket || (m->train.bucket && bytes + more > m->train.bucket)))
+            bucket = ++*buckets, bytes = 0;
+        bytes += more;
+        take_step(m, f, &ways[i], before, bucket);
+    }
+}
+
+/* The reshards from ways[0] to ways[n - 1] stand together, and none needs another. */
+static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
+{
+    Op *before = ways[n - 1].reshard->next;
+    for (int i = 0; i < n; i++) {
+        Type to = type_after(ways[i].reshard);
+        ways[i].now = arg(ways[i].reshard, 0);
+        ways[i].done = !next_step(&ways[i].now->type, &to, &ways[i].next);
+    }
+    for (int i = 0; i < n; i++)
+        while (!ways[i].done)
+            step_together(m, f, ways, n, i, before, buckets);
+    for (int i = 0; i < n; i++) {
+        ways[i].now->name = result(ways[i].reshard)->name;
+        replace_uses(f, result(ways[i].reshard), ways[i].now);
+        remove_op(f, ways[i].reshard);
+    }
+}
+
+/* From `first` on: how many reshards stand together of which none needs another. */
+static int count_together(Op *first, Way ways[])
+{
+    int n = 0;
+    for (Op *op = first; op && op->kind == OP_reshard && n < MANY; op = op->next) {
+        for (int i = 0; i < n; i++)
+            if (arg(op, 0) == result(ways[i].reshard))
+                return n;
+        ways[n++] = (Way){ .reshard = op };
+    }
+    return n;
+}
+
+void pass_collectives(Module *m);
+void pass_collectives(Module *m)
+{
+    int64_t buckets = 0;
+    for (Func *f = m->funcs; f; f = f->next) {
+        settle_sums(m, f);
+        join_reshards(f);
+        share_equal(f);
+        for (Op *op = f->first, *next; op; op = next) {
+            Way ways[MANY];
+            int n = count_together(op, ways);
+            next = n ? ways[n - 1].reshard->next : op->next;
+            if (n)
+                write_steps(m, f, ways, n, &buckets);
+        }
+    }
+}
