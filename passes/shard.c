@@ -351,14 +351,27 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 
 static Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL; }
 
+/* The type without the splits that it has for zero's sake alone. */
+static Type without_zero(const Shard *s, Type type)
+{
+    Type home = home_by(&s->homes, type, false);
+    for (int i = 0; i < type.rank; i++) {
+        Split *split = &type.dim[i].split;
+        while (split->count > home.dim[i].split.count &&
+               s->m->train.zero_axes & axis_bit(split->axis[split->count - 1]))
+            split->axis[--split->count] = 0;
+    }
+    return type;
+}
+
 /* How a callee takes an operand.  Weights that zero splits but does not partition (below 3) are gathered before the
  * call. */
 static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
 {
-    bool is_entry = caller->role != PLAIN;
-    if (value->type.partial || (is_entry && s->homes.extent == BY_ZERO && s->m->train.zero < 3))
+    if (value->type.partial)
         return home_by(&s->homes, value->type, false);
-    return value->type;
+    bool gathers = caller->role != PLAIN && s->homes.extent == BY_ZERO && s->m->train.zero < 3;
+    return gathers ? without_zero(s, value->type) : value->type;
 }
 
 static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
