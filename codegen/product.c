@@ -232,19 +232,26 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
 
 /* --- Several dots --------------------------------------------------------------------------------------- */
 
+/* How many bytes the second of two values begins behind the first; false where that is not known. */
+static bool distance(const Value *first, const Value *second, int64_t *bytes)
+{
+    const Storage *a = first->storage, *b = second->storage;
+    *bytes = b->at < 0 ? b->plus - a->plus : b->at - a->at;
+    return (a->at >= 0 && b->at >= 0) || a->at == b->at;
+}
+
 /* `next` begins where `product` ends, in B and in C: one product of more columns. */
 static bool lies_beside(const Op *call, const Product *product, const Product *next)
 {
     const RtProductShape *s = &product->shape, *t = &next->shape;
-    const Value *b = arg(call, product->b), *d = arg(call, next->b);
-    const Value *c = call->results.at[product->c], *e = call->results.at[next->c];
-    bool placed = b->storage->at >= 0 && d->storage->at >= 0 && c->storage->at >= 0 && e->storage->at >= 0;
-    return placed && !product->naive && !next->naive && product->a == next->a && !product->nloops && !next->nloops &&
-           s->m == t->m && s->k == t->k && s->batch == t->batch && s->accumulate == t->accumulate &&
-           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
-           memcmp(&s->c, &t->c, sizeof s->c) == 0 &&
-           d->storage->at - b->storage->at == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
-           e->storage->at - c->storage->at == s->n * s->c.column * dtype_bytes(c->type.dtype);
+    const Value *b = arg(call, product->b), *c = call->results.at[product->c];
+    int64_t of_b, of_c;
+    return distance(b, arg(call, next->b), &of_b) && distance(c, call->results.at[next->c], &of_c) && !product->naive &&
+           !next->naive && product->a == next->a && !product->nloops && !next->nloops && s->m == t->m && s->k == t->k &&
+           s->batch == t->batch && s->accumulate == t->accumulate && memcmp(&s->a, &t->a, sizeof s->a) == 0 &&
+           memcmp(&s->b, &t->b, sizeof s->b) == 0 && memcmp(&s->c, &t->c, sizeof s->c) == 0 &&
+           of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
+           of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
 }
 
 int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS])

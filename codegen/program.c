@@ -134,7 +134,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
          { "type", element_constant(value->type.dtype) }, { "rank", integer_text(m, value->type.rank) },
          { "copies", integer_text(m, count_copies(path)) }, { "dims", dim_list(m, value, 0) },
          { "sizes", dim_list(m, value, 1) }, { "strides", dim_list(m, value, 2) },
-         { "offset", integer_text(m, value->storage->at) }, { "bytes", integer_text(m, local_bytes(m, &value->type)) },
+         { "offset", integer_text(m, value->storage->at) }, { "bytes", integer_text(m, span_bytes(m, value)) },
          { "init", init_text(m, what) });
 }
 

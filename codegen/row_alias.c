@@ -28,13 +28,35 @@ static bool same_layout(const Array *a, const Array *b)
            dtype_bytes(a->value->type.dtype) == dtype_bytes(b->value->type.dtype);
 }
 
+/* Rows of one length of which each array has another part: members of a pack (passes/pack.h). */
+static bool are_interleaved(const RowKernel *k, const Array *in, const Array *out)
+{
+    int64_t pitch = 0, row[2] = { 1, 1 }, bytes = dtype_bytes(in->value->type.dtype);
+    const Array *const both[] = { in, out };
+    for (int a = 0; a < 2; a++)
+        for (int i = k->ndims - 1; i >= 0; i--) {
+            bool has = both[a]->dims >> i & 1 && k->dim[i].size > 1;
+            if (has && both[a]->stride[i] == row[a])
+                row[a] *= k->dim[i].size;
+            else if (has && (pitch == 0 || both[a]->stride[i] < pitch))
+                pitch = both[a]->stride[i];
+        }
+    for (int a = 0; a < 2; a++)
+        for (int i = 0; i < k->ndims; i++)
+            if (both[a]->dims >> i & 1 && both[a]->stride[i] >= row[a] && (pitch == 0 || both[a]->stride[i] % pitch))
+                return false;
+    int64_t from = in->storage->at / bytes, to = out->storage->at / bytes;
+    int64_t ahead = pitch ? ((to - from) % pitch + pitch) % pitch : 0;
+    return pitch && bytes == dtype_bytes(out->value->type.dtype) && ahead >= row[0] && ahead + row[1] <= pitch;
+}
+
 /* Memory of a called function comes as a pointer: two of one layout may then be the same. */
 static bool may_share(const RowKernel *k, const Array *in, const Array *out)
 {
     int64_t a = in->storage->at, b = out->storage->at;
     if (a < 0 || b < 0)
         return a < 0 && b < 0 && same_layout(in, out);
-    return a < b + extent(k, out) && b < a + extent(k, in);
+    return a < b + extent(k, out) && b < a + extent(k, in) && !are_interleaved(k, in, out);
 }
 
 /* Overlaps that no order of statements makes right. */

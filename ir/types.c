@@ -194,6 +194,14 @@ int64_t local_bytes(const Module *m, const Type *type)
     return bytes;
 }
 
+int64_t span_bytes(const Module *m, const Value *value)
+{
+    int64_t last = 0;
+    for (int i = 0; i < value->type.rank; i++)
+        last += (local_size(m, &value->type.dim[i]) - 1) * value->storage->stride[i];
+    return (last + 1) * dtype_bytes(value->type.dtype);
+}
+
 char *type_text(Module *m, const Type *type)
 {
     char *text = NULL;

@@ -8,7 +8,8 @@
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of
  * inner (rows), and reductions over all of outer (columns), whose results leave the group.  Groups
  * grow along values and between readers of one value, as long as nothing outside stands between
- * their ops.  A product is a group of its own.
+ * their ops.  A product is a group of its own, or with
+ * others that multiply the same left operand with weights (q, k, v): one product of more columns.
  */
 #include "fuse.h"
 
@@ -93,10 +94,17 @@ static bool is_outer_part(const Group *small, const Group *large)
     return same_names(&own, &outer) && outer.count > 0;
 }
 
-static bool fits(const Group *a, const Group *b)
+/* Two products of one left operand with weights: memory.c can place these, and the results, side by side. */
+static bool share_left(const Op *a, const Op *b)
+{
+    return arg(a, 0) == arg(b, 0) && !arg(a, 1)->def && !arg(b, 1)->def && arg(a, 1) != arg(b, 1) &&
+           memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
+}
+
+static bool fits(const Plan *p, const Group *a, const Group *b)
 {
     if (a->product || b->product)
-        return false;
+        return a->product && b->product && share_left(p->ops[a->index], p->ops[b->index]);
     if (same_space(a, b))
         return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
     return is_outer_part(a, b) || is_outer_part(b, a);
@@ -190,7 +198,7 @@ static Group joined(const Group *a, const Group *b)
 
 static bool try_merge(Plan *p, Group *a, Group *b)
 {
-    if (!a || !b || a == b || !fits(a, b))
+    if (!a || !b || a == b || !fits(p, a, b))
         return false;
     Group as = joined(a, b);
     if (!results_fit(p, a, &as) || !results_fit(p, b, &as) || reads_column(p, a, b, &as) ||
@@ -222,6 +230,10 @@ static void grow_groups(Plan *p)
                 if (p->group[k] && worth_sharing(final_group(p->group[i]), arg(p->ops[i], j)) &&
                     index_of(&p->ops[k]->args, arg(p->ops[i], j)) >= 0)
                     try_merge(p, final_group(p->group[k]), final_group(p->group[i]));
+    for (int i = 0; i < p->n; i++) /* products */
+        for (int k = 0; k < i; k++)
+            if (p->group[i] && p->group[k] && p->group[i]->product && p->group[k]->product)
+                try_merge(p, final_group(p->group[k]), final_group(p->group[i]));
 }
 
 /* --- Order: groups as wholes, each as early as the order of the ops allows --------------------------- */

@@ -8,6 +8,7 @@
  * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
  */
 #include "map.h"
+#include "pack.h"
 #include "pass.h"
 
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALI
 /* A stretch of memory with a lifetime: one value, and all that are views of it or take its place. */
 typedef struct Buffer {
     int64_t bytes, at;
-    int first, last; /* ops, by number */
+    int first, last;  /* ops, by number */
+    const Pack *pack; /* NULL: one tensor, whose place another may take */
     struct Buffer *next;
 } Buffer;
 
@@ -28,6 +30,7 @@ typedef struct {
     Func *f;
     int64_t base; /* the frame begins here: 0 in a called function */
     Map buffer;   /* value -> Buffer; none: a pointer, or what outlives the step */
+    Pack *packs;  /* values that lie side by side */
     Buffer *buffers;
     int nbuffers;
 } Frame;
@@ -110,8 +113,8 @@ static Buffer *dying_operand(const Frame *frame, const Op *op, int number, int a
         const Value *operand = arg(op, i);
         Buffer *buffer = map_get(&frame->buffer, operand);
         bool may = may_overwrite(frame->m, op, op->results.at[at], operand) || carries_in_place(frame->m, op, at, i);
-        if (may && buffer && buffer->last == number && operand->def && info(operand->def)->family != VIEW &&
-            !is_taken(frame, op, at, buffer))
+        if (may && buffer && !buffer->pack && buffer->last == number && operand->def &&
+            info(operand->def)->family != VIEW && !is_taken(frame, op, at, buffer))
             return buffer;
     }
     return NULL;
@@ -137,15 +140,85 @@ static void place_view(Module *m, const Op *op)
 
 /* --- Calls: frames inside frames --------------------------------------------------------------- */
 
+/* Does member i lie where the pack wants it, seen from member 0? */
+static bool is_in_place(const Module *m, const Pack *pack, int i)
+{
+    const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
+    const Storage *wanted = pack_storage((Module *)m, pack, i, 0);
+    bool good = (first->at < 0) == (own->at < 0) && (own->at >= 0 || own->at == first->at);
+    for (int d = 0; d < pack->member[i]->type.rank; d++)
+        good &= own->stride[d] == wanted->stride[d];
+    return good && own->at + own->plus - first->at - first->plus == pack_offset(m, pack, i);
+}
+
+/* Those that f's caller has placed side by side, or that are f's own to place. */
+static Pack *placeable(const Module *m, Pack *list)
+{
+    Pack *kept = NULL;
+    for (Pack *pack = list, *next; pack; pack = next) {
+        int placed = 0, good = 0;
+        next = pack->next;
+        for (int i = 0; i < pack->count; i++)
+            placed += pack->member[i]->storage != NULL;
+        for (int i = 0; i < pack->count && placed == pack->count; i++)
+            good += is_in_place(m, pack, i);
+        if (placed == 0 || good == pack->count)
+            pack->next = kept, kept = pack;
+    }
+    return kept;
+}
+
+static const Pack *pack_of(const Frame *frame, const Value *value)
+{
+    const Pack *pack = frame->packs;
+    while (pack && member_of(pack, value) < 0)
+        pack = pack->next;
+    return pack;
+}
+
+/* Where a value of the caller lies, as far as is known: of a pack the place in it. */
+static Storage *layout_of(const Frame *frame, const Value *value)
+{
+    const Pack *pack = pack_of(frame, value);
+    if (value->storage)
+        return value->storage;
+    return pack ? pack_storage(frame->m, pack, member_of(pack, value), 0) : NULL;
+}
+
+/* `there`, of the callee, is `here`, of the caller, or a slice of it, and comes as pointer number -1 - at: with the
+ * strides that it has here.  Members of a pack come as one pointer, that of the first: callers and callees are those
+ * that have come before, and others. */
+static void place_pointer(const Frame *frame, Value *there, const Value *here, int64_t at, const Values *callees,
+                          const Values *callers)
+{
+    const Pack *pack = pack_of(frame, here);
+    const Storage *known = layout_of(frame, here);
+    there->storage = new_storage(frame->m, &there->type, at);
+    if (!pack)
+        return;
+    int skipped = here->type.rank - there->type.rank;
+    for (int i = 0; i < there->type.rank; i++)
+        there->storage->stride[i] = known->stride[i + skipped];
+    for (int i = 0; i < callers->count && callers->at[i] != here; i++)
+        if (member_of(pack, callers->at[i]) >= 0) {
+            const Storage *first = callees->at[i]->storage;
+            int64_t from = pack_offset(frame->m, pack, member_of(pack, callers->at[i]));
+            there->storage->at = first->at;
+            there->storage->plus = pack_offset(frame->m, pack, member_of(pack, here)) - from + first->plus;
+            return;
+        }
+}
+
 /* The pointer numbers of a called function: parameters, then results.  A carried result takes the number of its
  * parameter where the op that makes it reads the parameter last, element by element. */
-static void number_pointers(Module *m, Func *f, int carried)
+static void number_pointers(const Frame *frame, Func *f, const Op *call)
 {
+    Module *m = frame->m;
     int64_t at = -1;
     for (int i = 0; i < f->params.count; i++)
-        f->params.at[i]->storage = new_storage(m, &f->params.at[i]->type, at--);
+        place_pointer(frame, f->params.at[i], arg(call, i), at--, &f->params, &call->args);
     for (int i = 0; i < f->results.count; i++, at--) {
-        Value *value = f->results.at[i], *param = i < carried ? f->params.at[i] : NULL;
+        Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         int number = 0;
         for (const Op *op = f->first; op && op != value->def; op = op->next)
             number++;
@@ -153,7 +226,10 @@ static void number_pointers(Module *m, Func *f, int carried)
                         may_overwrite(m, value->def, value, param);
         for (int j = 0; in_place && j < f->results.count; j++)
             in_place = f->results.at[j] != param;
-        value->storage = new_storage(m, &value->type, in_place ? param->storage->at : at);
+        if (in_place)
+            value->storage = new_storage(m, &value->type, param->storage->at);
+        else
+            place_pointer(frame, value, call->results.at[i], at, &f->results, &call->results);
     }
 }
 
@@ -175,8 +251,8 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
     Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (!callee || callee->role == KERNEL)
         return m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
-    number_pointers(m, callee, (int)op->attrs.carried);
-    Frame inner = { .m = m, .f = callee, .buffer.arena = &m->arena };
+    number_pointers(frame, callee, op);
+    Frame inner = { .m = m, .f = callee, .buffer.arena = &m->arena, .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
     return aligned(callee->frame) + turn_buffers(m, op, callee);
 }
@@ -222,6 +298,17 @@ static int64_t place_buffers(Frame *frame)
     return end;
 }
 
+/* One buffer for all members; it begins to live with the first of them. */
+static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
+{
+    for (int i = 0; i < pack->count; i++)
+        if (map_get(&frame->buffer, pack->member[i]))
+            return map_get(&frame->buffer, pack->member[i]);
+    Buffer *buffer = new_buffer(frame, pack_bytes(frame->m, pack), number, number);
+    buffer->pack = pack;
+    return buffer;
+}
+
 static void find_buffers(Frame *frame)
 {
     int number = 0;
@@ -235,7 +322,9 @@ static void find_buffers(Frame *frame)
             int last = last_use(frame->f, value);
             if (value->storage) /* a pointer, or state */
                 continue;
-            Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0)) : dying_operand(frame, op, number, i);
+            Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0))
+                             : pack_of(frame, value)  ? buffer_of_pack(frame, pack_of(frame, value), number)
+                                                      : dying_operand(frame, op, number, i);
             if (!buffer && info(op)->family != VIEW)
                 buffer = new_buffer(frame, local_bytes(frame->m, &value->type), number, number);
             if (!buffer) /* a view of a pointer */
@@ -244,6 +333,12 @@ static void find_buffers(Frame *frame)
             map_put(map, value, buffer);
         }
     }
+}
+
+static Storage *place_member(Module *m, const Pack *pack, const Value *value, int64_t at)
+{
+    int number = member_of(pack, value);
+    return pack_storage(m, pack, number, at + pack_offset(m, pack, number));
 }
 
 static void plan_frame(Frame *frame)
@@ -259,6 +354,8 @@ static void plan_frame(Frame *frame)
             const Buffer *buffer = map_get(&frame->buffer, value);
             if (info(op)->family == VIEW)
                 place_view(frame->m, op);
+            else if (!value->storage && buffer->pack && member_of(buffer->pack, value) >= 0)
+                value->storage = place_member(frame->m, buffer->pack, value, frame->base + buffer->at);
             else if (!value->storage)
                 value->storage = new_storage(frame->m, &value->type, frame->base + buffer->at);
         }
@@ -294,10 +391,26 @@ static void place_new_state(Module *m, Func *step)
     }
 }
 
-static int64_t place_params(Module *m, Func *f, const Func *step, bool state, int64_t at)
+/* Parameters of the step that lie side by side; false if one of them is no state. */
+static bool place_pack(Module *m, const Pack *pack, const Func *step, int64_t *at)
 {
+    for (int i = 0; i < pack->count; i++)
+        if (index_of(&step->params, pack->member[i]) < first_state(m, step))
+            return false;
+    for (int i = 0; i < pack->count; i++)
+        pack->member[i]->storage = place_member(m, pack, pack->member[i], *at);
+    *at = aligned(*at + pack_bytes(m, pack));
+    return true;
+}
+
+static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at)
+{
+    const Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
     for (int i = 0; i < f->params.count; i++) {
         Value *value = f->params.at[i];
+        const Pack *pack = pack_of(&frame, value);
+        if (value->storage || (f == step && state && pack && place_pack(m, pack, step, &at)))
+            continue;
         const Value *shared = f != step && step && find_param(m, value->name) ? param_named(step, value->name) : NULL;
         if (shared)
             value->storage = shared->storage;
@@ -312,12 +425,15 @@ void pass_memory(Module *m)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);
+    Pack *packs[3] = { 0 };
     int64_t base = 0, end = 0;
+    for (int i = 0; i < 3; i++)
+        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i])) : NULL;
     for (int state = 1; state >= 0; state--)
         for (int i = 0; i < 3; i++) {
             Func *f = func_with_role(m, roles[i]);
             if (f)
-                base = place_params(m, f, step, state, base);
+                base = place_params(m, f, step, packs[i], state, base);
         }
     if (step)
         place_new_state(m, step);
@@ -325,7 +441,7 @@ void pass_memory(Module *m)
         Func *f = func_with_role(m, roles[i]);
         if (!f)
             continue;
-        Frame frame = { .m = m, .f = f, .base = base, .buffer.arena = &m->arena };
+        Frame frame = { .m = m, .f = f, .base = base, .buffer.arena = &m->arena, .packs = placeable(m, packs[i]) };
         plan_frame(&frame);
         end = f->frame > end ? f->frame : end;
     }

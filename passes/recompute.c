@@ -22,6 +22,7 @@ typedef struct {
     bool again[CONTROL + 1]; /* of each family: may its ops be computed again? */
     bool for_products;       /* may what a product or a library op reads be computed again? */
     bool whole;              /* full: whatever it costs */
+    bool views_only;         /* what is being decided on is read by a product: another view of it is all that is free */
     int carried;
     Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
     Map made;  /* value of fwd -> its copy in bwd */
@@ -57,7 +58,7 @@ static bool at_hand(const Pair *p, const Value *value)
 
 static bool may_repeat(const Pair *p, const Op *op)
 {
-    return p->again[info(op)->family] && !(info(op)->family == LIBRARY && !p->whole);
+    return p->views_only ? info(op)->family == VIEW : p->again[info(op)->family];
 }
 
 /* Bytes that would have to be saved in addition, so that `value` can be computed again.  A carried value has to be
@@ -83,12 +84,10 @@ static bool read_by_kernels_only(const Pair *p, const Value *param)
     return index_of(&p->bwd->results, param) < 0;
 }
 
-static bool should_repeat(const Pair *p, const Value *value, const Value *param)
+static bool should_repeat(Pair *p, const Value *value, const Value *param)
 {
+    p->views_only = !p->for_products && !read_by_kernels_only(p, param);
     if (!value || !value->def || !may_repeat(p, value->def))
-        return false;
-    bool free = info(value->def)->family == VIEW;
-    if (!free && !p->for_products && !read_by_kernels_only(p, param))
         return false;
     if (p->whole)
         return true;

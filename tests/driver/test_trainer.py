@@ -56,6 +56,15 @@ def test_readable(source):
     assert re.search(r"RT_RUN\(rt, \d+, rt_product\(rt, \d+, \w+, h_attn_wq, \w+\)\);", text)
 
 
+def test_products_of_one_left_operand_are_one(source):
+    """The weights of q, k and v lie side by side, as their results do: one product a layer, forward."""
+    text = source("tiny.mdl").read_text()
+    layer = text[text.index("static void run_h_fwd("):]
+    layer = layer[:layer.index("\n}\n")]
+    assert re.findall(r"rt_product\(rt, \d+, \w+, (h_attn_\w+),", layer) == ["h_attn_wq", "h_attn_wo"]
+    assert "h_attn_wk" not in layer and "h_attn_wv" not in layer
+
+
 def test_layers_do_not_lengthen_it(source):
     calls = [source("tiny.mdl", "-D", f"layers={n}").read_text().count("RT_RUN(") for n in (2, 40)]
     assert calls[0] == calls[1] > 100

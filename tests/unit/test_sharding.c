@@ -65,7 +65,8 @@ static bool is_possible(const Module *m, const Type *type)
     Axes seen = type->partial;
     for (int i = 0; i < type->rank; i++) {
         const Dim *dim = &type->dim[i];
-        if (dim->padded % (split_count(m, dim->split) * (dim->zigzag ? 2 : 1)))
+        int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
+        if (dim->padded % split_count(m, dim->split) || dim->padded % pieces)
             return false;
         for (int j = 0; j < dim->split.count; j++) {
             Axes axis = 1u << dim->split.axis[j];
