@@ -1,36 +1,27 @@
-/* layout.c -- `parallel { }`: is it well formed, and does it speak of this model and this mesh?
+/* layout.c -- `parallel { }`: the mesh and the `shard` statements become axes and rules of the module.
  *
- * Meshes of more than one rank are refused here; on a mesh of one a layout changes nothing.
+ * An axis of one rank is nothing: it is checked, and then left out with all that names it, so that on a mesh of one a
+ * layout changes nothing.  The mesh is read before the model, whose batch grows with it; whether the rules speak of
+ * this model can be said only after it.
+ *
+ *   mesh tp = 4                                  mesh tp.kv_heads=2, tp.group=2
+ *   shard (kv_heads, group), ff over tp    =>    shard kv_heads+ff over tp.kv_heads
+ *   dim kv_heads = 2                             shard group+ff over tp.group
  */
-#include "lowering.h"
+#include "layout.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Axis {
-    const char *name;
-    int64_t size;
-    Loc loc;
-    bool used, on_command_line;
-} Axis;
-
-typedef struct {
-    Lower *l;
-    const Ast *parallel; /* NULL: the file has none */
-    Axis axis[MAX_AXES];
-    int naxes;
-} Layout;
-
-static const char *said_text(Lower *l, const char *option, const char *value)
+const char *said_text(Lower *l, const char *option, const char *value)
 {
     return arena_text(l->arena, "%s %s", option, value);
 }
 
 /* --- The mesh ------------------------------------------------------------------------------ */
 
-static Axis *find_axis(Layout *p, const char *name)
+MeshAxis *find_axis(Layout *p, const char *name)
 {
     for (int i = 0; i < p->naxes; i++)
         if (strcmp(p->axis[i].name, name) == 0)
@@ -46,14 +37,15 @@ static const char *axis_help(Layout *p, const char *name)
     return did_you_mean(p->l->arena, &near);
 }
 
-static void use_axis(Layout *p, const Ast *name)
+MeshAxis *use_axis(Layout *p, const Ast *name)
 {
-    Axis *axis = find_axis(p, name->name);
+    MeshAxis *axis = find_axis(p, name->name);
     if (axis)
         axis->used = true;
     else
         complain(p->l, (Where){ .at = name->loc, .help = axis_help(p, name->name) }, "the mesh has no axis '%s'",
                  name->name);
+    return axis;
 }
 
 static void read_mesh(Layout *p, const Ast *mesh)
@@ -66,7 +58,7 @@ static void read_mesh(Layout *p, const Ast *mesh)
         else if (p->naxes == MAX_AXES)
             complain(p->l, (Where){ .at = ast->name_loc }, "a mesh has at most %d axes", MAX_AXES);
         else
-            p->axis[p->naxes++] = (Axis){ .name = ast->name, .size = size, .loc = ast->loc };
+            p->axis[p->naxes++] = (MeshAxis){ .name = ast->name, .size = size, .loc = ast->loc };
     }
 }
 
@@ -79,15 +71,13 @@ static void override_axis(Layout *p, const char *at, const char *end)
     char *after = NULL;
     long long size = equals ? strtoll(equals + 1, &after, 10) : 0;
     const char *name = arena_text(l->arena, "%.*s", (int)((equals ? equals : end) - at), at);
-    Axis *axis = find_axis(p, name);
+    MeshAxis *axis = find_axis(p, name);
     if (after != end || size < 1 || size > INT32_MAX)
         fail_command(l, said, "--mesh dp=2,tp=4", "an axis and its size are needed");
     else if (!axis)
         fail_command(l, said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
-    else if (size > 1)
-        fail_command(l, said, NULL, "a mesh of more than one rank is not there yet");
     else
-        axis->on_command_line = true;
+        axis->size = size, axis->on_command_line = true;
 }
 
 /* --mesh dp=2,tp=4 */
@@ -104,10 +94,7 @@ static void override_mesh(Layout *p)
 static void check_mesh(Layout *p)
 {
     for (int i = 0; i < p->naxes; i++) {
-        const Axis *axis = &p->axis[i];
-        if (axis->size > 1)
-            complain(p->l, (Where){ .at = axis->loc }, "'%s' is %lld: a mesh of more than one rank is not there yet",
-                     axis->name, (long long)axis->size);
+        const MeshAxis *axis = &p->axis[i];
         if (!axis->used)
             complain(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
                      "the axis '%s' is used by nothing", axis->name);
@@ -117,7 +104,84 @@ static void check_mesh(Layout *p)
     }
 }
 
-/* --- shard --------------------------------------------------------------------------------- */
+/* For verification a few ranks say as much as many. */
+static void shrink_mesh(Layout *p)
+{
+    for (int i = 0; i < p->naxes && p->l->options->shrink; i++)
+        p->axis[i].size = p->axis[i].size > 2 ? 2 : p->axis[i].size;
+}
+
+/* --- Axes of the module ---------------------------------------------------------------------- */
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+static bool is_shard_over(const Ast *ast, const char *axis)
+{
+    return ast->kind == A_SHARD && strcmp(ast->name, axis) == 0;
+}
+
+/* The first pair of dims that is split over the axis; NULL: none. */
+static const Ast *pair_over(const Layout *p, const char *axis)
+{
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
+        for (const Ast *dim = is_shard_over(ast, axis) ? ast->child : NULL; dim; dim = dim->next)
+            if (dim->kind == A_PAIR)
+                return dim;
+    return NULL;
+}
+
+static void add_axis(Layout *p, const char *name, int64_t size)
+{
+    Module *m = p->l->m;
+    if (m->naxes == MAX_AXES) {
+        complain(p->l, (Where){ .at = p->parallel->name_loc }, "the layout needs more than %d axes", MAX_AXES);
+        return;
+    }
+    m->axis[m->naxes] = intern_text(m, name);
+    m->axis_size[m->naxes++] = size;
+}
+
+/* An axis with more ranks than the first dim of its pair has elements is two axes. */
+static void add_axes(Layout *p, MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const Ast *pair = pair_over(p, axis->name);
+    Dim first;
+    axis->first = l->m->naxes;
+    if (axis->size == 1)
+        return;
+    int64_t outer = axis->size;
+    if (pair && find_dim_named(l, pair->child->name, pair->child->loc, &first))
+        outer = common_divisor(first.padded, axis->size);
+    if (outer < axis->size && outer > 1) {
+        add_axis(p, arena_text(l->arena, "%s.%s", axis->name, pair->child->name), outer);
+        add_axis(p, arena_text(l->arena, "%s.%s", axis->name, pair->child->next->name), axis->size / outer);
+    } else {
+        add_axis(p, axis->name, axis->size);
+    }
+    axis->count = l->m->naxes - axis->first;
+}
+
+/* --- Rules --------------------------------------------------------------------------------- */
+
+/* The dim that an element of the list means for the number-th of the axes that the mesh's axis has become. */
+static const Ast *dim_for(const Ast *dim, int number)
+{
+    return dim->kind != A_PAIR ? dim : number ? dim->child->next : dim->child;
+}
+
+static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number)
+{
+    Module *m = p->l->m;
+    ShardRule *rule = NEW(p->l->arena, ShardRule), **end = &m->rules;
+    rule->axis = axis->first + number;
+    for (const Ast *dim = ast->child; dim; dim = dim->next)
+        add_name(&rule->dims, intern_text(m, dim_for(dim, number)->name));
+    rule->otherwise = ast->init ? intern_text(m, ast->init->name) : NULL;
+    while (*end)
+        end = &(*end)->next;
+    *end = rule;
+}
 
 static void check_dim_name(Lower *l, const Ast *name)
 {
@@ -125,9 +189,9 @@ static void check_dim_name(Lower *l, const Ast *name)
     find_dim_named(l, name->name, name->loc, &dim);
 }
 
-static void check_shard(Layout *p, const Ast *ast)
+static void read_shard(Layout *p, const Ast *ast)
 {
-    const Ast axis = { .kind = A_NAME, .name = ast->name, .loc = ast->name_loc };
+    const Ast name = { .kind = A_NAME, .name = ast->name, .loc = ast->name_loc };
     for (const Ast *dim = ast->child; dim; dim = dim->next) {
         if (dim->kind == A_NAME)
             check_dim_name(p->l, dim);
@@ -136,129 +200,134 @@ static void check_shard(Layout *p, const Ast *ast)
     }
     if (ast->init)
         check_dim_name(p->l, ast->init);
-    use_axis(p, &axis);
+    const MeshAxis *axis = use_axis(p, &name);
+    for (int i = 0; axis && i < axis->count; i++)
+        add_rule(p, ast, axis, i);
 }
 
-/* --- Words ---------------------------------------------------------------------------------- */
-
-static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb", NULL };
-static const char *const recomputations[] = { "none", "full", "selective", NULL };
-static const char *const stages[] = { "0", "1", "2", "3", NULL };
-
-static bool is_word(const char *const words[], const char *word, NearMiss *near)
+int64_t ranks_of(const Module *m, Axes axes)
 {
-    for (int i = 0; words[i]; i++) {
-        offer(near, words[i]);
-        if (strcmp(words[i], word) == 0)
-            return true;
+    int64_t ranks = 1;
+    for (int i = 0; i < m->naxes; i++)
+        ranks *= axes >> i & 1 ? m->axis_size[i] : 1;
+    return ranks;
+}
+
+/* The axes that rules split a dim over; with those that do so as a last resort. */
+static Axes axes_over(const Module *m, Name dim, bool otherwise)
+{
+    Axes axes = 0;
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        if (has_name(&rule->dims, dim) || (otherwise && rule->otherwise == dim))
+            axes |= 1u << rule->axis;
+    return axes;
+}
+
+/* Sizes that were cut down for verification become multiples of what the layout needs, zig-zag included. */
+static void fit_shrunk_dims(Lower *l)
+{
+    for (Symbol *s = l->globals.newest; s && l->options->shrink; s = s->next) {
+        Name name = intern_text(l->m, s->name);
+        int64_t multiple = ranks_of(l->m, axes_over(l->m, name, true)) * (axes_over(l->m, name, false) ? 2 : 1);
+        if (s->kind != S_DIM || s == l->batch || multiple == 1)
+            continue;
+        bool is_padded = s->padded != s->number.integer;
+        s->padded = (s->padded + multiple - 1) / multiple * multiple;
+        s->number = integer_constant(is_padded ? s->padded - 1 : s->padded);
+    }
+}
+
+/* --- Do the rules fit the model? -------------------------------------------------------------- */
+
+static const char *size_help(Lower *l, const Dim *dim, int64_t ranks)
+{
+    int64_t below = dim->size / ranks * ranks;
+    const char *sizes = below ? arena_text(l->arena, "%" PRId64 " or %" PRId64, below, below + ranks)
+                              : arena_text(l->arena, "%" PRId64, ranks);
+    return arena_text(l->arena, "dim %s = %s, or = %" PRId64 " padded %" PRId64, dim->name, sizes, dim->size, ranks);
+}
+
+static const char *axes_text(Lower *l, Axes axes)
+{
+    const char *text = NULL;
+    for (int i = 0; i < l->m->naxes; i++)
+        if (axes >> i & 1)
+            text = arena_text(l->arena, "%s%s%s = %" PRId64, text ? text : "", text ? ", " : "", l->m->axis[i],
+                              l->m->axis_size[i]);
+    return text;
+}
+
+static void check_divides(Lower *l, const Ast *name, bool otherwise)
+{
+    Dim dim;
+    if (!find_dim_named(l, name->name, name->loc, &dim) || dim.name == l->m->batch)
+        return;
+    Axes axes = axes_over(l->m, dim.name, otherwise);
+    int64_t ranks = ranks_of(l->m, axes);
+    int count = __builtin_popcount(axes);
+    if (count > MAX_SPLIT)
+        complain(l, (Where){ .at = name->loc }, "'%s' is split over %d axes; at most %d can be", dim.name, count,
+                 MAX_SPLIT);
+    else if (dim.padded % ranks)
+        complain(l, (Where){ .at = name->loc, .help = size_help(l, &dim, ranks) },
+                 "'%s' (%" PRId64 ") does not divide by %s", dim.name, dim.padded, axes_text(l, axes));
+}
+
+static bool has_dim(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            if (find_dim(&f->params.at[i]->type, dim) >= 0)
+                return true;
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                if (find_dim(&op->results.at[i]->type, dim) >= 0)
+                    return true;
     }
     return false;
 }
 
-static const char *word_list(Lower *l, const char *const words[])
+static bool attends_causally(const Module *m, Name dim)
 {
-    const char *list = words[0];
-    for (int i = 1; words[i]; i++)
-        list = arena_text(l->arena, "%s%s%s", list, words[i + 1] ? ", " : " or ", words[i]);
-    return list;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.causal && op->attrs.seq == dim)
+                return true;
+    return false;
 }
 
-/* A word of the file, or its twin of the command line; NULL after reporting. */
-static const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
-                             const char *said)
-{
-    const char *word = said ? said : ast && (ast->kind == A_NAME || ast->kind == A_ZERO) ? ast->name : "";
-    NearMiss near = { .name = word };
-    if (is_word(words, word, &near))
-        return word;
-    const char *help = did_you_mean(l->arena, &near);
-    help = help ? help : word_list(l, words);
-    if (said)
-        fail_command(l, said_text(l, option, said), help, "'%s' is no %s", said, what);
-    else
-        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help }, "%s is no %s",
-                 quoted(l, ast), what);
-    return NULL;
-}
-
-static void note(Lower *l, const char *name, const char *value, const Ast *ast, bool said)
-{
-    add_setting(l, name, value, "", said ? "command line" : ast ? where_text(l, ast->loc) : "default");
-}
-
-/* --- pipeline, zero, recompute ----------------------------------------------------------------- */
-
-static const Ast *option_named(const Ast *list, const char *name)
-{
-    while (list && (list->kind != A_KEYWORD || strcmp(list->name, name) != 0))
-        list = list->next;
-    return list;
-}
-
-static void check_repeated(Layout *p, const Ast *ast)
-{
-    NearMiss near = { .name = ast->name };
-    for (const Repeated *r = p->l->repeated; r; r = r->next) {
-        if (strcmp(r->name, ast->name) == 0)
-            return;
-        offer(&near, r->name);
-    }
-    complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
-             "no repeat has an instance '%s', nor is '%s' how often one repeats", ast->name, ast->name);
-}
-
-static void check_pipeline(Layout *p, const Ast *ast)
+static void check_shard(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
-    const Ast *schedule = option_named(ast->child, "schedule"), *chunks = option_named(ast->child, "chunks");
-    int64_t count = 1;
-    for (const Ast *option = ast->child; option; option = option->next)
-        if (option != schedule && option != chunks)
-            complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..." },
-                     "pipeline has no option '%s'", option->name);
-    check_repeated(p, ast);
-    use_axis(p, ast->init);
-    const char *word = "1f1b";
-    if (schedule || l->options->schedule)
-        word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
-                         l->options->schedule);
-    if (chunks && integer_of(l, chunks->child, "'chunks'", 1, 1024, &count) && count > 1 && word &&
-        strcmp(word, "interleaved") != 0)
-        complain(l, (Where){ .at = chunks->loc, .help = "schedule = interleaved" },
-                 "only an interleaved schedule has chunks");
-    if (word)
-        note(l, "parallel.schedule", word, schedule, l->options->schedule);
+    const MeshAxis *axis = find_axis(p, ast->name);
+    bool speaks_of_model = false;
+    for (int i = 0; axis && i < axis->count; i++)
+        for (const Ast *item = ast->child; item; item = item->next) {
+            const Ast *dim = dim_for(item, i);
+            speaks_of_model |= has_dim(l->m, intern_text(l->m, dim->name));
+            check_divides(l, dim, false);
+        }
+    if (axis && axis->count && ast->init)
+        check_divides(l, ast->init, true);
+    if (axis && axis->count && !speaks_of_model)
+        complain(l, (Where){ .at = ast->child->loc },
+                 "no tensor of the model has a dim of these: nothing is split over '%s'", ast->name);
 }
 
-static void check_zero(Layout *p, const Ast *ast)
+/* Along a dim that causal attention runs along, the first axis deals its blocks out forth and back. */
+static void choose_zigzag(const Lower *l)
 {
-    Lower *l = p->l;
-    const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
-    for (const Ast *option = ast->child; option; option = option->next)
-        complain(l, (Where){ .at = option->loc }, "options of zero are not there yet");
-    if (ast->init)
-        use_axis(p, ast->init);
-    else if (stage && strcmp(stage, "0") != 0)
-        complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
-                 "zero %s needs the axis that it is over", stage);
-    if (stage)
-        note(l, "parallel.zero", stage, ast, l->options->zero);
-}
-
-static void check_recompute(Lower *l, const Ast *ast)
-{
-    const Ast *value = ast ? ast->child : NULL;
-    const char *said = l->options->recompute, *word = "none";
-    bool is_auto = said ? strncmp(said, "auto", 4) == 0 : value && value->name && strcmp(value->name, "auto") == 0;
-    if (is_auto && said)
-        fail_command(l, said_text(l, "--recompute", said), "none, full or selective",
-                     "recompute auto is not there yet");
-    else if (is_auto)
-        complain(l, (Where){ .at = value->loc, .help = "none, full or selective" }, "recompute auto is not there yet");
-    else if (value || said)
-        word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
-    l->m->train.recompute = intern_text(l->m, word ? word : "none");
-    note(l, "parallel.recompute", l->m->train.recompute, value, said);
+    for (ShardRule *rule = l->m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count; i++) {
+            Name name = rule->dims.name[i];
+            const Symbol *symbol = find_symbol_here(&l->globals, name);
+            Axes outermost = axes_over(l->m, name, false);
+            bool is_first = true;
+            for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
+                is_first &= !has_name(&other->dims, name);
+            if (is_first && outermost && symbol && attends_causally(l->m, name))
+                rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0;
+        }
 }
 
 /* --- All of it ------------------------------------------------------------------------------- */
@@ -274,8 +343,7 @@ static void find_parallel(Layout *p)
     }
 }
 
-/* The statement of a kind; a second one is an error, where one is all there can be. */
-static const Ast *only_statement(Layout *p, AstKind kind)
+const Ast *only_statement(Layout *p, AstKind kind)
 {
     const Ast *found = NULL;
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
@@ -287,27 +355,33 @@ static const Ast *only_statement(Layout *p, AstKind kind)
     return found;
 }
 
+void read_layout(Lower *l)
+{
+    Layout *p = l->layout = NEW(l->arena, Layout);
+    p->l = l;
+    find_parallel(p);
+    const Ast *mesh = only_statement(p, A_MESH);
+    if (mesh)
+        read_mesh(p, mesh);
+    override_mesh(p);
+    shrink_mesh(p);
+    for (int i = 0; i < p->naxes; i++)
+        add_axes(p, &p->axis[i]);
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
+        if (ast->kind == A_SHARD)
+            read_shard(p, ast);
+    fit_shrunk_dims(l);
+    l->data_ranks = l->batch ? ranks_of(l->m, axes_over(l->m, intern_text(l->m, l->batch->name), false)) : 1;
+    read_policies(p);
+}
+
 void check_layout(Lower *l)
 {
-    Layout p = { .l = l };
-    find_parallel(&p);
-    const Ast *mesh = only_statement(&p, A_MESH), *pipeline = only_statement(&p, A_PIPELINE);
-    const Ast *zero = only_statement(&p, A_ZERO), *recompute = only_statement(&p, A_RECOMPUTE);
-    if (mesh)
-        read_mesh(&p, mesh);
-    override_mesh(&p);
-    for (const Ast *ast = p.parallel ? p.parallel->body : NULL; ast; ast = ast->next)
+    Layout *p = l->layout;
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
         if (ast->kind == A_SHARD)
-            check_shard(&p, ast);
-    if (pipeline)
-        check_pipeline(&p, pipeline);
-    else if (l->options->schedule)
-        fail_command(l, said_text(l, "--schedule", l->options->schedule), "pipeline h over pp",
-                     "the file has no pipeline");
-    if (zero)
-        check_zero(&p, zero);
-    else if (l->options->zero)
-        fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no zero");
-    check_recompute(l, recompute);
-    check_mesh(&p);
+            check_shard(p, ast);
+    choose_zigzag(l);
+    check_pipeline(p);
+    check_mesh(p);
 }

@@ -51,6 +51,9 @@ static void check_sum_over_sequences(Lower *l)
     size_t size;
     Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memstream(&unread, &size) };
     m->diags = &silent;
+    const int naxes = m->naxes;
+    const Name axis = m->axis[0];
+    const int64_t ranks = m->axis_size[0];
     m->naxes = 1;
     m->axis[0] = m->batch;
     m->axis_size[0] = 1;
@@ -60,7 +63,9 @@ static void check_sum_over_sequences(Lower *l)
     Func *f = lower_model(l, AS_CHECK);
     last->next = NULL;
     const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
-    m->naxes = 0;
+    m->naxes = naxes;
+    m->axis[0] = axis;
+    m->axis_size[0] = ranks;
     m->fresh = fresh;
     m->diags = l->diags;
     fclose(silent.out);
@@ -136,6 +141,7 @@ static void lower_file(Lower *l)
     l->m->name = intern_text(l->m, l->model->name);
     l->m->source = intern_text(l->m, l->source->path);
     l->m->batch = l->batch ? intern_text(l->m, l->batch->name) : NULL;
+    read_layout(l);
     read_settings(l);
     lower_variants(l);
 }

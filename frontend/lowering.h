@@ -3,7 +3,7 @@
  *   names.c      symbols, scopes, near-miss names
  *   constants.c  exact compile-time numbers
  *   dims.c       declarations of dims and constants, stated types
- *   settings.c   train { };  layout.c  parallel { }
+ *   settings.c   train { };  layout.c, policies.c  parallel { }
  *   emit.c       building ops at a place of the file; loop bodies' parameters
  *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
  *   builtins.c   the functions of the language, from builtins.def
@@ -72,6 +72,7 @@ typedef struct Scope {
 } Scope;
 
 typedef struct Lower Lower;
+typedef struct Layout Layout;
 
 Symbol *find_symbol(const Scope *scope, const char *name);      /* here or further out; or NULL */
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
@@ -156,6 +157,8 @@ struct Lower {
     const Ast *model;
     Variant variant;
     int64_t batch_size; /* of the batch dim in this variant */
+    struct Layout *layout;
+    int64_t data_ranks; /* how many ranks share a micro-step's sequences */
 
     Frame *frame;
     Scope *scope;
@@ -208,7 +211,8 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` i
 /* --- Settings ---------------------------------------------------------------------------------- */
 
 void read_settings(Lower *l);                 /* before the model is lowered */
-void check_layout(Lower *l);                  /* after it */
+void read_layout(Lower *l);                   /* before the settings, which count its ranks */
+void check_layout(Lower *l);                  /* after the model */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 

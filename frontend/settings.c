@@ -404,16 +404,21 @@ static void check_batch(Reader *r)
     if (!l->batch && (r->said[BATCH].value || r->said[MICROBATCH].value))
         fail_at(r, r->said[BATCH].value ? BATCH : MICROBATCH, "dim batch",
                 "the file has no dim without a size, so there is nothing to count in a batch");
-    t->microbatch = t->microbatch ? t->microbatch : t->batch ? t->batch : 1;
-    t->batch = t->batch ? t->batch : t->microbatch;
-    int64_t below = t->batch / t->microbatch * t->microbatch, above = below + t->microbatch;
+    int64_t ranks = l->data_ranks;
+    t->microbatch = t->microbatch ? t->microbatch : t->batch >= ranks ? t->batch / ranks : 1;
+    int64_t together = t->microbatch * ranks; /* what one micro-step takes */
+    t->batch = t->batch ? t->batch : together;
+    int64_t below = t->batch / together * together, above = below + together;
     if (below != t->batch)
         fail_at(r, BATCH,
                 below ? arena_text(l->arena, "batch = %" PRId64 " or %" PRId64, below, above)
-                      : arena_text(l->arena, "batch = %" PRId64 ", or microbatch = %" PRId64, above, t->batch),
+                : t->batch % ranks
+                    ? arena_text(l->arena, "batch = %" PRId64, above)
+                    : arena_text(l->arena, "batch = %" PRId64 ", or microbatch = %" PRId64, above, t->batch / ranks),
                 arena_text(l->arena,
-                           "batch = %" PRId64 " is no multiple of microbatch = %" PRId64 " on 1 data-parallel rank",
-                           t->batch, t->microbatch));
+                           "batch = %" PRId64 " is no multiple of microbatch = %" PRId64 " on %" PRId64
+                           " data-parallel rank%s",
+                           t->batch, t->microbatch, ranks, ranks == 1 ? "" : "s"));
     add_setting(l, "train.batch", arena_text(l->arena, "%" PRId64, t->batch), "sequences", from[0]);
     add_setting(l, "train.microbatch", arena_text(l->arena, "%" PRId64, t->microbatch), "sequences", from[1]);
 }
@@ -430,12 +435,12 @@ static void check_schedule(Reader *r)
         fail_at(r, SCHEDULE, NULL, arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));
 }
 
-/* For verification: at most two micro-batches of two sequences. */
-static void shrink_batch(Train *t)
+/* For verification: at most two micro-batches of two sequences a rank. */
+static void shrink_batch(Train *t, int64_t ranks)
 {
-    int64_t micros = t->batch / t->microbatch;
+    int64_t micros = t->batch / (t->microbatch * ranks);
     t->microbatch = t->microbatch < 2 ? t->microbatch : 2;
-    t->batch = t->microbatch * (micros < 2 ? micros : 2);
+    t->batch = t->microbatch * ranks * (micros < 2 ? micros : 2);
 }
 
 void read_settings(Lower *l)
@@ -458,7 +463,8 @@ void read_settings(Lower *l)
     if (good)
         check_batch(&r);
     if (l->options->shrink && good)
-        shrink_batch(&l->m->train);
+        shrink_batch(&l->m->train, l->data_ranks);
     if (l->m->train.microbatch < 1)
         l->m->train.batch = l->m->train.microbatch = 1; /* after an error: so that the rest can be looked at */
+    l->m->train.microbatch *= l->data_ranks;            /* from here on: of all ranks together */
 }

@@ -194,11 +194,11 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
     const Pack *pack = pack_of(frame, here);
     const Storage *known = layout_of(frame, here);
     there->storage = new_storage(frame->m, &there->type, at);
+    int skipped = here->type.rank - there->type.rank;
+    for (int i = 0; i < there->type.rank && known; i++)
+        there->storage->stride[i] = known->stride[i + skipped];
     if (!pack)
         return;
-    int skipped = here->type.rank - there->type.rank;
-    for (int i = 0; i < there->type.rank; i++)
-        there->storage->stride[i] = known->stride[i + skipped];
     for (int i = 0; i < callers->count && callers->at[i] != here; i++)
         if (member_of(pack, callers->at[i]) >= 0) {
             const Storage *first = callees->at[i]->storage;

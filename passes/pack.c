@@ -107,24 +107,26 @@ static int shared_dims(const Value *value, const Value *left)
     return count == all ? count : 0;
 }
 
-/* Right operands and results of a kernel that is several products. */
-static void find_in_kernel(Module *m, const Func *kernel, const Op *call, Pack **list)
+/* Right operands and results of a kernel that is several products.  What f returns its caller places, the rest f. */
+static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const Op *call, Pack **list)
 {
-    Pack right = { 0 }, made = { 0 };
+    Pack right = { 0 }, made[2] = { { 0 }, { 0 } };
     for (int i = 0; i < kernel->results.count; i++) {
         const Op *dot = kernel->results.at[i]->def;
         int at = dot && info(dot)->family == PRODUCT ? index_of(&kernel->params, arg(dot, 1)) : -1;
         if (at < 0 || i == MAX_PACK)
             return;
         right.member[right.count++] = arg(call, at);
-        made.member[made.count++] = call->results.at[i];
+        Pack *own = &made[index_of(&f->results, call->results.at[i]) >= 0];
+        own->member[own->count++] = call->results.at[i];
         right.prefix = shared_dims(arg(dot, 1), arg(dot, 0));
-        made.prefix = shared_dims(result(dot), arg(dot, 0));
+        made[0].prefix = made[1].prefix = shared_dims(result(dot), arg(dot, 0));
     }
-    if (right.prefix && made.prefix) {
-        add_pack(m, list, &right);
-        add_pack(m, list, &made);
-    }
+    if (!right.prefix || !made[0].prefix)
+        return;
+    add_pack(m, list, &right);
+    add_pack(m, list, &made[0]);
+    add_pack(m, list, &made[1]);
 }
 
 /* What stands outside for a value of a called function: an operand that is not carried, or such a result; else NULL. */
@@ -159,7 +161,7 @@ Pack *find_packs(Module *m, const Func *f)
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee && callee->role == KERNEL)
-            find_in_kernel(m, callee, op, &list);
+            find_in_kernel(m, f, callee, op, &list);
         else if (callee)
             find_in_callee(m, callee, op, &list);
     }

@@ -1,0 +1,33 @@
+/* layout.h -- shared by layout.c (mesh, shard) and policies.c (pipeline, zero, recompute). */
+#ifndef MPC_LAYOUT_H
+#define MPC_LAYOUT_H
+
+#include "lowering.h"
+
+/* An axis of the mesh; in the module it is `count` axes from `first` on: none where it has one rank, two where a pair
+ * of dims shares it. */
+typedef struct {
+    const char *name;
+    int64_t size;
+    Loc loc;
+    bool used, on_command_line;
+    int first, count;
+} MeshAxis;
+
+struct Layout {
+    Lower *l;
+    const Ast *parallel; /* NULL: the file has none */
+    MeshAxis axis[MAX_AXES];
+    int naxes;
+};
+
+MeshAxis *find_axis(Layout *p, const char *name);
+MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL after reporting that there is none */
+const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
+const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
+int64_t ranks_of(const Module *m, Axes axes);
+
+void read_policies(Layout *p);  /* zero, recompute: before the model is lowered */
+void check_pipeline(Layout *p); /* after it: it names an instance */
+
+#endif

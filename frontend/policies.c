@@ -1,0 +1,211 @@
+/* policies.c -- the rest of `parallel { }`: pipeline, zero, recompute. */
+#include "layout.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- Words ---------------------------------------------------------------------------------- */
+
+static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb", NULL };
+static const char *const recomputations[] = { "none", "full", "selective", NULL };
+static const char *const stages[] = { "0", "1", "2", "3", NULL };
+
+static bool is_word(const char *const words[], const char *word, NearMiss *near)
+{
+    for (int i = 0; words[i]; i++) {
+        offer(near, words[i]);
+        if (strcmp(words[i], word) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *word_list(Lower *l, const char *const words[])
+{
+    const char *list = words[0];
+    for (int i = 1; words[i]; i++)
+        list = arena_text(l->arena, "%s%s%s", list, words[i + 1] ? ", " : " or ", words[i]);
+    return list;
+}
+
+/* A word of the file, or its twin of the command line; NULL after reporting. */
+static const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
+                             const char *said)
+{
+    const char *word = said ? said : ast && (ast->kind == A_NAME || ast->kind == A_ZERO) ? ast->name : "";
+    NearMiss near = { .name = word };
+    if (is_word(words, word, &near))
+        return word;
+    const char *help = did_you_mean(l->arena, &near);
+    help = help ? help : word_list(l, words);
+    if (said)
+        fail_command(l, said_text(l, option, said), help, "'%s' is no %s", said, what);
+    else
+        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help }, "%s is no %s",
+                 quoted(l, ast), what);
+    return NULL;
+}
+
+static void note(Lower *l, const char *name, const char *value, const Ast *ast, bool said)
+{
+    add_setting(l, name, value, "", said ? "command line" : ast ? where_text(l, ast->loc) : "default");
+}
+
+/* --- pipeline ----------------------------------------------------------------- */
+
+static const Ast *option_named(const Ast *list, const char *name)
+{
+    while (list && (list->kind != A_KEYWORD || strcmp(list->name, name) != 0))
+        list = list->next;
+    return list;
+}
+
+static void check_repeated(Layout *p, const Ast *ast)
+{
+    NearMiss near = { .name = ast->name };
+    for (const Repeated *r = p->l->repeated; r; r = r->next) {
+        if (strcmp(r->name, ast->name) == 0)
+            return;
+        offer(&near, r->name);
+    }
+    complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
+             "no repeat has an instance '%s', nor is '%s' how often one repeats", ast->name, ast->name);
+}
+
+static void check_stages(Layout *p, const Ast *ast)
+{
+    Lower *l = p->l;
+    const Ast *schedule = option_named(ast->child, "schedule"), *chunks = option_named(ast->child, "chunks");
+    int64_t count = 1;
+    for (const Ast *option = ast->child; option; option = option->next)
+        if (option != schedule && option != chunks)
+            complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..." },
+                     "pipeline has no option '%s'", option->name);
+    check_repeated(p, ast);
+    const MeshAxis *axis = use_axis(p, ast->init);
+    if (axis && axis->size > 1)
+        complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = 1", axis->name) },
+                 "pipelines of more than one stage are not there yet");
+    const char *word = "1f1b";
+    if (schedule || l->options->schedule)
+        word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
+                         l->options->schedule);
+    if (chunks && integer_of(l, chunks->child, "'chunks'", 1, 1024, &count) && count > 1 && word &&
+        strcmp(word, "interleaved") != 0)
+        complain(l, (Where){ .at = chunks->loc, .help = "schedule = interleaved" },
+                 "only an interleaved schedule has chunks");
+    if (word)
+        note(l, "parallel.schedule", word, schedule, l->options->schedule);
+}
+
+/* --- zero ----------------------------------------------------------------------------------------- */
+
+static const char *const grad_dtypes[] = { "f32", "bf16", NULL };
+
+static void read_flag(Lower *l, const Ast *option, Flag *flag)
+{
+    const char *word = option->kind == A_NAME ? "true" : option->child->name ? option->child->name : "";
+    *flag = strcmp(word, "true") == 0;
+    if (!*flag && strcmp(word, "false") != 0)
+        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is on or off", option->name);
+}
+
+static void read_zero_option(Lower *l, const Ast *option)
+{
+    static const char *const names[] = { "grad_dtype", "bucket", "overlap_grads", "overlap_params", NULL };
+    Train *t = &l->m->train;
+    NearMiss near = { .name = option->name };
+    if (!is_word(names, option->name, &near)) {
+        const char *help = did_you_mean(l->arena, &near);
+        complain(l, (Where){ .at = option->loc, .help = help ? help : word_list(l, names) }, "zero has no option '%s'",
+                 option->name);
+    } else if (strncmp(option->name, "overlap", 7) == 0) {
+        read_flag(l, option, strcmp(option->name, "overlap_grads") == 0 ? &t->overlap_grads : &t->overlap_params);
+    } else if (option->kind != A_KEYWORD) {
+        complain(l, (Where){ .at = option->loc, .help = arena_text(l->arena, "%s = ...", option->name) },
+                 "'%s' needs a value", option->name);
+    } else if (strcmp(option->name, "bucket") == 0) {
+        integer_of(l, option->child, "'bucket', in bytes,", 1, INT64_C(1) << 40, &t->bucket);
+    } else {
+        const char *word = read_word(l, "dtype of gradients", grad_dtypes, option->child, NULL, NULL);
+        t->grad_dtype = word ? intern_text(l->m, word) : NULL;
+    }
+    if (t->overlap_params)
+        complain(l, (Where){ .at = option->loc }, "overlap_params is not there yet");
+}
+
+/* Is the axis one along which ranks see other data? */
+static bool splits_data(const Lower *l, const MeshAxis *axis)
+{
+    for (const ShardRule *rule = l->m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count && rule->axis == axis->first; i++)
+            for (const Ast *ast = l->model ? l->model->body : NULL; ast; ast = ast->next)
+                for (const Ast *dim = ast->kind == A_INPUT ? ast->type->child : NULL; dim; dim = dim->next)
+                    if (strcmp(dim->name, rule->dims.name[i]) == 0)
+                        return true;
+    return false;
+}
+
+static void read_zero(Layout *p, const Ast *ast)
+{
+    Lower *l = p->l;
+    Train *t = &l->m->train;
+    const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
+    const MeshAxis *axis = ast->init ? use_axis(p, ast->init) : NULL;
+    t->bucket = 25000000; /* as PyTorch's DistributedDataParallel */
+    for (const Ast *option = ast->child; option; option = option->next)
+        read_zero_option(l, option);
+    if (!ast->init && stage && strcmp(stage, "0") != 0)
+        complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
+                 "zero %s needs the axis that it is over", stage);
+    if (axis && axis->count && !splits_data(l, axis))
+        complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "shard batch over %s", axis->name) },
+                 "zero is over an axis along which data are parallel, but no input is split over '%s'", axis->name);
+    t->zero = stage ? stage[0] - '0' : 0;
+    for (int i = 0; axis && i < axis->count; i++)
+        t->zero_axes |= 1u << (axis->first + i);
+    if (!t->zero_axes) /* one rank: nothing to split */
+        t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
+    if (stage)
+        note(l, "parallel.zero", stage, ast, l->options->zero);
+}
+
+static void check_recompute(Lower *l, const Ast *ast)
+{
+    const Ast *value = ast ? ast->child : NULL;
+    const char *said = l->options->recompute, *word = "none";
+    bool is_auto = said ? strncmp(said, "auto", 4) == 0 : value && value->name && strcmp(value->name, "auto") == 0;
+    if (is_auto && said)
+        fail_command(l, said_text(l, "--recompute", said), "none, full or selective",
+                     "recompute auto is not there yet");
+    else if (is_auto)
+        complain(l, (Where){ .at = value->loc, .help = "none, full or selective" }, "recompute auto is not there yet");
+    else if (value || said)
+        word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
+    l->m->train.recompute = intern_text(l->m, word ? word : "none");
+    note(l, "parallel.recompute", l->m->train.recompute, value, said);
+}
+
+/* --- All of it ------------------------------------------------------------------------------- */
+
+void read_policies(Layout *p)
+{
+    Lower *l = p->l;
+    const Ast *zero = only_statement(p, A_ZERO);
+    if (zero)
+        read_zero(p, zero);
+    else if (l->options->zero)
+        fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no zero");
+    check_recompute(l, only_statement(p, A_RECOMPUTE));
+}
+
+void check_pipeline(Layout *p)
+{
+    Lower *l = p->l;
+    const Ast *pipeline = only_statement(p, A_PIPELINE);
+    if (pipeline)
+        check_stages(p, pipeline);
+    else if (l->options->schedule)
+        fail_command(l, said_text(l, "--schedule", l->options->schedule), "pipeline h over pp",
+                     "the file has no pipeline");
+}
