@@ -149,7 +149,7 @@ void write_loop(FuncText *t, const Op *op)
     l.buffer = op->attrs.frame + (callee->frame + ALIGN - 1) / ALIGN * ALIGN;
     if (op->attrs.dims.count) {
         l.dim = op->attrs.dims.dim[0].name;
-        l.turns = loop_size(m, op, &op->attrs.dims.dim[0]);
+        l.turns = loop_size(m, &op->attrs.dims.dim[0]);
         l.index = new_identifier(&t->names, l.dim);
     }
     open_text(&l.before);

@@ -31,7 +31,7 @@ int64_t stride_along(const Value *value, Name dim)
 int64_t size_along(const Operands *o, const Value *value, Name dim)
 {
     int at = find_dim(&value->type, dim);
-    return at < 0 ? 1 : loop_size(o->m, o->op, &value->type.dim[at]);
+    return at < 0 ? 1 : loop_size(o->m, &value->type.dim[at]);
 }
 
 static Group one_dim(const Operands *o, Name dim)
@@ -161,7 +161,9 @@ int64_t library_scratch(Module *m, const Op *op)
 {
     if (op->kind != OP_attend_grad)
         return 0;
-    return element_count(&arg(op, 0)->type) * (int64_t)sizeof(float); /* dq, as rt_attend_grad_scratch says */
+    Type dq = arg(op, 0)->type;
+    dq.dtype = F32;
+    return local_bytes(m, &dq); /* as rt_attend_grad_scratch says */
 }
 
 char *library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)

@@ -118,10 +118,4 @@ char *c_number(Module *m, double value, bool is_integer)
     return arena_text(&m->arena, "%s%s%sf%s", open, digits, strpbrk(digits, ".e") ? "" : ".0", close);
 }
 
-int64_t loop_size(Module *m, const Op *op, const Dim *dim)
-{
-    if (dim->split.count == 0)
-        return dim->size;
-    error_at(m->diags, (Where){ .at = op->loc }, "the C back end cannot split dim '%s' over mesh axes", dim->name);
-    return dim->size;
-}
+int64_t loop_size(const Module *m, const Dim *dim) { return dim->split.count ? local_size(m, dim) : dim->size; }

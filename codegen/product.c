@@ -99,7 +99,7 @@ static void find_axes(Module *m, const Op *dot, const Value *a, const Value *b, 
                        : in_a && in_b                        ? KIND_BATCH
                        : in_a                                ? KIND_M
                                                              : KIND_N;
-            add_axis(&kinds[kind], (Axis){ dim->name, loop_size(m, dot, dim), stride_of(a, dim->name),
+            add_axis(&kinds[kind], (Axis){ dim->name, loop_size(m, dim), stride_of(a, dim->name),
                                            stride_of(b, dim->name), stride_of(c, dim->name) });
         }
     for (int kind = 0; kind < N_KINDS; kind++)
@@ -363,7 +363,7 @@ static char *float_text(Module *m, DType dtype, const char *element)
 static int64_t size_in(Module *m, const Op *dot, const Value *value, const Value *other, Name dim)
 {
     int at = find_dim(&value->type, dim);
-    return loop_size(m, dot, at >= 0 ? &value->type.dim[at] : &other->type.dim[find_dim(&other->type, dim)]);
+    return loop_size(m, at >= 0 ? &value->type.dim[at] : &other->type.dim[find_dim(&other->type, dim)]);
 }
 
 void emit_naive_product(Module *m, const Product *p, const Op *call, const char *name, FILE *out)

@@ -117,7 +117,8 @@ int64_t count_points(const RowKernel *k, DimSet dims);
 void plan_arrays(RowKernel *k);
 void plan_loops(RowKernel *k, Region *region);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
-int64_t position_strides(const RowKernel *k, const Node *node, int64_t stride[]);
+int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[]);
+char *position_index(const RowKernel *k, const Region *region, const Type *type, const int64_t stride[]);
 void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[]);
 
 /* row_alias.c: what may be the same memory. */

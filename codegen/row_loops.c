@@ -73,21 +73,17 @@ static bool dense_allows(const RowKernel *k, const Region *region, DimSet dims, 
     return allows(k, dims, stride, a, b);
 }
 
-/* How the position of an element counts for the ops that ask for it: over the logical sizes, the
- * batch outermost.  Returns how many elements one sequence of the batch has. */
-int64_t position_strides(const RowKernel *k, const Node *node, int64_t stride[])
+/* How the position of an element counts for the ops that ask for it: over the logical sizes of the whole tensor, the
+ * batch outermost; stride[i] is that of dim i of the type.  Returns how many elements one sequence of the batch has. */
+int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[])
 {
-    const Type *type = &node->value->type;
     int64_t step = 1;
-    for (int i = type->rank - 1; i >= 0; i--) {
-        int at = find_space_dim(k, type->dim[i].name);
-        if (type->dim[i].name == k->m->batch)
-            continue;
-        if (at >= 0)
-            stride[at] = step;
-        step *= type->dim[i].size;
-    }
-    int batch = k->m->batch ? find_space_dim(k, k->m->batch) : -1;
+    int batch = k->m->batch ? find_dim(type, k->m->batch) : -1;
+    for (int i = type->rank - 1; i >= 0; i--)
+        if (i != batch) {
+            stride[i] = step;
+            step *= type->dim[i].size;
+        }
     if (batch >= 0)
         stride[batch] = step;
     return step;
@@ -95,10 +91,18 @@ int64_t position_strides(const RowKernel *k, const Node *node, int64_t stride[])
 
 static bool positions_allow(const RowKernel *k, const Node *node, int a, int b)
 {
-    int64_t stride[MAX_RANK] = { 0 };
+    int64_t by_type[MAX_RANK] = { 0 }, stride[MAX_RANK] = { 0 };
+    const Type *type = &node->value->type;
     if (!node->op || !(info(node->op)->traits & POSITIONAL))
         return true;
-    position_strides(k, node, stride);
+    position_strides(k, type, by_type);
+    for (int i = 0; i < type->rank; i++) {
+        int at = find_space_dim(k, type->dim[i].name);
+        if (at >= 0)
+            stride[at] = by_type[i];
+        if (type->dim[i].zigzag && (at == a || at == b))
+            return false; /* its positions jump */
+    }
     return allows(k, node->dims, stride, a, b);
 }
 
@@ -142,7 +146,7 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
         for (int j = type->rank - 1; j >= 0; j--) {
             if (k->array[i].storage->stride[j] != step)
                 return 0;
-            step *= j ? type->dim[j].padded : type->dim[j].size;
+            step *= j ? local_size(k->m, &type->dim[j]) : loop_size(k->m, &type->dim[j]);
         }
         if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0)
             return 0;
@@ -187,18 +191,54 @@ void plan_loops(RowKernel *k, Region *region)
     }
 }
 
-char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[])
+/* Adds "index * stride" to a sum. */
+static char *plus_term(const RowKernel *k, const char *sum, const char *index, int64_t stride)
+{
+    const char *plus = *sum ? " + " : "";
+    return stride == 1 ? arena_text(&k->m->arena, "%s%s%s", sum, plus, index)
+                       : arena_text(&k->m->arena, "%s%s%s * %" PRId64, sum, plus, index, stride);
+}
+
+/* The loop's index, along a value of this type, in the whole tensor. */
+static const char *whole_index(const RowKernel *k, const Type *type, const Loop *loop)
+{
+    int at = find_dim(type, k->dim[loop->last].name);
+    return at >= 0 && type->dim[at].split.count && loop->dims == 1u << loop->last
+               ? position_in_whole(k->m, &type->dim[at], loop->index)
+               : loop->index;
+}
+
+/* Where this rank's part begins along the dims that have no loop of their own: merged into one, or of one element. */
+static char *plus_firsts(const RowKernel *k, const Region *region, const Type *type, char *sum, const int64_t stride[])
+{
+    for (int i = 0; i < type->rank; i++) {
+        bool has_loop = false;
+        int at = find_space_dim(k, type->dim[i].name);
+        for (int l = 0; l < region->nloops && at >= 0; l++)
+            has_loop |= region->loop[l].dims == 1u << at;
+        if (type->dim[i].split.count && !has_loop)
+            sum = plus_term(k, sum, position_in_whole(k->m, &type->dim[i], "0"), stride[i]);
+    }
+    return sum;
+}
+
+char *position_index(const RowKernel *k, const Region *region, const Type *type, const int64_t stride[])
 {
     char *text = "";
     for (int i = 0; i < region->nloops; i++) {
-        const Loop *loop = &region->loop[i];
-        if (!(loop->dims & dims))
-            continue;
-        const char *plus = *text ? " + " : "";
-        if (stride[loop->last] == 1)
-            text = arena_text(&k->m->arena, "%s%s%s", text, plus, loop->index);
-        else
-            text = arena_text(&k->m->arena, "%s%s%s * %" PRId64, text, plus, loop->index, stride[loop->last]);
+        int at = find_dim(type, k->dim[region->loop[i].last].name);
+        if (at >= 0)
+            text = plus_term(k, text, whole_index(k, type, &region->loop[i]), stride[at]);
     }
+    text = plus_firsts(k, region, type, text, stride);
+    return *text ? text : "0";
+}
+
+char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[])
+{
+    char *text = "";
+    for (int i = 0; i < region->nloops; i++)
+        if (region->loop[i].dims & dims)
+            text = plus_term(k, text, region->loop[i].index, stride[region->loop[i].last]);
     return *text ? text : "0";
 }

@@ -20,7 +20,7 @@ static void add_dims(RowKernel *k, const Type *type)
     int before = k->ndims;
     for (int i = type->rank - 1; i >= 0; i--) {
         int known = find_space_dim(k, type->dim[i].name);
-        int64_t size = loop_size(k->m, k->call, &type->dim[i]);
+        int64_t size = loop_size(k->m, &type->dim[i]);
         if (known >= 0 || size == 1) {
             before = known >= 0 ? known : before;
             continue;

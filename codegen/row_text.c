@@ -108,8 +108,8 @@ static char *map_text(const RowKernel *k, const Op *op)
 /* Which element of the whole tensor this is, wherever it lies in memory. */
 static char *position_text(const RowKernel *k, const Region *region, const Node *node)
 {
-    int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, node, stride);
-    char *index = index_text(k, region, node->dims, stride);
+    int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, &node->value->type, stride);
+    char *index = position_index(k, region, &node->value->type, stride);
     if (!k->m->batch || find_dim(&node->value->type, k->m->batch) < 0)
         return index;
     return arena_text(&k->m->arena, "%s * INT64_C(%" PRId64 ") + %s", operand_text(k, node->op, 2), sequence, index);
@@ -133,10 +133,9 @@ static void write_dropout(RowKernel *k, const Region *region, const Node *node, 
 
 static char *iota_text(const RowKernel *k, const Region *region, const Node *node)
 {
-    int64_t stride[MAX_RANK] = { 0 };
-    for (int i = 0; i < MAX_RANK; i++)
-        stride[i] = node->dims >> i & 1;
-    return arena_text(&k->m->arena, "(int32_t)%s", index_text(k, region, node->dims, stride));
+    const int64_t stride[MAX_RANK] = { 1 };
+    char *index = position_index(k, region, &node->value->type, stride);
+    return arena_text(&k->m->arena, strchr(index, '+') ? "(int32_t)(%s)" : "(int32_t)%s", index);
 }
 
 /* An op whose result is its operand, as far as C sees. */

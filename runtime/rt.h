@@ -197,6 +197,19 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
  * Every rank of a group calls the same collectives in the same order.  Started ones run in the background: in[] and
  * out[] are not touched until rt_collective_wait; rt_collective is both. */
 int rt_coordinate(const Rt *rt, int axis); /* this rank's place on the axis */
+
+/* Which elements of a split dim this rank has: element i of its part is number first + i of the whole, and from `turn`
+ * on first + i + jump (two pieces in zig-zag). */
+typedef struct {
+    int64_t first, turn, jump;
+} RtPart;
+RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded);
+
+static inline int64_t rt_position(RtPart part, int64_t i)
+{
+    return part.first + i + (i >= part.turn ? part.jump : 0);
+}
+
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[]);
 void rt_collective_wait(Rt *rt, int id);
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);

@@ -22,6 +22,7 @@ typedef struct {
     bool causal;                                    /* query i sees keys up to i */
     int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, first_key;                 /* global positions */
+    int64_t turn, jump;                             /* queries from `turn` on are `jump` further on (RtPart) */
     float scale;
 } RtAttend;
 
@@ -43,9 +44,15 @@ RT_INLINE float rt_exp_negative(float x)
     return x < -87.0f ? 0.0f : scaled;
 }
 
+/* The global position of a query. */
+RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
+{
+    return s.first_query + query + (query >= s.turn ? s.jump : 0);
+}
+
 RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
 {
-    const int64_t ahead = (s.first_key + key) - (s.first_query + query);
+    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
     if (s.causal && ahead > 0)
         return false;
     return s.window == 0 || (ahead < s.window && -ahead < s.window);
@@ -54,7 +61,8 @@ RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
 /* Keys from *first to below *end may be seen by the queries of a tile. */
 RT_INLINE void rt_attend_range(int64_t query, int64_t rows, const RtAttend s, int64_t *first, int64_t *end)
 {
-    const int64_t low = s.first_query + query - s.first_key, high = low + rows - 1;
+    const int64_t low = rt_attend_position(query, s) - s.first_key;
+    const int64_t high = rt_attend_position(query + rows - 1, s) - s.first_key;
     *first = s.window ? low - s.window + 1 : 0;
     *end = s.causal ? high + 1 : s.window ? high + s.window : s.keys;
     *first = *first < 0 ? 0 : *first / RT_ATTEND_TILE * RT_ATTEND_TILE;
@@ -64,8 +72,8 @@ RT_INLINE void rt_attend_range(int64_t query, int64_t rows, const RtAttend s, in
 /* Does every query of the tile see every key of it? */
 RT_INLINE bool rt_attend_all(int64_t query, int64_t rows, int64_t key, int64_t columns, const RtAttend s)
 {
-    const int64_t least = (s.first_key + key) - (s.first_query + query + rows - 1);
-    const int64_t most = (s.first_key + key + columns - 1) - (s.first_query + query);
+    const int64_t least = (s.first_key + key) - rt_attend_position(query + rows - 1, s);
+    const int64_t most = (s.first_key + key + columns - 1) - rt_attend_position(query, s);
     return (!s.causal || most <= 0) && (!s.window || (most < s.window && -least < s.window));
 }
 
@@ -106,8 +114,10 @@ RT_INLINE int64_t rt_attend_step(int64_t left, bool all)
 /* So many queries of the tile, whole vectors of them, see no key from `key` on. */
 RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
 {
-    const int64_t ahead = (s.first_key + key) - (s.first_query + query);
-    const int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
+    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
+    int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
+    if (query < s.turn && count > s.turn - query)
+        count = s.turn - query; /* those behind the turn are further on */
     return count > 0 ? count / RT_LANES * RT_LANES : 0;
 }
 

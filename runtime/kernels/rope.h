@@ -13,7 +13,7 @@ typedef struct {
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
-    int64_t first_position;
+    int64_t first_position, turn, jump; /* element t of seq is at first_position + t, `jump` further on from `turn` on */
 } RtRope;
 
 /* Rotates pair i at position p by the angle p / base^(2i / feature).
@@ -24,8 +24,9 @@ RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
 #pragma omp parallel for
     for (int64_t t = 0; t < s.seq; t++) {
         float cosine[half], sine[half], from[2 * half], to[2 * half];
+        const int64_t position = s.first_position + t + (t >= s.turn ? s.jump : 0);
         for (int64_t i = 0; i < half; i++) {
-            const double angle = (double)(s.first_position + t) * pow(s.base, -2.0 * (double)i / (double)s.feature);
+            const double angle = (double)position * pow(s.base, -2.0 * (double)i / (double)s.feature);
             cosine[i] = (float)cos(angle);
             sine[i] = (float)(s.inverse ? -sin(angle) : sin(angle));
         }

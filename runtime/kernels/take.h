@@ -12,7 +12,8 @@ typedef struct {
         int64_t pre, row;
     } table, picked;
     RtType table_type, picked_type;
-    bool accumulate; /* rt_scatter_add adds to the table instead of setting it */
+    bool accumulate;   /* rt_scatter_add adds to the table instead of setting it */
+    int64_t first_row; /* index of the table's first row: a rank may hold a part of the rows */
 } RtTake;
 
 /* So many elements of a row at a time, as f32. */
@@ -39,15 +40,17 @@ RT_INLINE void rt_take_row(const void *from, int64_t from_at, RtType from_type, 
     }
 }
 
-/* picked[p, n] = table[p, index[n]].  Indices are in range: the trainer has checked them; others give zeros.
+/* picked[p, n] = table[p, index[n]].  Indices are in range: the trainer has checked them; those of rows that
+ * other ranks hold give zeros.
  * Order: parallel over what is picked. */
 RT_INLINE void rt_take(const void *table, const int32_t *index, void *picked, const RtTake s)
 {
 #pragma omp parallel for collapse(2)
     for (int64_t p = 0; p < s.pre; p++)
         for (int64_t n = 0; n < s.count; n++) {
-            const bool known = index[n] >= 0 && index[n] < s.rows;
-            rt_take_row(known ? table : NULL, p * s.table.pre + (known ? index[n] : 0) * s.table.row, s.table_type,
+            const int64_t row = index[n] - s.first_row;
+            const bool known = row >= 0 && row < s.rows;
+            rt_take_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type,
                         picked, p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
         }
 }
@@ -63,10 +66,12 @@ RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *ta
         for (int64_t p = 0; p < s.pre; p++) {
             for (int64_t v = block; v < s.rows && !s.accumulate; v += BLOCKS)
                 rt_take_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
-            for (int64_t n = 0; n < s.count; n++)
-                if (index[n] >= 0 && index[n] < s.rows && index[n] % BLOCKS == block)
+            for (int64_t n = 0; n < s.count; n++) {
+                const int64_t v = index[n] - s.first_row;
+                if (v >= 0 && v < s.rows && v % BLOCKS == block)
                     rt_take_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
-                                p * s.table.pre + index[n] * s.table.row, s.table_type, s.post, true);
+                                p * s.table.pre + v * s.table.row, s.table_type, s.post, true);
+            }
         }
 }
 

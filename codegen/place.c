@@ -1,0 +1,99 @@
+/* place.c -- which part of a split dim this rank has: variables of the program that are set when it starts.
+ *
+ *   static RtPart seq_over_cp;                     element i of the rank's part of seq is rt_position(seq_over_cp, i)
+ */
+#include "names.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *place_variable(Module *m, const Dim *dim)
+{
+    const char *axes = "";
+    for (int i = 0; i < dim->split.count; i++)
+        axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
+    const char *text = arena_text(&m->arena, "%s_%" PRId64 "_over%s%s", dim->name, dim->padded, axes, dim->zigzag ? "_z" : "");
+    return arena_text(&m->arena, "place_%s", c_identifier(m, text, 60));
+}
+
+char *position_in_whole(Module *m, const Dim *dim, const char *index)
+{
+    if (dim->split.count == 0)
+        return arena_text(&m->arena, "%s", index);
+    const char *place = place_variable(m, dim);
+    if (dim->zigzag)
+        return arena_text(&m->arena, "rt_position(%s, %s)", place, index);
+    return strcmp(index, "0") == 0 ? arena_text(&m->arena, "%s.first", place)
+                                   : arena_text(&m->arena, "(%s.first + %s)", place, index);
+}
+
+static char *split_text(Module *m, const Dim *dim)
+{
+    char *axes = "";
+    for (int i = 0; i < dim->split.count; i++)
+        axes = arena_text(&m->arena, "%s%s%d", axes, i ? ", " : "", dim->split.axis[i]);
+    return arena_text(&m->arena, "(RtSplit){ %d, { %s }, %s }", dim->split.count, axes, dim->zigzag ? "true" : "false");
+}
+
+typedef struct {
+    Module *m;
+    const char *text; /* of the program so far */
+    int count;
+    const char *seen[64];
+    FILE *declarations, *settings; /* NULL: only counted */
+} Places;
+
+static void note_dim(Places *p, const Dim *dim)
+{
+    if (dim->split.count == 0 || p->count == 64)
+        return;
+    const char *name = place_variable(p->m, dim);
+    for (int i = 0; i < p->count; i++)
+        if (strcmp(p->seen[i], name) == 0)
+            return;
+    if (!strstr(p->text, name))
+        return;
+    p->seen[p->count++] = name;
+    if (!p->declarations)
+        return;
+    fprintf(p->declarations, "static RtPart %s;\n", name);
+    fprintf(p->settings, "    %s = rt_part(rt, %s, %" PRId64 ");\n", name, split_text(p->m, dim), dim->padded);
+}
+
+static void note_type(Places *p, const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        note_dim(p, &type->dim[i]);
+}
+
+static void note_all(Places *p)
+{
+    for (const Func *f = p->m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            note_type(p, &f->params.at[i]->type);
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                note_type(p, &op->results.at[i]->type);
+    }
+}
+
+bool names_places(Module *m, const char *text)
+{
+    Places p = { .m = m, .text = text };
+    note_all(&p);
+    return p.count > 0;
+}
+
+void write_places(Module *m, const char *text, FILE *out)
+{
+    Text declarations, settings;
+    if (!names_places(m, text))
+        return;
+    open_text(&declarations);
+    open_text(&settings);
+    Places p = { .m = m, .text = text, .declarations = declarations.out, .settings = settings.out };
+    note_all(&p);
+    char *declared = close_text(&m->arena, &declarations), *set = close_text(&m->arena, &settings);
+    fprintf(out, "/* --- Places: which part of a split dim this rank has --- */\n\n%s\nstatic void find_places(Rt *rt)\n{\n%s}\n\n",
+            declared, set);
+}
