@@ -26,13 +26,15 @@ RtType element_rt_type(DType dtype);
  * components of a path are dropped where it is too long, and a number gets a letter in front. */
 char *c_identifier(Module *m, const char *text, int room);
 
-/* How many elements a loop over the dim visits: of a split one all that a rank holds, padding too, since where that begins
- * depends on the rank (passes/padding.c keeps it out of sums). */
+/* How many elements a loop over the dim visits: of a split one all that a rank holds, padding too, since where that
+ * begins depends on the rank (passes/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
 
 /* place.c: the index in the whole dim of a local element, where `index` is the C text of the local one. */
 char *position_in_whole(Module *m, const Dim *dim, const char *index);
 const char *place_variable(Module *m, const Dim *dim); /* of a split dim: an RtPart, set when the program starts */
+
+char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 
 /* Declarations of the place variables that `text` names, and a function that sets them. */
 void write_places(Module *m, const char *text, FILE *out);

@@ -39,11 +39,13 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     char *kernels = close_text(&m->arena, &h.kernels), *functions = close_text(&m->arena, &h.functions);
     if (m->diags->errors > errors)
         return false;
+    const char *program = arena_text(&m->arena, "%s%s", kernels, functions);
     write_head(m, texts, out);
+    write_places(m, program, out);
     fprintf(out, "/* --- Kernels --- */\n\n%s/* --- Products --- */\n\n", kernels);
     write_products(&h, out);
     fprintf(out, "/* --- Functions --- */\n\n%s/* --- Program --- */\n\n", functions);
-    write_tables(&h, texts, out);
+    write_tables(&h, texts, program, out);
     fputs("\nint main(int argc, char **argv) { return rt_main(argc, argv, &program); }\n", out);
     return true;
 }

@@ -284,7 +284,10 @@ HostFunc *host_func(Host *h, const Func *f)
     name_pointers(&t);
     open_text(&t.body);
     for (const Op *op = f->first; op; op = op->next)
-        write_op(&t, op);
+        if (info(op)->family == COLLECTIVE)
+            op = write_collective(&t, op);
+        else
+            write_op(&t, op);
     char *body = close_text(&m->arena, &t.body);
     FILL(h->functions.out, "/* $what */\n$head\n{\n    $body\n}\n\n", { "what", description(&t) },
          { "head", function_head(&t) }, { "body", body });

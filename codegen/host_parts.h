@@ -4,6 +4,7 @@
  *   host_func.c     one function of the program: statements, and the pointers that they name
  *   host_call.c     kernels, products and library ops: each text once, and the statement that runs it
  *   host_loop.c     layers in a loop, and what goes from turn to turn
+ *   collective.c    collectives: their table, and the statements that run them
  *   program.c       the tables of RtProgram
  */
 #ifndef MPC_HOST_PARTS_H
@@ -26,6 +27,10 @@ typedef struct {
     double flops, bytes;
 } KernelRow;
 
+typedef struct {
+    const char *pieces, *row; /* of the tables */
+} CollectiveText;
+
 /* A function of the IR in C. */
 typedef struct {
     const char *name;
@@ -43,7 +48,9 @@ typedef struct {
     KernelText *kernel;
     KernelRow *row;
     const char **product; /* texts of shapes */
-    Map funcs;            /* Func -> HostFunc */
+    int ncollectives, collective_room;
+    CollectiveText *collective;
+    Map funcs; /* Func -> HostFunc */
 } Host;
 
 /* A list with room for one more; `room` grows. */
@@ -92,6 +99,7 @@ bool internal_error(Module *m, const Op *op, const char *what);
 
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
+const Op *write_collective(FuncText *t, const Op *op); /* with those of its bucket; returns the last */
 
 /* "h.attn.q, gpt2.mdl:24:9" */
 const char *place_text(Module *m, const Op *op);
@@ -103,6 +111,10 @@ extern const FuncRole entries[NENTRIES];
 /* --- Tables ----------------------------------------------------------------------------------- */
 
 void write_products(Host *h, FILE *out);
-void write_tables(Host *h, TrainerTexts texts, FILE *out);
+void write_collectives(Host *h, FILE *out);
+char *string_text(Module *m, const char *text); /* a C string, or NULL */
+
+/* `program`: the text of all kernels and functions. */
+void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out);
 
 #endif

@@ -12,7 +12,8 @@ const char *place_variable(Module *m, const Dim *dim)
     const char *axes = "";
     for (int i = 0; i < dim->split.count; i++)
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
-    const char *text = arena_text(&m->arena, "%s_%" PRId64 "_over%s%s", dim->name, dim->padded, axes, dim->zigzag ? "_z" : "");
+    const char *text =
+        arena_text(&m->arena, "%s_%" PRId64 "_over%s%s", dim->name, dim->padded, axes, dim->zigzag ? "_z" : "");
     return arena_text(&m->arena, "place_%s", c_identifier(m, text, 60));
 }
 
@@ -27,12 +28,14 @@ char *position_in_whole(Module *m, const Dim *dim, const char *index)
                                    : arena_text(&m->arena, "(%s.first + %s)", place, index);
 }
 
-static char *split_text(Module *m, const Dim *dim)
+char *split_initialiser(Module *m, const Dim *dim)
 {
     char *axes = "";
     for (int i = 0; i < dim->split.count; i++)
         axes = arena_text(&m->arena, "%s%s%d", axes, i ? ", " : "", dim->split.axis[i]);
-    return arena_text(&m->arena, "(RtSplit){ %d, { %s }, %s }", dim->split.count, axes, dim->zigzag ? "true" : "false");
+    return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s }", dim->split.count, axes,
+                                         dim->zigzag ? ", .zigzag = true" : "")
+                            : "{ .count = 0 }";
 }
 
 typedef struct {
@@ -57,7 +60,8 @@ static void note_dim(Places *p, const Dim *dim)
     if (!p->declarations)
         return;
     fprintf(p->declarations, "static RtPart %s;\n", name);
-    fprintf(p->settings, "    %s = rt_part(rt, %s, %" PRId64 ");\n", name, split_text(p->m, dim), dim->padded);
+    fprintf(p->settings, "    %s = rt_part(rt, (RtSplit)%s, %" PRId64 ");\n", name, split_initialiser(p->m, dim),
+            dim->padded);
 }
 
 static void note_type(Places *p, const Type *type)
@@ -94,6 +98,8 @@ void write_places(Module *m, const char *text, FILE *out)
     Places p = { .m = m, .text = text, .declarations = declarations.out, .settings = settings.out };
     note_all(&p);
     char *declared = close_text(&m->arena, &declarations), *set = close_text(&m->arena, &settings);
-    fprintf(out, "/* --- Places: which part of a split dim this rank has --- */\n\n%s\nstatic void find_places(Rt *rt)\n{\n%s}\n\n",
+    fprintf(out,
+            "/* --- Places: which part of a split dim this rank has --- */\n\n%s\nstatic void find_places(Rt "
+            "*rt)\n{\n%s}\n\n",
             declared, set);
 }

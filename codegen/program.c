@@ -42,7 +42,7 @@ static void write_character(char c, bool after_question, FILE *out)
 }
 
 /* A C string, or NULL. */
-static char *string_text(Module *m, const char *text)
+char *string_text(Module *m, const char *text)
 {
     if (!text)
         return "NULL";
@@ -81,10 +81,23 @@ static char *dim_list(Module *m, const Value *value, int what)
         const Dim *dim = &value->type.dim[i];
         const char *item = what == 0   ? string_text(m, dim->name)
                            : what == 1 ? integer_text(m, dim->size)
+                           : what == 3 ? integer_text(m, dim->padded)
                                        : integer_text(m, value->storage->stride[i]);
         text = arena_text(&m->arena, "%s%s%s", text, i ? ", " : "", item);
     }
     return value->type.rank ? arena_text(&m->arena, "%s }", text) : "{ 0 }";
+}
+
+/* "        .split = { { 1, { 0 } }, { 0 } },\n", or nothing where nothing is split. */
+static char *splits_text(Module *m, const Type *type)
+{
+    bool any = false;
+    char *text = "";
+    for (int i = 0; i < type->rank; i++) {
+        any |= type->dim[i].split.count > 0;
+        text = arena_text(&m->arena, "%s%s%s", text, i ? ", " : "", split_initialiser(m, &type->dim[i]));
+    }
+    return any ? arena_text(&m->arena, "        .split = { %s },\n", text) : "";
 }
 
 enum { FIRST_LOSS_SCALE = 65536 }; /* as PyTorch's GradScaler begins */
@@ -125,7 +138,9 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
          "        .copies = $copies,\n"
          "        .dim = $dims,\n"
          "        .size = $sizes,\n"
+         "        .padded = $padded,\n"
          "        .stride = $strides,\n"
+         "$splits"
          "        .offset = $offset,\n"
          "        .stored_bytes = $bytes,\n"
          "        .init = $init,\n"
@@ -133,9 +148,9 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
          { "name", string_text(m, path) }, { "state", string_text(m, what.state) },
          { "type", element_constant(value->type.dtype) }, { "rank", integer_text(m, value->type.rank) },
          { "copies", integer_text(m, count_copies(path)) }, { "dims", dim_list(m, value, 0) },
-         { "sizes", dim_list(m, value, 1) }, { "strides", dim_list(m, value, 2) },
-         { "offset", integer_text(m, value->storage->at) }, { "bytes", integer_text(m, span_bytes(m, value)) },
-         { "init", init_text(m, what) });
+         { "sizes", dim_list(m, value, 1) }, { "padded", dim_list(m, value, 3) }, { "strides", dim_list(m, value, 2) },
+         { "splits", splits_text(m, &value->type) }, { "offset", integer_text(m, value->storage->at) },
+         { "bytes", integer_text(m, span_bytes(m, value)) }, { "init", init_text(m, what) });
 }
 
 static void write_tensors(Module *m, const Func *step, FILE *out)
@@ -195,6 +210,19 @@ static int64_t place_of(const Values *values, const char *name)
     return -1;
 }
 
+/* How the batch and the sequence of an input are split. */
+static char *input_splits(Module *m, const Value *value)
+{
+    char *text = "";
+    for (int i = 0; i < value->type.rank; i++) {
+        const Dim *dim = &value->type.dim[i];
+        if (dim->split.count)
+            text = arena_text(&m->arena, "%s, .%s = %s", text, dim->name == m->batch ? "batch" : "seq",
+                              split_initialiser(m, dim));
+    }
+    return text;
+}
+
 static void write_inputs(Module *m, const Func *f, FILE *out)
 {
     int count = 0;
@@ -205,8 +233,8 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
             continue;
         if (count++ == 0)
             fprintf(out, "static const RtInput %s_inputs[] = {\n", role_name[f->role]);
-        fprintf(out, "    { %s, %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", string_text(m, input->name),
-                value->storage->at, input->shift, input->vocab);
+        fprintf(out, "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .vocab = %" PRId64 "%s },\n",
+                string_text(m, input->name), value->storage->at, input->shift, input->vocab, input_splits(m, value));
     }
     if (count)
         fputs("};\n\n", out);
@@ -346,7 +374,37 @@ static int64_t vocabulary(const Module *m)
     return 0;
 }
 
-static void write_program(Host *h, FILE *out)
+static void write_axes(const Module *m, FILE *out)
+{
+    if (m->naxes == 0)
+        return;
+    fputs("static const RtAxis axes[] = {\n", out);
+    for (int i = 0; i < m->naxes; i++)
+        fprintf(out, "    { \"%s\", %" PRId64 " },\n", m->axis[i], m->axis_size[i]);
+    fputs("};\n\n", out);
+}
+
+static char *mesh_fields(const Host *h)
+{
+    Module *m = h->m;
+    if (m->naxes == 0)
+        return "";
+    return arena_text(&m->arena, "    .axes = axes,\n    .naxes = %d,\n    .comm = &rt_mpi,\n%s", m->naxes,
+                      h->ncollectives ? "    .collectives = collectives,\n"
+                                        "    .ncollectives = sizeof collectives / sizeof *collectives,\n"
+                                      : "");
+}
+
+/* Products are made and places found when the program starts. */
+static void write_create(const Host *h, const char *text, FILE *out)
+{
+    bool places = names_places(h->m, text);
+    if (places)
+        fprintf(out, "static void create(Rt *rt)\n{\n    find_places(rt);\n%s}\n\n",
+                h->nproducts ? "    create_products(rt);\n" : "");
+}
+
+static void write_program(Host *h, const char *text, FILE *out)
 {
     Module *m = h->m;
     Facts facts = program_facts(m);
@@ -354,6 +412,7 @@ static void write_program(Host *h, FILE *out)
          "static const RtProgram program = {\n"
          "    .name = $name,\n"
          "    .source = $source,\n"
+         "$mesh"
          "    .tensors = tensors,\n"
          "    .ntensors = sizeof tensors / sizeof *tensors,\n"
          "    .kernels = kernels,\n"
@@ -368,8 +427,9 @@ static void write_program(Host *h, FILE *out)
          "    .precision = $precision,\n"
          "    .is_causal_lm = $causal,\n",
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
-         { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
-         { "flops", number_text(m, facts.flops) }, { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
+         { "mesh", mesh_fields(h) }, { "arena", integer_text(m, func_with_role(m, STEP)->frame) },
+         { "state", integer_text(m, state_bytes(m)) }, { "flops", number_text(m, facts.flops) },
+         { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
          { "seed", integer_text(m, m->train.seed) },
          { "precision", string_text(m, m->train.precision ? m->train.precision : "fp32") },
@@ -377,17 +437,22 @@ static void write_program(Host *h, FILE *out)
     for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);
     FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
-         { "create", h->nproducts ? "create_products" : "NULL" });
+         { "create", names_places(m, text) ? "create"
+                     : h->nproducts        ? "create_products"
+                                           : "NULL" });
 }
 
-void write_tables(Host *h, TrainerTexts texts, FILE *out)
+void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out)
 {
     Module *m = h->m;
+    write_axes(m, out);
+    write_collectives(h, out);
     write_tensors(m, func_with_role(m, STEP), out);
     write_kernels(h, out);
     for (int i = 0; i < NENTRIES; i++)
         if (func_with_role(m, entries[i]))
             write_inputs(m, func_with_role(m, entries[i]), out);
     write_literals(m, "plan", texts.plan, out);
-    write_program(h, out);
+    write_create(h, program, out);
+    write_program(h, program, out);
 }

@@ -48,18 +48,6 @@ static Module *read_model(Run *run, Settings *settings)
     return read_source(run, run->options->operand) ? lower_source(run, 0, settings) : NULL;
 }
 
-/* This back end writes a program of one rank. */
-static bool is_one_rank(Run *run, const Module *m)
-{
-    for (int i = 0; i < m->naxes; i++)
-        if (m->axis_size[i] > 1)
-            return run_failed(
-                run, "mesh axis %s=%" PRId64 ": the trainers of this version run on one rank; give --mesh %s=1",
-                m->axis[i], m->axis_size[i], m->axis[i]);
-    return true;
-}
-
-/* All passes on a small instance of the model: small dims, all else as it is. */
 static bool verify_small(Run *run, Module *whole)
 {
     enum { LARGEST_DIM = 8 };
@@ -110,13 +98,13 @@ static bool write_trainer(Run *run, Module *m, const char *path, const char *pla
     return false;
 }
 
-static bool compile_c(Run *run, const char *source, const char *program)
+static bool compile_c(Run *run, const char *source, const char *program, bool has_mesh)
 {
     Runtime runtime;
     if (!find_runtime(run, &runtime))
         return false;
     const char *aside = arena_text(&run->arena, "%s.tmp", program);
-    const char **command = cc_command(run, &runtime, source, aside);
+    const char **command = cc_command(run, &runtime, source, aside, has_mesh);
     if (run->options->verbose)
         printf("%s\n", command_text(run, command));
     fflush(stdout);
@@ -185,7 +173,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
     print_report(run, m);
     if (o->verbose)
         print_settings(run, settings);
-    if (!o->no_cc && !compile_c(run, source, program))
+    if (!o->no_cc && !compile_c(run, source, program, m->naxes > 0))
         return false;
     print_next(o);
     return true;
@@ -213,7 +201,7 @@ int run_compile(Run *run)
     Module *m = o->compile_from ? read_ir(run, &settings, &after) : read_model(run, &settings);
     bool good = m && (!o->verify_passes || verify_small(run, m)) && pass_through(run, m, after);
     if (good)
-        good = o->compile_to ? write_ir(run, m) : is_one_rank(run, m) && build_trainer(run, m, &settings);
+        good = o->compile_to ? write_ir(run, m) : build_trainer(run, m, &settings);
     if (m)
         free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;

@@ -1,0 +1,228 @@
+/* collective.c -- collectives: the table of RtCollective, and the statements that run them.
+ *
+ *   rt_collective(rt, 3, RT_IN(v27), RT_OUT(v1118));
+ *
+ * Operands and results are row-major in memory.  Ops of one bucket that stand together are one collective, with a piece
+ * for each tensor.  A local_slice moves nothing between ranks: it is a copy.
+ */
+#include "host_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- Shapes -------------------------------------------------------------------------------------- */
+
+static bool is_row_major(const Module *m, const Value *value)
+{
+    int64_t stride = 1;
+    for (int i = value->type.rank - 1; i >= 0; i--) {
+        int64_t size = local_size(m, &value->type.dim[i]);
+        if (size > 1 && value->storage->stride[i] != stride)
+            return false;
+        stride *= size;
+    }
+    return true;
+}
+
+/* Elements of the dims from `first` on and before `end`, as a rank holds them. */
+static int64_t count_between(const Module *m, const Type *type, int first, int end)
+{
+    int64_t count = 1;
+    for (int i = first; i < end; i++)
+        count *= local_size(m, &type->dim[i]);
+    return count;
+}
+
+static char *piece_text(Module *m, const Op *op)
+{
+    const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
+    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1, to = op->attrs.to ? find_dim(x, op->attrs.to) : -1;
+    Arena *arena = &m->arena;
+    if (at < 0)
+        return arena_text(arena, "{ .outer = 1, .block = %" PRId64 " }", count_between(m, x, 0, x->rank));
+    const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* where the dim is in blocks */
+    bool zigzag =
+        op->kind == OP_all_to_all ? x->dim[at].zigzag : split->dim[at].zigzag && split->dim[at].split.count == 1;
+    if (op->kind != OP_all_to_all)
+        return arena_text(arena, "{ .outer = %" PRId64 ", .block = %" PRId64 "%s }", count_between(m, x, 0, at),
+                          count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank),
+                          zigzag ? ", .zigzag = true" : "");
+    int first = at < to ? at : to, second = at < to ? to : at;
+    return arena_text(arena,
+                      "{ .outer = %" PRId64 ", .block = %" PRId64 ", .middle = %" PRId64 ", .cut = %" PRId64
+                      ", .inner = %" PRId64 ", .gathers_first = %s%s%s }",
+                      count_between(m, x, 0, first), local_size(m, &x->dim[at]), count_between(m, x, first + 1, second),
+                      local_size(m, &y->dim[to]), count_between(m, x, second + 1, x->rank), at < to ? "true" : "false",
+                      zigzag && !y->dim[at].split.count ? ", .zigzag = true" : "",
+                      op->attrs.zigzag ? ", .zigzag_cut = true" : "");
+}
+
+/* --- The table ------------------------------------------------------------------------------------- */
+
+static const char *constant_of(OpKind kind)
+{
+    return kind == OP_all_reduce       ? "RT_ALL_REDUCE"
+           : kind == OP_all_gather     ? "RT_ALL_GATHER"
+           : kind == OP_reduce_scatter ? "RT_REDUCE_SCATTER"
+                                       : "RT_ALL_TO_ALL";
+}
+
+/* The axes of the group, outermost first: as the dim's split has them, which the collective takes away or adds. */
+static char *axes_text(Module *m, const Op *op, int *count)
+{
+    const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
+    char *text = "";
+    *count = 0;
+    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
+    const Split *split = at < 0 ? NULL : op->kind == OP_reduce_scatter ? &y->dim[at].split : &x->dim[at].split;
+    for (int i = 0; i < (split ? split->count : m->naxes); i++) {
+        int axis = split ? split->axis[i] : i;
+        if (!(op->attrs.axis >> axis & 1))
+            continue;
+        text = arena_text(&m->arena, "%s%s%d", text, *count ? ", " : "", axis);
+        ++*count;
+    }
+    return text;
+}
+
+static char *type_change(Module *m, const Op *op)
+{
+    return arena_text(&m->arena, "%s: %s to %s", op->attrs.cause ? op->attrs.cause : "program",
+                      type_text(m, &arg(op, 0)->type), type_text(m, &result(op)->type));
+}
+
+static int add_collective(Host *h, const Op *const ops[], int count)
+{
+    Module *m = h->m;
+    int naxes;
+    const char *axes = axes_text(m, ops[0], &naxes);
+    Text pieces, row;
+    open_text(&pieces);
+    for (int i = 0; i < count; i++)
+        fprintf(pieces.out, "    %s,\n", piece_text(m, ops[i]));
+    open_text(&row);
+    FILL(row.out,
+         "    {\n"
+         "        .kind = $kind,\n"
+         "        .type = $type,\n"
+         "        .maximum = $maximum,\n"
+         "        .naxes = $naxes,\n"
+         "        .axis = { $axes },\n"
+         "        .name = $name,\n"
+         "        .where = $where,\n"
+         "        .cause = $cause,\n"
+         "        .piece = pieces_$id,\n"
+         "        .npieces = $count,\n"
+         "    },\n",
+         { "kind", constant_of(ops[0]->kind) }, { "type", element_constant(arg(ops[0], 0)->type.dtype) },
+         { "maximum", arg(ops[0], 0)->type.by == BY_MAX && arg(ops[0], 0)->type.partial ? "true" : "false" },
+         { "naxes", arena_text(&m->arena, "%d", naxes) }, { "axes", axes },
+         { "name", string_text(m, ops[0]->path ? ops[0]->path : info(ops[0])->name) },
+         { "where", string_text(m, ops[0]->where ? ops[0]->where : "") },
+         { "cause", string_text(m, type_change(m, ops[0])) }, { "id", arena_text(&m->arena, "%d", h->ncollectives) },
+         { "count", arena_text(&m->arena, "%d", count) });
+    h->collective = with_room(m, h->collective, h->ncollectives, &h->collective_room, sizeof *h->collective);
+    h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), close_text(&m->arena, &row) };
+    return h->ncollectives++;
+}
+
+void write_collectives(Host *h, FILE *out)
+{
+    if (h->ncollectives == 0)
+        return;
+    for (int i = 0; i < h->ncollectives; i++)
+        fprintf(out, "static const RtPiece pieces_%d[] = {\n%s};\n\n", i, h->collective[i].pieces);
+    fputs("static const RtCollective collectives[] = {\n", out);
+    for (int i = 0; i < h->ncollectives; i++)
+        fputs(h->collective[i].row, out);
+    fputs("};\n\n", out);
+}
+
+/* --- Statements -------------------------------------------------------------------------------------- */
+
+/* The ops that are one collective with this one, which is the first of them. */
+static int find_bucket(const Op *first, const Op *ops[], int room)
+{
+    int count = 0;
+    for (const Op *op = first; op && count < room; op = op->next) {
+        bool same = op->kind == first->kind && op->attrs.bucket == first->attrs.bucket &&
+                    op->attrs.axis == first->attrs.axis && arg(op, 0)->type.dtype == arg(first, 0)->type.dtype;
+        if (!same || (op != first && !first->attrs.bucket))
+            break;
+        ops[count++] = op;
+    }
+    return count;
+}
+
+static char *pointers_text(FuncText *t, const char *head, const Op *const ops[], int count, bool results,
+                           const char *tail)
+{
+    Module *m = t->h->m;
+    const char **items = NEW_ARRAY(&m->arena, const char *, count);
+    for (int i = 0; i < count; i++)
+        items[i] = pointer_to(t, results ? result(ops[i]) : arg(ops[i], 0));
+    return wrapped_list(m, head, count, items, tail, 4);
+}
+
+/* A copy of this rank's block: of a dim that was whole, the part that it gets; else a block of its own block. */
+static void write_local_slice(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    Arena *arena = &m->arena;
+    const Value *x = arg(op, 0), *y = result(op);
+    int at = find_dim(&y->type, op->attrs.dim), bytes = dtype_bytes(y->type.dtype);
+    const Dim *dim = &y->type.dim[at], *old = &x->type.dim[at];
+    int64_t outer = count_between(m, &y->type, 0, at), inner = count_between(m, &y->type, at + 1, y->type.rank);
+    int64_t size = local_size(m, dim);
+    const char *from = pointer_to(t, x), *to = pointer_to(t, y);
+    char *text = "";
+    for (int piece = 0; piece < (dim->zigzag && !old->zigzag ? 2 : 1); piece++) {
+        int64_t rows = dim->zigzag && !old->zigzag ? size / 2 : size;
+        const char *first = NULL;
+        if (old->split.count == 0)
+            first = position_in_whole(m, dim, arena_text(arena, "%" PRId64, piece * rows));
+        else
+            first = arena_text(arena, "rt_coordinate(rt, %d) * INT64_C(%" PRId64 ")",
+                               dim->split.axis[dim->split.count - 1], size);
+        text = arena_text(arena,
+                          "%srt_copy(%d, %s + %" PRId64 ", (const int64_t[]){ %" PRId64 ", 1 }, %s + %s * %" PRId64
+                          ", (const int64_t[]){ %" PRId64 ", 1 }, 2,\n        (const int64_t[]){ %" PRId64 ", %" PRId64
+                          " });\n",
+                          text, bytes, to, piece * rows * inner, size * inner, from, first, inner,
+                          local_size(m, old) * inner, outer, rows * inner);
+    }
+    write_statement(t, place_text(m, op), text);
+}
+
+static bool check_places(FuncText *t, const Op *op)
+{
+    for (int i = 0; i < 2; i++)
+        if (!is_row_major(t->h->m, i ? result(op) : arg(op, 0)))
+            return internal_error(t->h->m, op, "an operand is not row-major in memory");
+    return true;
+}
+
+const Op *write_collective(FuncText *t, const Op *op)
+{
+    enum { MOST = 256 };
+    Module *m = t->h->m;
+    const Op *ops[MOST];
+    if (op->kind == OP_local_slice) {
+        if (check_places(t, op))
+            write_local_slice(t, op);
+        return op;
+    }
+    int count = find_bucket(op, ops, MOST);
+    for (int i = 0; i < count; i++)
+        if (!check_places(t, ops[i]))
+            return ops[count - 1];
+    int id = add_collective(t->h, ops, count);
+    char *in = pointers_text(t, "RT_IN(", ops, count, false, ")"),
+         *out = pointers_text(t, "RT_OUT(", ops, count, true, ")");
+    enum { WIDTH = 116 };
+    char *line = arena_text(&m->arena, "rt_collective(rt, %d, %s, %s);\n", id, in, out);
+    bool fits = strlen(line) <= WIDTH && !strchr(in, '\n') && !strchr(out, '\n');
+    write_statement(t, place_text(m, op),
+                    fits ? line : arena_text(&m->arena, "rt_collective(rt, %d,\n    %s,\n    %s);\n", id, in, out));
+    return ops[count - 1];
+}

@@ -1,0 +1,64 @@
+/* padding.c -- keeps padding out of sums.  A rank's part of a split dim is as long in memory on every rank; where its
+ * padding begins depends on the rank, and loops run over all of it.  So what is summed (or maximised) along such a dim
+ * is made neutral there first:
+ *
+ *   %2 = sum %1 {over=vocab}     =>     %3 = iota {dims=[vocab:50257~50304/tp]}
+ *                                       %4 = lt %3, 50257
+ *                                       %5 = where %4, %1, 0
+ *                                       %2 = sum %5 {over=vocab}
+ *
+ * Of a product one operand is enough: a number times 0.  The comparison is by position in the whole dim, so it fuses
+ * with whatever made the operand.
+ */
+#include "pass.h"
+
+#include <float.h>
+
+static bool has_ragged_end(const Dim *dim) { return dim->split.count && dim->padded > dim->size; }
+
+static Value *constant(Builder *b, double value, const char *dtype)
+{
+    return build_op(b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(b->module, dtype) }, 0, NULL);
+}
+
+/* `x`, and `neutral` in the padding of the dim. */
+static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutral)
+{
+    Attrs along = { .dims = { .count = 1, .dim = { *dim } } };
+    Value *index = build_op(b, OP_iota, along, 0, NULL);
+    Value *inside = BUILD(b, OP_lt, NO_ATTRS, index, constant(b, (double)dim->size, "i32"));
+    return BUILD(b, OP_where, NO_ATTRS, inside, x, constant(b, neutral, dtype_name[x->type.dtype]));
+}
+
+/* The operand of a product that a kernel is to make anyway; else the first. */
+static int operand_to_mask(const Op *op)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (arg(op, i)->def && info(arg(op, i)->def)->family == POINTWISE)
+            return i;
+    return 0;
+}
+
+static void mask_operands(Module *m, Func *f, Op *op)
+{
+    const OpInfo *row = info(op);
+    if ((row->family != REDUCTION && row->family != PRODUCT) || op->args.count == 0)
+        return;
+    int at = operand_to_mask(op);
+    for (int i = 0; i < op->attrs.over.count; i++) {
+        const Type *type = &arg(op, at)->type;
+        const Dim dim = type->dim[find_dim(type, op->attrs.over.name[i])];
+        if (!has_ragged_end(&dim))
+            continue;
+        Builder b = builder_at(m, f, op);
+        op->args.at[at] = without_padding(&b, arg(op, at), &dim, row->over == MAX ? -FLT_MAX : 0);
+    }
+}
+
+void pass_padding(Module *m);
+void pass_padding(Module *m)
+{
+    for (Func *f = m->funcs; f && m->naxes; f = f->next)
+        for (Op *op = f->first; op; op = op->next)
+            mask_operands(m, f, op);
+}
