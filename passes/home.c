@@ -90,3 +90,70 @@ void split_by_zero(const Homes *h, Type *type)
             if (!has_name(&h->looped, type->dim[i].name) && split_once(h, &type->dim[i], axis, false))
                 taken |= 1u << axis;
 }
+
+Type home_by(const Homes *homes, Type type, bool with_zero)
+{
+    Type home = unsplit_type(type);
+    split_by_rules(homes, &home, 0, NULL);
+    if (with_zero && homes->extent == BY_ZERO)
+        split_by_zero(homes, &home);
+    return home;
+}
+
+static Axes axes_moved(const Type *from, const Type *to)
+{
+    Axes axes = from->partial ^ to->partial;
+    for (int i = 0; i < from->rank; i++) {
+        Type a = { .rank = 1, .dim = { from->dim[i] } }, b = { .rank = 1, .dim = { to->dim[i] } };
+        axes |= axes_in_use(&a) ^ axes_in_use(&b);
+    }
+    return axes;
+}
+
+const char *pass_behind(const Homes *h, const Type *from, const Type *to)
+{
+    Homes plain = *h, full = *h;
+    plain.extent = BY_RULES;
+    full.extent = BY_ELSE;
+    Axes moved = axes_moved(from, to);
+    const Type *const sides[] = { from, to };
+    for (int i = 0; i < 2; i++) {
+        Type by_rules = home_by(&plain, *sides[i], false), by_else = home_by(&full, *sides[i], false);
+        Axes extra = axes_in_use(sides[i]) & moved & ~sides[i]->partial;
+        if (extra & ~axes_in_use(&by_else) & h->m->train.zero_axes)
+            return "zero";
+        if (extra & axes_in_use(&by_else) & ~axes_in_use(&by_rules))
+            return "sequence";
+    }
+    return "shard";
+}
+
+/* --- The program without layout ---------------------------------------------------------------- */
+
+static void forget_op(Func *f, Op *op)
+{
+    if (op->kind == OP_reshard) {
+        replace_uses(f, result(op), arg(op, 0));
+        remove_op(f, op);
+        return;
+    }
+    for (int i = 0; i < op->attrs.dims.count; i++) {
+        op->attrs.dims.dim[i].split = (Split){ 0 };
+        op->attrs.dims.dim[i].zigzag = false;
+    }
+    op->attrs.axis = 0;
+    for (int i = 0; i < op->results.count; i++)
+        op->results.at[i]->type = unsplit_type(op->results.at[i]->type);
+}
+
+void forget_layout(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            f->params.at[i]->type = unsplit_type(f->params.at[i]->type);
+        for (Op *op = f->first, *next; op; op = next) {
+            next = op->next;
+            forget_op(f, op);
+        }
+    }
+}

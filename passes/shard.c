@@ -42,48 +42,7 @@ static void add_use(Shard *s, const Value *value)
 
 static Axes axis_bit(int axis) { return 1u << axis; }
 
-/* --- The program without layout ---------------------------------------------------------------- */
-
-static void forget_value(Value *value) { value->type = unsplit_type(value->type); }
-
-static void forget_op(Func *f, Op *op)
-{
-    if (op->kind == OP_reshard) {
-        replace_uses(f, result(op), arg(op, 0));
-        remove_op(f, op);
-        return;
-    }
-    for (int i = 0; i < op->attrs.dims.count; i++) {
-        op->attrs.dims.dim[i].split = (Split){ 0 };
-        op->attrs.dims.dim[i].zigzag = false;
-    }
-    op->attrs.axis = 0;
-    for (int i = 0; i < op->results.count; i++)
-        forget_value(op->results.at[i]);
-}
-
-static void forget_layout(Module *m)
-{
-    for (Func *f = m->funcs; f; f = f->next) {
-        for (int i = 0; i < f->params.count; i++)
-            forget_value(f->params.at[i]);
-        for (Op *op = f->first, *next; op; op = next) {
-            next = op->next;
-            forget_op(f, op);
-        }
-    }
-}
-
-/* --- Homes and reshards -------------------------------------------------------------------------- */
-
-static Type home_by(const Homes *homes, Type type, bool with_zero)
-{
-    Type home = unsplit_type(type);
-    split_by_rules(homes, &home, 0, NULL);
-    if (with_zero && homes->extent == BY_ZERO)
-        split_by_zero(homes, &home);
-    return home;
-}
+/* --- Reshards -------------------------------------------------------------------------- */
 
 /* A sum pending over the axes along which data are parallel, of a tensor: a gradient of a weight. */
 static bool is_gradient(const Shard *s, const Value *value)
@@ -94,35 +53,6 @@ static bool is_gradient(const Shard *s, const Value *value)
 static Type settled_type(const Shard *s, const Value *value)
 {
     return home_by(&s->homes, value->type, is_gradient(s, value) && s->m->train.zero > 0);
-}
-
-static Axes axes_moved(const Type *from, const Type *to)
-{
-    Axes axes = from->partial ^ to->partial;
-    for (int i = 0; i < from->rank; i++) {
-        Type a = { .rank = 1, .dim = { from->dim[i] } }, b = { .rank = 1, .dim = { to->dim[i] } };
-        axes |= axes_in_use(&a) ^ axes_in_use(&b);
-    }
-    return axes;
-}
-
-/* Which pass wants this reshard: the one whose rule splits a dim on either side. */
-static const char *pass_behind(const Shard *s, const Type *from, const Type *to)
-{
-    Homes plain = s->homes, full = s->homes;
-    plain.extent = BY_RULES;
-    full.extent = BY_ELSE;
-    Axes moved = axes_moved(from, to);
-    const Type *const sides[] = { from, to };
-    for (int i = 0; i < 2; i++) {
-        Type by_rules = home_by(&plain, *sides[i], false), by_else = home_by(&full, *sides[i], false);
-        Axes extra = axes_in_use(sides[i]) & moved & ~sides[i]->partial;
-        if (extra & ~axes_in_use(&by_else) & s->m->train.zero_axes)
-            return "zero";
-        if (extra & axes_in_use(&by_else) & ~axes_in_use(&by_rules))
-            return "sequence";
-    }
-    return "shard";
 }
 
 static Dims dims_of(const Type *type)
@@ -145,7 +75,7 @@ static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *t
         attrs.dims = dims_of(to);
         made = build(&b, value->def->kind, attrs, 0, NULL);
     } else {
-        const char *pass = pass_behind(s, &value->type, to);
+        const char *pass = pass_behind(&s->homes, &value->type, to);
         Attrs attrs = { .dims = dims_of(to), .axis = to->partial, .cause = intern_format(s->m, "%s.%s", pass, reader) };
         made = build(&b, OP_reshard, attrs, 1, &value);
     }

@@ -67,7 +67,7 @@ static bool same_but_spaces(const char *a, size_t length, const char *b)
     }
 }
 
-static void check_layout(const Parsed *p, FILE *sink)
+static void check_canonical(const Parsed *p, FILE *sink)
 {
     Parsed again;
     char *text = layout(p->source.text, (size_t)p->source.length), *twice = layout(text, strlen(text));
@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     Parsed p;
     if (parse(&p, text, size, sink)) {
-        check_layout(&p, sink);
+        check_canonical(&p, sink);
         check_lowering(&p);
     }
     arena_free(&p.arena);
