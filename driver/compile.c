@@ -48,13 +48,13 @@ static Module *read_model(Run *run, Settings *settings)
     return read_source(run, run->options->operand) ? lower_source(run, 0, settings) : NULL;
 }
 
-static bool verify_small(Run *run, Module *whole)
+static bool verify_small(Run *run, const char *after)
 {
     enum { LARGEST_DIM = 8 };
     if (run->options->compile_from)
-        return verify_passes(whole, NULL, stderr);
+        return verify_copy(run, (VerifyOptions){ .start_after = after });
     Module *small = lower_source(run, LARGEST_DIM, NULL);
-    bool good = small && verify_passes(small, NULL, stderr);
+    bool good = small && verify_passes(small, &(VerifyOptions){ .report = stderr });
     if (small)
         free_module(small);
     return good;
@@ -199,7 +199,7 @@ int run_compile(Run *run)
     Settings settings = { 0 };
     const char *after = NULL;
     Module *m = o->compile_from ? read_ir(run, &settings, &after) : read_model(run, &settings);
-    bool good = m && (!o->verify_passes || verify_small(run, m)) && pass_through(run, m, after);
+    bool good = m && (!o->verify_passes || verify_small(run, after)) && pass_through(run, m, after);
     if (good)
         good = o->compile_to ? write_ir(run, m) : build_trainer(run, m, &settings);
     if (m)

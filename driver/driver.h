@@ -5,6 +5,7 @@
 #include "ir.h"
 #include "lower.h"
 #include "options.h"
+#include "pass.h"
 
 /* One run of mpc. */
 typedef struct {
@@ -41,6 +42,9 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings);
 
 /* The IR in run->source, verified; NULL after errors. */
 Module *parse_ir(Run *run);
+
+/* --verify-passes of the IR in run->source: of a copy, since it runs the passes. */
+bool verify_copy(Run *run, VerifyOptions options);
 
 /* "124,439,808" */
 char *grouped(Arena *arena, int64_t number);

@@ -36,7 +36,7 @@ int run_opt(Run *run)
     PassOptions passes = {
         .only = o->pass, .dump_dir = o->dump_ir, .remarks = o->remarks, .times = o->time ? stderr : NULL
     };
-    bool good = m && (!o->verify_passes || verify_passes(m, o->pass, stderr));
+    bool good = m && (!o->verify_passes || verify_copy(run, (VerifyOptions){ .only = o->pass }));
     good = good && run_passes(m, &passes) && write_ir(run, m);
     if (m)
         free_module(m);

@@ -42,6 +42,16 @@ Module *parse_ir(Run *run)
     return NULL;
 }
 
+bool verify_copy(Run *run, VerifyOptions options)
+{
+    Module *copy = parse_ir(run);
+    options.report = stderr;
+    bool good = copy && verify_passes(copy, &options);
+    if (copy)
+        free_module(copy);
+    return good;
+}
+
 char *grouped(Arena *arena, int64_t number)
 {
     char *digits = arena_text(arena, "%" PRId64, number), *text = "";

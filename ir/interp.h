@@ -50,15 +50,17 @@ void free_tensors(Tensor tensors[], int count);
  * `name` and the element's index only, so two programs get the same values for the same name. */
 Tensor random_tensor(const char *name, const Type *type, double low, double high);
 
-/* Where two tensors differ most, as the largest |a - b| relative to the larger of |a|, |b| and the
- * root mean square of a (so that noise around a zero is no difference).  The dims may stand in
- * another order; dtypes do not matter.  Infinite where the dims differ or only one is NaN. */
+double root_mean_square(const Tensor *tensor); /* 0 where an element is not finite */
+
+/* Where two tensors differ most, as the largest |a - b| relative to the largest of |a|, |b|, the root mean square of a
+ * (so that noise around a zero is no difference) and `noise` (so that noise around a tensor of zeros is none).  The
+ * dims may stand in another order; dtypes do not matter.  Infinite where the dims differ or only one is NaN. */
 typedef struct {
     double by;
     int64_t at; /* index in a; -1 if the dims differ */
     double a, b;
 } Difference;
-Difference tensor_difference(const Tensor *a, const Tensor *b);
+Difference tensor_difference(const Tensor *a, const Tensor *b, double noise);
 
 /* Philox4x32-10 (Salmon et al., 2011), as dropout and fold_key draw from it. */
 void philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);

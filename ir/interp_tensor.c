@@ -66,16 +66,22 @@ static double difference(double a, double b, double usual)
     return isnan(off) ? INFINITY : off;
 }
 
-Difference tensor_difference(const Tensor *a, const Tensor *b)
+double root_mean_square(const Tensor *tensor)
+{
+    int64_t count = element_count(&tensor->type);
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++)
+        squares += tensor->data[i] * tensor->data[i];
+    return isfinite(squares) && count ? sqrt(squares / (double)count) : 0;
+}
+
+Difference tensor_difference(const Tensor *a, const Tensor *b, double noise)
 {
     Difference worst = { .by = INFINITY, .at = -1 };
     if (!have_same_dims(&a->type, &b->type))
         return worst;
     int64_t count = element_count(&a->type);
-    double squares = 0;
-    for (int64_t i = 0; i < count; i++)
-        squares += a->data[i] * a->data[i];
-    double usual = isfinite(squares) && count ? sqrt(squares / (double)count) : 0;
+    double usual = fmax(root_mean_square(a), noise);
     worst.by = 0;
     for (int64_t i = 0; i < count; i++) {
         double x = a->data[i], y = b->data[same_element(&a->type, &b->type, i)], off = difference(x, y, usual);

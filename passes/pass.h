@@ -33,10 +33,16 @@ bool run_passes(Module *m, const PassOptions *options);
 int find_pass(const char *name);
 bool is_listed(const char *names, const char *name); /* names: comma-separated; NULL names all */
 
-/* Runs the passes one by one on a small module and compares, before and after each, the loss and every
- * tensor that a step leaves behind, through the interpreter on every virtual rank (relative 1e-9; f64).
+typedef struct {
+    const char *only;        /* comma-separated names, or NULL: all */
+    const char *start_after; /* the pass that has been run already; NULL: none */
+    FILE *report;            /* one line a pass */
+} VerifyOptions;
+
+/* Runs the passes one by one on a small module, which they change, and compares, before and after each, the loss and
+ * every tensor that two steps leave behind, through the interpreter on every virtual rank (relative 1e-9; f64).
  * Names the first pass that changed the meaning, and the first value that differs. */
-bool verify_passes(Module *m, const char *only, FILE *report);
+bool verify_passes(Module *m, const VerifyOptions *options);
 
 /* A pass explains a decision, at an op: printed with its place in the .mdl where remarks are asked for. */
 void remark(Module *m, const Op *op, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -267,7 +267,7 @@ static bool check_results(Module *m, const Func *f, char *frame, Tensor args[])
         const Value *value = f->results.at[i];
         Tensor got = new_tensor(&value->type);
         copy_tensor(frame, value, &got, false);
-        Difference d = tensor_difference(&expected[i], &got);
+        Difference d = tensor_difference(&expected[i], &got, 0);
         if (!(d.by <= tolerance(value->type.dtype))) {
             printf("  %%%s: differs by %.3g at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, d.at, d.a,
                    d.b);

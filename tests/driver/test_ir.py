@@ -52,6 +52,17 @@ def test_print_reports_errors(mpc, fused):
     assert re.match(r".*fused\.mir:\d+:\d+: error: ", done.stderr)
 
 
+def test_verifying_changes_nothing(mpc, lowered):
+    """Verification runs the passes too: on a copy, so that what comes out is what comes out without it."""
+    mpc("opt", lowered, "--pass=simplify,precision,autodiff", "-o", "differentiated.mir")
+    plain = mpc("opt", "differentiated.mir", "--pass=shard")
+    verified = mpc("opt", "differentiated.mir", "--pass=shard", "--verify-passes")
+    assert verified.stdout == plain.stdout and "shard      the same in" in verified.stderr
+    mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir")
+    done = mpc("compile", "--compile-from=fused.mir", "-o", "out", "--no-cc", "--verify-passes")
+    assert re.findall(r"(\w+) +the same in", done.stderr) == ["memory"]  # the others have run already
+
+
 def test_opt_pass_by_pass_is_compile(mpc, lowered, fused):
     mpc("opt", lowered, "--pass=simplify,precision", "-o", "a.mir")
     mpc("opt", "a.mir", "--pass=autodiff,recompute,fuse", "-o", "b.mir")

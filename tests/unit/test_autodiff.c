@@ -174,7 +174,7 @@ static void check_gradients(int micros)
             built.data[i] -= after[result].data[i];
             squares += built.data[i] * built.data[i];
         }
-        Difference d = tensor_difference(&numeric, &built);
+        Difference d = tensor_difference(&numeric, &built, 0);
         if (!(d.by < 1e-6))
             fail_msg("gradient of %s is off by %g: %.9g, but by differences %.9g", value->name, d.by, d.b, d.a);
         free_tensors((Tensor[]){ numeric, built }, 2);

@@ -98,7 +98,7 @@ static void compare(Trial *t, const Case *c, int operand, const Tensor *numeric,
     if (!fit_gradient(built, &t->type[operand], results, op->results.count, &fitted))
         fail_msg("%s %s: the gradient of operand %d is %s, which does not fit %s", op_table[c->kind].name,
                  c->attrs ? c->attrs : "", operand + 1, type_text(t->m, &built->type), c->operand[operand].type);
-    Difference d = tensor_difference(numeric, &fitted);
+    Difference d = tensor_difference(numeric, &fitted, 0);
     if (!(d.by < 1e-6))
         fail_msg("%s %s: the gradient of operand %d is off by %g: %.9g, but by differences %.9g",
                  op_table[c->kind].name, c->attrs ? c->attrs : "", operand + 1, d.by, d.b, d.a);

@@ -366,14 +366,14 @@ static void test_tensors(void **state)
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 4; j++)
             c.data[j * 8 + i] = a.data[i * 4 + j];
-    assert_true(tensor_difference(&a, &b).by == 0);
-    assert_true(tensor_difference(&a, &c).by == 0);
-    assert_true(tensor_difference(&a, &other).by > 0.1);
+    assert_true(tensor_difference(&a, &b, 0).by == 0);
+    assert_true(tensor_difference(&a, &c, 0).by == 0);
+    assert_true(tensor_difference(&a, &other, 0).by > 0.1);
     b.data[7] += 1e-3;
-    Difference d = tensor_difference(&a, &b);
+    Difference d = tensor_difference(&a, &b, 0);
     assert_true(d.at == 7 && d.by > 5e-4 && d.by < 1e-2);
     b.data[7] = NAN;
-    assert_true(isinf(tensor_difference(&a, &b).by));
+    assert_true(isinf(tensor_difference(&a, &b, 0).by));
     type = type_of_text(t->m, "i32[i:100]");
     Tensor tokens = random_tensor("tokens", &type, 0, 3);
     int count[3] = { 0 };

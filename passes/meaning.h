@@ -1,0 +1,40 @@
+/* meaning.h -- what a program computes, as named tensors: what --verify-passes compares.
+ *
+ * The programs of a module run through the reference interpreter on weights, tokens and scalars that depend on
+ * names alone, so that two forms of one program get the same ones.
+ */
+#ifndef MPC_MEANING_H
+#define MPC_MEANING_H
+
+#include "interp.h"
+
+/* Before there is a step: the loss of the whole batch.  From then on, for each of two steps, one after the other: the
+ * loss, the norm of the gradient, all state that the step leaves behind.  And the loss of evaluation, the logits of
+ * prediction. */
+typedef struct {
+    int count, room;
+    struct Named *at;
+} Meaning;
+
+typedef struct Named {
+    Name name;
+    Name kind; /* of state: "weight", "m", "v", "momentum"; NULL: a result that stands alone */
+    Tensor tensor;
+} Named;
+
+/* False, after reporting to m->diags, if a program cannot be run. */
+bool find_meaning(Module *m, Meaning *meaning);
+void forget_meaning(Meaning *meaning);
+const Tensor *find_tensor(const Meaning *meaning, const char *name); /* or NULL */
+
+/* What both sides name has to agree, to `tolerance` relative to its usual size: false, and in *at and *difference the
+ * first tensor of `after` that does not. */
+bool same_meaning(const Meaning *before, const Meaning *after, int *at, Difference *difference);
+
+/* (loss(w + h u) - loss(w - h u)) / 2h, for random directions u of all weights, of a module without a step. */
+bool find_slope(Module *m, double *slope);
+
+/* The same, out of the first moments that a step of AdamW leaves behind. */
+double slope_of_step(Module *m, const Meaning *after);
+
+#endif
