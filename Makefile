@@ -1,6 +1,7 @@
 # Makefile -- build, check, demo, bench, install.  `make help` lists what there is.
 
 CC       ?= cc
+MPICC    ?= mpicc
 BUILD    ?= build
 PREFIX   ?= /usr/local
 CFLAGS   ?= -O2 -g
@@ -52,6 +53,11 @@ $(BUILD)/gen/templates.h: codegen/embed.sh $(TEMPLATES)
 # What bison and flex write is theirs.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
+
+# The wrapper knows where MPI is; the compiler is ours.
+$(BUILD)/runtime/comm_mpi.o: runtime/comm_mpi.c
+	@mkdir -p $(@D)
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -c -o $@ $<
 
 $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)

@@ -2,10 +2,10 @@
  * Checkpoints. */
 #include "checkpoint.h"
 
+#include "comm.h"
 #include "convert.h"
 #include "output.h"
 #include "safetensors.h"
-#include "state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@ enum { PART = 1 << 16 }; /* elements that are copied at once */
 
 /* --- Saving --------------------------------------------------------------------------------- */
 
-int64_t rt_checkpoint_bytes(const RtProgram *program)
+int64_t rt_checkpoint_bytes(const Rt *rt)
 {
     int count;
-    RtView *views = rt_views(program, &count);
+    RtView *views = rt_views(rt, &count);
     int64_t bytes = 0;
     for (int i = 0; i < count; i++)
         bytes += 4 * views[i].count;
@@ -43,27 +43,51 @@ static char *header_of(const RtProgram *program, const RtView *views, int count,
     return header;
 }
 
-static void write_view(RtOutput *output, const RtView *view, const char *arena, char *part)
+/* Writes what this rank holds of a tensor whose first element is byte `begin` of the file. */
+static void write_view(RtOutput *output, const RtView *view, const char *arena, int64_t begin, char *part)
 {
-    for (int64_t first = 0; first < view->count; first += PART) {
-        int64_t count = view->count - first < PART ? view->count - first : PART;
-        rt_view_read(view, arena, first, count, part);
-        rt_output_write(output, part, 4 * count);
+    RtRanges ranges = rt_ranges(view);
+    for (RtRange range; rt_next_range(&ranges, &range);) {
+        rt_output_seek(output, begin + 4 * range.whole);
+        for (int64_t first = 0; first < range.count; first += PART) {
+            int64_t count = range.count - first < PART ? range.count - first : PART;
+            rt_view_read(view, arena, range.own + first, count, part);
+            rt_output_write(output, part, 4 * count);
+        }
     }
 }
 
-void rt_checkpoint_save(const char *path, const RtProgram *program, const char *arena, const RtPlace *place)
+static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin)
+{
+    char *part = rt_allocate(PART, 4);
+    for (int i = 0; i < count; begin += 4 * views[i].count, i++)
+        if (views[i].is_owner)
+            write_view(output, &views[i], rt->arena, begin, part);
+    free(part);
+}
+
+void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place)
 {
     int count;
-    RtView *views = rt_views(program, &count);
+    RtView *views = rt_views(rt, &count);
     int64_t bytes;
-    char *header = header_of(program, views, count, place, &bytes), *part = rt_allocate(PART, 4);
-    RtOutput output = rt_output_open(path, "--save");
-    rt_output_write(&output, header, bytes);
-    for (int i = 0; i < count; i++)
-        write_view(&output, &views[i], arena, part);
-    rt_output_commit(&output);
-    free(part);
+    char *header = header_of(rt->program, views, count, place, &bytes);
+    RtOutput output;
+    if (rt->rank == 0) {
+        output = rt_output_open(path, "--save");
+        rt_output_write(&output, header, bytes);
+    }
+    rt_comm_barrier(rt);
+    if (rt->rank > 0)
+        output = rt_output_join(path, "--save");
+    write_views(&output, rt, views, count, bytes);
+    rt_output_finish(&output);
+    rt_comm_barrier(rt);
+    if (rt->rank == 0)
+        rt_output_commit(&output);
+    else
+        free(output.partial);
+    rt_comm_barrier(rt); /* whoever goes on may rely on the file */
     free(header);
     rt_views_free(views, count);
 }
@@ -95,10 +119,10 @@ static void check_fits(const RtSafetensors *file, const RtProgram *program, cons
     if (!stored)
         rt_fail("--load %s: tensor '%s' is missing; give a checkpoint of model '%s' as it is now", file->path,
                 view->name, program->name);
-    if (stored->rank != view->rank || memcmp(stored->size, view->size, (size_t)view->rank * sizeof *view->size))
+    if (stored->rank != view->rank || memcmp(stored->size, view->whole, (size_t)view->rank * sizeof *view->whole))
         rt_fail("--load %s: tensor '%s' is %s there and %s in model '%s'; give a checkpoint of this model, or compile "
                 "the model with the sizes of the checkpoint",
-                file->path, view->name, shape_text(stored->rank, stored->size), shape_text(view->rank, view->size),
+                file->path, view->name, shape_text(stored->rank, stored->size), shape_text(view->rank, view->whole),
                 program->name);
     if (!dtype_fits(view, stored->dtype))
         rt_fail("--load %s: tensor '%s' has dtype %s and must have %s; convert it first", file->path, view->name,
@@ -124,22 +148,29 @@ static void check_known(const RtSafetensors *file, const RtProgram *program, con
     free(names);
 }
 
-static void load_view(const RtView *view, char *arena, const RtStored *stored, float *part)
+static void load_range(const RtView *view, char *arena, const RtStored *stored, RtRange range, float *part)
 {
     if (!strcmp(stored->dtype, "F32") || !strcmp(stored->dtype, "I32")) {
-        rt_view_write(view, arena, 0, view->count, stored->data);
+        rt_view_write(view, arena, range.own, range.count, stored->data + 4 * range.whole);
         return;
     }
     bool is_bf16 = !strcmp(stored->dtype, "BF16");
-    for (int64_t first = 0; first < view->count; first += PART) {
-        int64_t count = view->count - first < PART ? view->count - first : PART;
+    for (int64_t first = 0; first < range.count; first += PART) {
+        int64_t count = range.count - first < PART ? range.count - first : PART;
         for (int64_t i = 0; i < count; i++) {
             uint16_t bits;
-            memcpy(&bits, stored->data + 2 * (first + i), 2);
+            memcpy(&bits, stored->data + 2 * (range.whole + first + i), 2);
             part[i] = is_bf16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
         }
-        rt_view_write(view, arena, first, count, part);
+        rt_view_write(view, arena, range.own + first, count, part);
     }
+}
+
+static void load_view(const RtView *view, char *arena, const RtStored *stored, float *part)
+{
+    RtRanges ranges = rt_ranges(view);
+    for (RtRange range; rt_next_range(&ranges, &range);)
+        load_range(view, arena, stored, range, part);
 }
 
 static int64_t number_in(const RtSafetensors *file, const char *key, int64_t highest)
@@ -164,11 +195,12 @@ static bool is_weights_only(const RtSafetensors *file)
     return !rt_safetensors_metadata(file, "step");
 }
 
-bool rt_checkpoint_load(const char *path, const RtProgram *program, char *arena, RtPlace *place)
+bool rt_checkpoint_load(const char *path, const Rt *rt, RtPlace *place)
 {
+    const RtProgram *program = rt->program;
     RtSafetensors file = rt_safetensors_open(path, "--load");
     int count;
-    RtView *views = rt_views(program, &count);
+    RtView *views = rt_views(rt, &count);
     bool weights_only = is_weights_only(&file);
     float *part = rt_allocate(PART, sizeof *part);
     check_known(&file, program, views, count);
@@ -177,7 +209,7 @@ bool rt_checkpoint_load(const char *path, const RtProgram *program, char *arena,
             continue;
         const RtStored *stored = rt_safetensors_find(&file, views[i].name);
         check_fits(&file, program, &views[i], stored);
-        load_view(&views[i], arena, stored, part);
+        load_view(&views[i], rt->arena, stored, part);
     }
     if (!weights_only) {
         const char *order = rt_safetensors_metadata(&file, "order");

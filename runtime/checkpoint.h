@@ -12,13 +12,14 @@ typedef struct {
     uint32_t seed;
 } RtPlace;
 
-int64_t rt_checkpoint_bytes(const RtProgram *program); /* of the tensors in a file */
+int64_t rt_checkpoint_bytes(const Rt *rt); /* of the tensors in a file */
 
-/* Replaces the file whole or, ending the trainer, not at all. */
-void rt_checkpoint_save(const char *path, const RtProgram *program, const char *arena, const RtPlace *place);
+/* Replaces the file whole or, ending the trainer, not at all.  All ranks call it: each writes what it holds. */
+void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place);
 
-/* Fills the arena.  True: `place` is where that run stood.  False: the file holds weights alone; place and optimizer
- * are as they were.  Ends the trainer where a tensor is missing, unknown, or of another shape or type. */
-bool rt_checkpoint_load(const char *path, const RtProgram *program, char *arena, RtPlace *place);
+/* Fills the arena with this rank's parts.  True: `place` is where that run stood.  False: the file holds weights alone;
+ * place and optimizer are as they were.  Ends the trainer where a tensor is missing, unknown, or of another shape or
+ * type. */
+bool rt_checkpoint_load(const char *path, const Rt *rt, RtPlace *place);
 
 #endif

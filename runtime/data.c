@@ -1,8 +1,8 @@
 /* data.c -- maps the data files and copies sequences of tokens into the inputs of a program's function. */
 #include "data.h"
 
+#include "comm.h"
 #include "map.h"
-#include "state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,14 +98,17 @@ static int64_t vocab_of(const RtProgram *program, const RtInput *input)
     return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
 }
 
-void rt_data_fill(const RtData *data, const RtProgram *program, const RtFunction *f, char *arena,
-                  const int64_t *sequence)
+void rt_data_fill(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        int32_t *to = (int32_t *)(void *)(arena + input->offset); /* [micro * batch, seq] */
-        int64_t vocab = vocab_of(program, input);
-        for (int64_t n = 0; n < f->micro * f->batch; n++)
-            for (int64_t s = 0; s < f->seq; s++)
-                *to++ = checked_token(data, sequence[n] * f->seq + s + input->shift, vocab);
+        int32_t *to = (int32_t *)(void *)(rt->arena + input->offset); /* [micro, batch, seq] of this rank */
+        int64_t vocab = vocab_of(rt->program, input);
+        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, f->seq);
+        int64_t rows = rt_part_size(rt, input->batch, f->batch), length = rt_part_size(rt, input->seq, f->seq);
+        for (int64_t n = 0; n < f->micro * rows; n++) {
+            int64_t number = sequence[n / rows * f->batch + rt_position(batch, n % rows)];
+            for (int64_t s = 0; s < length; s++)
+                *to++ = checked_token(data, number * f->seq + rt_position(seq, s) + input->shift, vocab);
+        }
     }
 }

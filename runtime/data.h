@@ -26,10 +26,9 @@ int64_t rt_data_sequences(const RtData *data, const RtFunction *f);
 /* Ends the trainer where the data hold less than one call of `f` needs. */
 void rt_data_require(const RtData *data, const RtFunction *f);
 
-/* Writes the inputs of one call of `f` into the arena: its n-th sequence is number sequence[n] of the data.
- * Ends the trainer at a token that is not below the vocabulary. */
-void rt_data_fill(const RtData *data, const RtProgram *program, const RtFunction *f, char *arena,
-                  const int64_t *sequence);
+/* Writes this rank's part of the inputs of one call of `f` into the arena: its n-th sequence is number sequence[n] of
+ * the data. Ends the trainer at a token that is not below the vocabulary. */
+void rt_data_fill(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence);
 
 /* --- format.c: what a file holds; fills the fields from `format` on but for map and bytes --------------- */
 

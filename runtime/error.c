@@ -1,5 +1,5 @@
 /* error.c -- messages, and the few small things that every part of the runtime uses. */
-#include "state.h"
+#include "comm.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +7,10 @@
 #include <time.h>
 
 #include <unistd.h>
+
+static const Rt *own; /* NULL: the only rank */
+
+void rt_error_ranks(const Rt *rt) { own = rt; }
 
 static void print_line(const char *before, const char *format, va_list args)
 {
@@ -18,27 +22,44 @@ static void print_line(const char *before, const char *format, va_list args)
     fputc('\n', stderr);
 }
 
+/* What one rank finds, others mostly find, too: each gives those before it a moment to say so and to end all. */
+static void let_others_speak(void)
+{
+    enum { MOMENT = 100000000 }; /* ns */
+    for (int i = 0; own && i < own->rank && i < 20; i++)
+        if (nanosleep(&(struct timespec){ .tv_nsec = MOMENT }, NULL))
+            _exit(RT_EXIT_ERROR); /* a signal: it is being ended */
+}
+
+static _Noreturn void end_with(int status, const char *format, va_list args)
+{
+    let_others_speak();
+    char *before = own && own->rank ? rt_text("error: rank %d: ", own->rank) : NULL;
+    print_line(before ? before : "error: ", format, args);
+    if (own && own->ranks > 1)
+        own->program->comm->abort(status);
+    exit(status);
+}
+
 void rt_end(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_line("error: ", format, args);
-    va_end(args);
-    exit(status);
+    end_with(status, format, args);
 }
 
 void rt_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_line("error: ", format, args);
-    va_end(args);
-    exit(RT_EXIT_ERROR);
+    end_with(RT_EXIT_ERROR, format, args);
 }
 
 void rt_note(const char *format, ...)
 {
     va_list args;
+    if (own && own->rank)
+        return;
     va_start(args, format);
     print_line("", format, args);
     va_end(args);

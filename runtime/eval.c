@@ -5,8 +5,7 @@
 
 double rt_evaluate(RtRun *run)
 {
-    const RtProgram *program = run->rt.program;
-    const RtFunction *f = &program->eval;
+    const RtFunction *f = &run->rt.program->eval;
     int64_t batch = f->micro * f->batch, batches = rt_data_sequences(run->eval_data, f) / batch;
     if (batches > run->options.eval_batches)
         batches = run->options.eval_batches;
@@ -15,7 +14,7 @@ double rt_evaluate(RtRun *run)
     for (int64_t b = 0; b < batches; b++) {
         for (int64_t n = 0; n < batch; n++)
             sequence[n] = b * batch + n;
-        rt_data_fill(run->eval_data, program, f, run->rt.arena, sequence);
+        rt_data_fill(run->eval_data, &run->rt, f, sequence);
         rt_set_scalars(run, &f->scalars);
         f->run(&run->rt, run->rt.arena);
         sum += rt_scalar(run, f->scalars.loss);

@@ -42,37 +42,46 @@ static double initial_value(RtInit init, uint32_t seed, uint32_t hash, int64_t i
     return NAN; /* no such kind */
 }
 
-static void init_range(const RtView *view, char *arena, uint32_t seed, uint32_t hash, int64_t first, int64_t count)
+enum { AT_ONCE = 256 };
+
+static void init_range(const RtView *view, char *arena, uint32_t seed, uint32_t hash, RtRange range)
 {
     union {
         float f32;
         int32_t i32;
-    } values[256];
-    for (int64_t i = 0; i < count; i++) {
-        double value = initial_value(view->tensor->init, seed, hash, first + i);
+    } values[AT_ONCE];
+    for (int64_t i = 0; i < range.count; i++) {
+        double value = initial_value(view->tensor->init, seed, hash, range.whole + i);
         if (rt_view_file_type(view) == RT_I32)
             values[i].i32 = (int32_t)value;
         else
             values[i].f32 = (float)value;
     }
-    rt_view_write(view, arena, first, count, values);
+    rt_view_write(view, arena, range.own, range.count, values);
 }
 
 static void init_view(const RtView *view, char *arena, uint32_t seed)
 {
-    enum { RANGE = 256 };
     uint32_t hash = hash_of(view->name);
+    RtRanges ranges = rt_ranges(view);
+    for (RtRange range; rt_next_range(&ranges, &range);) {
 #pragma omp parallel for schedule(static)
-    for (int64_t first = 0; first < view->count; first += RANGE)
-        init_range(view, arena, seed, hash, first, view->count - first < RANGE ? view->count - first : RANGE);
+        for (int64_t first = 0; first < range.count; first += AT_ONCE) {
+            int64_t left = range.count - first;
+            init_range(view, arena, seed, hash,
+                       (RtRange){ range.own + first, range.whole + first, left < AT_ONCE ? left : AT_ONCE });
+        }
+    }
 }
 
-void rt_init_tensors(const RtProgram *program, char *arena, uint32_t seed, bool with_parameters)
+void rt_init_tensors(const Rt *rt, uint32_t seed, bool with_parameters)
 {
+    const RtProgram *program = rt->program;
+    char *arena = rt->arena;
     for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++)
         memset(arena + t->offset, 0, (size_t)t->stored_bytes);
     int count;
-    RtView *views = rt_views(program, &count);
+    RtView *views = rt_views(rt, &count);
     for (int i = 0; i < count; i++)
         if (views[i].tensor->init.kind != RT_ZEROS && (with_parameters || views[i].is_state))
             init_view(&views[i], arena, seed);

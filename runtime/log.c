@@ -1,8 +1,6 @@
 /* log.c -- the file of --log: one JSON object a line, one line a step. */
 #include "log.h"
 
-#include "state.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -94,6 +92,11 @@ void rt_log_step(const RtLog *log, const RtStepReport *report)
     add(&line, "step_ms", 1e3 * report->seconds, "%.3f");
     add(&line, "mfu", report->mfu, "%.4f");
     add(&line, "peak_bytes", (double)report->bytes, "%.0f");
+    if (report->ranks > 1) {
+        add(&line, "sent_bytes", (double)report->traffic.sent_bytes, "%.0f");
+        add(&line, "comm_ms", 1e3 * report->traffic.seconds, "%.3f");
+        add(&line, "comm_wait_ms", 1e3 * report->traffic.waited, "%.3f");
+    }
     if (!isnan(report->loss_scale))
         add(&line, "loss_scale", report->loss_scale, "%.9g");
     if (!isnan(report->eval_loss))

@@ -2,7 +2,7 @@
 #ifndef MPC_RUNTIME_LOG_H
 #define MPC_RUNTIME_LOG_H
 
-#include "rt.h"
+#include "comm.h"
 
 /* Of a step that is done.  NAN: the program or this step has no such figure. */
 typedef struct {
@@ -12,6 +12,8 @@ typedef struct {
     double tokens_per_s;
     double mfu; /* model flops utilisation: the model's flops/s over those of the best product */
     int64_t bytes;
+    int ranks;
+    RtTraffic traffic; /* of this step and rank */
 } RtStepReport;
 
 typedef struct {

@@ -1,4 +1,5 @@
 /* main.c -- a trainer from its command line to its exit status. */
+#include "comm.h"
 #include "map.h"
 #include "memory.h"
 #include "output.h"
@@ -9,8 +10,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <omp.h>
+#include <unistd.h>
 
 /* --help and --plan end the trainer before anything is opened. */
 static bool answers(const RtRun *run, const char *command)
@@ -21,6 +24,15 @@ static bool answers(const RtRun *run, const char *command)
     else if (run->options.plan)
         printf("%s\n", program->plan);
     return run->options.help || run->options.plan;
+}
+
+/* What needs no other ranks is asked of one alone. */
+static bool only_answers(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "--help", 6) || !strcmp(argv[i], "--plan"))
+            return true;
+    return false;
 }
 
 static RtData *open_data(const RtRun *run, const char *path, const char *option, const RtFunction *f)
@@ -34,16 +46,29 @@ static RtData *open_data(const RtRun *run, const char *path, const char *option,
     return data;
 }
 
+/* Ranks of one machine share its processors, unless someone has said who gets what. */
+static void set_threads(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    long online = sysconf(_SC_NPROCESSORS_ONLN) / rt->local_ranks;
+    int share = online < 1 ? 1 : online < omp_get_max_threads() ? (int)online : omp_get_max_threads();
+    if (run->options.given.threads)
+        omp_set_num_threads((int)run->options.threads);
+    else if (rt->ranks > 1 && !getenv("OMP_NUM_THREADS"))
+        omp_set_num_threads(share);
+    rt->threads = omp_get_max_threads();
+}
+
 static void start_device(RtRun *run)
 {
     Rt *rt = &run->rt;
-    if (run->options.given.threads)
-        omp_set_num_threads((int)run->options.threads);
-    rt->threads = omp_get_max_threads();
-    rt->arena = rt_arena_map(rt->program);
+    rt_collectives_open(rt, run->options.timeout);
+    rt->arena = rt_arena_map(rt);
     if (rt->program->create)
         rt->program->create(rt);
     rt_memory_print(rt);
+    if (run->options.print_mesh)
+        rt_comm_print_mesh(rt);
 }
 
 /* --- Where the run begins ------------------------------------------------------------------- */
@@ -92,7 +117,7 @@ static void note_changed_data(const RtRun *run)
 static void load(RtRun *run)
 {
     const char *path = run->options.load;
-    run->has_loaded = rt_checkpoint_load(path, run->rt.program, run->rt.arena, &run->place);
+    run->has_loaded = rt_checkpoint_load(path, &run->rt, &run->place);
     if (!run->has_loaded) {
         rt_note("loaded %s: weights only, no optimizer state and no step: the optimizer starts at zero, at step 0",
                 path);
@@ -107,7 +132,7 @@ static void load(RtRun *run)
 static void start_state(RtRun *run)
 {
     run->place.seed = first_seed(run);
-    rt_init_tensors(run->rt.program, run->rt.arena, run->place.seed, !run->options.load);
+    rt_init_tensors(&run->rt, run->place.seed, !run->options.load);
     if (run->options.load)
         load(run);
     run->begun_at = run->place.step;
@@ -130,11 +155,12 @@ static int64_t first_traced(const RtRun *run)
 static void open_outputs(RtRun *run)
 {
     const RtOptions *options = &run->options;
-    if (options->save)
-        rt_output_check(options->save, "--save", rt_checkpoint_bytes(run->rt.program));
+    bool is_first = run->rt.rank == 0;
+    if (options->save && is_first)
+        rt_output_check(options->save, "--save", rt_checkpoint_bytes(&run->rt));
     if (options->trace)
         rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
-    run->log = rt_log_open(options->log, run->begun_at);
+    run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at);
 }
 
 static void note_interruption(const RtRun *run)
@@ -149,22 +175,30 @@ static void note_interruption(const RtRun *run)
 
 static int finish(RtRun *run)
 {
-    int signal = rt_signals_caught();
+    int signal = run->signal;
     if (signal)
         note_interruption(run);
     rt_log_close(&run->log);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
+    if (run->options.print_traffic && run->rt.rank == 0)
+        rt_collectives_print(&run->rt);
     rt_products_free(&run->rt);
+    rt_comm_close(&run->rt);
+    rt_collectives_close(&run->rt);
     return signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
 }
 
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
-    RtRun run = { .rt = { .program = program }, .options = rt_options_parse(argc, argv, program) };
+    RtRun run = { .rt = { .program = program } };
+    if (!only_answers(argc, argv))
+        rt_comm_open(&run.rt, &argc, &argv);
+    run.options = rt_options_parse(argc, argv, program);
     if (answers(&run, argv[0]))
         return RT_EXIT_OK;
     rt_signals_catch();
+    set_threads(&run);
     rt_map_watch();
     run.data = open_data(&run, run.options.data, "--data", &program->step);
     run.eval_data = open_data(&run, run.options.eval_data, "--eval-data", &program->eval);
@@ -172,9 +206,9 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     start_state(&run);
     open_outputs(&run);
     if (run.options.steps > 0)
-        run.peak = rt_product_peak(&run.rt, 0.25);
+        run.peak = rt_comm_sum(&run.rt, rt_product_peak(&run.rt, 0.25));
     rt_train(&run);
-    if (run.options.sample > 0 && !rt_signals_caught())
+    if (run.options.sample > 0 && !run.signal)
         rt_sample(&run);
     return finish(&run);
 }

@@ -2,9 +2,12 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "memory.h"
 
+#include "comm.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sys/mman.h>
@@ -43,35 +46,45 @@ static double available_bytes(void)
     return fmin(fmin(machine, group), process);
 }
 
-static _Noreturn void refuse(const RtProgram *program, const char *why)
+static _Noreturn void refuse(const Rt *rt, const char *why)
 {
-    rt_fail("out of memory: '%s' is planned to need %s, and %s are available%s; a smaller train.microbatch, "
+    const RtProgram *program = rt->program;
+    char *each = rt->local_ranks > 1 ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
+    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s; a smaller train.microbatch, "
             "'recompute full' or more memory helps",
-            program->name, rt_bytes_text((double)program->arena_bytes).text, rt_bytes_text(available_bytes()).text,
-            why);
+            program->name, rt_bytes_text((double)program->arena_bytes).text, each,
+            rt_bytes_text(available_bytes()).text, why);
 }
 
-char *rt_arena_map(const RtProgram *program)
+char *rt_arena_map(const Rt *rt)
 {
-    if ((double)program->arena_bytes > available_bytes())
-        refuse(program, "");
+    const RtProgram *program = rt->program;
+    if ((double)program->arena_bytes * rt->local_ranks > available_bytes())
+        refuse(rt, "");
     size_t bytes = (size_t)program->arena_bytes + HUGE_PAGE;
     char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
-        refuse(program, " (but the system refuses to map them)");
+        refuse(rt, " (but the system refuses to map them)");
     uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
     /* Advice only: a kernel without huge pages is slower and not wrong. */
     madvise(map + skip, (size_t)program->arena_bytes, MADV_HUGEPAGE);
     return map + skip;
 }
 
-int64_t rt_memory_bytes(const Rt *rt) { return rt->program->arena_bytes + rt_products_workspace_bytes(rt); }
+int64_t rt_memory_bytes(const Rt *rt)
+{
+    return rt->program->arena_bytes + rt_products_workspace_bytes(rt) + rt_collectives_workspace_bytes(rt);
+}
 
 void rt_memory_print(const Rt *rt)
 {
     const RtProgram *program = rt->program;
-    rt_note("memory: %s planned (%s tensors that stay, %s of a step), %s workspace of products",
+    char *messages = rt->ranks > 1 ? rt_text(", %s of collectives; each of %d ranks",
+                                             rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text, rt->ranks)
+                                   : rt_text("%s", "");
+    rt_note("memory: %s planned (%s tensors that stay, %s of a step), %s workspace of products%s",
             rt_bytes_text((double)program->arena_bytes).text, rt_bytes_text((double)program->state_bytes).text,
             rt_bytes_text((double)(program->arena_bytes - program->state_bytes)).text,
-            rt_bytes_text((double)rt_products_workspace_bytes(rt)).text);
+            rt_bytes_text((double)rt_products_workspace_bytes(rt)).text, messages);
+    free(messages);
 }

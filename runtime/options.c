@@ -202,6 +202,12 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
 {
     if (result->steps > 0 && !result->data)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
+    if (!program->comm && (result->given.timeout || result->print_mesh || result->print_traffic))
+        rt_end(RT_EXIT_USAGE,
+               "--%s has no effect on one rank: leave it out, or compile for a mesh (mpc compile --mesh ...)",
+               result->print_mesh      ? "print-mesh"
+               : result->print_traffic ? "print-traffic"
+                                       : "timeout");
     if (result->data_format && !result->data && !result->eval_data)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
     if (result->eval_data && !program->eval.run)

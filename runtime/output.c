@@ -78,6 +78,7 @@ static void flush(RtOutput *output)
         if (wrote > 0)
             done += wrote;
     }
+    output->at += output->used;
     output->used = 0;
 }
 
@@ -107,12 +108,43 @@ static void synchronise_directory(const char *path)
     free(directory);
 }
 
-void rt_output_commit(RtOutput *output)
+RtOutput rt_output_join(const char *path, const char *option)
+{
+    RtOutput output = { .path = path, .option = option, .partial = rt_text("%s.tmp", path) };
+    output.file = open(output.partial, O_WRONLY);
+    if (output.file < 0)
+        rt_fail("%s %s: cannot write %s: %s; all ranks need the same file system there", option, path, output.partial,
+                strerror(errno));
+    output.buffer = rt_allocate(BUFFER_BYTES, 1);
+    return output;
+}
+
+void rt_output_seek(RtOutput *output, int64_t at)
+{
+    if (at == output->at + output->used)
+        return;
+    flush(output);
+    if (lseek(output->file, at, SEEK_SET) < 0)
+        give_up(output);
+    output->at = at;
+}
+
+void rt_output_finish(RtOutput *output)
 {
     flush(output);
-    if (fsync(output->file) || close(output->file) || rename(output->partial, output->path))
+    if (fsync(output->file) || close(output->file))
+        give_up(output);
+    output->file = -1;
+    free(output->buffer);
+    output->buffer = NULL;
+}
+
+void rt_output_commit(RtOutput *output)
+{
+    if (output->file >= 0)
+        rt_output_finish(output);
+    if (rename(output->partial, output->path))
         give_up(output);
     synchronise_directory(output->path);
     free(output->partial);
-    free(output->buffer);
 }

@@ -9,7 +9,7 @@ typedef struct {
     char *partial;             /* PATH.tmp */
     int file;
     char *buffer;
-    int64_t used; /* bytes of the buffer */
+    int64_t at, used; /* bytes: in the file, where the buffer belongs; of the buffer, in use */
 } RtOutput;
 
 /* Ends the trainer if `bytes` could not be written to `path` now: no such directory, no permission, not enough space,
@@ -20,5 +20,11 @@ void rt_output_check(const char *path, const char *option, int64_t bytes);
 RtOutput rt_output_open(const char *path, const char *option);
 void rt_output_write(RtOutput *output, const void *data, int64_t bytes);
 void rt_output_commit(RtOutput *output);
+
+/* One file by several ranks: one opens it; then the others join; all write, each from where it says (bytes from the
+ * file's begin) on; all finish their parts, so that they are on the disk; then the first commits. */
+RtOutput rt_output_join(const char *path, const char *option);
+void rt_output_seek(RtOutput *output, int64_t at);
+void rt_output_finish(RtOutput *output);
 
 #endif

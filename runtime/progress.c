@@ -30,7 +30,7 @@ static void print_rate(double tokens_per_s)
 
 void rt_progress_print(const RtStepReport *report, bool keep)
 {
-    bool is_terminal = isatty(STDOUT_FILENO);
+    bool is_terminal = report->ranks == 1 && isatty(STDOUT_FILENO); /* a launcher of ranks lends each a terminal */
     if (!is_terminal && !keep)
         return;
     if (is_terminal)

@@ -205,10 +205,7 @@ typedef struct {
 } RtPart;
 RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded);
 
-static inline int64_t rt_position(RtPart part, int64_t i)
-{
-    return part.first + i + (i >= part.turn ? part.jump : 0);
-}
+static inline int64_t rt_position(RtPart part, int64_t i) { return part.first + i + (i >= part.turn ? part.jump : 0); }
 
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[]);
 void rt_collective_wait(Rt *rt, int id);

@@ -167,7 +167,7 @@ static cJSON *entry_of(const RtView *view, int64_t begin)
 {
     cJSON *entry = cJSON_CreateObject(), *shape = cJSON_CreateArray(), *offsets = cJSON_CreateArray();
     for (int d = 0; d < view->rank; d++)
-        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)view->size[d]));
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)view->whole[d]));
     cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin));
     cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + 4 * view->count)));
     cJSON_AddStringToObject(entry, "dtype", rt_view_file_type(view) == RT_I32 ? "I32" : "F32");

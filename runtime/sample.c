@@ -1,5 +1,6 @@
 /* sample.c -- text from a byte model, byte by byte: the last `seq` bytes go in, the prediction after the last one is
  * drawn from. */
+#include "comm.h"
 #include "philox.h"
 #include "train.h"
 
@@ -41,13 +42,16 @@ static int draw(const float *logits, double temperature, int k, double u)
 }
 
 /* Puts the text's end into the first sequence of the inputs; what follows it, and the others, are 0. */
-static void fill(const RtFunction *f, char *arena, const unsigned char *text, int64_t length)
+static void fill(const Rt *rt, const RtFunction *f, const unsigned char *text, int64_t length)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        int32_t *to = (int32_t *)(void *)(arena + input->offset); /* [micro * batch, seq] */
-        memset(to, 0, (size_t)(f->micro * f->batch * f->seq) * sizeof *to);
-        for (int64_t s = 0; s < f->seq && s + input->shift < length; s++)
-            to[s] = text[s + input->shift];
+        int32_t *to = (int32_t *)(void *)(rt->arena + input->offset); /* [micro, batch, seq] of this rank */
+        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, f->seq);
+        int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, input->seq, f->seq);
+        memset(to, 0, (size_t)(f->micro * rows * columns) * sizeof *to);
+        for (int64_t s = 0; s < columns && rt_position(batch, 0) == 0; s++)
+            if (rt_position(seq, s) + input->shift < length)
+                to[s] = text[rt_position(seq, s) + input->shift];
     }
 }
 
@@ -56,7 +60,7 @@ static int predict(RtRun *run, const unsigned char *text, int64_t length, uint32
     const RtFunction *f = &run->rt.program->predict;
     char *arena = run->rt.arena;
     int64_t seen = length < f->seq ? length : f->seq;
-    fill(f, arena, text + length - seen, seen);
+    fill(&run->rt, f, text + length - seen, seen);
     rt_set_scalars(run, &f->scalars);
     f->run(&run->rt, arena);
     const float *logits = (const float *)(const void *)(arena + f->logits) + (seen - 1) * f->logits_stride;
@@ -73,13 +77,17 @@ void rt_sample(RtRun *run)
     uint32_t seed = run->options.given.seed ? (uint32_t)run->options.seed : run->place.seed;
     unsigned char *text = rt_allocate(length + run->options.sample, 1);
     memcpy(text, prompt, (size_t)length);
-    if (has_prompt)
+    bool prints = run->rt.rank == 0;
+    if (has_prompt && prints)
         fputs(prompt, stdout);
     for (int64_t i = 0; i < run->options.sample; i++) {
         text[length] = (unsigned char)predict(run, text, length, seed, (uint32_t)i);
-        putchar(text[length++]);
+        if (prints)
+            putchar(text[length]);
+        length++;
         fflush(stdout);
     }
-    putchar('\n');
+    if (prints)
+        putchar('\n');
     free(text);
 }

@@ -5,15 +5,20 @@
 
 #include "rt.h"
 
-struct RtProducts; /* product.c: the products that the program registered */
-struct RtTrace;    /* trace.c: NULL where nobody traces */
+struct RtProducts;    /* product.c: the products that the program registered */
+struct RtTrace;       /* trace.c: NULL where nobody traces */
+struct RtMesh;        /* comm.c: NULL in a program of one rank */
+struct RtCollectives; /* collective.c: the same */
 
 struct Rt {
     const RtProgram *program;
     char *arena; /* program->arena_bytes, 2 MB-aligned */
     struct RtProducts *products;
     struct RtTrace *trace;
-    int threads; /* as set for OpenMP */
+    int threads;                              /* as set for OpenMP */
+    int rank, ranks, local_rank, local_ranks; /* local: on the same machine */
+    struct RtMesh *mesh;
+    struct RtCollectives *collectives;
 };
 
 /* --- product.c ---------------------------------------------------------------------------- */
@@ -26,6 +31,10 @@ double rt_product_peak(Rt *rt, double seconds);    /* flops/s of this machine's 
 
 /* Exit statuses of a trainer; after a signal RT_EXIT_SIGNAL + its number. */
 enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_DIVERGED = 3, RT_EXIT_SIGNAL = 128 };
+
+/* From here on messages are those of one among several ranks: notes are rank 0's alone, errors name the rank and end
+ * all. */
+void rt_error_ranks(const Rt *rt);
 
 /* Ends the trainer: one line "error: MESSAGE" on stderr; rt_fail with RT_EXIT_ERROR. */
 _Noreturn void rt_end(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -2,8 +2,8 @@
  * arena, whatever their memory order. */
 #include "tensors.h"
 
+#include "comm.h"
 #include "convert.h"
-#include "state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -26,7 +26,21 @@ static char *full_name(const RtTensor *tensor, const int64_t *copy)
     return path;
 }
 
-static RtView view_of(const RtTensor *tensor, const int64_t *copy)
+/* Of the ranks that differ only on axes that split nothing of the tensor, the first. */
+static bool is_owner(const Rt *rt, const RtTensor *tensor)
+{
+    for (int axis = 0; axis < rt->program->naxes; axis++) {
+        bool splits = false;
+        for (int d = 0; d < tensor->rank; d++)
+            for (int i = 0; i < tensor->split[d].count; i++)
+                splits |= tensor->split[d].axis[i] == axis;
+        if (!splits && rt_coordinate(rt, axis) > 0)
+            return false;
+    }
+    return true;
+}
+
+static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
 {
     RtView view = { .name = full_name(tensor, copy),
                     .tensor = tensor,
@@ -34,15 +48,20 @@ static RtView view_of(const RtTensor *tensor, const int64_t *copy)
                     .type = tensor->type,
                     .rank = tensor->rank - tensor->copies,
                     .offset = tensor->offset,
+                    .is_owner = is_owner(rt, tensor),
                     .count = 1 };
     int64_t element = tensor->type == RT_F32 || tensor->type == RT_I32 ? 4 : 2;
     assert(tensor->type != RT_BOOL); /* no state is of truth values */
     for (int d = 0; d < tensor->copies; d++)
         view.offset += element * copy[d] * tensor->stride[d];
     for (int d = 0; d < view.rank; d++) {
-        view.size[d] = tensor->size[tensor->copies + d];
-        view.stride[d] = tensor->stride[tensor->copies + d];
-        view.count *= view.size[d];
+        int from = tensor->copies + d;
+        const RtSplit *split = &tensor->split[from];
+        view.whole[d] = tensor->size[from];
+        view.part[d] = rt_part(rt, *split, tensor->padded[from]);
+        view.size[d] = split->count ? rt_part_size(rt, *split, tensor->padded[from]) : view.whole[d];
+        view.stride[d] = tensor->stride[from];
+        view.count *= view.whole[d];
     }
     return view;
 }
@@ -58,8 +77,9 @@ static bool next_index(int rank, const int64_t *size, int64_t *index)
     return false;
 }
 
-RtView *rt_views(const RtProgram *program, int *count)
+RtView *rt_views(const Rt *rt, int *count)
 {
+    const RtProgram *program = rt->program;
     *count = 0;
     for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++) {
         int copies = 1;
@@ -71,7 +91,7 @@ RtView *rt_views(const RtProgram *program, int *count)
     for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++) {
         int64_t copy[RT_MAX_RANK] = { 0 };
         do
-            *view++ = view_of(t, copy);
+            *view++ = view_of(rt, t, copy);
         while (next_index(t->copies, t->size, copy));
     }
     return views;
@@ -82,6 +102,70 @@ void rt_views_free(RtView *views, int count)
     for (int i = 0; i < count; i++)
         free(views[i].name);
     free(views);
+}
+
+/* --- What of the whole this rank holds -------------------------------------------------------- */
+
+RtRanges rt_ranges(const RtView *view)
+{
+    RtRanges ranges = { .view = view, .split = view->rank - 1, .inner = 1 };
+    while (ranges.split >= 0 && view->size[ranges.split] == view->whole[ranges.split])
+        ranges.inner *= view->whole[ranges.split--];
+    return ranges;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The elements of dim d from its turn on (second), or before it, that are no padding. */
+static RtRange range_of_dim(const RtView *view, int d, bool second)
+{
+    const RtPart *part = &view->part[d];
+    int64_t turn = least(part->turn, view->size[d]);
+    RtRange range = { .own = second ? turn : 0, .count = second ? view->size[d] - turn : turn };
+    range.whole = part->first + range.own + (second ? part->jump : 0);
+    int64_t left = view->whole[d] - range.whole;
+    range.count = left < 0 ? 0 : least(range.count, left);
+    return range;
+}
+
+/* Puts the row of the dims before `split` in front; false where it is padding. */
+static bool place_row(const RtView *view, int split, int64_t row, RtRange *range)
+{
+    int64_t own = view->size[split], whole = view->whole[split];
+    for (int d = split - 1; d >= 0; d--) {
+        int64_t i = row % view->size[d], at = rt_position(view->part[d], i);
+        if (at >= view->whole[d])
+            return false;
+        range->own += i * own;
+        range->whole += at * whole;
+        own *= view->size[d];
+        whole *= view->whole[d];
+        row /= view->size[d];
+    }
+    return true;
+}
+
+bool rt_next_range(RtRanges *ranges, RtRange *range)
+{
+    const RtView *view = ranges->view;
+    if (ranges->split < 0) { /* all of it is here */
+        *range = (RtRange){ .count = view->count };
+        return ranges->next++ == 0;
+    }
+    int64_t rows = 1;
+    for (int d = 0; d < ranges->split; d++)
+        rows *= view->size[d];
+    while (ranges->next < 2 * rows) {
+        int64_t row = ranges->next / 2;
+        *range = range_of_dim(view, ranges->split, ranges->next++ % 2);
+        if (range->count == 0 || !place_row(view, ranges->split, row, range))
+            continue;
+        range->own *= ranges->inner;
+        range->whole *= ranges->inner;
+        range->count *= ranges->inner;
+        return true;
+    }
+    return false;
 }
 
 /* --- Elements ------------------------------------------------------------------------------- */

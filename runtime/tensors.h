@@ -11,17 +11,37 @@ typedef struct {
     bool is_state;          /* of the optimizer; else a parameter */
     RtType type;            /* in the arena */
     int rank;
-    int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; /* without the copies */
-    int64_t offset;                                 /* bytes, in the arena */
-    int64_t count;                                  /* of elements */
+    int64_t whole[RT_MAX_RANK];                     /* sizes, without the copies */
+    int64_t count;                                  /* of elements, of the whole */
+    int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; /* of this rank's part, with its padding where it is split */
+    RtPart part[RT_MAX_RANK];
+    int64_t offset; /* bytes, in the arena */
+    bool is_owner;  /* of the ranks that hold the same part, the one that writes it to files */
 } RtView;
 
+/* `count` elements that follow each other both in the whole tensor, from number `whole` on, and in this rank's part,
+ * from number `own` on; both are counted row by row. */
+typedef struct {
+    int64_t own, whole, count;
+} RtRange;
+
+/* The ranges of what this rank holds, in order: without padding, as few as possible. */
+typedef struct {
+    const RtView *view;
+    int split;     /* the last dim that is split, or -1 */
+    int64_t inner; /* elements behind it */
+    int64_t next;  /* the range to come, in order */
+} RtRanges;
+
+RtRanges rt_ranges(const RtView *view);
+bool rt_next_range(RtRanges *ranges, RtRange *range);
+
 /* All of them, in the order of the program; the caller's, for rt_views_free. */
-RtView *rt_views(const RtProgram *program, int *count);
+RtView *rt_views(const Rt *rt, int *count);
 void rt_views_free(RtView *views, int count);
 
-/* In a file floats are f32 and integers i32: 4 bytes an element.  Element `first` + i, counted row by row, from or
- * to values[i] for i < count. */
+/* In a file floats are f32 and integers i32: 4 bytes an element.  Element `first` + i of this rank's part, counted row
+ * by row, from or to values[i] for i < count. */
 RtType rt_view_file_type(const RtView *view);
 void rt_view_read(const RtView *view, const char *arena, int64_t first, int64_t count, void *values);
 void rt_view_write(const RtView *view, char *arena, int64_t first, int64_t count, const void *values);
@@ -30,6 +50,6 @@ void rt_view_write(const RtView *view, char *arena, int64_t first, int64_t count
 
 /* Zeroes all tensors, padding included, and gives them their initial values; parameters that a file will fill stay
  * zero. */
-void rt_init_tensors(const RtProgram *program, char *arena, uint32_t seed, bool with_parameters);
+void rt_init_tensors(const Rt *rt, uint32_t seed, bool with_parameters);
 
 #endif

@@ -14,13 +14,14 @@
 enum { STEP = -1, MAX_DEPTH = 16 };
 
 typedef struct {
-    int kernel; /* index into the program's; STEP: a whole step */
+    int kernel; /* index into the program's, its collectives' behind them; STEP: a whole step */
     int64_t step;
     double begin, end; /* seconds */
+    int thread;        /* 1: that of collectives */
 } Event;
 
 struct RtTrace {
-    const char *path;
+    char *path;
     int64_t first, last; /* the steps that are recorded */
     int64_t step;        /* the one that runs */
     Event *events;
@@ -31,7 +32,7 @@ struct RtTrace {
 
 bool rt_tracing;
 
-static void begin(struct RtTrace *trace, int kernel)
+static Event *add(struct RtTrace *trace, int kernel)
 {
     if (trace->count == trace->room) {
         trace->room = trace->room ? 2 * trace->room : 4096;
@@ -39,9 +40,15 @@ static void begin(struct RtTrace *trace, int kernel)
         if (!trace->events)
             rt_fail("out of memory: --trace needs more for %lld events; trace fewer steps", (long long)trace->room);
     }
+    trace->events[trace->count] = (Event){ .kernel = kernel, .step = trace->step };
+    return &trace->events[trace->count++];
+}
+
+static void begin(struct RtTrace *trace, int kernel)
+{
     assert(trace->depth < MAX_DEPTH);
     trace->open[trace->depth++] = trace->count;
-    trace->events[trace->count++] = (Event){ .kernel = kernel, .step = trace->step, .begin = rt_seconds() };
+    add(trace, kernel)->begin = rt_seconds();
 }
 
 static void end(struct RtTrace *trace, int kernel)
@@ -51,6 +58,14 @@ static void end(struct RtTrace *trace, int kernel)
     Event *event = &trace->events[trace->open[--trace->depth]];
     assert(event->kernel == kernel);
     event->end = now;
+}
+
+void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end)
+{
+    Event *event = add(rt->trace, kernel);
+    event->begin = begin;
+    event->end = end;
+    event->thread = thread;
 }
 
 void rt_trace_begin(Rt *rt, int kernel) { begin(rt->trace, kernel); }
@@ -69,10 +84,20 @@ static cJSON *arguments_of(const RtKernel *kernel, double seconds)
     return arguments;
 }
 
-/* A complete event ("ph": "X"): times in microseconds, from the first event on. */
-static char *event_text(const RtProgram *program, const Event *event, double origin)
+static const RtKernel *collective_as_kernel(const RtProgram *program, const Event *event, RtKernel *result)
 {
-    const RtKernel *kernel = event->kernel == STEP ? NULL : &program->kernels[event->kernel];
+    const RtCollective *c = &program->collectives[event->kernel - program->nkernels];
+    *result = (RtKernel){ .name = c->name, .where = c->where, .kind = event->thread ? "collective" : "wait" };
+    return result;
+}
+
+/* A complete event ("ph": "X"): times in microseconds, from the first event on. */
+static char *event_text(const RtProgram *program, const Event *event, double origin, int rank)
+{
+    RtKernel message;
+    const RtKernel *kernel = event->kernel == STEP               ? NULL
+                             : event->kernel < program->nkernels ? &program->kernels[event->kernel]
+                                                                 : collective_as_kernel(program, event, &message);
     char *step = rt_text("step %lld", (long long)event->step);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "name", kernel ? kernel->name : step);
@@ -80,8 +105,8 @@ static char *event_text(const RtProgram *program, const Event *event, double ori
     cJSON_AddStringToObject(json, "ph", "X");
     cJSON_AddNumberToObject(json, "ts", 1e6 * (event->begin - origin));
     cJSON_AddNumberToObject(json, "dur", 1e6 * (event->end - event->begin));
-    cJSON_AddNumberToObject(json, "pid", 0);
-    cJSON_AddNumberToObject(json, "tid", 0);
+    cJSON_AddNumberToObject(json, "pid", rank);
+    cJSON_AddNumberToObject(json, "tid", event->thread);
     if (kernel)
         cJSON_AddItemToObject(json, "args", arguments_of(kernel, event->end - event->begin));
     char *text = cJSON_PrintUnformatted(json);
@@ -94,12 +119,12 @@ static char *event_text(const RtProgram *program, const Event *event, double ori
 
 static void write_text(RtOutput *output, const char *text) { rt_output_write(output, text, (int64_t)strlen(text)); }
 
-static void write_trace(const RtProgram *program, const struct RtTrace *trace)
+static void write_trace(const Rt *rt, const struct RtTrace *trace)
 {
     RtOutput output = rt_output_open(trace->path, "--trace");
     write_text(&output, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int64_t i = 0; i < trace->count; i++) {
-        char *text = event_text(program, &trace->events[i], trace->events[0].begin);
+        char *text = event_text(rt->program, &trace->events[i], trace->events[0].begin, rt->rank);
         write_text(&output, text);
         write_text(&output, i + 1 < trace->count ? ",\n" : "\n");
         cJSON_free(text);
@@ -110,8 +135,17 @@ static void write_trace(const RtProgram *program, const struct RtTrace *trace)
 
 /* --- Steps ---------------------------------------------------------------------------------- */
 
-void rt_trace_open(Rt *rt, const char *path, int64_t first, int64_t steps)
+/* trace.json is rank 0's; trace.rank3.json rank 3's. */
+static char *path_of_rank(const char *path, int rank)
 {
+    const char *name = strrchr(path, '/'), *dot = strrchr(name ? name : path, '.');
+    int length = dot && dot > path ? (int)(dot - path) : (int)strlen(path);
+    return rank ? rt_text("%.*s.rank%d%s", length, path, rank, path + length) : rt_text("%s", path);
+}
+
+void rt_trace_open(Rt *rt, const char *option, int64_t first, int64_t steps)
+{
+    char *path = path_of_rank(option, rt->rank);
     rt_output_check(path, "--trace", 1);
     rt->trace = rt_allocate(1, sizeof *rt->trace);
     *rt->trace = (struct RtTrace){ .path = path, .first = first, .last = first + steps - 1 };
@@ -145,9 +179,10 @@ void rt_trace_close(Rt *rt)
     if (!trace)
         return;
     end_step(trace);
-    write_trace(rt->program, trace);
+    write_trace(rt, trace);
     rt_note("trace of %lld events written to %s", (long long)trace->count, trace->path);
     free(trace->events);
+    free(trace->path);
     free(trace);
     rt->trace = NULL;
 }

@@ -1,6 +1,8 @@
 /* train.c -- the loop over steps. */
 #include "train.h"
 
+#include "comm.h"
+#include "memory.h"
 #include "order.h"
 #include "philox.h"
 #include "schedule.h"
@@ -43,8 +45,7 @@ double rt_scalar(const RtRun *run, int64_t offset)
 
 static void fill_batch(RtRun *run)
 {
-    const RtProgram *program = run->rt.program;
-    const RtFunction *f = &program->step;
+    const RtFunction *f = &run->rt.program->step;
     int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data, f);
     int64_t *sequence = rt_allocate(batch, sizeof *sequence);
     for (int64_t n = 0; n < batch; n++) {
@@ -52,7 +53,7 @@ static void fill_batch(RtRun *run)
         sequence[n] =
             run->options.no_shuffle ? at % count : rt_order_permute(count, run->place.seed, epoch, at % count);
     }
-    rt_data_fill(run->data, program, f, run->rt.arena, sequence);
+    rt_data_fill(run->data, &run->rt, f, sequence);
     run->place.position += batch;
     free(sequence);
 }
@@ -74,12 +75,23 @@ static void check_finite(const RtRun *run, const RtStepReport *report)
            isfinite(report->loss) ? report->grad_norm : report->loss, saved);
 }
 
+/* What collectives have done since `before`. */
+static RtTraffic traffic_since(const Rt *rt, RtTraffic before)
+{
+    RtTraffic now = rt_collectives_traffic(rt);
+    return (RtTraffic){ .calls = now.calls - before.calls,
+                        .sent_bytes = now.sent_bytes - before.sent_bytes,
+                        .seconds = now.seconds - before.seconds,
+                        .waited = now.waited - before.waited };
+}
+
 static RtStepReport run_step(RtRun *run)
 {
     Rt *rt = &run->rt;
     const RtProgram *program = rt->program;
     const RtScalars *scalars = &program->step.scalars;
     double begin = rt_seconds();
+    RtTraffic before = rt_collectives_traffic(rt);
     rt_trace_step(rt, run->place.step + 1);
     fill_batch(run);
     rt_set_scalars(run, scalars);
@@ -99,7 +111,16 @@ static RtStepReport run_step(RtRun *run)
                            .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
                            .tokens_per_s = (double)program->tokens_per_step / seconds,
                            .mfu = program->flops_per_step / seconds / run->peak,
-                           .bytes = program->arena_bytes + rt_products_workspace_bytes(rt) };
+                           .bytes = rt_memory_bytes(rt),
+                           .ranks = rt->ranks,
+                           .traffic = traffic_since(rt, before) };
+}
+
+/* All ranks end at the same step, whichever of them had the signal. */
+bool rt_is_interrupted(RtRun *run)
+{
+    run->signal = (int)rt_comm_max(&run->rt, rt_signals_caught());
+    return run->signal;
 }
 
 /* --- The loop ------------------------------------------------------------------------------- */
@@ -108,7 +129,7 @@ static void save(RtRun *run)
 {
     if (run->saved_at == run->place.step)
         return;
-    rt_checkpoint_save(run->options.save, run->rt.program, run->rt.arena, &run->place);
+    rt_checkpoint_save(run->options.save, &run->rt, &run->place);
     run->saved_at = run->place.step;
     rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
 }
@@ -118,27 +139,33 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 static void report_step(RtRun *run, RtStepReport *report)
 {
     const RtOptions *options = &run->options;
-    bool is_last = report->step == options->steps || rt_signals_caught();
+    bool is_last = report->step == options->steps || run->signal;
     if (run->eval_data && (is_due(options->eval_every, report->step) || report->step == options->steps))
         report->eval_loss = rt_evaluate(run);
     rt_log_step(&run->log, report);
-    rt_progress_print(report, is_last || report->step == run->begun_at + 1 ||
-                                  is_due(options->print_every, report->step) || !isnan(report->eval_loss));
+    if (run->rt.rank == 0)
+        rt_progress_print(report, is_last || report->step == run->begun_at + 1 ||
+                                      is_due(options->print_every, report->step) || !isnan(report->eval_loss));
     if (options->save && is_due(options->save_every, report->step))
         save(run);
 }
 
 void rt_train(RtRun *run)
 {
-    while (run->place.step < run->options.steps && !rt_signals_caught()) {
+    rt_is_interrupted(run);
+    while (run->place.step < run->options.steps && !run->signal) {
         RtStepReport report = run_step(run);
         check_finite(run, &report);
+        rt_is_interrupted(run);
         report_step(run, &report);
     }
-    bool has_begun = run->place.step > run->begun_at || !rt_signals_caught();
+    bool has_begun = run->place.step > run->begun_at || !run->signal;
     if (run->options.save && has_begun)
         save(run);
     rt_trace_close(&run->rt);
-    if (run->options.steps == 0 && run->eval_data)
-        printf("eval loss %.6f\n", rt_evaluate(run));
+    if (run->options.steps == 0 && run->eval_data) {
+        double loss = rt_evaluate(run);
+        if (run->rt.rank == 0)
+            printf("eval loss %.6f\n", loss);
+    }
 }

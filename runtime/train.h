@@ -16,6 +16,7 @@ typedef struct {
     int64_t begun_at;         /* the step that it began with */
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
     bool has_loaded;
+    int signal; /* that a rank has had; 0: none */
     RtLog log;
     double peak;   /* flops/s of the best product */
     double step_s; /* of a step, smoothed */
@@ -23,6 +24,9 @@ typedef struct {
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves on the way and at the end. */
 void rt_train(RtRun *run);
+
+/* Has any rank been asked to end?  All ranks call it, between steps. */
+bool rt_is_interrupted(RtRun *run);
 
 /* Mean loss over the first batches of --eval-data.  eval.c */
 double rt_evaluate(RtRun *run);

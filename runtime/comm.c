@@ -1,0 +1,266 @@
+/* comm.c -- the mesh: ranks and their coordinates, which part of a split dim a rank holds, groups of ranks along axes.
+ *
+ * Ranks are numbered with the last axis fastest.  The group of a collective is the ranks that differ on its axes only,
+ * in the order of these axes, the first slowest: so member k holds the k-th block of a dim that is split over them. */
+#include "comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <unistd.h>
+
+struct RtMesh {
+    RtGroup world;
+    RtGroup *group; /* distinct lists of axes, in the order of the collectives that use them */
+    int ngroups;
+};
+
+/* --- Coordinates ------------------------------------------------------------------------------ */
+
+/* The place of any rank on an axis. */
+static int coordinate_of(const RtProgram *program, int rank, int axis)
+{
+    for (int i = program->naxes - 1; i > axis; i--)
+        rank /= program->axes[i].size;
+    return rank % program->axes[axis].size;
+}
+
+int rt_coordinate(const Rt *rt, int axis) { return coordinate_of(rt->program, rt->rank, axis); }
+
+/* Which block of several axes: the first slowest. */
+static int block_of(const RtProgram *program, int rank, const int axis[], int count, int *blocks)
+{
+    int block = 0;
+    *blocks = 1;
+    for (int i = 0; i < count; i++) {
+        int size = program->axes[axis[i]].size;
+        block = block * size + coordinate_of(program, rank, axis[i]);
+        *blocks *= size;
+    }
+    return block;
+}
+
+int64_t rt_part_size(const Rt *rt, RtSplit split, int64_t padded)
+{
+    int blocks;
+    block_of(rt->program, rt->rank, split.axis, split.count, &blocks);
+    return padded / blocks;
+}
+
+RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
+{
+    int blocks, block = block_of(rt->program, rt->rank, split.axis, split.count, &blocks);
+    int64_t length = padded / blocks;
+    if (!split.zigzag)
+        return (RtPart){ .first = block * length, .turn = length };
+    int64_t n = rt->program->axes[split.axis[0]].size, r = rt_coordinate(rt, split.axis[0]);
+    int64_t piece = padded / (2 * n), start = length * (block % (blocks / n)); /* in the two pieces r and 2n-1-r */
+    if (start >= piece)
+        return (RtPart){ .first = (2 * n - 1 - r) * piece + start - piece, .turn = length };
+    return (RtPart){ .first = r * piece + start, .turn = piece - start, .jump = (2 * n - 2 - 2 * r) * piece };
+}
+
+char *rt_comm_place(const Rt *rt, int rank)
+{
+    const RtProgram *program = rt->program;
+    char *text = rt_text("rank %d (", rank);
+    for (int i = 0; i < program->naxes; i++) {
+        char *longer =
+            rt_text("%s%s%s %d", text, i ? ", " : "", program->axes[i].name, coordinate_of(program, rank, i));
+        free(text);
+        text = longer;
+    }
+    char *closed = rt_text("%s)", text);
+    free(text);
+    return closed;
+}
+
+/* --- Groups ----------------------------------------------------------------------------------- */
+
+static bool same_axes(const RtGroup *group, const RtCollective *collective)
+{
+    return group->naxes == collective->naxes &&
+           !memcmp(group->axis, collective->axis, (size_t)group->naxes * sizeof *group->axis);
+}
+
+/* This rank's group along these axes: all ranks call it. */
+static RtGroup form_group(Rt *rt, const int axis[], int naxes)
+{
+    const RtProgram *program = rt->program;
+    RtGroup group = { .naxes = naxes };
+    group.own = block_of(program, rt->rank, axis, naxes, &group.count);
+    group.rank = rt_allocate(group.count, sizeof *group.rank);
+    memcpy(group.axis, axis, (size_t)naxes * sizeof *axis);
+    int others[RT_MAX_AXES], nothers = 0, blocks;
+    for (int i = 0; i < program->naxes; i++) {
+        bool is_of_group = false;
+        for (int k = 0; k < naxes; k++)
+            is_of_group |= axis[k] == i;
+        if (!is_of_group)
+            others[nothers++] = i;
+    }
+    int colour = block_of(program, rt->rank, others, nothers, &blocks);
+    for (int rank = 0; rank < rt->ranks; rank++)
+        if (block_of(program, rank, others, nothers, &blocks) == colour)
+            group.rank[block_of(program, rank, axis, naxes, &blocks)] = rank;
+    group.channel = program->comm->group(colour, group.own);
+    return group;
+}
+
+static RtGroup *find_group(const struct RtMesh *mesh, const RtCollective *collective)
+{
+    for (int i = 0; i < mesh->ngroups; i++)
+        if (same_axes(&mesh->group[i], collective))
+            return &mesh->group[i];
+    return NULL;
+}
+
+static RtGroup form_world(Rt *rt)
+{
+    RtGroup world = { .channel = rt->program->comm->group(0, rt->rank), .count = rt->ranks, .own = rt->rank };
+    world.rank = rt_allocate(world.count, sizeof *world.rank);
+    for (int i = 0; i < world.count; i++)
+        world.rank[i] = i;
+    return world;
+}
+
+const RtGroup *rt_comm_group(const Rt *rt, const RtCollective *collective) { return find_group(rt->mesh, collective); }
+
+const RtGroup *rt_comm_world(const Rt *rt) { return &rt->mesh->world; }
+
+/* --- Start and end ---------------------------------------------------------------------------- */
+
+static char *mesh_text(const RtProgram *program)
+{
+    char *text = rt_text("%s", "");
+    for (int i = 0; i < program->naxes; i++) {
+        char *longer = rt_text("%s%s%s=%d", text, i ? "," : "", program->axes[i].name, program->axes[i].size);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void check_ranks(const Rt *rt, const char *command)
+{
+    int wanted = 1;
+    for (int i = 0; i < rt->program->naxes; i++)
+        wanted *= rt->program->axes[i].size;
+    if (rt->ranks != wanted)
+        rt_fail("%s was compiled for %d ranks (%s), but %d %s: start it with 'mpirun -n %d %s ...', or compile "
+                "it for another mesh",
+                command, wanted, mesh_text(rt->program), rt->ranks,
+                rt->ranks == 1 ? "runs (was it started without mpirun?)" : "run", wanted, command);
+}
+
+void rt_comm_open(Rt *rt, int *argc, char ***argv)
+{
+    const RtProgram *program = rt->program;
+    const RtComm *comm = program->comm;
+    rt->ranks = rt->local_ranks = 1;
+    if (!comm)
+        return;
+    comm->open(argc, argv);
+    rt->rank = comm->rank();
+    rt->ranks = comm->ranks();
+    comm->host(&rt->local_rank, &rt->local_ranks);
+    rt_error_ranks(rt);
+    check_ranks(rt, (*argv)[0]);
+    rt->mesh = rt_allocate(1, sizeof *rt->mesh);
+    rt->mesh->world = form_world(rt);
+    rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
+    for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
+        if (!find_group(rt->mesh, c))
+            rt->mesh->group[rt->mesh->ngroups++] = form_group(rt, c->axis, c->naxes);
+}
+
+void rt_comm_close(Rt *rt)
+{
+    if (!rt->mesh)
+        return;
+    rt_comm_barrier(rt);
+    for (int i = 0; i < rt->mesh->ngroups; i++)
+        free(rt->mesh->group[i].rank);
+    free(rt->mesh->group);
+    free(rt->mesh->world.rank);
+    free(rt->mesh);
+    rt->mesh = NULL;
+    rt->program->comm->close();
+}
+
+/* --- Between steps ------------------------------------------------------------------------------ */
+
+/* all[q] becomes what rank q has: `bytes` each. */
+static void gather(Rt *rt, const void *own, int64_t bytes, char *all)
+{
+    RtMessage *to = rt_allocate(rt->ranks, sizeof *to), *from = rt_allocate(rt->ranks, sizeof *from);
+    char *sent = rt_allocate(bytes, 1);
+    memcpy(sent, own, (size_t)bytes);
+    memcpy(all + rt->rank * bytes, own, (size_t)bytes);
+    for (int q = 0; q < rt->ranks; q++) {
+        to[q] = (RtMessage){ sent, bytes };
+        from[q] = (RtMessage){ all + q * bytes, bytes };
+    }
+    if (rt->mesh)
+        rt_exchange_messages(rt, &rt->mesh->world, to, from);
+    free(sent);
+    free(from);
+    free(to);
+}
+
+void rt_comm_barrier(Rt *rt) { rt_comm_max(rt, 0); }
+
+double rt_comm_max(Rt *rt, double value)
+{
+    double *all = rt_allocate(rt->ranks, sizeof *all), most = value;
+    gather(rt, &value, sizeof value, (char *)all);
+    for (int q = 0; q < rt->ranks; q++)
+        most = all[q] > most ? all[q] : most;
+    free(all);
+    return most;
+}
+
+double rt_comm_sum(Rt *rt, double value)
+{
+    double *all = rt_allocate(rt->ranks, sizeof *all), sum = 0;
+    gather(rt, &value, sizeof value, (char *)all);
+    for (int q = 0; q < rt->ranks; q++)
+        sum += all[q];
+    free(all);
+    return sum;
+}
+
+/* --- --print-mesh ------------------------------------------------------------------------------- */
+
+typedef struct {
+    char host[64];
+    int local_rank, threads, process;
+} Whereabouts;
+
+static void print_row(const Rt *rt, int rank, const Whereabouts *at)
+{
+    printf("%4d  %-20s %5d  %7d  %7d", rank, at->host, at->local_rank, at->process, at->threads);
+    for (int i = 0; i < rt->program->naxes; i++)
+        printf("  %*d", (int)strlen(rt->program->axes[i].name) > 4 ? (int)strlen(rt->program->axes[i].name) : 4,
+               coordinate_of(rt->program, rank, i));
+    putchar('\n');
+}
+
+void rt_comm_print_mesh(Rt *rt)
+{
+    Whereabouts own = { .local_rank = rt->local_rank, .threads = rt->threads, .process = (int)getpid() };
+    gethostname(own.host, sizeof own.host - 1);
+    Whereabouts *all = rt_allocate(rt->ranks, sizeof *all);
+    gather(rt, &own, sizeof own, (char *)all);
+    if (rt->rank == 0) {
+        printf("rank  %-20s local  process  threads", "host");
+        for (int i = 0; i < rt->program->naxes; i++)
+            printf("  %4s", rt->program->axes[i].name);
+        putchar('\n');
+        for (int q = 0; q < rt->ranks; q++)
+            print_row(rt, q, &all[q]);
+        fflush(stdout);
+    }
+    free(all);
+}

@@ -1,0 +1,88 @@
+/* comm.h -- ranks: which one this is, and how they talk.
+ *
+ * comm.c does the arithmetic of the mesh and forms groups; exchange.c turns a collective into messages; collective.c
+ * runs collectives in the background; a transport carries messages (comm_mpi.c).  A program of one rank has no
+ * transport, and all of this does nothing. */
+#ifndef MPC_RUNTIME_COMM_H
+#define MPC_RUNTIME_COMM_H
+
+#include "state.h"
+
+typedef struct RtChannel RtChannel; /* the transport's: what a group of ranks talks over */
+
+typedef struct {
+    char *data;
+    int64_t bytes;
+} RtMessage;
+
+/* A transport.  One exchange at a time; never called by two threads at once but for `abort`. */
+struct RtComm {
+    void (*open)(int *argc, char ***argv);
+    void (*close)(void);
+    void (*abort)(int status); /* ends all ranks and does not return; from any thread */
+    int (*rank)(void);
+    int (*ranks)(void);
+    void (*host)(int *local_rank, int *local_ranks); /* among those on the same machine */
+
+    /* All ranks call it: those of one colour form a group, in the order of their keys. */
+    RtChannel *(*group)(int colour, int key);
+
+    /* Sends to[q] to rank q of the group and receives from[q] from it; to itself a rank sends nothing. */
+    void (*start)(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[]);
+    bool (*is_done)(RtChannel *channel);
+    bool (*has_come)(RtChannel *channel, int from); /* has rank `from` of the exchange at hand sent its message? */
+};
+
+/* --- comm.c ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    RtChannel *channel;
+    int count, own; /* ranks in it; which one this is */
+    int naxes, axis[RT_MAX_SPLIT];
+    int *rank; /* of the program: of each in the group */
+} RtGroup;
+
+/* Who am I?  Ends the trainer where the number of ranks is not that of the program's mesh. */
+void rt_comm_open(Rt *rt, int *argc, char ***argv);
+void rt_comm_close(Rt *rt); /* all ranks have come to their end */
+
+const RtGroup *rt_comm_group(const Rt *rt, const RtCollective *collective);
+const RtGroup *rt_comm_world(const Rt *rt);
+
+int64_t rt_part_size(const Rt *rt, RtSplit split, int64_t padded); /* elements of a rank's part */
+char *rt_comm_place(const Rt *rt, int rank);                       /* "rank 3 (dp 1, tp 1)"; the caller's */
+
+/* Waits for each other; all ranks call these, between steps. */
+void rt_comm_barrier(Rt *rt);
+double rt_comm_max(Rt *rt, double value);
+double rt_comm_sum(Rt *rt, double value);
+
+void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
+
+/* --- exchange.c --------------------------------------------------------------------------------- */
+
+/* Runs a collective to its end; returns the bytes that this rank has sent to others. `workspace` holds
+ * rt_exchange_workspace bytes.  `wait` is called until the exchange that was started is done. */
+int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace);
+int64_t rt_exchange_workspace(const RtCollective *collective, int ranks);
+
+/* --- collective.c ------------------------------------------------------------------------------- */
+
+void rt_collectives_open(Rt *rt, double timeout); /* seconds that a message may take */
+void rt_collectives_close(Rt *rt);
+int64_t rt_collectives_workspace_bytes(const Rt *rt);
+
+/* Exchanges messages with a group and waits; past the time-out it ends all ranks, naming `what` and who is silent. */
+void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[]);
+
+/* What collectives have done since the start. */
+typedef struct {
+    int64_t calls, sent_bytes; /* bytes that this rank has sent to others */
+    double seconds;            /* that they took */
+    double waited;             /* of these, that the computation stood still for */
+} RtTraffic;
+
+RtTraffic rt_collectives_traffic(const Rt *rt);
+void rt_collectives_print(const Rt *rt); /* a table of all collectives */
+
+#endif
