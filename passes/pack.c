@@ -63,15 +63,30 @@ Storage *pack_storage(Module *m, const Pack *pack, int i, int64_t at)
 
 /* --- Finding them -------------------------------------------------------------------------------- */
 
+/* Does a collective read it, here or in a function that it is handed to?  What is sent lies row by row. */
+static bool is_sent(Module *m, const Func *f, const Value *value)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        int at = index_of(&op->args, value);
+        if (at < 0)
+            continue;
+        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (info(op)->family == COLLECTIVE || (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
+            (callee && callee->role != KERNEL && is_sent(m, callee, callee->params.at[at])))
+            return true;
+    }
+    return false;
+}
+
 /* Are the first dims of all members the same, and are they placed by somebody who can place them so? */
-static bool is_possible(const Pack *pack)
+static bool is_possible(Module *m, const Func *f, const Pack *pack)
 {
     const Type *like = &pack->member[0]->type;
     for (int i = 0; i < pack->count; i++) {
         const Value *value = pack->member[i];
         bool is_carried = value->def && index_of(&value->def->results, value) < value->def->attrs.carried;
         if (is_carried || value->type.dtype != like->dtype || value->type.rank < pack->prefix ||
-            (value->def && info(value->def)->family != CONTROL) || member_of(pack, value) != i)
+            (value->def && info(value->def)->family != CONTROL) || member_of(pack, value) != i || is_sent(m, f, value))
             return false;
         for (int d = 0; d < pack->prefix; d++)
             if (value->type.dim[d].name != like->dim[d].name || value->type.dim[d].padded != like->dim[d].padded)
@@ -80,9 +95,9 @@ static bool is_possible(const Pack *pack)
     return true;
 }
 
-static void add_pack(Module *m, Pack **list, const Pack *pack)
+static void add_pack(Module *m, const Func *f, Pack **list, const Pack *pack)
 {
-    bool is_free = pack->count > 1 && is_possible(pack);
+    bool is_free = pack->count > 1 && is_possible(m, f, pack);
     for (const Pack *other = *list; other && is_free; other = other->next)
         for (int i = 0; i < pack->count; i++)
             is_free &= member_of(other, pack->member[i]) < 0;
@@ -124,9 +139,9 @@ static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const O
     }
     if (!right.prefix || !made[0].prefix)
         return;
-    add_pack(m, list, &right);
-    add_pack(m, list, &made[0]);
-    add_pack(m, list, &made[1]);
+    add_pack(m, f, list, &right);
+    add_pack(m, f, list, &made[0]);
+    add_pack(m, f, list, &made[1]);
 }
 
 /* What stands outside for a value of a called function: an operand that is not carried, or such a result; else NULL. */
@@ -138,7 +153,7 @@ static Value *outside(const Op *call, const Func *callee, const Value *value)
     return result >= call->attrs.carried ? call->results.at[result] : NULL;
 }
 
-static void find_in_callee(Module *m, const Func *callee, const Op *call, Pack **list)
+static void find_in_callee(Module *m, const Func *f, const Func *callee, const Op *call, Pack **list)
 {
     Name looped = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     for (const Pack *inner = find_packs(m, callee); inner; inner = inner->next) {
@@ -151,7 +166,7 @@ static void find_in_callee(Module *m, const Func *callee, const Op *call, Pack *
         if (pack.count != inner->count)
             continue;
         pack.prefix += looped && find_dim(&pack.member[0]->type, looped) == 0;
-        add_pack(m, list, &pack);
+        add_pack(m, f, list, &pack);
     }
 }
 
@@ -163,7 +178,7 @@ Pack *find_packs(Module *m, const Func *f)
         if (callee && callee->role == KERNEL)
             find_in_kernel(m, f, callee, op, &list);
         else if (callee)
-            find_in_callee(m, callee, op, &list);
+            find_in_callee(m, f, callee, op, &list);
     }
     return list;
 }
