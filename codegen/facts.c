@@ -1,4 +1,4 @@
-/* facts.c -- what can be read off a program: its size, its work, its memory by class. */
+/* facts.c -- what can be read off a program: its size, its work. */
 #include "facts.h"
 
 #include <string.h>
@@ -63,14 +63,6 @@ Facts program_facts(Module *m)
 
 /* --- Memory -------------------------------------------------------------------------------- */
 
-int first_state(const Module *m, const Func *step)
-{
-    int first = 0;
-    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
-        first++;
-    return first;
-}
-
 int64_t state_bytes(const Module *m)
 {
     const Func *step = func_with_role(m, STEP);
@@ -81,23 +73,4 @@ int64_t state_bytes(const Module *m)
         end = after > end ? after : end;
     }
     return end;
-}
-
-Memory program_memory(const Module *m)
-{
-    const Func *step = func_with_role(m, STEP);
-    Memory memory = { .arena = step->frame };
-    int first = first_state(m, step);
-    for (int i = 0; i < step->params.count; i++) {
-        const Value *value = step->params.at[i];
-        int64_t bytes = local_bytes(m, &value->type);
-        bool is_param = find_param(m, value->name) != NULL;
-        *(i < first ? &memory.feed : is_param ? &memory.parameters : &memory.optimizer) += bytes;
-        memory.gradients += is_param ? bytes : 0; /* f32, like the parameters that the step holds */
-    }
-    int64_t left = memory.arena - memory.parameters - memory.optimizer - memory.feed;
-    if (memory.gradients > left) /* without clipping, a gradient may go as soon as its weight is updated */
-        memory.gradients = left;
-    memory.rest = left - memory.gradients;
-    return memory;
 }

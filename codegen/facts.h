@@ -1,8 +1,8 @@
-/* facts.h -- what can be read off a program: its size, its work, its memory by class. */
+/* facts.h -- what can be read off a program: its size, its work. */
 #ifndef MPC_FACTS_H
 #define MPC_FACTS_H
 
-#include "ir/ir.h"
+#include "ir/cost.h"
 
 typedef struct {
     int64_t parameters;        /* trainable numbers, without padding */
@@ -19,22 +19,7 @@ typedef struct {
 
 Facts program_facts(Module *m);
 
-/* Where the bytes of the arena go; the module has been through the memory pass. */
-typedef struct {
-    int64_t arena;      /* all of it */
-    int64_t parameters; /* f32, with padding */
-    int64_t optimizer;  /* its state */
-    int64_t feed;       /* inputs and scalars */
-    int64_t gradients;  /* held at once for their norm, where they are clipped */
-    int64_t rest;       /* activations, residuals, narrow weights, workspace: memory that values share */
-} Memory;
-
-Memory program_memory(const Module *m);
-
 /* The first bytes of the arena, which outlive a step. */
 int64_t state_bytes(const Module *m);
-
-/* The first parameter of STEP that is state: before it stand inputs and scalars. */
-int first_state(const Module *m, const Func *step);
 
 #endif

@@ -2,7 +2,6 @@
 #include "cc.h"
 #include "plan.h"
 
-#include "codegen/facts.h"
 #include "codegen/host.h"
 #include "pass.h"
 
@@ -114,7 +113,7 @@ static bool compile_c(Run *run, const char *source, const char *program, bool ha
     return run->diags.errors ? false : run_failed(run, "cannot write %s", program);
 }
 
-/* --- The report ---------------------------------------------------------------------------- */
+/* --- The summary --------------------------------------------------------------------------- */
 
 static void print_settings(Run *run, const Settings *settings)
 {
@@ -125,27 +124,18 @@ static void print_settings(Run *run, const Settings *settings)
     }
 }
 
-static void print_class(const char *name, int64_t bytes, int64_t all)
+static void print_summary(const Report *report)
 {
-    printf("    %-27s %10.2f MB  %5.1f %%\n", name, (double)bytes / 1e6, 100 * (double)bytes / (double)all);
-}
-
-static void print_report(Run *run, Module *m)
-{
-    Facts facts = program_facts(m);
-    Memory memory = program_memory(m);
-    Arena *arena = &run->arena;
-    printf("%s: model %s, %s parameters in %d tensors\n", run->source.path, m->name, grouped(arena, facts.parameters),
-           facts.tensors);
-    printf("  memory %.2f MB, planned to the byte:\n", (double)memory.arena / 1e6);
-    print_class("parameters", memory.parameters, memory.arena);
-    print_class("optimizer state", memory.optimizer, memory.arena);
-    print_class("gradients", memory.gradients, memory.arena);
-    print_class("inputs and scalars", memory.feed, memory.arena);
-    print_class("activations and workspace", memory.rest, memory.arena);
-    printf("  work   %.4g GFLOP a step of %s tokens: %s micro-batches of %s sequences of %s\n", facts.flops / 1e9,
-           grouped(arena, facts.micro * facts.batch * facts.seq), grouped(arena, facts.micro),
-           grouped(arena, facts.batch), grouped(arena, facts.seq));
+    const Facts *facts = &report->facts;
+    Arena *arena = &report->run->arena;
+    printf("%s: model %s, %s parameters in %d tensors\n", report->run->source.path, report->m->name,
+           grouped(arena, facts->parameters), facts->tensors);
+    printf("  memory %.2f MB%s, planned to the byte:\n", (double)report->memory.arena / 1e6,
+           report->ranks > 1 ? " a rank" : "");
+    print_memory_table(report);
+    printf("  work   %.4g GFLOP a step of %s tokens: %s micro-batches of %s sequences of %s\n", facts->flops / 1e9,
+           grouped(arena, facts->micro * facts->batch * facts->seq), grouped(arena, facts->micro),
+           grouped(arena, facts->batch), grouped(arena, facts->seq));
 }
 
 static void print_next(const Options *o)
@@ -165,12 +155,14 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
 {
     const Options *o = run->options;
     const char *source = arena_text(&run->arena, "%s/trainer.c", o->output);
-    const char *program = arena_text(&run->arena, "%s/trainer", o->output), *plan = plan_text(run, m, settings);
+    const char *program = arena_text(&run->arena, "%s/trainer", o->output);
+    const Report report = make_report(run, m);
+    const char *plan = plan_text(&report, settings);
     if (!make_folder(run, o->output) || !write_trainer(run, m, source, plan) ||
         !write_new(run, arena_text(&run->arena, "%s/plan.json", o->output), plan))
         return false;
     unlink(program); /* what is there was made of another trainer.c */
-    print_report(run, m);
+    print_summary(&report);
     if (o->verbose)
         print_settings(run, settings);
     if (!o->no_cc && !compile_c(run, source, program, m->naxes > 0))

@@ -52,6 +52,7 @@ char *grouped(Arena *arena, int64_t number);
 /* --- The commands: each gives the exit status. ---------------------------------------------- */
 int run_compile(Run *run);
 int run_check(Run *run);
+int run_report(Run *run);
 int run_fmt(Run *run);
 int run_opt(Run *run);
 int run_print(Run *run);

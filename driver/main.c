@@ -25,7 +25,7 @@ int run_help(Run *run)
 }
 
 static int (*const commands[NCOMMANDS])(Run *) = {
-    [INDEX_COMPILE] = run_compile, [INDEX_CHECK] = run_check, [INDEX_FMT] = run_fmt,
+    [INDEX_COMPILE] = run_compile, [INDEX_CHECK] = run_check, [INDEX_REPORT] = run_report, [INDEX_FMT] = run_fmt,
     [INDEX_OPT] = run_opt,         [INDEX_PRINT] = run_print, [INDEX_HELP] = run_help,
 };
 

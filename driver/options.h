@@ -20,6 +20,7 @@ enum {
 enum {
 #define COMMAND(constant, ...) constant = 1 << INDEX_##constant,
 #include "options.def"
+    READS_MODEL = COMPILE | CHECK | REPORT
 };
 
 typedef enum { FLAG, TEXT, CHOICE, PASSES, LIST } OptionKind;

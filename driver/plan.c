@@ -51,12 +51,54 @@ Settings settings_of_ir(Run *run, const Module *m)
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
-/* Numbers are written as they are read: integers exactly, whatever their size. */
-static void add_integer(cJSON *object, const char *key, int64_t value)
+/* The value of an option as text; NULL where it was not given. */
+static const char *option_text(Run *run, const OptionInfo *option)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    cJSON_AddRawToObject(object, key, text);
+    const void *at = (const char *)run->options + option->at;
+    const char *text = NULL;
+    if (!is_given(run->options, option))
+        return NULL;
+    if (option->kind == FLAG)
+        return "true";
+    if (option->kind != LIST)
+        return *(const char *const *)at;
+    const TextList *list = at;
+    for (int i = 0; i < list->count; i++)
+        text = arena_text(&run->arena, "%s%s%s", text ? text : "", text ? " " : "", list->at[i]);
+    return text;
+}
+
+static const char *default_text(const OptionInfo *option, const char **from)
+{
+    const char *compiler = getenv("CC");
+    if (strcmp(option->field, "target") == 0)
+        return "c";
+    if (strcmp(option->field, "cc") == 0) {
+        *from = compiler && *compiler ? "environment" : *from;
+        return compiler && *compiler ? compiler : "cc";
+    }
+    return option->kind == FLAG ? "false" : "";
+}
+
+/* Every option of this command; where it was not given, what then counts. */
+static void add_options(cJSON *plan, Run *run)
+{
+    cJSON *list = cJSON_AddArrayToObject(plan, "options");
+    for (int i = 0; i < noptions; i++) {
+        const OptionInfo *option = &option_table[i];
+        if (!(option->commands >> run->options->command & 1))
+            continue;
+        const char *from = "command line", *text = option_text(run, option);
+        if (!text) {
+            from = "default";
+            text = default_text(option, &from);
+        }
+        cJSON *entry = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, entry);
+        cJSON_AddStringToObject(entry, "name", arena_text(&run->arena, "--%s", option_name(option).text));
+        cJSON_AddStringToObject(entry, "value", text);
+        cJSON_AddStringToObject(entry, "from", from);
+    }
 }
 
 static void add_settings(cJSON *plan, const Settings *settings)
@@ -73,27 +115,24 @@ static void add_settings(cJSON *plan, const Settings *settings)
     }
 }
 
-static void add_memory(cJSON *plan, const Module *m)
-{
-    Memory memory = program_memory(m);
-    cJSON *object = cJSON_AddObjectToObject(plan, "memory");
-    cJSON_AddStringToObject(object, "unit", "bytes");
-    add_integer(object, "arena", memory.arena);
-    add_integer(object, "parameters", memory.parameters);
-    add_integer(object, "optimizer_state", memory.optimizer);
-    add_integer(object, "inputs_and_scalars", memory.feed);
-    add_integer(object, "gradients", memory.gradients);
-    add_integer(object, "activations_and_workspace", memory.rest);
-}
-
 static void add_work(cJSON *plan, const Facts *facts)
 {
     cJSON *object = cJSON_AddObjectToObject(plan, "work");
     cJSON_AddNumberToObject(object, "flops_per_step", facts->flops);
     cJSON_AddStringToObject(object, "flops_convention", FLOPS_CONVENTION);
-    add_integer(object, "micro_batches_per_step", facts->micro);
-    add_integer(object, "sequences_per_step", facts->micro * facts->batch);
-    add_integer(object, "tokens_per_step", facts->micro * facts->batch * facts->seq);
+    add_json_integer(object, "micro_batches_per_step", facts->micro);
+    add_json_integer(object, "sequences_per_step", facts->micro * facts->batch);
+    add_json_integer(object, "tokens_per_step", facts->micro * facts->batch * facts->seq);
+}
+
+/* The mesh that the trainer was compiled for: it starts on that many ranks and on no other number. */
+static void add_mesh(cJSON *plan, const Report *report)
+{
+    cJSON *object = cJSON_AddObjectToObject(plan, "mesh");
+    add_json_integer(object, "ranks", report->ranks);
+    cJSON *axes = cJSON_AddObjectToObject(object, "axes");
+    for (int i = 0; i < report->m->naxes; i++)
+        add_json_integer(axes, report->m->axis[i], report->m->axis_size[i]);
 }
 
 static void add_model(cJSON *plan, const Module *m, const Facts *facts)
@@ -101,8 +140,8 @@ static void add_model(cJSON *plan, const Module *m, const Facts *facts)
     cJSON *object = cJSON_AddObjectToObject(plan, "model");
     cJSON_AddStringToObject(object, "name", m->name);
     cJSON_AddStringToObject(object, "source", m->source ? m->source : "");
-    add_integer(object, "parameters", facts->parameters);
-    add_integer(object, "tensors", facts->tensors);
+    add_json_integer(object, "parameters", facts->parameters);
+    add_json_integer(object, "tensors", facts->tensors);
 }
 
 static void add_files(cJSON *plan, const Options *o)
@@ -114,16 +153,17 @@ static void add_files(cJSON *plan, const Options *o)
         cJSON_AddStringToObject(object, "program", "trainer");
 }
 
-const char *plan_text(Run *run, Module *m, const Settings *settings)
+const char *plan_text(const Report *report, const Settings *settings)
 {
-    Facts facts = program_facts(m);
+    Run *run = report->run;
     cJSON *plan = cJSON_CreateObject();
     cJSON_AddStringToObject(plan, "mpc", MPC_VERSION);
-    cJSON_AddStringToObject(plan, "target", run->options->target ? run->options->target : "c");
-    add_model(plan, m, &facts);
+    add_model(plan, report->m, &report->facts);
+    add_options(plan, run);
     add_settings(plan, settings);
-    add_memory(plan, m);
-    add_work(plan, &facts);
+    add_mesh(plan, report);
+    cJSON_AddItemToObject(plan, "memory", memory_json(report));
+    add_work(plan, &report->facts);
     add_files(plan, run->options);
     char *printed = cJSON_Print(plan);
     const char *text = arena_text(&run->arena, "%s\n", printed);

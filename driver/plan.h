@@ -2,12 +2,12 @@
 #ifndef MPC_PLAN_H
 #define MPC_PLAN_H
 
-#include "driver.h"
+#include "report.h"
 
 /* The settings of IR that comes from a file: what its `train` line says. */
 Settings settings_of_ir(Run *run, const Module *m);
 
-/* The text of plan.json, in the run's arena.  `m` has been through the memory pass. */
-const char *plan_text(Run *run, Module *m, const Settings *settings);
+/* The text of plan.json, in the run's arena. */
+const char *plan_text(const Report *report, const Settings *settings);
 
 #endif

@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile check fmt opt print help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile check report fmt opt print help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -14,6 +14,10 @@ _mpc()
         ;;
     check)
         words="--help --define= --set= --mesh= --zero= --recompute= --schedule="
+        files='*.mdl'
+        ;;
+    report)
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --json"
         files='*.mdl'
         ;;
     fmt)
@@ -29,7 +33,7 @@ _mpc()
         files='*.mir'
         ;;
     help)
-        words="--help --as= compile check fmt opt print help"
+        words="--help --as= compile check report fmt opt print help"
         files=''
         ;;
     esac

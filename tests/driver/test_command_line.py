@@ -7,7 +7,10 @@ import pytest
 
 from conftest import MPC, ROOT
 
-COMMANDS = ["compile", "check", "fmt", "opt", "print", "help"]
+COMMANDS = ["compile", "check", "report", "fmt", "opt", "print", "help"]
+
+
+LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule"}
 
 
 def options_of(command):
@@ -49,7 +52,7 @@ def test_manual_and_completion_are_as_checked_in(mpc):
 
 
 @pytest.mark.parametrize("words, expected", [
-    (["mpc", ""], {"compile", "check", "fmt", "opt", "print", "help", "--help", "--version"}),
+    (["mpc", ""], {*COMMANDS, "--help", "--version"}),
     (["mpc", "compile", "--rem"], {"--remarks="}),
     (["mpc", "print", "--"], {"--help", "--output="}),
     (["mpc", "help", "c"], {"compile", "check"}),
@@ -208,7 +211,7 @@ def test_check_looks_at_options(mpc, words):
 
 def test_no_option_is_untested():
     tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "help": {"as"},
-              "check": {"define", "set", "mesh", "zero", "recompute", "schedule"},
+              "check": LAYOUT_OPTIONS, "report": LAYOUT_OPTIONS | {"json"},  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time"}}  # in test_ir.py, test_fmt.py
     for command in COMMANDS:
         assert tested[command] is None or set(options_of(command)) == tested[command]

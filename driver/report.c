@@ -1,0 +1,193 @@
+/* report.c -- mpc report: what one training step costs each rank of a mesh, read off the compiled program. */
+#include "report.h"
+
+#include "codegen/host.h"
+#include "pass.h"
+
+#include <stdlib.h>
+
+const char *const work_name[N_WORKS] = {
+    [PRODUCTS] = "products", [LIBRARIES] = "attention and gathers", [ELEMENTWISE] = "elementwise and sums"
+};
+
+const char *axes_list(Arena *arena, const Module *m, Axes axes)
+{
+    const char *text = "";
+    for (int i = 0; i < m->naxes; i++)
+        if (axes >> i & 1)
+            text = arena_text(arena, "%s%s%s", text, *text ? "+" : "", m->axis[i]);
+    return text;
+}
+
+/* --- Rows ---------------------------------------------------------------------------------------- */
+
+static bool same_traffic(const TrafficRow *row, const Op *op, TensorClass kind)
+{
+    return row->first->kind == op->kind && row->first->attrs.axis == op->attrs.axis &&
+           row->first->attrs.cause == op->attrs.cause && row->kind == kind &&
+           arg(row->first, 0)->type.dtype == arg(op, 0)->type.dtype;
+}
+
+static TrafficRow *traffic_row(Report *r, const Op *op, TensorClass kind)
+{
+    for (int i = 0; i < r->nrows; i++)
+        if (same_traffic(&r->row[i], op, kind))
+            return &r->row[i];
+    if (r->nrows == r->row_room) {
+        TrafficRow *grown = NEW_ARRAY(&r->run->arena, TrafficRow, r->row_room = r->row_room ? 2 * r->row_room : 32);
+        for (int i = 0; i < r->nrows; i++)
+            grown[i] = r->row[i];
+        r->row = grown;
+    }
+    r->row[r->nrows] = (TrafficRow){ .first = op, .kind = kind };
+    return &r->row[r->nrows++];
+}
+
+static AlikeRow *alike_row(Report *r, const Op *op, Axes axes)
+{
+    for (int i = 0; i < r->nalike; i++)
+        if (r->alike[i].op->path == op->path && r->alike[i].op->where == op->where && r->alike[i].axes == axes)
+            return &r->alike[i];
+    if (r->nalike == r->alike_room) {
+        AlikeRow *grown = NEW_ARRAY(&r->run->arena, AlikeRow, r->alike_room = r->alike_room ? 2 * r->alike_room : 32);
+        for (int i = 0; i < r->nalike; i++)
+            grown[i] = r->alike[i];
+        r->alike = grown;
+    }
+    r->alike[r->nalike] = (AlikeRow){ .op = op, .axes = axes };
+    return &r->alike[r->nalike++];
+}
+
+/* --- One op -------------------------------------------------------------------------------------- */
+
+static void add_traffic(Report *r, const Op *op, double times)
+{
+    /* What is gathered or summed is of the class of its result, which readers know; scalars are of none. */
+    TensorClass kind = class_of(&r->classes, result(op));
+    Traffic traffic = op_traffic(r->m, op);
+    TrafficRow *row = traffic_row(r, op, kind);
+    row->tensors += times;
+    row->messages += joins_message(op) ? 0 : times;
+    row->volume += traffic.volume * times;
+    row->sent += traffic.sent * times;
+}
+
+static void add_work(Report *r, const Op *op, double times)
+{
+    Work work = op_work(r->m, op);
+    int kind = info(op)->family == PRODUCT ? PRODUCTS : info(op)->family == LIBRARY ? LIBRARIES : ELEMENTWISE;
+    r->work[kind] += work.rank * times;
+    r->alike_work += work.alike * times;
+    if (work.alike > 0)
+        alike_row(r, op, work.axes)->flops += work.alike * times;
+}
+
+/* Kernels compute and add up in f32, whatever they read; products and attention read the dtype of their operands. */
+static void add_precision(Report *r, const Op *op)
+{
+    Family family = info(op)->family;
+    for (int i = 0; i < op->args.count; i++) {
+        const Type *type = &arg(op, i)->type;
+        Precisions *p = &r->precision[class_of(&r->classes, arg(op, i))];
+        if (!is_float(type->dtype) || type->rank == 0)
+            continue;
+        bool adds_up = family == PRODUCT || family == LIBRARY || family == REDUCTION;
+        if (moves_data(op))
+            p->sent |= 1u << type->dtype, p->summed |= type->partial & op->attrs.axis ? 1u << F32 : 0;
+        else if (info(op)->flops)
+            p->computed |= 1u << (family == PRODUCT || family == LIBRARY ? type->dtype : F32),
+                p->summed |= adds_up ? 1u << F32 : 0;
+    }
+}
+
+static void add_storage(Report *r, const Value *value)
+{
+    if (value->storage && value->type.rank > 0)
+        r->precision[class_of(&r->classes, value)].stored |= 1u << value->type.dtype;
+}
+
+static void add_op(void *context, const Func *f, const Op *op, double times)
+{
+    Report *r = context;
+    if (moves_data(op))
+        add_traffic(r, op, times);
+    add_work(r, op, times);
+    add_precision(r, op);
+    for (int i = 0; i < op->results.count; i++)
+        add_storage(r, op->results.at[i]);
+}
+
+/* --- All of it -------------------------------------------------------------------------------------- */
+
+static int more_sent_first(const void *a, const void *b)
+{
+    const TrafficRow *x = a, *y = b;
+    return (x->sent < y->sent) - (x->sent > y->sent);
+}
+
+static int more_work_first(const void *a, const void *b)
+{
+    const AlikeRow *x = a, *y = b;
+    return (x->flops < y->flops) - (x->flops > y->flops);
+}
+
+Report make_report(Run *run, Module *m)
+{
+    Report r = { .run = run, .m = m, .facts = program_facts(m), .classes = classify_tensors(m) };
+    const Func *step = func_with_role(m, STEP);
+    r.memory = memory_use(&r.classes);
+    r.ranks = count_ranks(m, ~0u);
+    for (int i = 0; i < step->params.count; i++)
+        add_storage(&r, step->params.at[i]);
+    visit_program(m, step, add_op, &r);
+    if (r.nrows)
+        qsort(r.row, (size_t)r.nrows, sizeof *r.row, more_sent_first);
+    if (r.nalike)
+        qsort(r.alike, (size_t)r.nalike, sizeof *r.alike, more_work_first);
+    return r;
+}
+
+const char *held_name(const Report *r, const Held *held)
+{
+    const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
+    if (param)
+        return param->path;
+    if (!held->op)
+        return held->value->name;
+    const Op *op = held->value ? origin_of(r->m, held->value) : held->op;
+    return op->path ? op->path : info(op)->name;
+}
+
+const char *held_where(const Report *r, const Held *held)
+{
+    const Op *op = held->op && held->value ? origin_of(r->m, held->value) : held->op;
+    const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
+    const char *where = param ? param->where : op ? op->where : NULL;
+    return where ? where : "";
+}
+
+static void print_json(const Report *r)
+{
+    cJSON *json = report_json(r);
+    char *text = cJSON_Print(json);
+    puts(text);
+    cJSON_free(text);
+    cJSON_Delete(json);
+}
+
+int run_report(Run *run)
+{
+    Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, NULL) : NULL;
+    bool good = m != NULL;
+    if (m)
+        m->scratch_bytes = c_scratch_bytes;
+    good = good && run_passes(m, &(PassOptions){ 0 });
+    if (good) {
+        Report report = make_report(run, m);
+        (run->options->json ? print_json : print_report_tables)(&report);
+        good = fflush(stdout) == 0 || run_failed(run, "cannot write to standard output");
+    }
+    if (m)
+        free_module(m);
+    return good ? STATUS_OK : STATUS_FAILED;
+}

@@ -1,0 +1,71 @@
+/* report.h -- what a compiled program costs each rank: `mpc report`, and the memory that mpc compile and plan.json
+ * tell.
+ *
+ *   report.c        the command; the figures, gathered from the program
+ *   report_text.c   the figures as tables
+ *   report_json.c   the figures as JSON
+ */
+#ifndef MPC_REPORT_H
+#define MPC_REPORT_H
+
+#include "driver.h"
+
+#include "codegen/facts.h"
+#include "cost.h"
+
+#include <cjson/cJSON.h>
+
+/* Collectives of one kind over the same axes, of tensors of one class, with one cause. */
+typedef struct {
+    const Op *first;
+    TensorClass kind;
+    double messages, tensors; /* a step; a message holds the tensors of a bucket */
+    double volume, sent;      /* bytes a step: see Traffic */
+} TrafficRow;
+
+/* Work of several ranks alike, by the op of the .mdl that asks for it. */
+typedef struct {
+    const Op *op;
+    Axes axes;
+    double flops; /* a step, one rank's share that others do too */
+} AlikeRow;
+
+/* Sets of dtypes, as bits, for one class of tensors. */
+typedef struct {
+    unsigned stored, computed, summed, sent;
+} Precisions;
+
+enum { PRODUCTS, LIBRARIES, ELEMENTWISE, N_WORKS };
+extern const char *const work_name[N_WORKS];
+
+typedef struct {
+    Run *run;
+    Module *m;
+    Facts facts;
+    Classes classes;
+    MemoryUse memory;
+    int64_t ranks;
+    int nrows, row_room;
+    TrafficRow *row;
+    int nalike, alike_room;
+    AlikeRow *alike;
+    double work[N_WORKS]; /* FLOPs a step of one rank */
+    double alike_work;
+    Precisions precision[N_CLASSES];
+} Report;
+
+Report make_report(Run *run, Module *m); /* the module has been through all passes */
+
+const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
+
+/* A name of a tensor that a user knows: that of the .mdl where there is one. */
+const char *held_name(const Report *report, const Held *held);
+const char *held_where(const Report *report, const Held *held); /* "gpt2.mdl:24:9", or "" */
+
+void print_report_tables(const Report *report);
+void print_memory_table(const Report *report);
+cJSON *report_json(const Report *report);
+cJSON *memory_json(const Report *report);
+void add_json_integer(cJSON *object, const char *key, int64_t value); /* exactly, whatever its size */
+
+#endif

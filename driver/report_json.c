@@ -1,0 +1,184 @@
+/* report_json.c -- the figures of a report as JSON. */
+#include "report.h"
+
+#include <inttypes.h>
+
+void add_json_integer(cJSON *object, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    cJSON_AddRawToObject(object, key, text);
+}
+
+static cJSON *add_entry(cJSON *list)
+{
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, entry);
+    return entry;
+}
+
+static void add_text(cJSON *object, const char *key, const char *text)
+{
+    cJSON_AddStringToObject(object, key, text ? text : "");
+}
+
+static void add_mesh(const Report *r, cJSON *json)
+{
+    cJSON *mesh = cJSON_AddObjectToObject(json, "mesh");
+    add_json_integer(mesh, "ranks", r->ranks);
+    cJSON *axes = cJSON_AddObjectToObject(mesh, "axes");
+    for (int i = 0; i < r->m->naxes; i++)
+        add_json_integer(axes, r->m->axis[i], r->m->axis_size[i]);
+    cJSON *kinds = cJSON_AddArrayToObject(json, "rank_kinds"), *kind = add_entry(kinds);
+    add_text(kind, "name", "all");
+    add_json_integer(kind, "ranks", r->ranks);
+}
+
+/* --- Memory ------------------------------------------------------------------------------------------ */
+
+static void add_held(const Report *r, cJSON *list, const Held *held)
+{
+    const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
+    cJSON *entry = add_entry(list);
+    add_text(entry, "name", held_name(r, held));
+    add_text(entry, "value", held->value ? held->value->name : "scratch");
+    add_text(entry, "where", held_where(r, held));
+    add_text(entry, "parameter", param ? param->path : "");
+    add_text(entry, "class", class_name[held->kind]);
+    add_text(entry, "type", held->value ? type_text(r->m, &held->value->type) : "");
+    add_json_integer(entry, "offset", held->begin);
+    add_json_integer(entry, "bytes", bytes_of_held(r->m, held));
+}
+
+cJSON *memory_json(const Report *r)
+{
+    const MemoryUse *use = &r->memory;
+    cJSON *object = cJSON_CreateObject();
+    add_text(object, "unit", "bytes");
+    add_json_integer(object, "arena", use->arena);
+    cJSON *classes = cJSON_AddObjectToObject(object, "classes");
+    for (int i = 0; i < N_CLASSES; i++)
+        add_json_integer(classes, class_name[i], use->bytes[i]);
+    add_json_integer(object, "unused", use->unused);
+    cJSON *peak = cJSON_AddObjectToObject(object, "peak");
+    add_text(peak, "op", use->op->path ? use->op->path : info(use->op)->name);
+    add_text(peak, "where", use->op->where);
+    add_text(peak, "function", use->func->name);
+    for (int i = 0; i < N_ROLES; i++)
+        if (use->peak[i])
+            add_json_integer(peak, role_name[i], use->peak[i]);
+    return object;
+}
+
+static void add_memory(const Report *r, cJSON *json)
+{
+    cJSON *memory = memory_json(r);
+    cJSON_AddItemToObject(json, "memory", memory);
+    cJSON *tensors = cJSON_AddArrayToObject(memory, "tensors");
+    for (int i = 0; i < r->memory.nheld; i++)
+        add_held(r, tensors, &r->memory.held[i]);
+}
+
+/* --- Communication ------------------------------------------------------------------------------------- */
+
+static void add_traffic_row(const Report *r, cJSON *list, const TrafficRow *row)
+{
+    Module *m = r->m;
+    const Op *op = row->first;
+    cJSON *entry = add_entry(list);
+    add_text(entry, "axes", axes_list(&r->run->arena, m, op->attrs.axis));
+    add_json_integer(entry, "group", count_ranks(m, op->attrs.axis));
+    add_text(entry, "collective", info(op)->name);
+    add_text(entry, "class", class_name[row->kind]);
+    add_text(entry, "dtype", dtype_name[arg(op, 0)->type.dtype]);
+    add_text(entry, "cause", op->attrs.cause ? op->attrs.cause : "program");
+    cJSON_AddNumberToObject(entry, "messages", row->messages);
+    cJSON_AddNumberToObject(entry, "tensors", row->tensors);
+    cJSON_AddNumberToObject(entry, "volume", row->volume);
+    cJSON_AddNumberToObject(entry, "sent", row->sent);
+    cJSON *first = cJSON_AddObjectToObject(entry, "first");
+    add_text(first, "op", op->path);
+    add_text(first, "where", op->where);
+    add_text(first, "from", type_text(m, &arg(op, 0)->type));
+    add_text(first, "to", type_text(m, &result(op)->type));
+}
+
+static void add_traffic(const Report *r, cJSON *json)
+{
+    cJSON *object = cJSON_AddObjectToObject(json, "communication");
+    double volume = 0, sent = 0;
+    add_text(object, "unit", "bytes a step, of one rank");
+    cJSON *list = cJSON_AddArrayToObject(object, "collectives");
+    for (int i = 0; i < r->nrows; i++) {
+        add_traffic_row(r, list, &r->row[i]);
+        volume += r->row[i].volume, sent += r->row[i].sent;
+    }
+    cJSON_AddNumberToObject(object, "volume", volume);
+    cJSON_AddNumberToObject(object, "sent", sent);
+}
+
+/* --- Precision, work ------------------------------------------------------------------------------------ */
+
+static void add_dtypes(cJSON *object, const char *key, unsigned set)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, key);
+    for (int i = 0; i < N_DTYPES; i++)
+        if (set >> i & 1)
+            cJSON_AddItemToArray(list, cJSON_CreateString(dtype_name[i]));
+}
+
+static void add_precision(const Report *r, cJSON *json)
+{
+    cJSON *object = cJSON_AddObjectToObject(json, "precision");
+    for (int i = 0; i < N_CLASSES; i++) {
+        const Precisions *p = &r->precision[i];
+        if (!p->stored)
+            continue;
+        cJSON *entry = cJSON_AddObjectToObject(object, class_name[i]);
+        add_dtypes(entry, "stored", p->stored);
+        add_dtypes(entry, "computed", p->computed);
+        add_dtypes(entry, "added_up", p->summed);
+        add_dtypes(entry, "sent", p->sent);
+    }
+}
+
+static void add_work(const Report *r, cJSON *json)
+{
+    cJSON *object = cJSON_AddObjectToObject(json, "work");
+    double rank = 0;
+    add_text(object, "unit", "FLOPs a step");
+    cJSON_AddNumberToObject(object, "model", r->facts.flops);
+    add_text(object, "model_convention", FLOPS_CONVENTION);
+    cJSON *parts = cJSON_AddObjectToObject(object, "rank_parts");
+    for (int i = 0; i < N_WORKS; i++) {
+        cJSON_AddNumberToObject(parts, work_name[i], r->work[i]);
+        rank += r->work[i];
+    }
+    cJSON_AddNumberToObject(object, "rank", rank);
+    cJSON_AddNumberToObject(object, "alike", r->alike_work);
+    cJSON *list = cJSON_AddArrayToObject(object, "alike_ops");
+    for (int i = 0; i < r->nalike; i++) {
+        cJSON *entry = add_entry(list);
+        add_text(entry, "op", r->alike[i].op->path);
+        add_text(entry, "where", r->alike[i].op->where);
+        add_text(entry, "axes", axes_list(&r->run->arena, r->m, r->alike[i].axes));
+        cJSON_AddNumberToObject(entry, "flops", r->alike[i].flops);
+    }
+}
+
+cJSON *report_json(const Report *r)
+{
+    cJSON *json = cJSON_CreateObject();
+    add_text(json, "mpc", MPC_VERSION);
+    add_text(json, "model", r->m->name);
+    add_text(json, "source", r->m->source);
+    add_json_integer(json, "parameters", r->facts.parameters);
+    add_json_integer(json, "tokens", r->facts.micro * r->facts.batch * r->facts.seq);
+    add_json_integer(json, "micro_batches", r->facts.micro);
+    add_mesh(r, json);
+    add_memory(r, json);
+    add_traffic(r, json);
+    add_precision(r, json);
+    add_work(r, json);
+    return json;
+}

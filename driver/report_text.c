@@ -1,0 +1,184 @@
+/* report_text.c -- the figures of a report as tables. */
+#include "report.h"
+
+#include <string.h>
+
+static double megabytes(double bytes) { return bytes / 1e6; }
+
+/* --- Memory ----------------------------------------------------------------------------------------- */
+
+static void print_class(const char *name, int64_t bytes, int64_t all)
+{
+    if (bytes)
+        printf("    %-27s %12.2f MB  %5.1f %%\n", name, megabytes((double)bytes), 100 * (double)bytes / (double)all);
+}
+
+void print_memory_table(const Report *r)
+{
+    const MemoryUse *use = &r->memory;
+    const char *place = use->op->where ? use->op->where : "";
+    for (int i = 0; i < N_CLASSES; i++)
+        print_class(class_name[i], use->bytes[i], use->arena);
+    print_class("not in use at that time", use->unused, use->arena);
+    printf("    most is in use at %s%s%s%s, in @%s\n", use->op->path ? use->op->path : info(use->op)->name,
+           *place ? " (" : "", place, *place ? ")" : "", use->func->name);
+}
+
+static bool is_larger(const Report *r, const Held *a, const Held *b)
+{
+    return bytes_of_held(r->m, a) > bytes_of_held(r->m, b);
+}
+
+/* The largest that are not listed yet: they come in the order of their places. */
+static const Held *next_largest(const Report *r, const Held *last)
+{
+    const MemoryUse *use = &r->memory;
+    const Held *best = NULL;
+    for (int i = 0; i < use->nheld; i++) {
+        const Held *held = &use->held[i];
+        bool comes_after = !last || is_larger(r, last, held) || (!is_larger(r, held, last) && held > last);
+        if (comes_after && (!best || is_larger(r, held, best)))
+            best = held;
+    }
+    return best;
+}
+
+static void print_largest(const Report *r)
+{
+    enum { LISTED = 12 };
+    const Held *held = NULL;
+    printf("  largest at that time\n");
+    for (int i = 0; i < LISTED && (held = next_largest(r, held)); i++)
+        printf("    %12.2f MB  %-15s %-24s %-40s %s\n", megabytes((double)bytes_of_held(r->m, held)),
+               class_name[held->kind], held_name(r, held),
+               held->value ? type_text(r->m, &held->value->type) : "scratch", held_where(r, held));
+}
+
+static void print_memory(const Report *r)
+{
+    const MemoryUse *use = &r->memory;
+    printf("memory of a rank: %.2f MB, planned to the byte\n", megabytes((double)use->arena));
+    print_memory_table(r);
+    print_largest(r);
+    for (int i = 0; i < N_ROLES; i++)
+        if (i != STEP && use->peak[i])
+            printf("  %s runs in %.2f MB of it\n", role_name[i], megabytes((double)use->peak[i]));
+}
+
+/* --- Communication --------------------------------------------------------------------------------- */
+
+static double sent_over(const Report *r, Axes axes)
+{
+    double bytes = 0;
+    for (int i = 0; i < r->nrows; i++)
+        bytes += r->row[i].first->attrs.axis == axes ? r->row[i].sent : 0;
+    return bytes;
+}
+
+static void print_traffic_row(const Report *r, const TrafficRow *row)
+{
+    const Op *op = row->first;
+    printf("    %-14s %-15s %-5s %8.0f %8.0f %12.2f  %-20s %s%s%s\n", info(op)->name, class_name[row->kind],
+           dtype_name[arg(op, 0)->type.dtype], row->messages, row->tensors, megabytes(row->sent),
+           op->attrs.cause ? op->attrs.cause : "program", op->path ? op->path : "", op->where ? " " : "",
+           op->where ? op->where : "");
+    printf("    %14s %s -> %s\n", "", type_text(r->m, &arg(op, 0)->type), type_text(r->m, &result(op)->type));
+}
+
+static bool is_first_of_axes(const Report *r, int at)
+{
+    for (int i = 0; i < at; i++)
+        if (r->row[i].first->attrs.axis == r->row[at].first->attrs.axis)
+            return false;
+    return true;
+}
+
+static void print_traffic(const Report *r)
+{
+    printf("communication of a rank in a step\n");
+    if (r->nrows == 0)
+        printf("    none\n");
+    for (int i = 0; i < r->nrows; i++) {
+        if (!is_first_of_axes(r, i))
+            continue;
+        Axes axes = r->row[i].first->attrs.axis;
+        printf("  over %s (%lld ranks): sends %.2f MB\n", axes_list(&r->run->arena, r->m, axes),
+               (long long)count_ranks(r->m, axes), megabytes(sent_over(r, axes)));
+        printf("    %-14s %-15s %-5s %8s %8s %12s  %-20s %s\n", "collective", "of", "dtype", "messages", "tensors",
+               "MB sent", "cause", "first");
+        for (int j = i; j < r->nrows; j++)
+            if (r->row[j].first->attrs.axis == axes)
+                print_traffic_row(r, &r->row[j]);
+    }
+}
+
+/* --- Precision -------------------------------------------------------------------------------------- */
+
+static const char *dtypes_text(Arena *arena, unsigned set)
+{
+    const char *text = "";
+    for (int i = 0; i < N_DTYPES; i++)
+        if (set >> i & 1)
+            text = arena_text(arena, "%s%s%s", text, *text ? "," : "", dtype_name[i]);
+    return *text ? text : "-";
+}
+
+static void print_precision(const Report *r)
+{
+    Arena *arena = &r->run->arena;
+    printf("precision\n    %-15s %-14s %-14s %-14s %s\n", "", "stored", "computed in", "added up in", "sent");
+    for (int i = 0; i < N_CLASSES; i++) {
+        const Precisions *p = &r->precision[i];
+        if (p->stored)
+            printf("    %-15s %-14s %-14s %-14s %s\n", class_name[i], dtypes_text(arena, p->stored),
+                   dtypes_text(arena, p->computed), dtypes_text(arena, p->summed), dtypes_text(arena, p->sent));
+    }
+}
+
+/* --- Work -------------------------------------------------------------------------------------------- */
+
+static void print_alike(const Report *r, double rank)
+{
+    enum { LISTED = 6 };
+    const double LEAST = 5e-5; /* of a rank's work: what shows as 0.01 % */
+    printf("    done by several ranks alike %7.2f %% of a rank's work\n", rank > 0 ? 100 * r->alike_work / rank : 0);
+    for (int i = 0; i < r->nalike && i < LISTED; i++) {
+        const AlikeRow *row = &r->alike[i];
+        if (row->flops < LEAST * rank)
+            break;
+        printf("      %6.2f %%  over %-8s %s %s\n", 100 * row->flops / rank, axes_list(&r->run->arena, r->m, row->axes),
+               row->op->path ? row->op->path : info(row->op)->name, row->op->where ? row->op->where : "");
+    }
+}
+
+static void print_work(const Report *r)
+{
+    double rank = 0;
+    for (int i = 0; i < N_WORKS; i++)
+        rank += r->work[i];
+    printf("work of a rank in a step: %.4g GFLOP\n", rank / 1e9);
+    for (int i = 0; i < N_WORKS; i++)
+        printf("    %-27s %12.4g GFLOP\n", work_name[i], r->work[i] / 1e9);
+    printf("    all ranks together do %.2f times the model's %.4g GFLOP (%s)\n",
+           r->facts.flops > 0 ? rank * (double)r->ranks / r->facts.flops : 0, r->facts.flops / 1e9, FLOPS_CONVENTION);
+    print_alike(r, rank);
+}
+
+/* --- All of it ----------------------------------------------------------------------------------------- */
+
+void print_report_tables(const Report *r)
+{
+    const Module *m = r->m;
+    Arena *arena = &r->run->arena;
+    printf("%s: model %s, %s parameters, on %lld rank%s", r->run->source.path, m->name,
+           grouped(arena, r->facts.parameters), (long long)r->ranks, r->ranks == 1 ? "" : "s, all of one kind:");
+    for (int i = 0; i < m->naxes; i++)
+        printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
+    printf("\na step: %s tokens in %s micro-batches of %s sequences\n",
+           grouped(arena, r->facts.micro * r->facts.batch * r->facts.seq), grouped(arena, r->facts.micro),
+           grouped(arena, r->facts.batch));
+    print_memory(r);
+    print_traffic(r);
+    print_precision(r);
+    print_work(r);
+}

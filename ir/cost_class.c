@@ -1,0 +1,233 @@
+/* cost_class.c -- what each tensor of a compiled program is for.
+ *
+ * Weights flow down from the state of the step into the functions that it calls, gradients up from the ops that write
+ * new state.  What the loss is made of is the forward pass; of that, activations are what an op outside of it reads.
+ */
+#include "cost.h"
+
+#include <string.h>
+
+const char *const class_name[N_CLASSES] = {
+    [MASTER_WEIGHTS] = "master weights",
+    [WEIGHTS] = "weights",
+    [GRADIENTS] = "gradients",
+    [OPTIMIZER_STATE] = "optimizer state",
+    [INPUTS] = "inputs",
+    [ACTIVATIONS] = "activations",
+    [WORKSPACE] = "workspace",
+};
+
+TensorClass class_of(const Classes *classes, const Value *value)
+{
+    intptr_t kind = (intptr_t)map_get(&classes->of, value);
+    return kind ? (TensorClass)(kind - 1) : WORKSPACE;
+}
+
+const Param *param_behind(const Classes *classes, const Value *value) { return map_get(&classes->param, value); }
+
+static bool has_class(const Classes *classes, const Value *value) { return map_get(&classes->of, value) != NULL; }
+
+/* The first one that says what a value is has said it. */
+static void set_class(Classes *classes, const Value *value, TensorClass kind, const Param *param)
+{
+    if (has_class(classes, value))
+        return;
+    map_put(&classes->of, value, (void *)((intptr_t)kind + 1));
+    map_put(&classes->param, value, (void *)param);
+}
+
+static Func *callee_of(const Classes *classes, const Op *op)
+{
+    return op->attrs.callee ? find_func(classes->m, op->attrs.callee) : NULL;
+}
+
+int first_state(const Module *m, const Func *step)
+{
+    int first = 0;
+    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
+        first++;
+    return first;
+}
+
+/* --- State, inputs, weights: downwards ------------------------------------------------------------ */
+
+/* State is named after its parameter: "m.h.attn.wq"; the loss scale is of none. */
+static const Param *param_of_state(const Module *m, Name name)
+{
+    const char *dot = strchr(name, '.');
+    for (const Param *param = m->params; param && dot; param = param->next)
+        if (strcmp(param->name, dot + 1) == 0)
+            return param;
+    return NULL;
+}
+
+static void classify_params(Classes *classes, const Func *f)
+{
+    const Module *m = classes->m;
+    bool is_narrow = m->train.precision && strcmp(m->train.precision, "fp32") != 0;
+    int first = first_state(m, f);
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        const Param *weight = find_param(m, param->name);
+        if (weight)
+            set_class(classes, param, is_narrow ? MASTER_WEIGHTS : WEIGHTS, weight);
+        else if (i < first)
+            set_class(classes, param, INPUTS, NULL);
+        else
+            set_class(classes, param, OPTIMIZER_STATE, param_of_state(m, param->name));
+    }
+}
+
+static bool is_weight(const Classes *classes, const Value *value)
+{
+    TensorClass kind = class_of(classes, value);
+    return kind == WEIGHTS || kind == MASTER_WEIGHTS;
+}
+
+/* Made of nothing but weights, and no larger than they are: casts, gathered shards, slices. */
+static bool is_made_of_weights(const Classes *classes, const Op *op)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < op->args.count; i++) {
+        if (arg(op, i)->type.rank > 0 && !is_weight(classes, arg(op, i)))
+            return false;
+        int64_t count = arg(op, i)->type.rank > 0 ? element_count(&arg(op, i)->type) : 0;
+        largest = count > largest ? count : largest;
+    }
+    for (int i = 0; i < op->results.count; i++)
+        if (element_count(&op->results.at[i]->type) > largest)
+            return false;
+    return largest > 0;
+}
+
+static void pass_down(Classes *classes, const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *callee = callee_of(classes, op);
+        for (int i = 0; callee && i < op->args.count; i++) {
+            TensorClass kind = class_of(classes, arg(op, i));
+            if (kind != WORKSPACE)
+                set_class(classes, callee->params.at[i], kind, param_behind(classes, arg(op, i)));
+        }
+        if (callee && callee->role != KERNEL)
+            pass_down(classes, callee);
+        else if (is_made_of_weights(classes, op))
+            for (int i = 0; i < op->results.count; i++)
+                set_class(classes, op->results.at[i], WEIGHTS, param_behind(classes, arg(op, 0)));
+    }
+}
+
+/* --- Gradients: upwards ---------------------------------------------------------------------------- */
+
+/* Dims of the same names and sizes, however they are split. */
+static bool same_shape(const Type *a, const Type *b)
+{
+    for (int i = 0; i < a->rank && a->rank == b->rank; i++)
+        if (a->dim[i].name != b->dim[i].name || a->dim[i].size != b->dim[i].size)
+            return false;
+    return a->rank == b->rank && a->rank > 0;
+}
+
+static void mark_gradient(Classes *classes, const Value *value, const Param *param);
+
+/* What a gradient was before: a term of its sum, the same tensor held otherwise. */
+static void mark_operands(Classes *classes, const Op *op, const Value *gradient, const Param *param)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (info(op)->family == VIEW || same_shape(&arg(op, i)->type, &gradient->type))
+            mark_gradient(classes, arg(op, i), param);
+}
+
+static void mark_gradient(Classes *classes, const Value *value, const Param *param)
+{
+    const Op *op = value->def;
+    if (has_class(classes, value))
+        return;
+    set_class(classes, value, GRADIENTS, param);
+    const Func *callee = op ? callee_of(classes, op) : NULL;
+    int at = callee ? index_of(&op->results, value) : -1;
+    if (callee && callee->role != KERNEL) {
+        mark_gradient(classes, callee->results.at[at], param);
+        if (at < op->attrs.carried) {
+            mark_gradient(classes, callee->params.at[at], param);
+            mark_gradient(classes, arg(op, at), param);
+        }
+    } else if (op) {
+        mark_operands(classes, op, value, param);
+    }
+}
+
+static bool is_state(const Func *step, int first, const Value *value)
+{
+    for (int i = first; i < step->params.count && value->storage; i++)
+        if (step->params.at[i]->storage->at == value->storage->at)
+            return true;
+    return false;
+}
+
+/* The ops that write new state read, of its shape, old state and the gradient. */
+static void mark_gradients(Classes *classes, const Func *step)
+{
+    int first = first_state(classes->m, step), nstate = step->params.count - first;
+    for (int i = 0; i < nstate; i++) {
+        const Value *new = step->results.at[step->results.count - nstate + i], *old = step->params.at[first + i];
+        for (int j = 0; new->def &&j < new->def->args.count; j++) {
+            const Value *operand = arg(new->def, j);
+            if (same_shape(&operand->type, &old->type) && !is_state(step, first, operand))
+                mark_gradient(classes, operand, param_behind(classes, old));
+        }
+    }
+}
+
+/* --- Activations --------------------------------------------------------------------------------- */
+
+/* Marks the ops that `value` is made of, in its function and in those that this one calls. */
+static void mark_forward(const Classes *classes, Map *forward, const Value *value)
+{
+    const Op *op = value->def;
+    if (!op || map_get(forward, value))
+        return;
+    map_put(forward, value, (void *)value);
+    const Func *callee = callee_of(classes, op);
+    if (callee && callee->role != KERNEL)
+        mark_forward(classes, forward, callee->results.at[index_of(&op->results, value)]);
+    if (map_get(forward, op))
+        return;
+    map_put(forward, op, (void *)op);
+    for (int i = 0; i < op->args.count; i++)
+        mark_forward(classes, forward, arg(op, i));
+}
+
+static void mark_activations(Classes *classes, const Map *forward, const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *callee = callee_of(classes, op);
+        if (callee && callee->role != KERNEL)
+            mark_activations(classes, forward, callee);
+        for (int i = 0; !map_get(forward, op) && i < op->args.count; i++)
+            if (arg(op, i)->def && map_get(forward, arg(op, i)->def))
+                set_class(classes, arg(op, i), ACTIVATIONS, NULL);
+    }
+}
+
+Classes classify_tensors(Module *m)
+{
+    Classes classes = { .m = m, .of.arena = &m->arena, .param.arena = &m->arena };
+    Map forward = { .arena = &m->arena };
+    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
+    for (int i = 0; i < 3; i++) {
+        const Func *f = func_with_role(m, roles[i]);
+        if (!f)
+            continue;
+        classify_params(&classes, f);
+        pass_down(&classes, f);
+    }
+    const Func *step = func_with_role(m, STEP);
+    if (step) {
+        mark_gradients(&classes, step);
+        mark_forward(&classes, &forward, step->results.at[0]);
+        mark_activations(&classes, &forward, step);
+        pass_down(&classes, step); /* to callees and kernels, what has become known since */
+    }
+    return classes;
+}

@@ -1,0 +1,270 @@
+/* cost_memory.c -- what lies in the arena while a step runs, and when most of it is in use.
+ *
+ * The memory pass has given every value its place; here is read off which places are in use while an op runs: those of
+ * the values that have been made and will be read again, in its function and in those that called it.  Values that
+ * share a place are counted once.  What is in use at the peak and what the arena takes differ by what lies idle
+ * between.
+ */
+#include "cost.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 64 }; /* bytes, as in passes/memory.c */
+
+static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* A value of a function, from the op that makes it to the last that reads it. */
+typedef struct {
+    const Value *value;
+    const Op *op;
+    int first, last;
+} Life;
+
+typedef struct {
+    const Classes *classes;
+    Module *m;
+    int64_t base; /* the frames begin here: before it stands what outlives a step */
+} Plan;
+
+typedef struct {
+    int count, room;
+    Held *at;
+} HeldList;
+
+static void add_held(Plan *plan, HeldList *list, Held held)
+{
+    if (list->count == list->room) {
+        Held *grown = NEW_ARRAY(&plan->m->arena, Held, list->room = list->room ? 2 * list->room : 64);
+        for (int i = 0; i < list->count; i++)
+            grown[i] = list->at[i];
+        list->at = grown;
+    }
+    list->at[list->count++] = held;
+}
+
+/* --- Lives --------------------------------------------------------------------------------------- */
+
+static int count_results(const Func *f)
+{
+    int count = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        count += op->results.count;
+    return count;
+}
+
+static void prolong(Map *lives, const Value *value, int number)
+{
+    Life *life = map_get(lives, value);
+    if (life && life->last < number)
+        life->last = number;
+}
+
+/* All values that ops of `f` make, in order; a view is read: so is what it shows. */
+static Life *find_lives(Plan *plan, const Func *f, int *count)
+{
+    Life *all = NEW_ARRAY(&plan->m->arena, Life, count_results(f) + 1);
+    Map lives = { .arena = &plan->m->arena };
+    int number = 0;
+    *count = 0;
+    for (const Op *op = f->first; op; op = op->next, number++) {
+        for (int i = 0; i < op->args.count; i++)
+            prolong(&lives, arg(op, i), number);
+        for (int i = 0; i < op->results.count; i++) {
+            all[*count] = (Life){ op->results.at[i], op, number, number };
+            map_put(&lives, op->results.at[i], &all[(*count)++]);
+        }
+    }
+    for (int i = 0; i < f->results.count; i++)
+        prolong(&lives, f->results.at[i], number);
+    for (int i = *count - 1; i >= 0; i--)
+        if (info(all[i].op)->family == VIEW)
+            prolong(&lives, arg(all[i].op, 0), all[i].last);
+    return all;
+}
+
+/* --- What is held while an op runs --------------------------------------------------------------- */
+
+/* Of a loop: the second buffer of what it carries from turn to turn, but not in place. */
+static int64_t turn_bytes(const Module *m, const Op *op, const Func *callee)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < op->attrs.carried; i++)
+        if (callee->params.at[i]->storage->at != callee->results.at[i]->storage->at)
+            bytes += aligned(local_bytes(m, &callee->params.at[i]->type));
+    return bytes;
+}
+
+static const Func *frame_below(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
+/* `frame`: where the function's frame begins in the arena; 0 where its places are those of the arena. */
+static void hold_values(Plan *plan, HeldList *list, const Life *lives, int count, int number, int64_t frame)
+{
+    for (int i = 0; i < count; i++) {
+        const Storage *place = lives[i].value->storage;
+        if (lives[i].first > number || lives[i].last < number || !place || place->at < (frame ? 0 : plan->base))
+            continue;
+        int64_t begin = frame + place->at;
+        add_held(plan, list,
+                 (Held){ begin, begin + span_bytes(plan->m, lives[i].value), class_of(plan->classes, lives[i].value),
+                         lives[i].value, lives[i].op });
+    }
+}
+
+static void hold_scratch(Plan *plan, HeldList *list, const Op *op, int64_t frame)
+{
+    Module *m = plan->m;
+    const Func *callee = frame_below(m, op);
+    int64_t begin = frame + op->attrs.frame + (callee ? aligned(callee->frame) : 0);
+    int64_t bytes = callee ? turn_bytes(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+    if (bytes)
+        add_held(plan, list, (Held){ begin, begin + bytes, WORKSPACE, NULL, op });
+}
+
+static int earlier_first(const void *a, const void *b)
+{
+    const Held *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
+           : x->end != y->end   ? (x->end > y->end) - (x->end < y->end)
+                                : (int)x->kind - (int)y->kind;
+}
+
+/* The bytes that at least one of them holds; sorts them. */
+static int64_t bytes_held(HeldList *list)
+{
+    int64_t bytes = 0, end = 0;
+    if (list->count)
+        qsort(list->at, (size_t)list->count, sizeof *list->at, earlier_first);
+    for (int i = 0; i < list->count; i++) {
+        int64_t begin = list->at[i].begin > end ? list->at[i].begin : end;
+        bytes += list->at[i].end > begin ? list->at[i].end - begin : 0;
+        end = list->at[i].end > end ? list->at[i].end : end;
+    }
+    return bytes;
+}
+
+/* --- The peak --------------------------------------------------------------------------------- */
+
+/* Where in one call of a function most is in use: its op at that time, what is held, and in how many bytes. */
+typedef struct {
+    const Func *func;
+    const Op *op;
+    HeldList held;
+    int64_t bytes;
+} Peak;
+
+static Peak find_peak(Plan *plan, const Func *f, int64_t frame)
+{
+    Peak peak = { .func = f, .bytes = -1 };
+    int count, number = 0;
+    const Life *lives = find_lives(plan, f, &count);
+    for (const Op *op = f->first; op; op = op->next, number++) {
+        const Func *callee = frame_below(plan->m, op);
+        Peak here = { .func = f, .op = op };
+        if (callee)
+            here = find_peak(plan, callee, frame + op->attrs.frame);
+        hold_values(plan, &here.held, lives, count, number, frame);
+        hold_scratch(plan, &here.held, op, frame);
+        here.bytes = bytes_held(&here.held);
+        if (here.bytes > peak.bytes)
+            peak = here;
+    }
+    return peak;
+}
+
+/* --- What outlives the step ---------------------------------------------------------------------- */
+
+static void hold_params(Plan *plan, HeldList *list, const Func *f)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        bool is_shared = false; /* evaluation reads the weights of the step */
+        for (int j = 0; j < list->count; j++)
+            is_shared |= list->at[j].value->storage == param->storage;
+        if (is_shared)
+            continue;
+        int64_t begin = param->storage->at, end = begin + span_bytes(plan->m, param);
+        plan->base = end > plan->base ? end : plan->base;
+        add_held(plan, list, (Held){ begin, end, class_of(plan->classes, param), param, NULL });
+    }
+}
+
+/* --- By class ------------------------------------------------------------------------------------- */
+
+static int by_place(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each byte counts for the first class that holds it: between two neighbouring ends of stretches nothing changes. */
+static void count_classes(Plan *plan, const HeldList *list, int64_t bytes[N_CLASSES])
+{
+    int64_t *edge = NEW_ARRAY(&plan->m->arena, int64_t, 2 * list->count + 1);
+    int edges = 0;
+    for (int i = 0; i < list->count; i++) {
+        edge[edges++] = list->at[i].begin;
+        edge[edges++] = list->at[i].end;
+    }
+    qsort(edge, (size_t)edges, sizeof *edge, by_place);
+    for (int i = 0; i + 1 < edges; i++) {
+        TensorClass kind = N_CLASSES;
+        for (int j = 0; j < list->count && list->at[j].begin <= edge[i]; j++)
+            if (list->at[j].end > edge[i] && list->at[j].kind < kind)
+                kind = list->at[j].kind;
+        if (kind < N_CLASSES)
+            bytes[kind] += edge[i + 1] - edge[i];
+    }
+}
+
+/* Of those that hold the same bytes for the same purpose, one is named. */
+static int drop_shadowed(HeldList *list)
+{
+    int kept = 0;
+    for (int i = 0; i < list->count; i++) {
+        const Held *held = &list->at[i], *before = kept ? &list->at[kept - 1] : NULL;
+        if (!before || before->begin != held->begin || before->end != held->end || before->kind != held->kind)
+            list->at[kept++] = *held;
+    }
+    return kept;
+}
+
+int64_t bytes_of_held(const Module *m, const Held *held)
+{
+    return held->value ? local_bytes(m, &held->value->type) : held->end - held->begin;
+}
+
+MemoryUse memory_use(const Classes *classes)
+{
+    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
+    Plan plan = { .classes = classes, .m = classes->m };
+    HeldList lasting = { 0 };
+    MemoryUse use = { 0 };
+    for (int i = 0; i < 3; i++)
+        if (func_with_role(plan.m, roles[i]))
+            hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]));
+    plan.base = aligned(plan.base);
+    for (int i = 0; i < 3; i++) {
+        const Func *f = func_with_role(plan.m, roles[i]);
+        if (!f)
+            continue;
+        Peak peak = find_peak(&plan, f, 0);
+        for (int j = 0; j < lasting.count; j++)
+            add_held(&plan, &peak.held, lasting.at[j]);
+        use.peak[f->role] = bytes_held(&peak.held);
+        use.arena = f->frame;
+        if (f->role != STEP)
+            continue;
+        use.op = peak.op, use.func = peak.func;
+        count_classes(&plan, &peak.held, use.bytes);
+        use.nheld = drop_shadowed(&peak.held);
+        use.held = peak.held.at;
+    }
+    use.unused = use.arena;
+    for (int i = 0; i < N_CLASSES; i++)
+        use.unused -= use.bytes[i];
+    return use;
+}
