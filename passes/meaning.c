@@ -214,9 +214,8 @@ bool find_meaning(Module *m, Meaning *meaning)
 
 /* --- The gradient against the slope of the loss --------------------------------------------------------- */
 
-bool find_slope(Module *m, double *slope)
+bool find_slope(Module *m, double h, double *slope)
 {
-    const double h = 1e-5;
     double up, down;
     bool good = run_model(&(Run){ .m = m, .along = h }, &up) && run_model(&(Run){ .m = m, .along = -h }, &down);
     *slope = good ? (up - down) / (2 * h) : 0;

@@ -27,12 +27,12 @@ bool find_meaning(Module *m, Meaning *meaning);
 void forget_meaning(Meaning *meaning);
 const Tensor *find_tensor(const Meaning *meaning, const char *name); /* or NULL */
 
-/* What both sides name has to agree, to `tolerance` relative to its usual size: false, and in *at and *difference the
+/* What both sides name has to agree, to 1e-9 of its usual size: false, and in *at and *difference the
  * first tensor of `after` that does not. */
 bool same_meaning(const Meaning *before, const Meaning *after, int *at, Difference *difference);
 
 /* (loss(w + h u) - loss(w - h u)) / 2h, for random directions u of all weights, of a module without a step. */
-bool find_slope(Module *m, double *slope);
+bool find_slope(Module *m, double h, double *slope);
 
 /* The same, out of the first moments that a step of AdamW leaves behind. */
 double slope_of_step(Module *m, const Meaning *after);

@@ -1,0 +1,114 @@
+"""Layouts of the examples, small enough for the interpreter, each compiled and verified pass by pass.
+
+A case is one model under one layout; verify() runs `mpc opt --verify-passes` over all passes of it: two steps, with
+gradients clipped, in the reference interpreter on every virtual rank.
+"""
+import concurrent.futures
+import itertools
+import os
+import pathlib
+import random
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
+
+# Sizes that keep every kind of dim apart, and leave something for each rank of a mesh of four.
+SIZES = {
+    "gpt2": dict(layers=2, embed=8, heads=4, seq=8, vocab=13),
+    "llama": dict(layers=2, embed=8, kv_heads=4, group=2, head=2, ff=8, seq=8, vocab=16),
+    "bert": dict(layers=2, embed=8, heads=4, seq=8, vocab=110),
+}
+HEADS = {"gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab", "bert": "heads, ff, vocab"}
+
+MESHES = [(1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 2), (1, 1, 4), (1, 2, 1), (1, 4, 1), (2, 1, 2), (2, 2, 1),
+          (1, 2, 2), (4, 1, 2), (2, 1, 4), (4, 2, 1), (2, 4, 1), (1, 4, 2), (1, 2, 4), (2, 2, 2)]  # dp, cp, tp
+ROUNDS = 3  # of all meshes, each with other settings
+
+
+def layouts():
+    """Every mesh three times, each time with another stage of zero and other settings."""
+    draw = random.Random(1)
+    for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
+        yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
+                   accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
+                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]))
+
+
+def parallel_text(model, layout):
+    otherwise = " else seq" if layout["otherwise"] else ""
+    return f"""parallel {{
+    mesh  dp = {layout["dp"]}, cp = {layout["cp"]}, tp = {layout["tp"]}
+    shard batch over dp
+    shard seq over cp
+    shard {HEADS[model]} over tp{otherwise}
+    zero {layout["zero"]} over dp
+    recompute {layout["recompute"]}
+}}
+"""
+
+
+def model_text(model, layout):
+    """The example with another layout; gpt2's padding is cut down like its vocabulary."""
+    text = (ROOT / "examples" / f"{model}.mdl").read_text().split("parallel {")[0] + parallel_text(model, layout)
+    return re.sub(r"padded \d+", "padded 8", text)
+
+
+def settings(model, layout):
+    microbatch, precision = 2 if layout["accumulation"] == 1 else 1, layout["precision"]
+    batch = microbatch * layout["dp"] * layout["accumulation"]
+    said = [f"-D{name}={value}" for name, value in SIZES[model].items()]
+    for setting in (f"batch={batch}", f"microbatch={microbatch}", f"precision={precision}", "clip=0.01"):
+        said += ["--set", f"train.{setting}"]
+    return said
+
+
+def run(command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+
+
+def passes():
+    """Of the compiler, in order."""
+    text = run([MPC, "help", "opt"]).stdout.split("passes")[-1]
+    return re.findall(r"^ +([a-z_]+) {2,}", text, re.M)
+
+
+def verify(folder, name, text, said, option="--verify-passes"):
+    """None, or what went wrong and how to see it again."""
+    source, ir = folder / f"{name}.mdl", folder / f"{name}.mir"
+    source.write_text(text)
+    commands = [[MPC, "compile", source, *said, "--compile-to=lower", "-o", ir],
+                [MPC, "opt", ir, "--pass=" + ",".join(passes()), option, "-o", os.devnull]]
+    for command in commands:
+        done = run(command)
+        if done.returncode:
+            return f"{name}: " + " ".join(str(word) for word in command) + "\n" + done.stderr[-2000:]
+    return None
+
+
+def verify_all(folder, cases, option="--verify-passes"):
+    """cases: (name, text of the model, options).  Returns what failed."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = pool.map(lambda case: verify(folder, *case, option), cases)
+        return [failure for failure in done if failure]
+
+
+def name_of(model, layout):
+    parts = [f"{axis}{layout[axis]}" for axis in ("dp", "cp", "tp", "zero")]
+    parts += ["else"] * layout["otherwise"] + [f"acc{layout['accumulation']}", layout["recompute"], layout["precision"]]
+    return "-".join([model, *parts])
+
+
+def cases():
+    for model, layout in itertools.product(SIZES, layouts()):
+        yield name_of(model, layout), model_text(model, layout), settings(model, layout)
+
+
+def pair_cases():
+    """More ranks than heads of keys: the pair is split as one dim, and what has heads alone is held by several."""
+    for tp, zero in ((4, 0), (4, 2), (4, 3)):
+        layout = dict(dp=2, cp=1, tp=tp, zero=zero, otherwise=zero > 0, accumulation=1, recompute="selective",
+                      precision="fp32")
+        text = model_text("llama", layout).replace("shard kv_heads,", "shard (kv_heads, group),")
+        yield f"pair-zero{zero}", text, settings("llama", layout) + ["-Dkv_heads=2"]
