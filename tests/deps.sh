@@ -1,7 +1,7 @@
 #!/bin/sh
 # deps.sh -- installs what building and testing need and this machine lacks; says what before it does.
 set -eu
-packages='gcc g++ make flex bison libdnnl-dev libcjson-dev'
+packages='gcc g++ make flex bison libdnnl-dev libcjson-dev libopenmpi-dev openmpi-bin'
 [ "${1:-}" = build ] || packages="$packages libcmocka-dev llvm-14-tools clang-14 libclang-rt-14-dev libomp-14-dev
     clang-format-14 python3 python3-pytest python3-numpy python3-torch diffutils man-db"
 missing=

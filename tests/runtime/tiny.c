@@ -141,55 +141,52 @@ static void predict(Rt *rt, char *arena)
         logits_of(a, a->predict_tokens[s], 1, a->logits[s]);
 }
 
+#define SIZES(...) .size = { __VA_ARGS__ }, .padded = { __VA_ARGS__ }
+#define W                                                                                                              \
+    .name = "h.*.w", .type = RT_F32, .rank = 3, .copies = 1, .dim = { "copy", "token", "vocab" },                      \
+    SIZES(COPIES, VOCAB, VOCAB), .stride = { VOCAB * PADDED, PADDED, 1 },                                              \
+    .stored_bytes = (int64_t)sizeof(float) * COPIES * VOCAB * PADDED
+#define BIAS                                                                                                           \
+    .name = "bias", .type = RT_F32, .rank = 1, .dim = { "vocab" }, SIZES(VOCAB), .stride = { 1 },                      \
+    .stored_bytes = (int64_t)sizeof(float) * PADDED
 static const RtTensor tensors[] = {
-    { "h.*.w",
-      NULL,
-      RT_F32,
-      3,
-      1,
-      { "copy", "token", "vocab" },
-      { COPIES, VOCAB, VOCAB },
-      { VOCAB * PADDED, PADDED, 1 },
-      AT(w),
-      sizeof(float) * COPIES *VOCAB *PADDED,
-      { RT_NORMAL, 0.5, 0 } },
-    { "bias", NULL, RT_F32, 1, 0, { "vocab" }, { VOCAB }, { 1 }, AT(bias), sizeof(float) * PADDED, { RT_ZEROS, 0, 0 } },
-    { "h.*.mixed",
-      NULL,
-      RT_F32,
-      3,
-      1,
-      { "copy", "row", "column" },
-      { COPIES, ROWS, COLUMNS },
-      { ROWS + 1, 1, COPIES *(ROWS + 1) },
-      AT(mixed),
-      sizeof(float) * COLUMNS *COPIES *(ROWS + 1),
-      { RT_UNIFORM, -1, 3 } },
-    { "half", NULL, RT_F16, 1, 0, { "x" }, { 7 }, { 1 }, AT(half), 16, { RT_NORMAL, 1, 0 } },
-    { "brain", NULL, RT_BF16, 1, 0, { "x" }, { 7 }, { 1 }, AT(brain), 16, { RT_CONSTANT, 0.7, 0 } },
-    { "h.*.w",
-      "momentum",
-      RT_F32,
-      3,
-      1,
-      { "copy", "token", "vocab" },
-      { COPIES, VOCAB, VOCAB },
-      { VOCAB * PADDED, PADDED, 1 },
-      AT(momentum_w),
-      sizeof(float) * COPIES *VOCAB *PADDED,
-      { RT_ZEROS, 0, 0 } },
-    { "bias",
-      "momentum",
-      RT_F32,
-      1,
-      0,
-      { "vocab" },
-      { VOCAB },
-      { 1 },
-      AT(momentum_bias),
-      sizeof(float) * PADDED,
-      { RT_ZEROS, 0, 0 } },
-    { NULL, "good_steps", RT_I32, 0, 0, { 0 }, { 0 }, { 0 }, AT(good_steps), 4, { RT_CONSTANT, 3, 0 } },
+    { W, .offset = AT(w), .init = { RT_NORMAL, 0.5, 0 } },
+    { BIAS, .offset = AT(bias) },
+    { .name = "h.*.mixed",
+      .type = RT_F32,
+      .rank = 3,
+      .copies = 1,
+      .dim = { "copy", "row", "column" },
+      SIZES(COPIES, ROWS, COLUMNS),
+      .stride = { ROWS + 1, 1, COPIES *(ROWS + 1) },
+      .offset = AT(mixed),
+      .stored_bytes = (int64_t)sizeof(float) * COLUMNS * COPIES * (ROWS + 1),
+      .init = { RT_UNIFORM, -1, 3 } },
+    { .name = "half",
+      .type = RT_F16,
+      .rank = 1,
+      .dim = { "x" },
+      SIZES(7),
+      .stride = { 1 },
+      .offset = AT(half),
+      .stored_bytes = 16,
+      .init = { RT_NORMAL, 1, 0 } },
+    { .name = "brain",
+      .type = RT_BF16,
+      .rank = 1,
+      .dim = { "x" },
+      SIZES(7),
+      .stride = { 1 },
+      .offset = AT(brain),
+      .stored_bytes = 16,
+      .init = { RT_CONSTANT, 0.7, 0 } },
+    { W, .state = "momentum", .offset = AT(momentum_w) },
+    { BIAS, .state = "momentum", .offset = AT(momentum_bias) },
+    { .state = "good_steps",
+      .type = RT_I32,
+      .offset = AT(good_steps),
+      .stored_bytes = 4,
+      .init = { RT_CONSTANT, 3, 0 } },
 };
 
 static const RtKernel kernels[] = {
@@ -197,9 +194,14 @@ static const RtKernel kernels[] = {
     { "all \"tokens\"", "tiny.mdl:2:1", "loop", 0, 0 },
 };
 
-static const RtInput step_inputs[] = { { "tokens", AT(tokens), 0, VOCAB }, { "labels", AT(labels), 1, 0 } };
-static const RtInput eval_inputs[] = { { "tokens", AT(eval_tokens), 0, VOCAB }, { "labels", AT(eval_labels), 1, 0 } };
-static const RtInput predict_inputs[] = { { "tokens", AT(predict_tokens), 0, VOCAB } };
+#define INPUT(path, at, by, below)                                                                                     \
+    {                                                                                                                  \
+        .name = (path), .offset = (at), .shift = (by), .vocab = (below)                                                \
+    }
+static const RtInput step_inputs[] = { INPUT("tokens", AT(tokens), 0, VOCAB), INPUT("labels", AT(labels), 1, 0) };
+static const RtInput eval_inputs[] = { INPUT("tokens", AT(eval_tokens), 0, VOCAB),
+                                       INPUT("labels", AT(eval_labels), 1, 0) };
+static const RtInput predict_inputs[] = { INPUT("tokens", AT(predict_tokens), 0, VOCAB) };
 
 int main(int argc, char **argv)
 {
