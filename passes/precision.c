@@ -9,7 +9,7 @@
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
  *                                        %2 = dot %n, %w : bf16[...]
  */
-#include "ir.h"
+#include "cleanup.h"
 
 #include <string.h>
 
@@ -122,4 +122,6 @@ void pass_precision(Module *m)
         if (f->role == EVAL || f->role == PREDICT)
             widen_params(m, f);
     }
+    for (Func *f = m->funcs; f && narrow != F32; f = f->next)
+        share_equal(f); /* what several products read is rounded once, and saved once for the backward */
 }
