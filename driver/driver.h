@@ -53,6 +53,7 @@ char *grouped(Arena *arena, int64_t number);
 int run_compile(Run *run);
 int run_check(Run *run);
 int run_report(Run *run);
+int run_explain(Run *run);
 int run_fmt(Run *run);
 int run_opt(Run *run);
 int run_print(Run *run);

@@ -25,13 +25,18 @@ int run_help(Run *run)
 }
 
 static int (*const commands[NCOMMANDS])(Run *) = {
-    [INDEX_COMPILE] = run_compile, [INDEX_CHECK] = run_check, [INDEX_REPORT] = run_report, [INDEX_FMT] = run_fmt,
-    [INDEX_OPT] = run_opt,         [INDEX_PRINT] = run_print, [INDEX_HELP] = run_help,
+    [INDEX_COMPILE] = run_compile, [INDEX_CHECK] = run_check, [INDEX_REPORT] = run_report,
+    [INDEX_EXPLAIN] = run_explain, [INDEX_FMT] = run_fmt,     [INDEX_OPT] = run_opt,
+    [INDEX_PRINT] = run_print,     [INDEX_HELP] = run_help,
 };
 
 /* Every command reads one file, but for help, and for compile where --compile-from names another. */
 static bool has_operand(const Options *o)
 {
+    if (o->command == INDEX_EXPLAIN && o->operand && !o->name) {
+        usage_error(o->command, "which tensor? mpc explain %s h.0.attn.wq", o->operand);
+        return false;
+    }
     if (o->operand || o->command == INDEX_HELP || (o->command == INDEX_COMPILE && o->compile_from))
         return true;
     usage_error(o->command, "which file? mpc %s %s", command_table[o->command].name, command_table[o->command].operand);

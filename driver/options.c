@@ -309,6 +309,9 @@ bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *s
         } else if (!only_operands && text[0] == '-' && text[1]) {
             if (print_answer(options->command, text, status) || !read_option(&line))
                 return false;
+        } else if (options->operand && !options->name && strchr(command_table[options->command].operand, ' ')) {
+            options->name = text;
+            line.at++;
         } else if (options->operand) {
             return refuse(&line, arena_text(arena, "one %s at a time: '%s' is too many",
                                             command_table[options->command].operand, text));

@@ -20,7 +20,7 @@ enum {
 enum {
 #define COMMAND(constant, ...) constant = 1 << INDEX_##constant,
 #include "options.def"
-    READS_MODEL = COMPILE | CHECK | REPORT
+    READS_MODEL = COMPILE | CHECK | REPORT | EXPLAIN
 };
 
 typedef enum { FLAG, TEXT, CHOICE, PASSES, LIST } OptionKind;
@@ -62,6 +62,7 @@ typedef struct {
 typedef struct {
     int command;         /* its index */
     const char *operand; /* NULL: none */
+    const char *name;    /* the second operand, of a command that takes two */
 #define OPTION(field, kind, ...) TYPE_##kind field;
 #include "options.def"
 } Options;

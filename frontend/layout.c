@@ -189,6 +189,20 @@ static void check_dim_name(Lower *l, const Ast *name)
     find_dim_named(l, name->name, name->loc, &dim);
 }
 
+/* "parallel.shard.tp" = "(kv_heads, group), ff else seq" */
+static void note_shard(Layout *p, const Ast *ast)
+{
+    Arena *arena = p->l->arena;
+    const char *dims = "";
+    for (const Ast *dim = ast->child; dim; dim = dim->next)
+        dims = arena_text(arena, "%s%s%s", dims, *dims ? ", " : "",
+                          dim->kind == A_PAIR ? arena_text(arena, "(%s, %s)", dim->child->name, dim->child->next->name)
+                                              : dim->name);
+    add_setting(p->l, arena_text(arena, "parallel.shard.%s", ast->name),
+                arena_text(arena, "%s%s%s", dims, ast->init ? " else " : "", ast->init ? ast->init->name : ""), "",
+                where_text(p->l, ast->loc));
+}
+
 static void read_shard(Layout *p, const Ast *ast)
 {
     const Ast name = { .kind = A_NAME, .name = ast->name, .loc = ast->name_loc };
@@ -203,6 +217,7 @@ static void read_shard(Layout *p, const Ast *ast)
     const MeshAxis *axis = use_axis(p, &name);
     for (int i = 0; axis && i < axis->count; i++)
         add_rule(p, ast, axis, i);
+    note_shard(p, ast);
 }
 
 int64_t ranks_of(const Module *m, Axes axes)

@@ -146,6 +146,27 @@ static bool splits_data(const Lower *l, const MeshAxis *axis)
     return false;
 }
 
+/* What counts of zero's options, those left to their defaults too; nothing counts on one rank. */
+static void note_zero_options(Lower *l, const Ast *ast)
+{
+    const Train *t = &l->m->train;
+    const struct {
+        const char *name, *value, *unit;
+    } options[] = {
+        { "grad_dtype", t->grad_dtype ? t->grad_dtype : "as computed", "" },
+        { "bucket", arena_text(l->arena, "%" PRId64, t->bucket), "bytes" },
+        { "overlap_grads", t->overlap_grads ? "true" : "false", "" },
+        { "overlap_params", t->overlap_params ? "true" : "false", "" },
+    };
+    for (size_t i = 0; t->zero_axes && i < sizeof options / sizeof *options; i++) {
+        const Ast *said = ast->child;
+        while (said && strcmp(said->name, options[i].name) != 0)
+            said = said->next;
+        add_setting(l, arena_text(l->arena, "parallel.zero.%s", options[i].name), options[i].value, options[i].unit,
+                    said ? where_text(l, said->loc) : "default");
+    }
+}
+
 static void read_zero(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -168,6 +189,9 @@ static void read_zero(Layout *p, const Ast *ast)
         t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
     if (stage)
         note(l, "parallel.zero", stage, ast, l->options->zero);
+    if (ast->init)
+        note(l, "parallel.zero.over", ast->init->name, ast->init, NULL);
+    note_zero_options(l, ast);
 }
 
 static void check_recompute(Lower *l, const Ast *ast)

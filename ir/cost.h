@@ -64,6 +64,10 @@ Classes classify_tensors(Module *m); /* the module has been through the memory p
 TensorClass class_of(const Classes *classes, const Value *value);
 const Param *param_behind(const Classes *classes, const Value *value); /* NULL: it is of no parameter */
 
+/* Puts into `forward` the values and ops that `value` is made of, in its function and in those that this one calls: of
+ * the loss, the forward pass. */
+void mark_forward(const Module *m, Map *forward, const Value *value);
+
 /* The first parameter of STEP that is state: before it stand inputs and scalars. */
 int first_state(const Module *m, const Func *step);
 

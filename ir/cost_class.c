@@ -181,21 +181,20 @@ static void mark_gradients(Classes *classes, const Func *step)
 
 /* --- Activations --------------------------------------------------------------------------------- */
 
-/* Marks the ops that `value` is made of, in its function and in those that this one calls. */
-static void mark_forward(const Classes *classes, Map *forward, const Value *value)
+void mark_forward(const Module *m, Map *forward, const Value *value)
 {
     const Op *op = value->def;
     if (!op || map_get(forward, value))
         return;
     map_put(forward, value, (void *)value);
-    const Func *callee = callee_of(classes, op);
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (callee && callee->role != KERNEL)
-        mark_forward(classes, forward, callee->results.at[index_of(&op->results, value)]);
+        mark_forward(m, forward, callee->results.at[index_of(&op->results, value)]);
     if (map_get(forward, op))
         return;
     map_put(forward, op, (void *)op);
     for (int i = 0; i < op->args.count; i++)
-        mark_forward(classes, forward, arg(op, i));
+        mark_forward(m, forward, arg(op, i));
 }
 
 static void mark_activations(Classes *classes, const Map *forward, const Func *f)
@@ -225,7 +224,7 @@ Classes classify_tensors(Module *m)
     const Func *step = func_with_role(m, STEP);
     if (step) {
         mark_gradients(&classes, step);
-        mark_forward(&classes, &forward, step->results.at[0]);
+        mark_forward(m, &forward, step->results.at[0]);
         mark_activations(&classes, &forward, step);
         pass_down(&classes, step); /* to callees and kernels, what has become known since */
     }

@@ -1,0 +1,315 @@
+/* explain.c -- mpc explain: one tensor on its way through the compiler, and why it is held as it is.
+ *
+ * After each pass the tensor's types are looked up again: of a parameter, as the optimizer holds it, as the model reads
+ * it, its gradient and its moments; of a value, what the op of that name gives.  What has changed is printed, with the
+ * settings that changed it.  At the end, from the program that runs: the collectives that touch it, and where it lies.
+ */
+#include "explain.h"
+
+#include "codegen/host.h"
+#include "near.h"
+#include "pass.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Names ---------------------------------------------------------------------------------------- */
+
+/* "h.3.attn.wq" without its numbers: "h.attn.wq"; the numbers come as in the path, "h.*.attn.wq". */
+static const char *without_numbers(Arena *arena, const char *name)
+{
+    char *text = arena_text(arena, "%s", name), *to = text;
+    for (const char *at = name; *at;) {
+        size_t length = strcspn(at, ".");
+        bool is_number = strspn(at, "0123456789*") == length && length > 0 && at != name;
+        if (!is_number) {
+            to = to == text ? to : (*to = '.', to + 1);
+            memcpy(to, at, length);
+            to += length;
+        }
+        at += length + (at[length] == '.');
+    }
+    *to = '\0';
+    return text;
+}
+
+/* Do the numbers of `name` stand for copies that there are?  "h.99.wq" of twelve does not. */
+static bool has_copy(const Param *param, const char *name)
+{
+    const char *path = param->path;
+    int copy = 0;
+    while (*path && *name) {
+        if (*path == '*' && isdigit((unsigned char)*name)) {
+            char *after;
+            if (strtoll(name, &after, 10) >= param->type.dim[copy++].size)
+                return false;
+            name = after;
+            path++;
+        } else if (*path++ != *name++) {
+            return false;
+        }
+    }
+    return *path == '\0' && *name == '\0';
+}
+
+static void offer_paths(Near *near, const Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->path)
+                near_offer(near, op->path);
+}
+
+static bool is_path(const Module *m, const char *name)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->path && strcmp(op->path, name) == 0)
+                return true;
+    return false;
+}
+
+static bool find_tensor(Explain *e)
+{
+    Module *m = e->m;
+    const char *name = e->run->options->name;
+    const char *plain = without_numbers(&e->run->arena, name);
+    Near near = { .word = plain };
+    e->param = find_param(m, intern_text(m, plain));
+    e->path = intern_text(m, plain);
+    if (e->param && strcmp(name, plain) != 0 && !has_copy(e->param, name))
+        return run_failed(e->run, "there is no %s: the parameter is %s, with %lld copies", name, e->param->path,
+                          (long long)e->param->type.dim[0].size);
+    if (e->param || is_path(m, plain))
+        return true;
+    for (const Param *param = m->params; param; param = param->next)
+        near_offer(&near, param->name);
+    offer_paths(&near, m);
+    return run_failed(e->run, "%s has no parameter or value '%s'%s%s%s", e->run->source.path, name,
+                      near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+}
+
+/* --- Types after a pass -------------------------------------------------------------------------- */
+
+static void see(Explain *e, const char *what, const Type *type)
+{
+    if (e->count < MAX_FACETS)
+        e->now[e->count++] = (Facet){ what, *type };
+}
+
+static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
+
+/* As the layers read it: the first function with a parameter of that name that is no program itself. */
+static void see_in_model(Explain *e)
+{
+    for (const Func *f = e->m->funcs; f; f = f->next) {
+        const Value *own = is_entry(f) || f->role == KERNEL ? NULL : param_named(f, e->param->name);
+        if (!own)
+            continue;
+        see(e, "as the model reads it", &own->type);
+        return;
+    }
+}
+
+static void see_in_step(Explain *e, const char *what, const char *prefix)
+{
+    const Func *step = func_with_role(e->m, STEP);
+    Name name = intern_format(e->m, "%s.%s", prefix, e->param->name);
+    const Value *found = step ? param_named(step, name) : NULL;
+    for (const Op *op = step ? step->first : NULL; op && !found; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            found = op->results.at[i]->name == name ? op->results.at[i] : found;
+    if (found)
+        see(e, what, &found->type);
+}
+
+typedef struct {
+    const Explain *e;
+    Map forward;
+    const Func *func; /* in which the forward pass has the path first */
+    const Op *last;   /* its last op of that path */
+} Search;
+
+static void find_last(void *context, const Func *f, const Op *op, double times)
+{
+    Search *search = context;
+    if (op->path != search->e->path || f->role == KERNEL || !map_get(&search->forward, op))
+        return;
+    if (!search->func)
+        search->func = f;
+    if (search->func == f && op->results.count)
+        search->last = op;
+}
+
+static void see_value(Explain *e)
+{
+    Search search = { .e = e, .forward.arena = &e->run->arena };
+    const Func *program = func_with_role(e->m, MODEL) ? func_with_role(e->m, MODEL) : func_with_role(e->m, STEP);
+    mark_forward(e->m, &search.forward, program->results.at[0]);
+    visit_program(e->m, program, find_last, &search);
+    if (search.last)
+        see(e, "as the model makes it", &result(search.last)->type);
+}
+
+static void see_all(Explain *e)
+{
+    e->count = 0;
+    if (!e->param) {
+        see_value(e);
+        return;
+    }
+    see(e, "as the optimizer holds it", &e->param->type);
+    see_in_model(e);
+    see_in_step(e, "its gradient", "grad");
+    see_in_step(e, "its first moment", "m");
+    see_in_step(e, "its second moment", "v");
+    see_in_step(e, "its momentum", "momentum");
+}
+
+/* --- Why ---------------------------------------------------------------------------------------------- */
+
+/* "name = value (where)" of a setting; NULL if there is none of that name. */
+static const char *setting_text(const Explain *e, const char *name)
+{
+    for (int i = 0; i < e->settings.count; i++) {
+        const Setting *s = &e->settings.at[i];
+        if (strcmp(s->name, name) == 0)
+            return arena_text(&e->run->arena, "%s = %s (%s)", s->name, s->value, s->from);
+    }
+    return NULL;
+}
+
+/* Each reason is given once a pass, however much it has changed. */
+static void because(Explain *e, const char *reason)
+{
+    for (int i = 0; i < e->nreasons; i++)
+        if (strcmp(e->reason[i], reason) == 0)
+            return;
+    if (e->nreasons < MAX_REASONS)
+        e->reason[e->nreasons++] = reason;
+}
+
+static bool is_split_over(const Dim *dim, int axis)
+{
+    for (int i = 0; i < dim->split.count; i++)
+        if (dim->split.axis[i] == axis)
+            return true;
+    return false;
+}
+
+/* The rule of the axis that names the dim, or a dim that it was made of ("seq.key"). */
+static bool is_by_rule(const Module *m, int axis, Name dim)
+{
+    size_t length = strcspn(dim, ".");
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next) {
+        for (int i = 0; i < rule->dims.count && rule->axis == axis; i++)
+            if (rule->dims.name[i] == dim ||
+                (strlen(rule->dims.name[i]) == length && strncmp(rule->dims.name[i], dim, length) == 0))
+                return true;
+        if (rule->axis == axis && rule->otherwise == dim)
+            return true;
+    }
+    return false;
+}
+
+static void explain_split(Explain *e, const Dim *dim, int axis)
+{
+    const Module *m = e->m;
+    Arena *arena = &e->run->arena;
+    int length = (int)strcspn(m->axis[axis], "."); /* "tp.kv_heads" is a part of tp */
+    const char *rule = setting_text(e, arena_text(arena, "parallel.shard.%.*s", length, m->axis[axis]));
+    if (!is_by_rule(m, axis, dim->name))
+        rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.zero"), setting_text(e, "parallel.zero.over"));
+    because(e, arena_text(arena, "%s over %s%s: %s", dim->name, m->axis[axis],
+                          dim->zigzag && dim->split.axis[0] == axis ? " in zig-zag" : "", rule));
+}
+
+static const Facet *facet_before(const Explain *e, const char *what)
+{
+    for (int i = 0; i < e->nbefore; i++)
+        if (strcmp(e->before[i].what, what) == 0)
+            return &e->before[i];
+    return NULL;
+}
+
+static void explain_change(Explain *e, const Facet *now, const Facet *before)
+{
+    for (int i = 0; i < now->type.rank; i++)
+        for (int j = 0; j < now->type.dim[i].split.count; j++) {
+            const Dim *dim = &now->type.dim[i];
+            int at = before ? find_dim(&before->type, dim->name) : -1, axis = dim->split.axis[j];
+            if (at < 0 || !is_split_over(&before->type.dim[at], axis))
+                explain_split(e, dim, axis);
+        }
+    if (before && before->type.dtype != now->type.dtype)
+        because(e, setting_text(e, "train.precision"));
+    if (now->type.partial & ~(before ? before->type.partial : 0))
+        because(e,
+                arena_text(&e->run->arena, "pending over %s: each rank has added up what it has of a dim that is split",
+                           axes_list(&e->run->arena, e->m, now->type.partial)));
+}
+
+/* What the pass has changed; nothing where it has changed nothing. */
+static void print_stage(Explain *e, const char *pass)
+{
+    see_all(e);
+    e->nreasons = 0;
+    for (int i = 0; i < e->count; i++) {
+        const Facet *now = &e->now[i], *before = facet_before(e, now->what);
+        if (before && type_equal(&before->type, &now->type))
+            continue;
+        printf("  %-12s %-26s %s\n", pass, now->what, type_text(e->m, &now->type));
+        explain_change(e, now, before);
+        pass = "";
+    }
+    for (int i = 0; i < e->nreasons; i++)
+        printf("      %s\n", e->reason[i]);
+    memcpy(e->before, e->now, sizeof e->now);
+    e->nbefore = e->count;
+}
+
+static bool run_and_explain(Explain *e)
+{
+    const char *after = NULL;
+    e->m->scratch_bytes = c_scratch_bytes;
+    print_stage(e, "as declared");
+    for (int i = 0; i < npasses; i++) {
+        if (!run_passes(e->m, &(PassOptions){ .start_after = after, .stop_after = passes[i].name }))
+            return false;
+        print_stage(e, after = passes[i].name);
+    }
+    return true;
+}
+
+/* --- The command -------------------------------------------------------------------------------------- */
+
+static void print_head(const Explain *e)
+{
+    if (!e->param) {
+        printf("%s: a value of %s\n", e->path, e->run->source.path);
+        return;
+    }
+    printf("%s: parameter %s, declared at %s", e->run->options->name, e->param->path, e->param->where);
+    if (strchr(e->param->path, '*'))
+        printf("; its copies are held together");
+    putchar('\n');
+}
+
+int run_explain(Run *run)
+{
+    Explain e = { .run = run };
+    e.m = read_source(run, run->options->operand) ? lower_source(run, 0, &e.settings) : NULL;
+    bool good = e.m && find_tensor(&e);
+    if (good) {
+        print_head(&e);
+        good = run_and_explain(&e);
+    }
+    if (good) {
+        print_program_facts(&e);
+        good = fflush(stdout) == 0 || run_failed(run, "cannot write to standard output");
+    }
+    if (e.m)
+        free_module(e.m);
+    return good ? STATUS_OK : STATUS_FAILED;
+}
