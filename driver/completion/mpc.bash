@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile check report fmt opt print help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile check report explain fmt opt print help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -20,6 +20,10 @@ _mpc()
         words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --json"
         files='*.mdl'
         ;;
+    explain)
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule="
+        files='*.mdl NAME'
+        ;;
     fmt)
         words="--help --check --write"
         files='*.mdl'
@@ -33,7 +37,7 @@ _mpc()
         files='*.mir'
         ;;
     help)
-        words="--help --as= compile check report fmt opt print help"
+        words="--help --as= compile check report explain fmt opt print help"
         files=''
         ;;
     esac

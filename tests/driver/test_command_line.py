@@ -117,7 +117,7 @@ FAILURES = [
     (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not say after which pass it was written"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
     (["compile", "tiny.mdl", "-o", "out", "--cflags=--no-such-flag"], "the C compiler failed: "),
-    (["compile", "tiny.mdl", "-o", "out", "--mesh=dp=2"], "--mesh dp=2: "),
+    (["compile", "tiny.mdl", "-o", "out", "--mesh=dp=0"], "--mesh dp=0: "),
     (["compile", "tiny.mdl", "-o", "out", "--mesh=tp=2"], "--mesh tp=2: "),
     (["check", "tiny.mdl", "-D", "layer=2"], "-D layer=2: "),
     (["check", "tiny.mdl", "--set", "train.bath=2"], "--set train.bath=2: "),
