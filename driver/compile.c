@@ -67,7 +67,6 @@ static bool pass_through(Run *run, Module *m, const char *after)
                            .start_after = after,
                            .remarks = o->remarks,
                            .times = o->time ? stderr : NULL };
-    m->scratch_bytes = c_scratch_bytes;
     return run_passes(m, &passes);
 }
 

@@ -178,10 +178,7 @@ static void print_json(const Report *r)
 int run_report(Run *run)
 {
     Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, NULL) : NULL;
-    bool good = m != NULL;
-    if (m)
-        m->scratch_bytes = c_scratch_bytes;
-    good = good && run_passes(m, &(PassOptions){ 0 });
+    bool good = m && run_passes(m, &(PassOptions){ 0 });
     if (good) {
         Report report = make_report(run, m);
         (run->options->json ? print_json : print_report_tables)(&report);

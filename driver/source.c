@@ -1,6 +1,7 @@
 /* source.c -- a command's operand becomes a module. */
 #include "driver.h"
 
+#include "codegen/host.h"
 #include "pass.h"
 
 #include <inttypes.h>
@@ -30,12 +31,16 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
                              .schedule = o->schedule,
                              .shrink = shrink };
     const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
-    return run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);
+    Module *m = run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);
+    if (m)
+        m->scratch_bytes = c_scratch_bytes;
+    return m;
 }
 
 Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
+    m->scratch_bytes = c_scratch_bytes;
     if (run->diags.errors == 0 && verify_module(m))
         return m;
     free_module(m);

@@ -105,10 +105,30 @@ static const Func *callee_of(Interp *in, const Op *op)
     return callee;
 }
 
+/* What happens in a kernel happens outside of memory. */
+static bool run_kernel(Interp *in, const Func *kernel, const Held args[], Held results[])
+{
+    Memory *memory = in->memory;
+    in->memory = NULL;
+    bool good = run_func(in, kernel, args, results);
+    in->memory = memory;
+    return good;
+}
+
 static bool run_call(Interp *in, const Op *op, const Held args[], Held results[])
 {
     const Func *callee = callee_of(in, op);
-    return callee && run_func(in, callee, args, results);
+    Turns turns;
+    if (!callee || !in->memory)
+        return callee && run_func(in, callee, args, results);
+    if (callee->role == KERNEL)
+        return run_kernel(in, callee, args, results);
+    if (!begin_turns(in, op, callee, &turns))
+        return false;
+    begin_turn(in, &turns, 0, 0);
+    bool good = run_func(in, callee, args, results);
+    end_turn(in, &turns);
+    return good;
 }
 
 /* Element `at` along the first dim.  It shares the memory. */
@@ -133,18 +153,18 @@ static Held element_of(Interp *in, const Held *x, int64_t at)
 /* Is it sliced by a loop?  The dim is then the first, and every rank has all of it. */
 static bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
 
-static bool run_turn(Interp *in, const Op *op, int64_t at, const Held args[], const Held carried[], Held out[])
+static bool run_turn(Interp *in, const Op *op, const Func *callee, int64_t at, const Held args[], const Held carried[],
+                     Held out[])
 {
-    const Func *callee = callee_of(in, op);
     const Dim *dim = &op->attrs.dims.dim[0];
     Held *given = NEW_ARRAY(&in->arena, Held, op->args.count + 1);
-    for (int i = 0; callee && i < op->args.count; i++)
+    for (int i = 0; i < op->args.count; i++)
         given[i] = i < op->attrs.carried          ? carried[i]
                    : is_sliced(args[i].type, dim) ? element_of(in, &args[i], at)
                                                   : args[i];
     const char *around = in->turn;
-    in->turn = arena_text(&in->arena, "%s%s[%lld].", around, op->attrs.callee ? op->attrs.callee : "", (long long)at);
-    bool good = callee && run_func(in, callee, given, out);
+    in->turn = arena_text(&in->arena, "%s%s[%lld].", around, callee->name, (long long)at);
+    bool good = run_func(in, callee, given, out);
     in->turn = around;
     return good;
 }
@@ -165,12 +185,20 @@ static bool run_loop(Interp *in, const Op *op, const Held args[], Held results[]
         if (i >= carried && is_sliced(args[i].type, dim) && args[i].type->dim[0].split.count)
             return cannot_run(in, "'%s', along which it runs, is split", dim->name);
     Held *now = NEW_ARRAY(&in->arena, Held, n + carried + 1), *out = NEW_ARRAY(&in->arena, Held, n + 1);
+    const Func *callee = callee_of(in, op);
+    Turns turns;
+    if (!callee || (in->memory && !begin_turns(in, op, callee, &turns)))
+        return false;
     for (int i = 0; i < carried; i++)
         now[i] = args[i];
     for (int64_t turn = 0; turn < dim->size; turn++) {
         int64_t at = op->attrs.reverse ? dim->size - 1 - turn : turn;
-        if (!run_turn(in, op, at, args, now, out))
+        if (in->memory)
+            begin_turn(in, &turns, at, dim->size - 1 - turn);
+        if (!run_turn(in, op, callee, at, args, now, out))
             return false;
+        if (in->memory)
+            end_turn(in, &turns);
         for (int i = 0; i < n; i++)
             if (i < carried)
                 now[i] = out[i];
@@ -240,11 +268,11 @@ static bool check_value(Interp *in, const Held *held, Name name)
 
 static void show(Interp *in, const Op *op, int result, const Held *held)
 {
-    if (!in->observer)
+    if (!in->options->observer)
         return;
     Tensor whole = put_together(in, held);
     Seen seen = { .func = in->func, .op = op, .result = result, .turn = in->turn, .value = whole };
-    in->observer->see(in->observer->context, &seen);
+    in->options->observer->see(in->options->observer->context, &seen);
     free_tensors(&whole, 1);
 }
 
@@ -260,9 +288,11 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int 
         if (!value[first + i].part)
             return false;
     }
-    if (!run_op(in, op, args, &value[first]))
+    if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
     in->op = op; /* a call has run others */
+    if (in->memory && !write_results(in, op, &value[first]))
+        return false;
     for (int i = 0; i < op->results.count; i++) {
         if (!check_value(in, &value[first + i], op->results.at[i]->name))
             return false;
@@ -318,16 +348,18 @@ static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Ten
 {
     Held *held = NEW_ARRAY(&in->arena, Held, f->params.count + 1),
          *out = NEW_ARRAY(&in->arena, Held, f->results.count + 1);
-    if (!take_args(in, f, args, held) || !run_func(in, f, held, out))
+    if (!take_args(in, f, args, held) || (in->options->placed && !begin_memory(in, f, held)))
+        return false;
+    if (!run_func(in, f, held, out) || (in->memory && !end_memory(in, f, held, out)))
         return false;
     for (int i = 0; i < f->results.count; i++)
         results[i] = put_together(in, &out[i]);
     return true;
 }
 
-bool interpret_observed(Module *m, const Func *f, const Tensor args[], Tensor results[], const Observer *observer)
+bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor results[], const RunOptions *options)
 {
-    Interp in = { .m = m, .ranks = 1, .observer = observer, .turn = "", .func = f };
+    Interp in = { .m = m, .ranks = 1, .options = options, .turn = "", .func = f };
     for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
         in.axis_step[axis] = in.ranks;
         in.ranks *= (int)m->axis_size[axis];
@@ -339,5 +371,5 @@ bool interpret_observed(Module *m, const Func *f, const Tensor args[], Tensor re
 
 bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[])
 {
-    return interpret_observed(m, f, args, results, NULL);
+    return interpret_with(m, f, args, results, &(RunOptions){ 0 });
 }

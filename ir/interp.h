@@ -40,8 +40,16 @@ typedef struct {
  * results[i].data is the caller's, to be freed with free_tensors(). */
 bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
 
-/* The same, and tells the observer every value in the order of computation.  NULL: nobody. */
-bool interpret_observed(Module *m, const Func *f, const Tensor args[], Tensor results[], const Observer *observer);
+typedef struct {
+    const Observer *observer; /* is told every value in the order of computation; NULL: nobody */
+    bool placed;              /* f has been through the memory pass: the run goes through its places, see below */
+} RunOptions;
+
+/* The same, otherwise.  `placed`: every value is written to its place in a rank's arena and read from there again, as
+ * the generated program does: frames of called functions, pointers, slices, buffers that loops alternate between, state
+ * in place, scratch.  False where what an op would read is not what has been computed, naming both the value and what
+ * has been written over it, and where an op writes what it is still reading. */
+bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor results[], const RunOptions *options);
 
 Tensor new_tensor(const Type *type); /* zeros */
 void free_tensors(Tensor tensors[], int count);

@@ -23,13 +23,22 @@ typedef struct {
 } Held;
 
 typedef struct Plan Plan;
+typedef struct Memory Memory;
+
+/* One call of a function whose values lie in memory. */
+typedef struct {
+    int64_t base;     /* its frame */
+    int64_t *pointer; /* what it is given: addresses, the same on all ranks */
+} Activation;
 
 typedef struct {
     Module *m;
     Arena arena; /* all that one run allocates */
     int ranks;
     int axis_step[MAX_AXES]; /* from a rank to its neighbour on the axis */
-    const Observer *observer;
+    const RunOptions *options;
+    Memory *memory; /* NULL: values have no places, as in kernels */
+    Activation now;
     Plan *plans;
     const char *turn; /* see Seen.turn */
     int depth;        /* of calls */
@@ -81,6 +90,28 @@ void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_b
 int walk_tensor(Walk *w, const Type *type, const Part *part); /* ... then all tensors: its number */
 bool walk_begin(Walk *w);                                     /* false if there is no point */
 bool walk_next(Walk *w);
+
+/* --- Places in memory: interp_storage.c ---------------------------------------------------- */
+
+/* A program begins: its parameters are where it expects them. */
+bool begin_memory(Interp *in, const Func *program, const Held params[]);
+/* Its results have to lie where it says, new state where the old was, and no state of others may be touched. */
+bool end_memory(Interp *in, const Func *program, const Held params[], const Held results[]);
+
+/* Around an op: what it reads has to be there; what it makes is put in its place. */
+bool read_operands(Interp *in, const Op *op, const Held args[]);
+bool write_results(Interp *in, const Op *op, const Held results[]);
+
+/* A call or a loop of a function with a frame.  Between turns, where operands and results of the next one lie. */
+typedef struct {
+    const Op *op;
+    const Func *callee;
+    Activation outer;
+    int64_t *carried; /* where the next turn finds what is carried */
+} Turns;
+bool begin_turns(Interp *in, const Op *op, const Func *callee, Turns *t);
+void begin_turn(Interp *in, Turns *t, int64_t at, int64_t turns_left);
+void end_turn(Interp *in, Turns *t);
 
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
 bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y);

@@ -121,7 +121,8 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     for (int i = 0; i < n; i++)
         args[i] = argument_for(run, f, f->params.at[i], meaning);
-    bool good = interpret(run->m, f, args, results);
+    RunOptions options = { .placed = n > 0 && f->params.at[0]->storage };
+    bool good = interpret_with(run->m, f, args, results, &options);
     for (int i = 0; good && i < f->results.count; i++)
         note(run->m, meaning, name_result(run, f, i, results[i]));
     free_tensors(args, n);

@@ -302,7 +302,7 @@ static void test_observer(void **state)
             args[i].data[n] = 1;
     }
     Log log = { 0 };
-    assert_true(interpret_observed(t->m, f, args, results, &(Observer){ log_value, &log }));
+    assert_true(interpret_with(t->m, f, args, results, &(RunOptions){ .observer = &(Observer){ log_value, &log } }));
     assert_int_equal(log.seen, 4 + 2 + 4 + 2 + 1 + 2 + 2);
     assert_non_null(strstr(log.names, "body[0].0=1 body[0].1=2 body[1].0=2 body[1].1=3 a=3 b=1 body[1].0=1 "));
     free_tensors(args, 3);

@@ -1,0 +1,390 @@
+/* interp_storage.c -- the reference interpreter's memory: is every value where its reader looks for it?
+ *
+ * After the memory pass a program is run as ever, value by value, and beside that in one arena a rank, byte for byte
+ * as the generated program uses it: what an op makes is written to its place, and what an op reads is looked up there
+ * and has to be what was computed.  So a plan in which two values that live at one time overlap, a wrong stride, or
+ * state that is overwritten too early is found, at the first op that would read something else.
+ *
+ * Addresses are bytes from the arena's start, the same on all ranks: parts are of one size in memory.
+ */
+#include "interp_parts.h"
+
+#include <string.h>
+
+enum { ALIGN = 64, WIDEST = 4 }; /* bytes: as in passes/memory.c; of an element */
+
+/* A byte of a rank's arena, as the beginning of an element. */
+typedef struct {
+    double value;
+    const Value *writer; /* whose element lies over this byte; NULL: nothing that counts */
+    const Value *reader; /* by the op whose number is `when` */
+    int64_t when;
+    int8_t width; /* bytes of the element that begins here; 0: none does */
+} Cell;
+
+struct Memory {
+    int64_t bytes;
+    int64_t when; /* number of the op being run */
+    Cell **rank;
+    const Func *guarded; /* the step, while another program runs; else NULL */
+};
+
+/* --- Addresses ---------------------------------------------------------------------------------- */
+
+static int64_t address_of(const Interp *in, const Value *value)
+{
+    const Storage *storage = value->storage;
+    return storage->at < 0 ? in->now.pointer[-1 - storage->at] + storage->plus : in->now.base + storage->at;
+}
+
+/* Of a tensor that begins at `address`, with the strides of `value`: the address of each element of a rank's part in
+ * its order. */
+typedef struct {
+    const Part *part;
+    const Value *value;
+    int64_t at[MAX_RANK], address;
+} Cursor;
+
+static Cursor first_element(const Part *part, const Value *value, int64_t address)
+{
+    return (Cursor){ .part = part, .value = value, .address = address };
+}
+
+static void next_element(Cursor *c)
+{
+    const int64_t *stride = c->value->storage->stride;
+    const int width = dtype_bytes(c->value->type.dtype);
+    for (int i = c->value->type.rank - 1; i >= 0; i--) {
+        c->address += stride[i] * width;
+        if (++c->at[i] < c->part->size[i])
+            return;
+        c->address -= stride[i] * width * c->part->size[i];
+        c->at[i] = 0;
+    }
+}
+
+static bool has_place(Interp *in, const Value *value)
+{
+    return value->storage ? true : cannot_run(in, "%%%s has no place in memory", value->name);
+}
+
+static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t bytes)
+{
+    if (address >= 0 && address + bytes <= in->memory->bytes)
+        return true;
+    return cannot_run(in, "%%%s lies outside of the arena: at byte %lld of %lld", value->name, (long long)address,
+                      (long long)in->memory->bytes);
+}
+
+/* --- Reading and writing ------------------------------------------------------------------------- */
+
+static bool same_bits(double a, double b) { return memcmp(&a, &b, sizeof a) == 0 || a == b; }
+
+/* Whose element lies over the bytes of one of `value`; NULL: nobody else's. */
+static const Value *other_writer(const Cell *cell, const Value *value, int width)
+{
+    for (int i = 0; i < width; i++)
+        if (cell[i].writer && cell[i].writer != value)
+            return cell[i].writer;
+    return cell->writer;
+}
+
+static bool read_part(Interp *in, const Value *value, int64_t address, const Part *part, int rank)
+{
+    const int width = dtype_bytes(value->type.dtype);
+    Cursor c = first_element(part, value, address);
+    for (int64_t n = 0; n < part->count; n++, next_element(&c)) {
+        if (!is_inside(in, value, c.address, width))
+            return false;
+        Cell *cell = &in->memory->rank[rank][c.address];
+        cell->when = in->memory->when;
+        cell->reader = value;
+        if (cell->width == width && same_bits(cell->value, part->data[n]))
+            continue;
+        const Value *other = other_writer(cell, value, width);
+        return cannot_run(in, "element %lld of %%%s is not at byte %lld of rank %d: %s%s", (long long)n, value->name,
+                          (long long)c.address, rank,
+                          other ? "there now is what was written as %" : "nothing that was written is there",
+                          other ? other->name : "");
+    }
+    return true;
+}
+
+static bool read_value(Interp *in, const Value *value, int64_t address, const Held *held)
+{
+    bool good = has_place(in, value);
+    for (int rank = 0; good && rank < in->ranks; rank++)
+        good = read_part(in, value, address, &held->part[rank], rank);
+    return good;
+}
+
+/* Whatever begins in these bytes or reaches into them is gone. */
+static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
+{
+    for (int64_t at = from > WIDEST ? from - WIDEST : 0; at < from; at++)
+        if (at + cells[at].width > from)
+            cells[at].width = 0;
+    for (int64_t at = from; at < from + bytes; at++) {
+        cells[at].width = 0;
+        cells[at].writer = NULL;
+    }
+}
+
+static bool only_maps(const Interp *in, const Op *op)
+{
+    const Func *kernel = op && op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
+    for (const Op *inner = kernel && kernel->role == KERNEL ? kernel->first : NULL; inner; inner = inner->next)
+        if (info(inner)->family != POINTWISE && info(inner)->family != LEAF)
+            return false;
+    return kernel && kernel->role == KERNEL;
+}
+
+/* An op may write where it reads only element by element: the same element of a tensor that lies alike. */
+static bool may_write_over(const Interp *in, const Value *read, const Value *written, int64_t address)
+{
+    bool same = only_maps(in, in->op) && same_dims(&read->type, &written->type) &&
+                dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) && address_of(in, read) == address;
+    for (int i = 0; same && i < read->type.rank; i++)
+        same = read->type.dim[i].size == 1 || read->storage->stride[i] == written->storage->stride[i];
+    return same;
+}
+
+static bool write_part(Interp *in, const Value *value, int64_t address, const Part *part, int rank)
+{
+    const int width = dtype_bytes(value->type.dtype);
+    Cursor c = first_element(part, value, address);
+    for (int64_t n = 0; n < part->count; n++, next_element(&c)) {
+        if (!is_inside(in, value, c.address, width))
+            return false;
+        Cell *cells = in->memory->rank[rank];
+        for (int64_t at = c.address; at < c.address + width; at++)
+            if (cells[at].when == in->memory->when && cells[at].reader &&
+                !may_write_over(in, cells[at].reader, value, address))
+                return cannot_run(in, "it writes %%%s at byte %lld of rank %d, where it reads %%%s", value->name,
+                                  (long long)at, rank, cells[at].reader->name);
+        forget_bytes(cells, c.address, width);
+        cells[c.address].value = part->data[n];
+        cells[c.address].width = (int8_t)width;
+        for (int i = 0; i < width; i++)
+            cells[c.address + i].writer = value;
+    }
+    return true;
+}
+
+static bool write_value(Interp *in, const Value *value, int64_t address, const Held *held)
+{
+    bool good = has_place(in, value);
+    for (int rank = 0; good && rank < in->ranks; rank++)
+        good = write_part(in, value, address, &held->part[rank], rank);
+    return good;
+}
+
+static bool forget_region(Interp *in, const Value *named, int64_t from, int64_t bytes)
+{
+    if (bytes && !is_inside(in, named, from, bytes))
+        return false;
+    for (int rank = 0; rank < in->ranks; rank++)
+        forget_bytes(in->memory->rank[rank], from, bytes);
+    return true;
+}
+
+/* --- Around an op ---------------------------------------------------------------------------------- */
+
+static const Func *framed_callee(const Interp *in, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
+/* What the op's kernel needs beside its results: what lies there is lost. */
+static bool use_scratch(Interp *in, const Op *op)
+{
+    int64_t bytes = in->m->scratch_bytes ? in->m->scratch_bytes(in->m, op) : 0;
+    return !bytes || !op->results.count || forget_region(in, result(op), in->now.base + op->attrs.frame, bytes);
+}
+
+/* A view is read when what it shows is; operands of a call by the ops of the callee. */
+bool read_operands(Interp *in, const Op *op, const Held args[])
+{
+    bool good = true;
+    in->memory->when++;
+    if (info(op)->family == VIEW || framed_callee(in, op))
+        return true;
+    good = use_scratch(in, op);
+    for (int i = 0; good && i < op->args.count; i++)
+        good = has_place(in, arg(op, i)) && read_value(in, arg(op, i), address_of(in, arg(op, i)), &args[i]);
+    return good;
+}
+
+bool write_results(Interp *in, const Op *op, const Held results[])
+{
+    const bool is_call = framed_callee(in, op) != NULL; /* then the callee has written them */
+    bool good = true;
+    for (int i = 0; good && i < op->results.count; i++) {
+        const Value *value = op->results.at[i];
+        good = has_place(in, value);
+        if (good && info(op)->family != VIEW)
+            good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
+    }
+    return good && (is_call || use_scratch(in, op));
+}
+
+/* --- Calls and loops --------------------------------------------------------------------------------- */
+
+static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static bool is_in_place(const Turns *t, int i)
+{
+    return i < t->op->attrs.carried && t->callee->params.at[i]->storage->at == t->callee->results.at[i]->storage->at;
+}
+
+/* Moves what lies in some bytes to others. */
+static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
+{
+    for (int rank = 0; rank < in->ranks && from != to; rank++) {
+        Cell *cells = in->memory->rank[rank];
+        Cell *copy = NEW_ARRAY(&in->arena, Cell, bytes + 1);
+        memcpy(copy, &cells[from], (size_t)bytes * sizeof *copy);
+        forget_bytes(cells, to, bytes);
+        memcpy(&cells[to], copy, (size_t)bytes * sizeof *copy);
+    }
+}
+
+/* What is carried in place is put where it will end. */
+static bool begin_carried(Interp *in, Turns *t, int i)
+{
+    const Value *from = arg(t->op, i), *to = t->op->results.at[i];
+    const int64_t bytes = local_bytes(in->m, &from->type);
+    t->carried[i] = address_of(in, from);
+    if (!is_in_place(t, i))
+        return true;
+    t->carried[i] = address_of(in, to);
+    if (!is_inside(in, from, address_of(in, from), bytes) || !is_inside(in, to, t->carried[i], bytes))
+        return false;
+    copy_bytes(in, address_of(in, from), t->carried[i], bytes);
+    return true;
+}
+
+bool begin_turns(Interp *in, const Op *op, const Func *callee, Turns *t)
+{
+    bool good = true;
+    *t = (Turns){ .op = op, .callee = callee, .outer = in->now };
+    t->carried = NEW_ARRAY(&in->arena, int64_t, op->args.count + 1);
+    const Values *const lists[] = { &op->args, &op->results, &callee->params, &callee->results };
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; good && i < lists[k]->count; i++)
+            good = has_place(in, lists[k]->at[i]);
+    for (int i = 0; good && i < op->attrs.carried; i++)
+        good = begin_carried(in, t, i);
+    return good && (!op->args.count || forget_region(in, arg(op, 0), in->now.base + op->attrs.frame, callee->frame));
+}
+
+/* One turn's slice of a value of the caller's. */
+static int64_t slice_address(const Interp *in, const Op *op, const Value *value, int64_t at)
+{
+    int dim = op->attrs.dims.count ? find_dim(&value->type, op->attrs.dims.dim[0].name) : -1;
+    int64_t stride = dim < 0 ? 0 : value->storage->stride[dim];
+    return address_of(in, value) + at * stride * dtype_bytes(value->type.dtype);
+}
+
+/* What is carried but not in place goes to and fro between a buffer behind the callee's frame and where the loop's
+ * result lies, so that the last turn writes there. */
+void begin_turn(Interp *in, Turns *t, int64_t at, int64_t turns_left)
+{
+    const Op *op = t->op;
+    const int nargs = op->args.count, nresults = op->results.count;
+    int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + 1);
+    int64_t frame = in->now.base + op->attrs.frame, buffer = frame + aligned(t->callee->frame);
+    for (int i = 0; i < nargs; i++)
+        pointer[i] = i < op->attrs.carried ? t->carried[i] : slice_address(in, op, arg(op, i), at);
+    for (int i = 0; i < nresults; i++) {
+        const Value *value = op->results.at[i];
+        bool swaps = i < op->attrs.carried && !is_in_place(t, i);
+        pointer[nargs + i] = i >= op->attrs.carried    ? slice_address(in, op, value, at)
+                             : swaps && turns_left % 2 ? buffer
+                                                       : address_of(in, value);
+        if (swaps)
+            buffer += aligned(local_bytes(in->m, &value->type));
+    }
+    for (int i = 0; i < op->attrs.carried; i++)
+        t->carried[i] = pointer[nargs + i];
+    in->now = (Activation){ frame, pointer };
+}
+
+void end_turn(Interp *in, Turns *t) { in->now = t->outer; }
+
+/* --- Whole programs ---------------------------------------------------------------------------------- */
+
+static int64_t arena_bytes(const Module *m)
+{
+    int64_t bytes = 0;
+    for (const Func *f = m->funcs; f; f = f->next)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+            bytes = f->frame > bytes ? f->frame : bytes;
+    return bytes;
+}
+
+static bool is_state(const Interp *in, const Func *step, const Value *param)
+{
+    int first = 0, at = index_of(&step->params, param);
+    while (first < step->params.count && !find_param(in->m, step->params.at[first]->name))
+        first++;
+    return at >= first;
+}
+
+/* State of the step that lies in the arena while another program runs: zeros, but for the weights that both read. */
+static bool guard_state(Interp *in, bool begins)
+{
+    const Func *step = in->memory->guarded;
+    bool good = true;
+    for (int i = 0; step && good && i < step->params.count; i++) {
+        const Value *state = step->params.at[i];
+        if (!is_state(in, step, state) || param_named(in->func, state->name))
+            continue;
+        Held held = hold(in, &state->type);
+        good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
+    }
+    return good;
+}
+
+bool begin_memory(Interp *in, const Func *program, const Held params[])
+{
+    Memory *memory = in->memory = NEW(&in->arena, Memory);
+    const Func *step = func_with_role(in->m, STEP);
+    *memory = (Memory){ .bytes = arena_bytes(in->m), .when = 1, .guarded = program == step ? NULL : step };
+    memory->bytes = memory->bytes ? memory->bytes : program->frame;
+    memory->rank = NEW_ARRAY(&in->arena, Cell *, in->ranks);
+    for (int rank = 0; rank < in->ranks; rank++)
+        memory->rank[rank] = NEW_ARRAY(&in->arena, Cell, memory->bytes + WIDEST + 1);
+    bool good = guard_state(in, true);
+    for (int i = 0; good && i < program->params.count; i++)
+        good = has_place(in, program->params.at[i]) &&
+               write_value(in, program->params.at[i], address_of(in, program->params.at[i]), &params[i]);
+    for (int i = 0; good && i < program->params.count; i++) /* two parameters may not overlap */
+        good = read_value(in, program->params.at[i], address_of(in, program->params.at[i]), &params[i]);
+    return good;
+}
+
+/* The trainer looks for new state where the old one was. */
+static bool state_stays(Interp *in, const Func *step)
+{
+    int offset = step->params.count - step->results.count;
+    for (int i = 2; i < step->results.count; i++) {
+        const Value *new = step->results.at[i], *old = step->params.at[i + offset];
+        if (address_of(in, new) != address_of(in, old))
+            return cannot_run(in, "the new %%%s lies at byte %lld, the old one at %lld", old->name,
+                              (long long)address_of(in, new), (long long)address_of(in, old));
+    }
+    return true;
+}
+
+bool end_memory(Interp *in, const Func *program, const Held params[], const Held results[])
+{
+    bool good = program->role != STEP || state_stays(in, program);
+    for (int i = 0; good && i < program->results.count; i++)
+        good = read_value(in, program->results.at[i], address_of(in, program->results.at[i]), &results[i]);
+    for (int i = 0; good && program->role != STEP && i < program->params.count; i++) /* weights are read only */
+        if (find_param(in->m, program->params.at[i]->name))
+            good = read_value(in, program->params.at[i], address_of(in, program->params.at[i]), &params[i]);
+    return good && guard_state(in, false);
+}

@@ -1,0 +1,178 @@
+/* test_storage.c -- plans of memory made wrong by hand: the interpreter names the value that is lost, and to what. */
+#include "ir_test.h"
+
+/* As the memory pass plans it: a loop with a frame, a buffer between turns, state in place, a view, an evaluation that
+ * shares the arena. */
+static const char plan[] =
+    "module @m {\n"
+    "  train {optimizer=sgd, lr=0.1}\n"
+    "  param %w w : f32[i:2, j:3] = normal(1, 0)\n"
+    "  func kernel @k.up(%w: f32[i:2, j:3], %g: f32[i:2, j:3], %lr: f32[]) {\n"
+    "    %1 = mul %g, %lr : f32[i:2, j:3]\n"
+    "    %2 = sub %w, %1 : f32[i:2, j:3]\n"
+    "    return %2\n"
+    "  }\n"
+    "  func kernel @k.norm(%g: f32[i:2, j:3]) {\n"
+    "    %1 = square %g : f32[i:2, j:3]\n"
+    "    %2 = sum %1 {over=i+j} : f32[]\n"
+    "    return %2\n"
+    "  }\n"
+    "  func kernel @k.scale(%w: f32[i:2, j:3], %x: f32[j:3]) {\n"
+    "    %1 = mul %w, %x : f32[i:2, j:3]\n"
+    "    return %1\n"
+    "  }\n"
+    "  func kernel @k.exp(%w: f32[j:3]) {\n"
+    "    %1 = exp %w : f32[j:3]\n"
+    "    return %1\n"
+    "  }\n"
+    "  func @turn(%c: f32[j:3] at -1 strides(1), %u: f32[j:3] at -2 strides(1)) frame(64) {\n"
+    "    %1 = call %u {callee=k.exp} : f32[j:3] at -4 strides(1)\n"
+    "    %2 = call %1 {callee=k.exp} : f32[j:3] at 0 strides(1)\n"
+    "    %3 = add %2, %c : f32[j:3] at -3 strides(1)\n"
+    "    return %3, %1\n"
+    "  }\n"
+    "  func step @step(%x: f32[j:3] at 64 strides(1), %lr: f32[] at 144 strides(), %w: f32[i:2, j:3] at 0 strides(3, "
+    "1))"
+    " frame(576) {\n"
+    "    %1 = call %w, %x {callee=k.scale} : f32[i:2, j:3] at 320 strides(3, 1)\n"
+    "    %2, %s = loop %x, %1 {dims=[i:2], callee=turn, carried=1, frame=192} : f32[j:3] at 384 strides(1),"
+    " f32[i:2, j:3] at 448 strides(3, 1)\n"
+    "    %row = slice %1 {dim=i, index=1} : f32[j:3] at 332 strides(1)\n"
+    "    %n = call %s {callee=k.norm, frame=528} : f32[] at 192 strides()\n"
+    "    %t = add %2, %row : f32[j:3] at 512 strides(1)\n"
+    "    %l = sum %t {over=j} : f32[] at 256 strides()\n"
+    "    %w2 = call %w, %s, %lr {callee=k.up} : f32[i:2, j:3] at 0 strides(3, 1)\n"
+    "    return %l, %n, %w2\n"
+    "  }\n"
+    "  func eval @eval(%y: f32[j:3] at 64 strides(1)) frame(576) {\n"
+    "    %e = sum %y {over=j} : f32[] at 128 strides()\n"
+    "    return %e\n"
+    "  }\n"
+    "}\n";
+
+static int64_t sixteen_for_norms(Module *m, const Op *op)
+{
+    return op->attrs.callee == intern_text(m, "k.norm") ? 16 : 0;
+}
+
+/* Runs both programs with one passage of the plan written otherwise; the message, or "". */
+static char *message_of(const char *from, const char *to)
+{
+    const char *at = strstr(plan, from);
+    if (!at)
+        fail_msg("the plan does not say '%s'", from);
+    char *text = calloc(1, sizeof plan + strlen(to) + 1), *message;
+    memcpy(text, plan, (size_t)(at - plan));
+    strcat(strcat(text, to), at + strlen(from));
+    Text *t = good_text(text);
+    static const FuncRole roles[] = { STEP, EVAL };
+    t->m->scratch_bytes = sixteen_for_norms;
+    for (int k = 0; k < 2 && t->diags.errors == 0; k++) {
+        const Func *f = func_with_role(t->m, roles[k]);
+        Tensor args[4], results[4];
+        for (int i = 0; i < f->params.count; i++)
+            args[i] = random_tensor(f->params.at[i]->name, &f->params.at[i]->type, 0.1, 1);
+        if (interpret_with(t->m, f, args, results, &(RunOptions){ .placed = true }))
+            free_tensors(results, f->results.count);
+        free_tensors(args, f->params.count);
+    }
+    message = strdup(said(t));
+    free_text(t);
+    free(text);
+    return message;
+}
+
+/* The plan with `to` in place of `from` must be refused with that message. */
+static void check_plan(const char *from, const char *to, const char *expected)
+{
+    char *message = message_of(from, to);
+    if (!strstr(message, expected))
+        fail_msg("with '%s' it says '%s', not '%s'", to, message, expected);
+    free(message);
+}
+
+static void test_a_right_plan(void **state)
+{
+    char *message = message_of("module @m", "module @m");
+    assert_string_equal(message, "");
+    free(message);
+}
+
+static void test_values_that_overlap(void **state)
+{
+    check_plan("at 320 strides(3, 1)", "at 448 strides(3, 1)", "element 0 of %row is not at byte 332");
+    check_plan("at 384 strides(1)", "at 336 strides(1)",
+               "of %row is not at byte 336 of rank 0: there now is what was written as %3");
+    check_plan("f32[] at 256 strides()", "f32[] at 194 strides()",
+               "of %n is not at byte 192 of rank 0: there now is what was written as %l");
+    check_plan("%lr: f32[] at 144", "%lr: f32[] at 72", "of %x is not at byte 72");
+}
+
+static void test_wrong_strides(void **state)
+{
+    check_plan("%u: f32[j:3] at -2 strides(1)", "%u: f32[j:3] at -2 strides(2)", "element 1 of %u is not at byte");
+    check_plan("f32[i:2, j:3] at 448 strides(3, 1)", "f32[i:2, j:3] at 448 strides(2, 1)",
+               "element 2 of %s is not at byte 456");
+}
+
+static void test_wrong_pointers(void **state)
+{
+    check_plan("at -4 strides(1)", "at -3 strides(1)", "of %s is not at byte");
+    check_plan("at -2 strides(1)", "at -1 strides(1)", "element 0 of %u is not at byte");
+    check_plan("f32[j:3] at -3 strides(1)", "f32[j:3] at 0 strides(1)",
+               "it writes %3 at byte 192 of rank 0, where it reads %2");
+}
+
+static void test_views(void **state)
+{
+    check_plan("at 332 strides(1)", "at 320 strides(1)", "element 0 of %row is not at byte 320");
+}
+
+static void test_frames_and_buffers_of_loops(void **state)
+{
+    check_plan("carried=1, frame=192", "carried=1, frame=268", "element 0 of %u is not at byte 320");
+    check_plan("carried=1, frame=192", "carried=1, frame=80", /* what a turn hands to the next lies behind the frame */
+               "of %lr is not at byte 144 of rank 0: there now is what was written as %3");
+    check_plan("carried=1, frame=192", "carried=1, frame=512", "outside of the arena");
+}
+
+static void test_state(void **state)
+{
+    check_plan("f32[i:2, j:3] at 0 strides(3, 1)\n    return", "f32[i:2, j:3] at 448 strides(3, 1)\n    return",
+               "the new %w lies at byte 448, the old one at 0");
+    check_plan("at 512 strides(1)", "at 0 strides(1)",
+               "of %w is not at byte 0 of rank 0: there now is what was written as %t");
+    check_plan("f32[] at 256 strides()", "f32[] at 4 strides()", "element 1 of %w is not at byte 4");
+    check_plan("%e = sum %y {over=j} : f32[] at 128", "%e = sum %y {over=j} : f32[] at 0", "of %w is not at byte 0");
+}
+
+static void test_an_op_that_overwrites_what_it_reads(void **state)
+{
+    check_plan("f32[] at 192 strides()", "f32[] at 448 strides()",
+               "it writes %n at byte 448 of rank 0, where it reads %s");
+    check_plan("f32[i:2, j:3] at 0 strides(3, 1)\n    return", "f32[i:2, j:3] at 0 strides(1, 2)\n    return",
+               "where it reads %w");
+}
+
+static void test_scratch(void **state)
+{
+    check_plan("{callee=k.norm, frame=528}", "{callee=k.norm, frame=448}", "element 0 of %s is not at byte 448");
+    check_plan("{callee=k.norm, frame=528}", "{callee=k.norm, frame=192}", "of %n is not at byte 192");
+}
+
+static void test_outside(void **state)
+{
+    check_plan("f32[] at 256 strides()", "f32[] at 576 strides()", "%l lies outside of the arena: at byte 576 of 576");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_right_plan),  cmocka_unit_test(test_values_that_overlap),
+        cmocka_unit_test(test_wrong_strides), cmocka_unit_test(test_wrong_pointers),
+        cmocka_unit_test(test_views),         cmocka_unit_test(test_frames_and_buffers_of_loops),
+        cmocka_unit_test(test_state),         cmocka_unit_test(test_an_op_that_overwrites_what_it_reads),
+        cmocka_unit_test(test_scratch),       cmocka_unit_test(test_outside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
