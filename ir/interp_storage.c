@@ -27,6 +27,11 @@ struct Memory {
     int64_t when; /* number of the op being run */
     Cell **rank;
     const Func *guarded; /* the step, while another program runs; else NULL */
+    struct {
+        const Value *read, *written;
+        int64_t when;
+        bool may;
+    } over; /* what may_write_over has found out last */
 };
 
 /* --- Addresses ---------------------------------------------------------------------------------- */
@@ -130,23 +135,47 @@ static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
     }
 }
 
-static bool only_maps(const Interp *in, const Op *op)
+/* Is the parameter, or what is computed from it, summed in the kernel?  It may then be read once more after results
+ * have been written. */
+static bool is_summed(Interp *in, const Func *kernel, Value *param)
 {
-    const Func *kernel = op && op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
-    for (const Op *inner = kernel && kernel->role == KERNEL ? kernel->first : NULL; inner; inner = inner->next)
-        if (info(inner)->family != POINTWISE && info(inner)->family != LEAF)
-            return false;
-    return kernel && kernel->role == KERNEL;
+    Values derived = { 0 };
+    push_value(&in->arena, &derived, param);
+    for (const Op *op = kernel->first; op; op = op->next) {
+        bool reads = false;
+        for (int i = 0; i < op->args.count; i++)
+            reads |= index_of(&derived, arg(op, i)) >= 0;
+        if (reads && info(op)->family != POINTWISE)
+            return true;
+        for (int i = 0; i < op->results.count && reads; i++)
+            push_value(&in->arena, &derived, op->results.at[i]);
+    }
+    return false;
 }
 
-/* An op may write where it reads only element by element: the same element of a tensor that lies alike. */
-static bool may_write_over(const Interp *in, const Value *read, const Value *written, int64_t address)
+static bool find_whether_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
-    bool same = only_maps(in, in->op) && same_dims(&read->type, &written->type) &&
+    const Func *kernel = in->op && in->op->attrs.callee ? find_func(in->m, in->op->attrs.callee) : NULL;
+    bool same = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type) &&
                 dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) && address_of(in, read) == address;
     for (int i = 0; same && i < read->type.rank; i++)
         same = read->type.dim[i].size == 1 || read->storage->stride[i] == written->storage->stride[i];
+    for (int i = 0; same && i < in->op->args.count; i++)
+        same = arg(in->op, i) != read || !is_summed(in, kernel, kernel->params.at[i]);
     return same;
+}
+
+/* A kernel may write where it reads only element by element: the same element of a tensor that lies alike. */
+static bool may_write_over(Interp *in, const Value *read, const Value *written, int64_t address)
+{
+    Memory *memory = in->memory;
+    if (memory->over.read != read || memory->over.written != written || memory->over.when != memory->when) {
+        memory->over.may = find_whether_over(in, read, written, address);
+        memory->over.read = read;
+        memory->over.written = written;
+        memory->over.when = memory->when;
+    }
+    return memory->over.may;
 }
 
 static bool write_part(Interp *in, const Value *value, int64_t address, const Part *part, int rank)
