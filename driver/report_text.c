@@ -57,7 +57,10 @@ static void print_largest(const Report *r)
 static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
-    printf("memory of a rank: %.2f MB, planned to the byte\n", megabytes((double)use->arena));
+    printf("memory of a rank: %.2f MB, planned to the byte%s\n", megabytes((double)use->arena),
+           use->messages
+               ? arena_text(&r->run->arena, "; beside it %.2f MB for messages", megabytes((double)use->messages))
+               : "");
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)

@@ -76,6 +76,40 @@ bool joins_message(const Op *op)
            before->attrs.axis == op->attrs.axis && arg(before, 0)->type.dtype == arg(op, 0)->type.dtype;
 }
 
+/* Of one tensor: what goes out, packed, and what comes in from each rank. */
+static int64_t space_of(const Module *m, const Op *op)
+{
+    int64_t bytes = local_bytes(m, &arg(op, 0)->type);
+    return op->kind == OP_all_gather ? (1 + count_ranks(m, op->attrs.axis)) * bytes : 2 * bytes;
+}
+
+typedef struct {
+    const Module *m;
+    int64_t message, largest; /* bytes: of the message at hand, of the largest so far */
+} Space;
+
+static void add_space(void *context, const Func *f, const Op *op, double times)
+{
+    Space *s = context;
+    if (!moves_data(op))
+        return;
+    /* An all-reduce is cut into a piece for each rank, of whole elements. */
+    int64_t rounding = op->kind == OP_all_reduce ? count_ranks(s->m, op->attrs.axis) : 0;
+    s->message = joins_message(op) ? s->message : rounding * dtype_bytes(arg(op, 0)->type.dtype);
+    s->message += space_of(s->m, op);
+    s->largest = s->message > s->largest ? s->message : s->largest;
+}
+
+int64_t message_space(const Module *m)
+{
+    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
+    Space s = { .m = m };
+    for (int i = 0; i < 3; i++)
+        if (func_with_role(m, roles[i]))
+            visit_program(m, func_with_role(m, roles[i]), add_space, &s);
+    return s.largest;
+}
+
 /* --- Where values come from ---------------------------------------------------------------------- */
 
 const Op *origin_of(const Module *m, const Value *value)

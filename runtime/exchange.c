@@ -300,5 +300,8 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
 
 int64_t rt_exchange_workspace(const RtCollective *collective, int ranks)
 {
-    return ranks * (message_bytes(collective, sent_slots) + message_bytes(collective, received_slots));
+    int64_t sent = message_bytes(collective, sent_slots), received = message_bytes(collective, received_slots);
+    if (collective->kind == RT_ALL_REDUCE) /* packed, and a piece from each rank, the larger ones rounded up */
+        return 2 * sent + ranks * bytes_of(collective->type);
+    return (collective->kind == RT_ALL_GATHER ? 1 : ranks) * sent + ranks * received; /* gathered: all get the same */
 }

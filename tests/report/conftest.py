@@ -1,0 +1,53 @@
+"""Reports of gpt.mdl at the sizes that a test asks for."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
+QUICK = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
+
+def run(*words, cwd=None, status=0):
+    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=300, env=QUICK)
+    assert done.returncode == status, f"status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def words_of(**sizes):
+    """layers=2, batch=8 -> -D layers=2 --set train.batch=8"""
+    settings = {"batch", "microbatch", "precision", "clip"}
+    return [word for name, value in sizes.items()
+            for word in (("--set", f"train.{name}={value}") if name in settings else ("-D", f"{name}={value}"))]
+
+
+@pytest.fixture
+def model(tmp_path):
+    """model(old, new, ...): gpt.mdl with texts replaced."""
+    def make(*replaced):
+        text = (HERE / "gpt.mdl").read_text()
+        for old, new in zip(replaced[::2], replaced[1::2]):
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "gpt.mdl").write_text(text)
+        return tmp_path / "gpt.mdl"
+    return make
+
+
+@pytest.fixture
+def report(model):
+    """report("--mesh=dp=2", layers=2, ...): the JSON of mpc report; `file`: of another one than gpt.mdl."""
+    def make(*options, file=None, **sizes):
+        return json.loads(run(MPC, "report", file or model(), "--json", *words_of(**sizes), *options).stdout)
+    return make
+
+
+def volume(report, axes, **wanted):
+    """Elements that a rank's collectives over these axes move in a step, as papers count them."""
+    size = {"f32": 4, "bf16": 2, "i32": 4, "bool": 1}
+    return sum(row["volume"] / size[row["dtype"]] for row in report["communication"]["collectives"]
+               if row["axes"] == axes and all(row[key] == value for key, value in wanted.items()))

@@ -1,0 +1,78 @@
+"""mpc explain: what decided how a tensor is held, and what the program does with it."""
+import re
+
+import pytest
+
+from conftest import MPC, run
+
+
+@pytest.fixture
+def explain(model):
+    def make(name, *options, file=None, status=0):
+        done = run(MPC, "explain", file or model(), name, *options, status=status)
+        return done.stderr if status else done.stdout
+    return make
+
+
+def stage(text, name):
+    """The lines that a pass has caused."""
+    return re.search(rf"^  {name} .*\n(?:    .*\n)*", text, re.M).group(0)
+
+
+def test_parameter(explain):
+    text = explain("h.3.attn.wq", "--mesh=dp=2,tp=2", "--zero=3")
+    assert re.match(r"h\.3\.attn\.wq: parameter h\.\*\.attn\.wq, declared at gpt\.mdl:20:11", text)
+    assert "f32[h.copy:4, embed:64, heads:4, head:16]" in stage(text, "as declared")
+    assert "bf16[embed:64, heads:4, head:16]" in stage(text, "precision")
+    assert "train.precision = bf16 (gpt.mdl:" in stage(text, "precision")
+    sharded = stage(text, "shard")
+    assert "f32[h.copy:4, embed:64, heads:4/tp, head:16]\n" in sharded
+    assert re.search(r"heads over tp: parallel\.shard\.tp = heads, ff, vocab else seq \(gpt\.mdl:\d+:5\)", sharded)
+    assert "partial(dp)" in sharded and "pending over dp" in sharded
+    zero = stage(text, "zero")
+    assert "f32[h.copy:4, embed:64/dp, heads:4/tp, head:16]" in zero
+    assert "embed over dp: parallel.zero = 3 (command line)" in zero and "its gradient" in zero
+
+
+def test_collectives_of_a_parameter(explain):
+    text = explain("h.attn.wq", "--mesh=dp=2,tp=2", "--zero=3").split("collectives in a step\n")[1]
+    moved = re.findall(r"^  (\w+) +over (\S+) +(\d+) times", text, re.M)
+    assert sorted(moved) == [("all_gather", "dp", "16"), ("all_gather", "dp", "16"), ("reduce_scatter", "dp", "16")]
+    memory = text.split("memory of a rank")[1]
+    for name in ("master weights", "optimizer state", "weights", "gradients"):
+        assert re.search(rf"^  {name} +\d+\.\d\d MB  in @", memory, re.M), name
+
+
+def test_parameter_that_is_whole(explain):
+    text = explain("ln_f.gain", "--mesh=dp=2")
+    assert "f32[embed:64]" in stage(text, "as declared")
+    assert not re.search(r"embed:64/", text)
+    assert re.search(r"all_reduce +over dp +1 times", text)
+
+
+def test_value(explain):
+    text = explain("h.attn.q", "--mesh=tp=2")
+    assert "heads:4/tp" in stage(text, "shard") and "parallel.shard.tp" in stage(text, "shard")
+    assert re.search(r"all_gather +over tp", text) and re.search(r"activations +\d", text)
+    assert "seq over tp" in stage(explain("x", "--mesh=tp=2"), "sequence")
+
+
+def test_nothing_moves_on_one_rank(explain):
+    assert "collectives in a step\n  none\n" in explain("h.attn.wq")
+
+
+@pytest.mark.parametrize("name, said", [
+    ("h.attn.wqq", "no parameter or value 'h.attn.wqq': did you mean h.attn.wq?"),
+    ("h.4.attn.wq", "there is no h.4.attn.wq: the parameter is h.*.attn.wq, with 4 copies"),
+    ("zzzzzzzzzz", "no parameter or value 'zzzzzzzzzz'"),
+    ("", "no parameter or value ''"),
+    ("h..attn.wq", "no parameter or value 'h..attn.wq': did you mean h.attn.wq?"),
+])
+def test_names_that_are_not_there(explain, name, said):
+    assert said in explain(name, status=1)
+
+
+def test_operands(model):
+    assert "which tensor?" in run(MPC, "explain", model(), status=2).stderr
+    assert "which file?" in run(MPC, "explain", status=2).stderr
+    assert "'b' is too many" in run(MPC, "explain", model(), "a", "b", status=2).stderr

@@ -1,0 +1,105 @@
+"""The report itself: its parts add up, name places in the file, and agree with what a trainer does."""
+import json
+import re
+
+import pytest
+
+from conftest import HERE, MPC, QUICK, ROOT, run, words_of
+
+LAYOUTS = [(), ("--mesh=dp=2",), ("--mesh=dp=2,tp=2", "--zero=1"), ("--mesh=dp=4,tp=2", "--zero=3"), ("--mesh=tp=4", "--recompute=full")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=" ".join)
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_memory_adds_up(report, layout, precision):
+    figures = report(*layout, precision=precision)
+    memory = figures["memory"]
+    assert sum(memory["classes"].values()) + memory["unused"] == memory["arena"]
+    assert 0 <= memory["unused"] < memory["arena"] / 10
+    assert memory["peak"]["step"] == sum(memory["classes"].values())
+    assert re.fullmatch(r"gpt\.mdl:\d+:\d+", memory["peak"]["where"]) and memory["peak"]["op"]
+    assert (memory["classes"]["master weights"] > 0) == (precision != "fp32")
+    lying = sorted((tensor["offset"], tensor["bytes"]) for tensor in memory["tensors"])
+    assert lying[0][0] == 0 and all(0 <= at <= at + size <= memory["arena"] for at, size in lying)
+
+
+def test_trainer_allocates_the_arena(report, model, tmp_path):
+    run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", "--mesh=dp=2,tp=2")
+    text = (tmp_path / "out/trainer.c").read_text()
+    arena = report("--mesh=dp=2,tp=2")["memory"]["arena"]
+    assert re.search(r"\.arena_bytes = INT64_C\((\d+)\)|\.arena_bytes = (\d+)", text).group(0).count(str(arena)) == 1
+    plan = json.loads((tmp_path / "out/plan.json").read_text())
+    assert plan["memory"]["arena"] == arena and plan["mesh"] == {"ranks": 4, "axes": {"dp": 2, "tp": 2}}
+
+
+@pytest.mark.parametrize("layout, ranks", [(("--mesh=dp=2",), 2), (("--mesh=tp=2",), 2), (("--mesh=dp=2,tp=2", "--zero=3"), 4)],
+                         ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value))
+def test_bytes_are_those_that_move(report, model, tmp_path, layout, ranks):
+    """The runtime counts what rank 0 sends; a sum of one number that is cut among ranks may be off by its four bytes."""
+    sizes = words_of(layers=2, precision="fp32")
+    (tmp_path / "text").write_bytes(b"".join(path.read_bytes() for path in sorted((ROOT / "ir").glob("*.c"))))
+    run(MPC, "compile", model(), "-o", tmp_path / "out", "--cflags=-O1", *sizes, *layout)
+    run("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, tmp_path / "out/trainer", "--data", "text",
+        "--data-format", "bytes", "--steps", 2, "--log", "log", cwd=tmp_path)
+    last = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+    figures = report(*layout, layers=2, precision="fp32")
+    assert figures["communication"]["sent"] > 1e5
+    assert last["sent_bytes"] == pytest.approx(figures["communication"]["sent"], abs=4 * ranks)
+    beside = last["peak_bytes"] - figures["memory"]["arena"] - figures["memory"]["messages"]
+    assert 0 <= beside < 2 ** 18  # what oneDNN asks for its products, which only it knows
+
+
+def test_causes(report):
+    for row in report("--mesh=dp=2,tp=2", "--zero=2")["communication"]["collectives"]:
+        assert re.fullmatch(r"(shard|sequence|zero)\.[\w.]+", row["cause"]), row
+        assert row["axes"] in ("dp", "tp", "dp+tp") and row["group"] == {"dp": 2, "tp": 2, "dp+tp": 4}[row["axes"]]
+        assert row["first"]["from"] != row["first"]["to"]
+        assert row["sent"] == pytest.approx(row["volume"] * (1 - 1 / row["group"]))
+        assert 0 < row["messages"] <= row["tensors"]
+
+
+def test_no_mesh_no_communication(report):
+    figures = report()
+    assert figures["communication"]["collectives"] == [] and figures["communication"]["sent"] == 0
+    assert figures["mesh"] == {"ranks": 1, "axes": {}} and figures["memory"]["messages"] == 0
+
+
+def test_buckets_are_messages(report, model):
+    few, many = (report("--mesh=dp=2", "--zero=2", file=model("zero 0 over dp", f"zero 0 over dp (bucket = {size})"))
+                 for size in (10 ** 9, 1))
+    count = lambda figures: sum(row["messages"] for row in figures["communication"]["collectives"])
+    assert count(few) < count(many)
+    assert few["communication"]["sent"] == many["communication"]["sent"]
+
+
+def test_precision_ledger(report):
+    ledger = report("--mesh=dp=2", "--zero=1")["precision"]
+    assert ledger["master weights"] == {"stored": ["f32"], "computed": ["f32"], "added_up": [], "sent": []}
+    assert ledger["optimizer state"]["stored"] == ["f32"] == ledger["gradients"]["stored"]
+    assert ledger["weights"]["stored"] == ["bf16"] and ledger["weights"]["added_up"] == ["f32"]
+    assert ledger["weights"]["sent"] == ["bf16"] and ledger["gradients"]["sent"] == ["f32"]
+    assert report(precision="fp32")["precision"]["activations"]["stored"] == ["f32"]
+    assert "master weights" not in report(precision="fp32")["precision"]
+
+
+def test_text_says_the_same(model, report):
+    text = run(MPC, "report", model(), "--mesh=dp=2,tp=2", "--zero=1").stdout
+    figures = report("--mesh=dp=2,tp=2", "--zero=1")
+    assert "on 4 ranks, all of one kind: dp=2, tp=2" in text
+    assert f"memory of a rank: {figures['memory']['arena'] / 1e6:.2f} MB" in text
+    for name, size in figures["memory"]["classes"].items():
+        assert size == 0 or re.search(rf"^    {name} +{size / 1e6:.2f} MB", text, re.M), name
+    assert f"most is in use at {figures['memory']['peak']['op']} ({figures['memory']['peak']['where']})" in text
+    for axes in ("dp", "tp"):
+        sent = sum(row["sent"] for row in figures["communication"]["collectives"] if row["axes"] == axes)
+        assert f"over {axes} (2 ranks): sends {sent / 1e6:.2f} MB" in text
+
+
+def test_options_count(report, model):
+    """Each of the options that a layout has changes the report, or the report refuses it."""
+    plain = report()
+    for words in (["-D", "layers=2"], ["--set", "train.batch=16"], ["--mesh=dp=2"], ["--recompute=full"]):
+        assert report(*words) != plain, words
+    assert report("--mesh=dp=2", "--zero=1") != report("--mesh=dp=2", "--zero=2")
+    assert "error: " in run(MPC, "report", model(), "--mesh=xx=2", status=1).stderr
+    assert "error: " in run(MPC, "report", model(), "--schedule=1f1b", status=1).stderr
