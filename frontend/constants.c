@@ -14,7 +14,8 @@ Constant real_constant(double value) { return (Constant){ .real = true, .value =
 
 const char *constant_text(Arena *arena, Constant c)
 {
-    return c.real ? arena_text(arena, "%.15g", c.value) : arena_text(arena, "%" PRId64, c.integer);
+    const char *format = fabs(c.value) < 1e15 && c.value == floor(c.value) ? "%.1f" : "%.15g"; /* a real 6 is 6.0 */
+    return c.real ? arena_text(arena, format, c.value) : arena_text(arena, "%" PRId64, c.integer);
 }
 
 typedef const char *Fold(Arena *arena, const Constant a[], Constant *result);

@@ -56,9 +56,10 @@ bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64
     Constant c;
     if (!constant_of(l, ast, &c))
         return false;
-    *number = c.integer;
-    if (!c.real && c.integer >= least && c.integer <= most)
+    if (!c.real && c.integer >= least && c.integer <= most) {
+        *number = c.integer;
         return true;
+    }
     complain(l, (Where){ .at = ast->loc }, "%s has to be a whole number from %lld to %lld, not %s", what,
              (long long)least, (long long)most, constant_text(l->arena, c));
     return false;

@@ -52,7 +52,7 @@ static void read_mesh(Layout *p, const Ast *mesh)
 {
     for (const Ast *ast = mesh->child; ast; ast = ast->next) {
         int64_t size = 1;
-        integer_of(p->l, ast->child, "the size of a mesh axis", 1, INT32_MAX, &size);
+        integer_of(p->l, ast->child, "the size of a mesh axis", 1, MOST_RANKS, &size);
         if (find_axis(p, ast->name))
             complain(p->l, (Where){ .at = ast->name_loc }, "the mesh has an axis '%s' already", ast->name);
         else if (p->naxes == MAX_AXES)
@@ -72,10 +72,12 @@ static void override_axis(Layout *p, const char *at, const char *end)
     long long size = equals ? strtoll(equals + 1, &after, 10) : 0;
     const char *name = arena_text(l->arena, "%.*s", (int)((equals ? equals : end) - at), at);
     MeshAxis *axis = find_axis(p, name);
-    if (after != end || size < 1 || size > INT32_MAX)
+    if (after != end || size < 1 || size > MOST_RANKS)
         fail_command(l, said, "--mesh dp=2,tp=4", "an axis and its size are needed");
     else if (!axis)
         fail_command(l, said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
+    else if (axis->on_command_line)
+        fail_command(l, said, NULL, "'%s' has a size already", name);
     else
         axis->size = size, axis->on_command_line = true;
 }
@@ -91,17 +93,23 @@ static void override_mesh(Layout *p)
     }
 }
 
-static void check_mesh(Layout *p)
+/* Ranks are counted in 32 bits, as MPI does. */
+static void check_rank_count(Layout *p, const Ast *mesh)
 {
-    for (int i = 0; i < p->naxes; i++) {
-        const MeshAxis *axis = &p->axis[i];
-        if (!axis->used)
-            complain(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
-                     "the axis '%s' is used by nothing", axis->name);
-        add_setting(p->l, arena_text(p->l->arena, "parallel.mesh.%s", axis->name),
-                    arena_text(p->l->arena, "%lld", (long long)axis->size), "ranks",
-                    axis->on_command_line ? "command line" : where_text(p->l, axis->loc));
-    }
+    Lower *l = p->l;
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes && ranks <= MOST_RANKS; i++)
+        ranks *= p->axis[i].size;
+    if (ranks <= MOST_RANKS)
+        return;
+    if (l->options->mesh)
+        fail_command(l, said_text(l, "--mesh", l->options->mesh), "make an axis shorter",
+                     "the mesh has more than %d ranks", MOST_RANKS);
+    else
+        complain(l, (Where){ .at = mesh->loc, .help = "make an axis shorter" }, "the mesh has more than %d ranks",
+                 MOST_RANKS);
+    for (int i = 0; i < p->naxes; i++) /* so that the rest can be looked at */
+        p->axis[i].size = 1;
 }
 
 /* For verification a few ranks say as much as many. */
@@ -141,7 +149,8 @@ static void add_axis(Layout *p, const char *name, int64_t size)
     m->axis_size[m->naxes++] = size;
 }
 
-/* An axis with more ranks than the first dim of its pair has elements is two axes. */
+/* An axis with more ranks than the first dim of its pair has elements is two axes.  Where the first has no part in it
+ * (a single key-value head), it is the second dim's. */
 static void add_axes(Layout *p, MeshAxis *axis)
 {
     Lower *l = p->l;
@@ -157,6 +166,7 @@ static void add_axes(Layout *p, MeshAxis *axis)
         add_axis(p, arena_text(l->arena, "%s.%s", axis->name, pair->child->name), outer);
         add_axis(p, arena_text(l->arena, "%s.%s", axis->name, pair->child->next->name), axis->size / outer);
     } else {
+        axis->only_second = pair && outer == 1;
         add_axis(p, axis->name, axis->size);
     }
     axis->count = l->m->naxes - axis->first;
@@ -164,10 +174,9 @@ static void add_axes(Layout *p, MeshAxis *axis)
 
 /* --- Rules --------------------------------------------------------------------------------- */
 
-/* The dim that an element of the list means for the number-th of the axes that the mesh's axis has become. */
-static const Ast *dim_for(const Ast *dim, int number)
+const Ast *dim_for(const Ast *dim, const MeshAxis *axis, int number)
 {
-    return dim->kind != A_PAIR ? dim : number ? dim->child->next : dim->child;
+    return dim->kind != A_PAIR ? dim : number || axis->only_second ? dim->child->next : dim->child;
 }
 
 static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number)
@@ -176,17 +185,53 @@ static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number
     ShardRule *rule = NEW(p->l->arena, ShardRule), **end = &m->rules;
     rule->axis = axis->first + number;
     for (const Ast *dim = ast->child; dim; dim = dim->next)
-        add_name(&rule->dims, intern_text(m, dim_for(dim, number)->name));
+        add_name(&rule->dims, intern_text(m, dim_for(dim, axis, number)->name));
     rule->otherwise = ast->init ? intern_text(m, ast->init->name) : NULL;
     while (*end)
         end = &(*end)->next;
     *end = rule;
 }
 
-static void check_dim_name(Lower *l, const Ast *name)
+/* Where `dim` stands in a list before `end`; NULL: nowhere. */
+static const Ast *listed(const Ast *list, const char *dim, const Ast *end)
+{
+    for (const Ast *item = list; item && item != end; item = item->next) {
+        const Ast *found = item->kind == A_PAIR ? listed(item->child, dim, end) : NULL;
+        if (found || (item->kind == A_NAME && strcmp(item->name, dim) == 0))
+            return found ? found : item;
+    }
+    return NULL;
+}
+
+/* The name of a dim, at its first place among all that is said of the axis. */
+static void check_dim_name(Layout *p, const Ast *shard, const Ast *name)
 {
     Dim dim;
-    find_dim_named(l, name->name, name->loc, &dim);
+    const Ast *before = NULL;
+    if (!find_dim_named(p->l, name->name, name->loc, &dim))
+        return;
+    for (const Ast *ast = p->parallel->body; ast && !before; ast = ast == shard ? NULL : ast->next)
+        if (is_shard_over(ast, shard->name))
+            before = listed(ast->child, name->name, name);
+    if (before && before->loc.begin < name->loc.begin)
+        complain(p->l, (Where){ .at = name->loc }, "'%s' is split over '%s' already, at %s", name->name, shard->name,
+                 position_text(p->l, before->loc));
+}
+
+static void check_dim_names(Layout *p, const Ast *shard)
+{
+    int count = 0;
+    for (const Ast *dim = shard->child; dim; dim = dim->next) {
+        if (dim->kind == A_NAME)
+            check_dim_name(p, shard, dim);
+        for (const Ast *part = dim->kind == A_PAIR ? dim->child : NULL; part; part = part->next)
+            check_dim_name(p, shard, part);
+        if (++count == MAX_NAMES + 1)
+            complain(p->l, (Where){ .at = dim->loc, .help = "another shard over the same axis" },
+                     "a shard names at most %d dims", MAX_NAMES);
+    }
+    if (shard->init)
+        check_dim_name(p, shard, shard->init);
 }
 
 /* "parallel.shard.tp" = "(kv_heads, group), ff else seq" */
@@ -206,14 +251,7 @@ static void note_shard(Layout *p, const Ast *ast)
 static void read_shard(Layout *p, const Ast *ast)
 {
     const Ast name = { .kind = A_NAME, .name = ast->name, .loc = ast->name_loc };
-    for (const Ast *dim = ast->child; dim; dim = dim->next) {
-        if (dim->kind == A_NAME)
-            check_dim_name(p->l, dim);
-        for (const Ast *part = dim->kind == A_PAIR ? dim->child : NULL; part; part = part->next)
-            check_dim_name(p->l, part);
-    }
-    if (ast->init)
-        check_dim_name(p->l, ast->init);
+    check_dim_names(p, ast);
     const MeshAxis *axis = use_axis(p, &name);
     for (int i = 0; axis && i < axis->count; i++)
         add_rule(p, ast, axis, i);
@@ -228,8 +266,7 @@ int64_t ranks_of(const Module *m, Axes axes)
     return ranks;
 }
 
-/* The axes that rules split a dim over; with those that do so as a last resort. */
-static Axes axes_over(const Module *m, Name dim, bool otherwise)
+Axes axes_over(const Module *m, Name dim, bool otherwise)
 {
     Axes axes = 0;
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
@@ -250,99 +287,6 @@ static void fit_shrunk_dims(Lower *l)
         s->padded = (s->padded + multiple - 1) / multiple * multiple;
         s->number = integer_constant(is_padded ? s->padded - 1 : s->padded);
     }
-}
-
-/* --- Do the rules fit the model? -------------------------------------------------------------- */
-
-static const char *size_help(Lower *l, const Dim *dim, int64_t ranks)
-{
-    int64_t below = dim->size / ranks * ranks;
-    const char *sizes = below ? arena_text(l->arena, "%" PRId64 " or %" PRId64, below, below + ranks)
-                              : arena_text(l->arena, "%" PRId64, ranks);
-    return arena_text(l->arena, "dim %s = %s, or = %" PRId64 " padded %" PRId64, dim->name, sizes, dim->size, ranks);
-}
-
-static const char *axes_text(Lower *l, Axes axes)
-{
-    const char *text = NULL;
-    for (int i = 0; i < l->m->naxes; i++)
-        if (axes >> i & 1)
-            text = arena_text(l->arena, "%s%s%s = %" PRId64, text ? text : "", text ? ", " : "", l->m->axis[i],
-                              l->m->axis_size[i]);
-    return text;
-}
-
-static void check_divides(Lower *l, const Ast *name, bool otherwise)
-{
-    Dim dim;
-    if (!find_dim_named(l, name->name, name->loc, &dim) || dim.name == l->m->batch)
-        return;
-    Axes axes = axes_over(l->m, dim.name, otherwise);
-    int64_t ranks = ranks_of(l->m, axes);
-    int count = __builtin_popcount(axes);
-    if (count > MAX_SPLIT)
-        complain(l, (Where){ .at = name->loc }, "'%s' is split over %d axes; at most %d can be", dim.name, count,
-                 MAX_SPLIT);
-    else if (dim.padded % ranks)
-        complain(l, (Where){ .at = name->loc, .help = size_help(l, &dim, ranks) },
-                 "'%s' (%" PRId64 ") does not divide by %s", dim.name, dim.padded, axes_text(l, axes));
-}
-
-static bool has_dim(const Module *m, Name dim)
-{
-    for (const Func *f = m->funcs; f; f = f->next) {
-        for (int i = 0; i < f->params.count; i++)
-            if (find_dim(&f->params.at[i]->type, dim) >= 0)
-                return true;
-        for (const Op *op = f->first; op; op = op->next)
-            for (int i = 0; i < op->results.count; i++)
-                if (find_dim(&op->results.at[i]->type, dim) >= 0)
-                    return true;
-    }
-    return false;
-}
-
-static bool attends_causally(const Module *m, Name dim)
-{
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (op->attrs.causal && op->attrs.seq == dim)
-                return true;
-    return false;
-}
-
-static void check_shard(Layout *p, const Ast *ast)
-{
-    Lower *l = p->l;
-    const MeshAxis *axis = find_axis(p, ast->name);
-    bool speaks_of_model = false;
-    for (int i = 0; axis && i < axis->count; i++)
-        for (const Ast *item = ast->child; item; item = item->next) {
-            const Ast *dim = dim_for(item, i);
-            speaks_of_model |= has_dim(l->m, intern_text(l->m, dim->name));
-            check_divides(l, dim, false);
-        }
-    if (axis && axis->count && ast->init)
-        check_divides(l, ast->init, true);
-    if (axis && axis->count && !speaks_of_model)
-        complain(l, (Where){ .at = ast->child->loc },
-                 "no tensor of the model has a dim of these: nothing is split over '%s'", ast->name);
-}
-
-/* Along a dim that causal attention runs along, the first axis deals its blocks out forth and back. */
-static void choose_zigzag(const Lower *l)
-{
-    for (ShardRule *rule = l->m->rules; rule; rule = rule->next)
-        for (int i = 0; i < rule->dims.count; i++) {
-            Name name = rule->dims.name[i];
-            const Symbol *symbol = find_symbol_here(&l->globals, name);
-            Axes outermost = axes_over(l->m, name, false);
-            bool is_first = true;
-            for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
-                is_first &= !has_name(&other->dims, name);
-            if (is_first && outermost && symbol && attends_causally(l->m, name))
-                rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0;
-        }
 }
 
 /* --- All of it ------------------------------------------------------------------------------- */
@@ -379,6 +323,7 @@ void read_layout(Lower *l)
     if (mesh)
         read_mesh(p, mesh);
     override_mesh(p);
+    check_rank_count(p, mesh);
     shrink_mesh(p);
     for (int i = 0; i < p->naxes; i++)
         add_axes(p, &p->axis[i]);
@@ -388,15 +333,4 @@ void read_layout(Lower *l)
     fit_shrunk_dims(l);
     l->data_ranks = l->batch ? ranks_of(l->m, axes_over(l->m, intern_text(l->m, l->batch->name), false)) : 1;
     read_policies(p);
-}
-
-void check_layout(Lower *l)
-{
-    Layout *p = l->layout;
-    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
-        if (ast->kind == A_SHARD)
-            check_shard(p, ast);
-    choose_zigzag(l);
-    check_pipeline(p);
-    check_mesh(p);
 }

@@ -4,6 +4,8 @@
 
 #include "lowering.h"
 
+enum { MOST_RANKS = INT32_MAX };
+
 /* An axis of the mesh; in the module it is `count` axes from `first` on: none where it has one rank, two where a pair
  * of dims shares it. */
 typedef struct {
@@ -12,6 +14,7 @@ typedef struct {
     Loc loc;
     bool used, on_command_line;
     int first, count;
+    bool only_second; /* of a pair of dims: the first one does not divide */
 } MeshAxis;
 
 struct Layout {
@@ -26,6 +29,12 @@ MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL 
 const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
 const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
 int64_t ranks_of(const Module *m, Axes axes);
+
+/* The axes that rules split a dim over; with those that do so as a last resort. */
+Axes axes_over(const Module *m, Name dim, bool otherwise);
+
+/* The dim that an item of `shard` means for the number-th of the axes that the mesh's axis has become. */
+const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 
 void read_policies(Layout *p);  /* zero, recompute: before the model is lowered */
 void check_pipeline(Layout *p); /* after it: it names an instance */

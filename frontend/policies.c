@@ -72,15 +72,26 @@ static void check_repeated(Layout *p, const Ast *ast)
              "no repeat has an instance '%s', nor is '%s' how often one repeats", ast->name, ast->name);
 }
 
+/* Of two options of one name one would go unheard. */
+static void check_given_once(Lower *l, const Ast *options)
+{
+    for (const Ast *option = options; option; option = option->next)
+        for (const Ast *before = options; before != option; before = before->next)
+            if (strcmp(before->name, option->name) == 0)
+                complain(l, (Where){ .at = option->loc }, "'%s' is said already at %s", option->name,
+                         position_text(l, before->loc));
+}
+
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
     const Ast *schedule = option_named(ast->child, "schedule"), *chunks = option_named(ast->child, "chunks");
     int64_t count = 1;
     for (const Ast *option = ast->child; option; option = option->next)
-        if (option != schedule && option != chunks)
+        if (option->kind != A_KEYWORD || (strcmp(option->name, "schedule") != 0 && strcmp(option->name, "chunks") != 0))
             complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..." },
                      "pipeline has no option '%s'", option->name);
+    check_given_once(l, ast->child);
     check_repeated(p, ast);
     const MeshAxis *axis = use_axis(p, ast->init);
     if (axis && axis->size > 1)
@@ -130,8 +141,8 @@ static void read_zero_option(Lower *l, const Ast *option)
         const char *word = read_word(l, "dtype of gradients", grad_dtypes, option->child, NULL, NULL);
         t->grad_dtype = word ? intern_text(l->m, word) : NULL;
     }
-    if (t->overlap_params)
-        complain(l, (Where){ .at = option->loc }, "overlap_params is not there yet");
+    if (t->overlap_params && strcmp(option->name, "overlap_params") == 0)
+        complain(l, (Where){ .at = option->loc, .help = "overlap_params = false" }, "overlap_params is not there yet");
 }
 
 /* Is the axis one along which ranks see other data? */
@@ -176,6 +187,7 @@ static void read_zero(Layout *p, const Ast *ast)
     t->bucket = 25000000; /* as PyTorch's DistributedDataParallel */
     for (const Ast *option = ast->child; option; option = option->next)
         read_zero_option(l, option);
+    check_given_once(l, ast->child);
     if (!ast->init && stage && strcmp(stage, "0") != 0)
         complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
                  "zero %s needs the axis that it is over", stage);

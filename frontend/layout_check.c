@@ -1,0 +1,150 @@
+/* layout_check.c -- after the model is lowered: do the layout's rules fit it?  Every dim that is to be split occurs in
+ * a tensor and divides by its axes, and every axis is there for something. */
+#include "layout.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Sizes that would do; of a short dim, its ranks shared with another one. */
+static const char *size_help(Lower *l, const Dim *dim, Axes axes)
+{
+    int64_t ranks = ranks_of(l->m, axes), below = dim->size / ranks * ranks;
+    if (dim->size > 1 && ranks % dim->size == 0 && __builtin_popcount(axes) == 1)
+        return arena_text(l->arena, "shard (%s, D) over it, with D a second dim of its tensors that takes the rest",
+                          dim->name);
+    const char *sizes = below ? arena_text(l->arena, "%" PRId64 " or %" PRId64, below, below + ranks)
+                              : arena_text(l->arena, "%" PRId64, ranks);
+    return arena_text(l->arena, "dim %s = %s, or = %" PRId64 " padded %" PRId64, dim->name, sizes, dim->size, ranks);
+}
+
+static const char *axes_text(Lower *l, Axes axes)
+{
+    const char *text = NULL;
+    for (int i = 0; i < l->m->naxes; i++)
+        if (axes >> i & 1)
+            text = arena_text(l->arena, "%s%s%s = %" PRId64, text ? text : "", text ? " and " : "", l->m->axis[i],
+                              l->m->axis_size[i]);
+    return text;
+}
+
+/* The micro-batch grows with the ranks that `shard` splits it over; those of `else` have to divide it. */
+static void check_batch_divides(Lower *l, const Ast *name, Axes axes)
+{
+    int64_t ranks = ranks_of(l->m, axes), own = ranks / l->data_ranks;
+    if (l->m->train.microbatch % ranks)
+        complain(l, (Where){ .at = name->loc, .help = arena_text(l->arena, "microbatch = %" PRId64, own) },
+                 "'%s' (%" PRId64 ") does not divide by %s", name->name, l->m->train.microbatch, axes_text(l, axes));
+}
+
+/* All axes that a dim is split over have to divide it together; said once, of the last of them. */
+static void check_divides(Lower *l, const Ast *name, int axis)
+{
+    Dim dim;
+    if (!find_dim_named(l, name->name, name->loc, &dim))
+        return;
+    Axes axes = axes_over(l->m, dim.name, true);
+    int64_t ranks = ranks_of(l->m, axes);
+    int count = __builtin_popcount(axes);
+    if (axes >> axis >> 1)
+        return;
+    if (count > MAX_SPLIT)
+        complain(l, (Where){ .at = name->loc }, "'%s' is split over %d axes; at most %d can be", dim.name, count,
+                 MAX_SPLIT);
+    else if (dim.name == l->m->batch)
+        check_batch_divides(l, name, axes);
+    else if (dim.padded % ranks)
+        complain(l, (Where){ .at = name->loc, .help = size_help(l, &dim, axes) },
+                 "'%s' (%" PRId64 ") does not divide by %s", dim.name, dim.padded, axes_text(l, axes));
+}
+
+static bool has_dim(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            if (find_dim(&f->params.at[i]->type, dim) >= 0)
+                return true;
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                if (find_dim(&op->results.at[i]->type, dim) >= 0)
+                    return true;
+    }
+    return false;
+}
+
+static bool attends_causally(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.causal && op->attrs.seq == dim)
+                return true;
+    return false;
+}
+
+static void check_occurs(Lower *l, const Ast *name)
+{
+    Dim dim;
+    if (find_dim_named(l, name->name, name->loc, &dim) && !has_dim(l->m, dim.name))
+        complain(l, (Where){ .at = name->loc, .help = "leave it out" },
+                 "no tensor of the model has the dim '%s', so nothing is split along it", name->name);
+}
+
+static void check_shard(Layout *p, const Ast *ast)
+{
+    Lower *l = p->l;
+    const MeshAxis *axis = find_axis(p, ast->name);
+    for (const Ast *item = ast->child; item; item = item->next) {
+        for (const Ast *dim = item->kind == A_PAIR ? item->child : item; dim;
+             dim = item->kind == A_PAIR ? dim->next : NULL)
+            check_occurs(l, dim);
+        for (int i = 0; axis && i < axis->count; i++)
+            check_divides(l, dim_for(item, axis, i), axis->first + i);
+    }
+    if (ast->init)
+        check_occurs(l, ast->init);
+    if (axis && axis->count && ast->init)
+        check_divides(l, ast->init, axis->first + axis->count - 1);
+}
+
+/* Along a dim that causal attention runs along, the first axis deals its blocks out forth and back, if there are two
+ * for each rank. */
+static void choose_zigzag(Lower *l)
+{
+    for (ShardRule *rule = l->m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count; i++) {
+            Name name = rule->dims.name[i];
+            const Symbol *symbol = find_symbol_here(&l->globals, name);
+            Axes outermost = axes_over(l->m, name, false);
+            bool is_first = true;
+            for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
+                is_first &= !has_name(&other->dims, name);
+            if (!is_first || !outermost || !symbol || !attends_causally(l->m, name))
+                continue;
+            rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0;
+            add_setting(l, arena_text(l->arena, "parallel.zigzag.%s", l->m->axis[rule->axis]),
+                        rule->zigzag ? "true" : "false", "", arena_text(l->arena, "causal attention along '%s'", name));
+        }
+}
+
+static void check_mesh(Layout *p)
+{
+    for (int i = 0; i < p->naxes; i++) {
+        const MeshAxis *axis = &p->axis[i];
+        if (!axis->used)
+            complain(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
+                     "the axis '%s' is used by nothing", axis->name);
+        add_setting(p->l, arena_text(p->l->arena, "parallel.mesh.%s", axis->name),
+                    arena_text(p->l->arena, "%lld", (long long)axis->size), "ranks",
+                    axis->on_command_line ? "command line" : where_text(p->l, axis->loc));
+    }
+}
+
+void check_layout(Lower *l)
+{
+    Layout *p = l->layout;
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
+        if (ast->kind == A_SHARD)
+            check_shard(p, ast);
+    choose_zigzag(l);
+    check_pipeline(p);
+    check_mesh(p);
+}
