@@ -1,0 +1,125 @@
+"""Compiles the examples at reduced sizes for a mesh, and runs them as processes under mpirun."""
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
+
+# Small, with each dim of a size of its own where axes allow, and a vocabulary of gpt2 and bert that is padded to 256.
+SIZES = {
+    "chars": dict(layers=2, embed=32, heads=4, seq=16),
+    "gpt2": dict(layers=2, embed=32, heads=4, seq=16, vocab=250),
+    "llama": dict(layers=2, embed=32, kv_heads=4, group=2, head=8, ff=64, seq=16, vocab=256),
+    "bert": dict(layers=2, embed=32, heads=4, seq=16, vocab=240),
+}
+HEADS = {"chars": "heads, ff, vocab", "gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab",
+         "bert": "heads, ff, vocab"}
+SETTINGS = {"batch": 8, "microbatch": 8, "precision": "fp32", "optimizer.lr": 1e-3, "schedule.warmup": 2}
+QUICK = "--cflags=-O0"  # the kernels are tested elsewhere, as the user's C compiler makes them
+
+# Ranks share the cores with others.  In a container processes may not read each other's memory: then OpenMPI complains
+# unless it is told to copy twice.
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def mpirun(ranks, *command):
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *command]
+
+
+def start(command, directory, status=0, environment=(), timeout=120):
+    """Runs it to its end, which must be `status` (None: any but success)."""
+    done = subprocess.run(list(map(str, command)), cwd=directory, capture_output=True, timeout=timeout,
+                          env={**os.environ, **QUIET, **dict(environment)})
+    done.stdout, done.stderr = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+    expected = done.returncode != 0 if status is None else done.returncode == status
+    assert expected, f"status {done.returncode}, not {status}: {shlex.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def model_text(model, layout):
+    """The example with another layout: the lines of its `parallel { }`."""
+    text = (ROOT / "examples" / f"{model}.mdl").read_text().split("parallel {")[0]
+    return text + "parallel {\n" + "".join(f"    {line}\n" for line in layout) + "}\n"
+
+
+def options_of(model, sizes, settings):
+    said = [f"-D{name}={value}" for name, value in {**SIZES[model], **sizes}.items()]
+    for name, value in {**SETTINGS, **settings}.items():
+        said += ["--set", f"train.{name}={value}"]
+    return said
+
+
+class Trainer:
+    """A compiled model, and for how many ranks it is."""
+
+    def __init__(self, folder, ranks):
+        self.program, self.ranks = folder / "out" / "trainer", ranks
+        self.source = folder / "model.mdl"
+
+    def command(self, *options):
+        return [self.program, *options] if self.ranks == 1 else mpirun(self.ranks, self.program, *options)
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """compiled(model, layout, sizes, settings, option, ...): its Trainer, made once a session for the same words."""
+    made = {}
+
+    def make(model, layout=(), sizes=(), settings=(), *options, edit=None):
+        key = repr((model, layout, sizes, settings, options, edit))
+        if key not in made:
+            folder = tmp_path_factory.mktemp(model)
+            text = model_text(model, layout)
+            (folder / "model.mdl").write_text(re.sub(*edit, text) if edit else text)
+            words = options_of(model, dict(sizes), dict(settings))
+            start([MPC, "compile", "model.mdl", "-o", "out", *words, *(options or [QUICK])], folder)
+            made[key] = Trainer(folder, ranks_of(layout))
+        return made[key]
+    return make
+
+
+def ranks_of(layout):
+    """The product of the mesh's sizes."""
+    sizes = [int(n) for line in layout if line.startswith("mesh") for n in re.findall(r"= *(\d+)", line)]
+    return int(np.prod(sizes)) if sizes else 1
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    """Bytes for training: letters that follow each other by a rule with exceptions, so that there is something to learn."""
+    random = np.random.default_rng(1)
+    letters = np.cumsum(random.choice([1, 1, 1, 3, 7], 20000)) % 26 + 97
+    path = tmp_path_factory.mktemp("data") / "text"
+    letters.astype(np.uint8).tofile(path)
+    return path
+
+
+@pytest.fixture
+def train(text, tmp_path):
+    """train(trainer, steps, option, ...): its log, a list of dictionaries."""
+    def run(trainer, steps, *options, **more):
+        start(trainer.command("--data", text, "--data-format", "bytes", "--steps", steps, "--log", "log", *options),
+              tmp_path, **more)
+        return read_log(tmp_path / "log")
+    return run
+
+
+def read_log(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def layout_of(model, ranks, otherwise="", zero=0, recompute="none"):
+    """The usual layout: ranks = dict of the axes dp, cp, tp, outermost first."""
+    lines = ["mesh " + ", ".join(f"{axis} = {n}" for axis, n in ranks.items())]
+    rule = {"dp": "shard batch over dp", "cp": "shard seq over cp", "tp": f"shard {HEADS[model]} over tp{otherwise}"}
+    lines += [rule[axis] for axis in ranks]
+    lines += [f"zero {zero} over dp"] if "dp" in ranks else []
+    return tuple(lines + [f"recompute {recompute}"])

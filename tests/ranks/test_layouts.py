@@ -1,0 +1,197 @@
+"""20 steps as one process and as several: no layout changes the loss or the gradient norm of any step.
+
+The learning rate, 1e-3 of AdamW, moves the loss by a tenth within the 20 steps, so that a wrong gradient or update of
+any tensor shows in later steps; at ten times as much the runs are chaotic: rounding grows from step to step.
+
+Tolerances.  fp32: 1e-5.  The norm is the root of sums of 8192 squares (the embedding), each addition rounded by
+2^-24: sqrt(8192) 2^-24 = 5e-6 where they are added in another order, and half of it after the root.
+
+bf16 and fp16, with u the largest relative error of one rounding (2^-8, 2^-11): a term of a gradient goes through about
+50 roundings, forward and back, of random sign, and a gradient is a mean of such terms over 128 tokens: its norm errs
+by about sqrt(50 / 128) u, and 2 u is three times that.  The loss has 25 roundings behind each logit, whose size is half
+at most here: 0.5 sqrt(25 / 128) u of a loss of 5, so 0.045 u; u / 8 is near three times that.
+"""
+import re
+
+import pytest
+from conftest import HEADS, layout_of, read_log, start
+
+STEPS = 20
+ROUNDING = {"fp32": None, "bf16": 2.0**-8, "fp16": 2.0**-11}
+TOLERANCE = {p: {"loss": u / 8, "grad_norm": 2 * u} if u else {"loss": 1e-5, "grad_norm": 1e-5}
+             for p, u in ROUNDING.items()}
+SEQ = " else seq"
+
+
+def same_training(log, reference, precision="fp32"):
+    """Says which step differs first, and by how much."""
+    assert [line["step"] for line in log] == [line["step"] for line in reference]
+    for line, expected in zip(log, reference):
+        assert line.get("loss_scale") == expected.get("loss_scale")
+        for key, tolerance in TOLERANCE[precision].items():
+            if expected[key] is None:  # fp16: gradients that overflow
+                assert line[key] is None
+                continue
+            error = abs(line[key] - expected[key]) / abs(expected[key])
+            assert error <= tolerance, f"step {line['step']}: {key} {line[key]}, not {expected[key]} (off by {error:.1e})"
+
+
+@pytest.fixture(scope="session")
+def reference(compiled, text, tmp_path_factory):
+    """reference(model, sizes, settings): the log of one process, which has no micro-batches and recomputes nothing."""
+    logs = {}
+
+    def run(model, sizes=(), settings=(), edit=None):
+        key = repr((model, sizes, settings, edit))
+        if key not in logs:
+            trainer, folder = compiled(model, (), sizes, settings, edit=edit), tmp_path_factory.mktemp("reference")
+            start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), folder)
+            logs[key] = read_log(folder / "log")
+        return logs[key]
+    return run
+
+
+def test_the_reference_learns(reference):
+    """Else equal losses would mean little."""
+    for model in ("llama", "gpt2", "bert"):
+        losses = [line["loss"] for line in reference(model)]
+        assert losses[-1] < 0.9 * losses[0]
+        assert any(line["grad_norm"] > 1 for line in reference(model)), "clipping should be seen at work"
+
+
+# --- Kinds of layout, each for every model -------------------------------------------------------------------------
+
+KINDS = {  # mesh, accumulation, settings of layout_of
+    "dp2": (dict(dp=2), 1, {}),
+    "dp2-zero1-acc4": (dict(dp=2), 4, dict(zero=1)),
+    "dp2-zero2-acc4": (dict(dp=2), 4, dict(zero=2, recompute="full")),
+    "dp2-zero3": (dict(dp=2), 1, dict(zero=3, recompute="full")),
+    "tp2": (dict(tp=2), 1, {}),
+    "tp2-seq": (dict(tp=2), 4, dict(otherwise=SEQ, recompute="selective")),
+    "cp2": (dict(cp=2), 1, dict(recompute="full")),
+    "dp4-zero1": (dict(dp=4), 1, dict(zero=1)),
+    "cp4": (dict(cp=4), 1, {}),
+    "tp4-seq": (dict(tp=4), 1, dict(otherwise=SEQ)),
+    "dp2-cp2-zero2": (dict(dp=2, cp=2), 1, dict(zero=2)),
+    "dp2-tp2-zero3-acc4": (dict(dp=2, tp=2), 4, dict(zero=3, otherwise=SEQ, recompute="selective")),
+    "dp2-cp2-tp2-zero3": (dict(dp=2, cp=2, tp=2), 1, dict(zero=3, otherwise=SEQ, recompute="selective")),
+}
+
+
+def microbatch(ranks, accumulation):
+    return 8 // (ranks.get("dp", 1) * accumulation)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", ["llama", "gpt2", "bert"])
+def test_layout(compiled, train, reference, model, kind):
+    ranks, accumulation, how = KINDS[kind]
+    trainer = compiled(model, layout_of(model, ranks, **how), (), {"microbatch": microbatch(ranks, accumulation)})
+    same_training(train(trainer, STEPS), reference(model))
+
+
+# --- Layouts of one model ------------------------------------------------------------------------------------------
+
+ROWS = f"shard {HEADS['llama']} over a"
+LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
+    "embed-over-second-axis": (("mesh a = 2, b = 2", ROWS, "shard embed over b"), 8, {}),
+    "embed-over-second-axis-seq": (("mesh a = 2, b = 2", ROWS + SEQ, "shard embed over b", "recompute full"), 8, {}),
+    "embed-over-second-axis-dp-zero3":
+        (("mesh dp = 2, a = 2, b = 2", "shard batch over dp", ROWS, "shard embed over b", "zero 3 over dp"), 4, {}),
+    "more-ranks-than-heads": (("mesh tp = 4", "shard (kv_heads, group), ff, vocab over tp"), 8, {"kv_heads": 2}),
+    "more-ranks-than-heads-dp-zero1":
+        (("mesh dp = 2, tp = 4", "shard batch over dp", "shard (kv_heads, group), ff, vocab over tp" + SEQ,
+          "zero 1 over dp"), 4, {"kv_heads": 2}),
+    "seq-over-two-axes": (("mesh a = 2, b = 2", "shard seq over a", "shard seq over b"), 8, {}),
+    "batch-over-two-axes": (("mesh a = 2, b = 2", "shard batch over a", "shard batch over b", "zero 2 over a"), 2, {}),
+    "other-order-of-axes":
+        (("mesh tp = 2, cp = 2, dp = 2", "shard seq over cp", "shard batch over dp",
+          f"shard {HEADS['llama']} over tp{SEQ}", "zero 2 over dp"), 4, {}),
+}
+
+
+@pytest.mark.parametrize("name", LLAMA)
+def test_layout_of_llama(compiled, train, reference, name):
+    layout, micro, sizes = LLAMA[name]
+    same_training(train(compiled("llama", layout, sizes, {"microbatch": micro}), STEPS), reference("llama", sizes))
+
+
+def test_as_the_user_compiles(compiled, train, reference):
+    """With mpc's own flags for the C compiler: vectors, and other orders within sums."""
+    ranks, accumulation, how = KINDS["dp2-cp2-tp2-zero3"]
+    layout = layout_of("llama", ranks, **how)
+    trainer = compiled("llama", layout, (), {"microbatch": microbatch(ranks, accumulation)}, "--cflags=")
+    same_training(train(trainer, STEPS), reference("llama"))
+
+
+# --- Short floats --------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind", ["dp2-zero2-acc4", "tp2-seq", "dp2-cp2-zero2"])
+@pytest.mark.parametrize("model, precision", [("llama", "bf16"), ("gpt2", "fp16"), ("bert", "bf16")])
+def test_short_floats(compiled, train, reference, model, precision, kind):
+    ranks, accumulation, how = KINDS[kind]
+    settings = {"precision": precision, "microbatch": microbatch(ranks, accumulation)}
+    log = train(compiled(model, layout_of(model, ranks, **how), (), settings), STEPS)
+    same_training(log, reference(model, (), {"precision": precision}), precision)
+
+
+@pytest.mark.parametrize("kind", ["dp2-zero2-acc4", "tp2-seq"])
+def test_overflow_of_fp16(compiled, train, reference, kind):
+    """A gradient that one rank cannot represent: all of them skip the step and halve the loss scale."""
+    larger = (r"loss mean\((.*)\)\n", r"loss 1000 * mean(\1)\n")
+    ranks, accumulation, how = KINDS[kind]
+    expected = reference("llama", (), {"precision": "fp16"}, larger)
+    scales = [line["loss_scale"] for line in expected]
+    assert scales[0] == 32768 and scales[-1] < scales[0] and expected[0]["grad_norm"] is None, scales
+    settings = {"precision": "fp16", "microbatch": microbatch(ranks, accumulation)}
+    log = train(compiled("llama", layout_of("llama", ranks, **how), (), settings, edit=larger), STEPS)
+    same_training(log, expected, "fp16")
+
+
+# --- Evaluation and samples ----------------------------------------------------------------------------------------
+
+SAMPLED = {  # of chars: ranks, settings of layout_of
+    "dp2-zero3": (dict(dp=2), dict(zero=3)),
+    "tp4-seq": (dict(tp=4), dict(otherwise=SEQ)),
+    "cp4": (dict(cp=4), {}),
+    "dp2-cp2-tp2": (dict(dp=2, cp=2, tp=2), dict(zero=1)),
+}
+
+
+@pytest.fixture(scope="session")
+def alone(compiled, text, tmp_path_factory):
+    """Of one process: a folder with a checkpoint, and the lines that it prints."""
+    folder, trainer = tmp_path_factory.mktemp("alone"), compiled("chars", (), (), {"optimizer.lr": 1e-2})
+    start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--save", "a"), folder)
+    return folder, sampled(trainer, text, folder)
+
+
+def sampled(trainer, text, folder):
+    """(eval loss, sample): evaluated on half of the text, and 40 bytes, more than the model sees at once."""
+    done = start(trainer.command("--steps", 0, "--load", folder / "a", "--eval-data", text, "--data-format", "bytes",
+                                 "--eval-batches", 20, "--sample", 40, "--prompt", "abc", "--temperature", 0.5), folder)
+    evaluated, sample = done.stdout.splitlines()
+    return float(re.fullmatch(r"eval loss ([\d.]+)", evaluated)[1]), sample
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_evaluation_and_sample(compiled, text, alone, kind):
+    """A byte is drawn by comparing a number with sums of probabilities: rounding of 1e-6 does not turn 40 of them."""
+    folder, (loss, sample) = alone
+    ranks, how = SAMPLED[kind]
+    settings = {"optimizer.lr": 1e-2, "microbatch": microbatch(ranks, 1)}
+    other, other_sample = sampled(compiled("chars", layout_of("chars", ranks, **how), (), settings), text, folder)
+    assert abs(other - loss) < 1e-5 * loss and other_sample == sample
+    assert sample.startswith("abc") and len(set(sample)) > 5
+
+
+def test_evaluation_on_the_way(compiled, train, text):
+    layout = layout_of("llama", dict(dp=2, tp=2), zero=2, otherwise=SEQ)
+    options = ["--eval-data", text, "--eval-every", 5, "--eval-batches", 3]
+    lines = train(compiled("llama", layout, (), {"microbatch": 4}), 10, *options)
+    expected = train(compiled("llama"), 10, *options)
+    same_training(lines, expected)
+    losses = [(line["step"], line["eval_loss"]) for line in lines if "eval_loss" in line]
+    assert [step for step, _ in losses] == [5, 10]
+    for line, other in zip(lines, expected):
+        assert line.get("eval_loss", 0) == pytest.approx(other.get("eval_loss", 0), rel=1e-5)
