@@ -53,7 +53,8 @@ static bool verify_small(Run *run, const char *after)
     if (run->options->compile_from)
         return verify_copy(run, (VerifyOptions){ .start_after = after });
     Module *small = lower_source(run, LARGEST_DIM, NULL);
-    bool good = small && verify_passes(small, &(VerifyOptions){ .report = stderr });
+    bool good =
+        small && verify_passes(small, &(VerifyOptions){ .exact = *run->options->verify_passes, .report = stderr });
     if (small)
         free_module(small);
     return good;

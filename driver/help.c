@@ -39,9 +39,11 @@ void print_help(void)
 static void print_option(const OptionInfo *option)
 {
     char form[80];
-    int at = snprintf(form, sizeof form, "  %c%c%s--%s%s%s", option->letter ? '-' : ' ',
+    bool may_lack = option->kind == SWITCH;
+    int at = snprintf(form, sizeof form, "  %c%c%s--%s%s%s%s%s", option->letter ? '-' : ' ',
                       option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option_name(option).text,
-                      option->value ? "=" : "", option->value ? option->value : "");
+                      may_lack ? "[" : "", option->value ? "=" : "", option->value ? option->value : "",
+                      may_lack ? "]" : "");
     printf("%s", form);
     if (at >= COLUMN - 1)
         at = printf("\n") - 1;
@@ -102,7 +104,7 @@ static void print_manual_command(int command)
         printf("\\-\\-");
         print_roff(option_name(option).text);
         if (option->value)
-            printf("=\\fI%s\\fR", option->value);
+            printf(option->kind == SWITCH ? "[=\\fI%s\\fR]" : "=\\fI%s\\fR", option->value);
         putchar('\n');
         print_roff(option->help);
         putchar('\n');
@@ -134,7 +136,8 @@ static void print_option_words(int command)
 {
     for (int i = 0; i < noptions; i++)
         if (option_table[i].commands >> command & 1)
-            printf(" --%s%s", option_name(&option_table[i]).text, option_table[i].kind == FLAG ? "" : "=");
+            printf(" --%s%s", option_name(&option_table[i]).text,
+                   option_table[i].kind == FLAG || option_table[i].kind == SWITCH ? "" : "=");
 }
 
 void print_completion(void)

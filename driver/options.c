@@ -56,6 +56,7 @@ bool is_given(const Options *options, const OptionInfo *option)
         return *(const bool *)at;
     case LIST:
         return ((const TextList *)at)->count > 0;
+    case SWITCH:
     case TEXT:
     case CHOICE:
     case PASSES:
@@ -143,6 +144,10 @@ static bool check_value(const Line *line, const OptionInfo *option, const char *
 {
     if (option->kind == PASSES)
         return check_passes(line, option, text);
+    if (option->kind == SWITCH)
+        return !*text || strcmp(text, option->value) == 0 ||
+               refuse(line, arena_text(line->arena, "--%s takes no value but %s, not '%s'", option_name(option).text,
+                                       option->value, text));
     if (option->kind == CHOICE && !is_word(option->value, '|', text))
         return refuse(line, arena_text(line->arena, "--%s must be one of %s, not '%s'", option_name(option).text,
                                        option->value, text));
@@ -249,6 +254,8 @@ static bool read_option(Line *line)
     const char *value = is_letter && text[2] ? text + 2 + (text[2] == '=') : equals ? equals + 1 : NULL;
     if (option->kind == FLAG && value)
         return refuse(line, arena_text(line->arena, "--%s takes no value", option_name(option).text));
+    if (option->kind == SWITCH && !value)
+        value = "";
     if (option->kind != FLAG && !value) {
         if (line->at == line->argc)
             return refuse(line,

@@ -60,6 +60,8 @@ static const char *option_text(Run *run, const OptionInfo *option)
         return NULL;
     if (option->kind == FLAG)
         return "true";
+    if (option->kind == SWITCH)
+        return **(const char *const *)at ? *(const char *const *)at : "true";
     if (option->kind != LIST)
         return *(const char *const *)at;
     const TextList *list = at;
@@ -77,7 +79,7 @@ static const char *default_text(const OptionInfo *option, const char **from)
         *from = compiler && *compiler ? "environment" : *from;
         return compiler && *compiler ? compiler : "cc";
     }
-    return option->kind == FLAG ? "false" : "";
+    return option->kind == FLAG || option->kind == SWITCH ? "false" : "";
 }
 
 /* Every option of this command; where it was not given, what then counts. */

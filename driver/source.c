@@ -51,6 +51,7 @@ bool verify_copy(Run *run, VerifyOptions options)
 {
     Module *copy = parse_ir(run);
     options.report = stderr;
+    options.exact = *run->options->verify_passes;
     bool good = copy && verify_passes(copy, &options);
     if (copy)
         free_module(copy);

@@ -1,5 +1,4 @@
 /* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
-#include "interp_number.h"
 #include "interp_parts.h"
 
 #include <stdlib.h>
@@ -360,6 +359,7 @@ static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Ten
 bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor results[], const RunOptions *options)
 {
     Interp in = { .m = m, .ranks = 1, .options = options, .turn = "", .func = f };
+    in.numbers = options->exact ? &residues : &reals;
     for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
         in.axis_step[axis] = in.ranks;
         in.ranks *= (int)m->axis_size[axis];

@@ -42,6 +42,7 @@ bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
 
 typedef struct {
     const Observer *observer; /* is told every value in the order of computation; NULL: nobody */
+    bool exact;               /* floats are residues modulo a prime, in args and results too: see make_exact */
     bool placed;              /* f has been through the memory pass: the run goes through its places, see below */
 } RunOptions;
 
@@ -59,6 +60,9 @@ void free_tensors(Tensor tensors[], int count);
 Tensor random_tensor(const char *name, const Type *type, double low, double high);
 
 double root_mean_square(const Tensor *tensor); /* 0 where an element is not finite */
+
+/* Real numbers become the residues that stand for them in exact runs; integers stay. */
+void make_exact(Tensor *tensor);
 
 /* Where two tensors differ most, as the largest |a - b| relative to the largest of |a|, |b|, the root mean square of a
  * (so that noise around a zero is no difference) and `noise` (so that noise around a tensor of zeros is none).  The

@@ -10,13 +10,13 @@
  */
 #include "interp_parts.h"
 
-#include <math.h>
-
 enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, TENSORS };
 
 /* One rank's tensors, and where the matrices of the point at hand begin. */
 typedef struct {
+    const Numbers *n;
     const Attrs *attrs;
+    double scale;
     const Part *part[TENSORS];
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
     int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
@@ -36,41 +36,51 @@ static double product(const Attention *x, int a, int64_t i, int b, int64_t j)
 {
     double sum = 0;
     for (int64_t f = 0; f < x->features; f++)
-        sum += x->at[a][i * x->row[a] + f * x->column[a]] * x->at[b][j * x->row[b] + f * x->column[b]];
+        sum = x->n->multiply_add(sum, x->at[a][i * x->row[a] + f * x->column[a]],
+                                 x->at[b][j * x->row[b] + f * x->column[b]]);
     return sum;
 }
 
 /* Row i of a += by times row j of b. */
 static void accumulate(const Attention *x, int a, int64_t i, double by, int b, int64_t j)
 {
-    for (int64_t f = 0; f < x->features; f++)
-        x->at[a][i * x->row[a] + f * x->column[a]] += by * x->at[b][j * x->row[b] + f * x->column[b]];
+    for (int64_t f = 0; f < x->features; f++) {
+        double *sum = &x->at[a][i * x->row[a] + f * x->column[a]];
+        *sum = x->n->multiply_add(*sum, by, x->at[b][j * x->row[b] + f * x->column[b]]);
+    }
+}
+
+static double weight(const Attention *x, double score, double from)
+{
+    return x->n->map(OP_exp, x->n->map(OP_sub, score, from), 0);
 }
 
 static void attend_row(const Attention *x, int64_t i, double *score)
 {
+    const Numbers *n = x->n;
     double highest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < x->keys; j++) {
         bool visible = is_visible(x->attrs, x->position[i], j);
-        score[j] = visible ? x->attrs->scale * product(x, Q, i, K, j) : -INFINITY;
-        highest = fmax(highest, score[j]);
+        score[j] = visible ? n->map(OP_mul, x->scale, product(x, Q, i, K, j)) : -INFINITY;
+        highest = number_reduce(n, OP_max, F32, highest, score[j]);
     }
     for (int64_t j = 0; j < x->keys; j++)
-        sum += score[j] == -INFINITY ? 0 : exp(score[j] - highest);
-    x->at[LSE][i * x->row[LSE]] = highest + log(sum);
+        sum = n->add(sum, score[j] == -INFINITY ? 0 : weight(x, score[j], highest));
+    x->at[LSE][i * x->row[LSE]] = n->add(highest, n->map(OP_log, sum, 0));
     for (int64_t j = 0; j < x->keys; j++)
         if (score[j] != -INFINITY)
-            accumulate(x, Y, i, exp(score[j] - highest) / sum, V, j);
+            accumulate(x, Y, i, n->map(OP_div, weight(x, score[j], highest), sum), V, j);
 }
 
 static void attend_grad_row(const Attention *x, int64_t i)
 {
+    const Numbers *n = x->n;
     double dy_y = product(x, DY, i, Y, i), lse = x->at[LSE][i * x->row[LSE]];
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x->attrs, x->position[i], j))
             continue;
-        double p = exp(x->attrs->scale * product(x, Q, i, K, j) - lse);
-        double ds = p * (product(x, DY, i, V, j) - dy_y) * x->attrs->scale;
+        double p = weight(x, n->map(OP_mul, x->scale, product(x, Q, i, K, j)), lse);
+        double ds = n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), x->scale);
         accumulate(x, DV, j, p, DY, i);
         accumulate(x, DQ, i, ds, K, j);
         accumulate(x, DK, j, ds, Q, i);
@@ -81,7 +91,7 @@ static void attend_grad_row(const Attention *x, int64_t i)
 static void run_rank(Interp *in, const Op *op, const Held held[], int rank)
 {
     const Attrs *attrs = &op->attrs;
-    Attention x = { .attrs = attrs };
+    Attention x = { .n = in->numbers, .attrs = attrs, .scale = in->numbers->of(attrs->scale) };
     Walk w = { 0 };
     int walker[TENSORS];
     walk_rest(&w, held[Q].type, &held[Q].part[rank], attrs->seq, attrs->feature);

@@ -5,7 +5,6 @@
  * where a pending sum or maximum goes away, from all of the group that hold a term.  What a type
  * says but the group cannot give is reported.
  */
-#include "interp_number.h"
 #include "interp_parts.h"
 
 /* For each element of a rank's new part along one dim: how far away the rank is that held it, and where there. */
@@ -39,7 +38,7 @@ static bool find_source(Interp *in, const Dim *from, const Dim *to, int rank, Ax
 }
 
 /* One element: the reduction of the terms that the ranks at these distances hold. */
-static double fetch(const Held *x, int rank, const int64_t place[], const int *terms, int nterms)
+static double fetch(const Interp *in, const Held *x, int rank, const int64_t place[], const int *terms, int nterms)
 {
     double y = 0;
     for (int t = 0; t < nterms; t++) {
@@ -47,7 +46,7 @@ static double fetch(const Held *x, int rank, const int64_t place[], const int *t
         int64_t at = 0;
         for (int i = 0; i < x->type->rank; i++)
             at += place[i] * part->stride[i];
-        y = t ? number_reduce(pending(x->type), x->type->dtype, y, part->data[at]) : part->data[at];
+        y = t ? number_reduce(in->numbers, pending(x->type), x->type->dtype, y, part->data[at]) : part->data[at];
     }
     return y;
 }
@@ -71,7 +70,7 @@ static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes g
             from += source[i].distance[at[i]];
             place[i] = source[i].place[at[i]];
         }
-        part->data[n] = fetch(x, from, place, terms, nterms);
+        part->data[n] = fetch(in, x, from, place, terms, nterms);
         for (int i = y->type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
             at[i] = 0;
     }

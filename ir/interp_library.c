@@ -130,25 +130,28 @@ bool run_scatter_add(Interp *in, const Op *op, const Held args[], Held *y)
                 if (!check_index(in, t, dim, rank))
                     return false;
                 int64_t place = own_place(in, dim, rank, (int64_t)t);
-                if (place >= 0)
-                    y->part[rank].data[w.offset[2] + i * w.step[2] + place * stride] +=
-                        x->part[rank].data[w.offset[0] + i * w.step[0]];
+                if (place < 0)
+                    continue;
+                double *sum = &y->part[rank].data[w.offset[2] + i * w.step[2] + place * stride];
+                *sum = number_reduce(in->numbers, OP_sum, y->type->dtype, *sum,
+                                     x->part[rank].data[w.offset[0] + i * w.step[0]]);
             }
     }
     return true;
 }
 
 /* Rotates the pair (x[a], x[b]) of each of h / 2 pairs at position p by the angle p base^(-2 pair / h). */
-static void rotate(const Attrs *attrs, int64_t p, int64_t features, const double *x, double *y, int64_t stride)
+static void rotate(const Numbers *n, const Attrs *attrs, int64_t p, int64_t features, const double *x, double *y,
+                   int64_t stride)
 {
     int64_t half = features / 2;
     for (int64_t pair = 0; pair < half; pair++) {
         double angle = (double)p * pow(attrs->base, -2.0 * (double)pair / (double)features);
-        double c = cos(angle), s = attrs->inverse ? -sin(angle) : sin(angle);
+        double c = n->of(cos(angle)), s = n->of(attrs->inverse ? -sin(angle) : sin(angle));
         int64_t a = (attrs->interleaved ? 2 * pair : pair) * stride;
         int64_t b = (attrs->interleaved ? 2 * pair + 1 : pair + half) * stride;
-        y[a] = x[a] * c - x[b] * s;
-        y[b] = x[b] * c + x[a] * s;
+        y[a] = n->map(OP_sub, n->map(OP_mul, x[a], c), n->map(OP_mul, x[b], s));
+        y[b] = n->multiply_add(n->map(OP_mul, x[b], c), x[a], s);
     }
 }
 
@@ -167,7 +170,7 @@ bool run_rope(Interp *in, const Op *op, const Held *x, Held *y)
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < part->size[seq]; i++) {
                 int64_t at = w.offset[0] + i * part->stride[seq];
-                rotate(attrs, position[i], part->size[feature], part->data + at, y->part[rank].data + at,
+                rotate(in->numbers, attrs, position[i], part->size[feature], part->data + at, y->part[rank].data + at,
                        part->stride[feature]);
             }
     }

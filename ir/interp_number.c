@@ -64,7 +64,7 @@ static double map_integer(OpKind kind, double a, double b, double c)
     }
 }
 
-static double map_float(OpKind kind, double a, double b)
+static double map_real(OpKind kind, double a, double b)
 {
     switch (kind) {
     case OP_add:
@@ -124,41 +124,63 @@ static double map_float(OpKind kind, double a, double b)
     }
 }
 
-/* Ops that mean the same for every dtype; false if it is none of them. */
-static bool map_any(OpKind kind, DType dtype, double a, double b, double c, double *y)
+static double same(double x) { return x; }
+static bool is_less_real(double a, double b) { return a < b; }
+static double add_real(double a, double b) { return a + b; }
+static double multiply_add_real(double sum, double a, double b) { return sum + a * b; }
+static double scattered_real(double u) { return 2 * u - 1; }
+
+const Numbers reals = { .of = same,
+                        .to_real = same,
+                        .map = map_real,
+                        .is_less = is_less_real,
+                        .add = add_real,
+                        .multiply_add = multiply_add_real,
+                        .scattered = scattered_real,
+                        .tolerance = 1e-12 }; /* sums of the same terms in another order */
+
+static double cast_number(const Numbers *n, DType dtype, DType from, double a)
 {
+    if (dtype == BOOL)
+        return a != 0;
+    if (is_float(dtype))
+        return is_float(from) ? a : n->of(a);
+    return trunc(is_float(from) ? n->to_real(a) : a);
+}
+
+static bool compare(const Numbers *n, OpKind kind, DType from, double a, double b)
+{
+    bool less = is_float(from) ? n->is_less(a, b) : a < b, more = is_float(from) ? n->is_less(b, a) : b < a;
     switch (kind) {
     case OP_lt:
-        return *y = a < b, true;
+        return less;
     case OP_le:
-        return *y = a <= b, true;
+        return less || a == b;
     case OP_gt:
-        return *y = a > b, true;
+        return more;
     case OP_ge:
-        return *y = a >= b, true;
-    case OP_eq:
-        return *y = a == b, true;
-    case OP_ne:
-        return *y = a != b, true;
-    case OP_where:
-        return *y = a != 0 ? b : c, true;
-    case OP_stop_gradient:
-    case OP_broadcast:
-    case OP_reorder:
-        return *y = a, true;
-    case OP_cast:
-        return *y = dtype == BOOL ? a != 0 : dtype == I32 ? trunc(a) : a, true;
+        return more || a == b;
     default:
-        return false;
+        return (kind == OP_eq) == (a == b);
     }
 }
 
-double number_map(OpKind kind, DType dtype, double a, double b, double c)
+double number_map(const Numbers *n, OpKind kind, DType dtype, DType from, double a, double b, double c)
 {
-    double y;
-    if (map_any(kind, dtype, a, b, c, &y))
-        return y;
-    return dtype == I32 ? map_integer(kind, a, b, c) : map_float(kind, a, b);
+    if (op_table[kind].traits & COMPARES)
+        return compare(n, kind, from, a, b);
+    switch (kind) {
+    case OP_where:
+        return a != 0 ? b : c;
+    case OP_stop_gradient:
+    case OP_broadcast:
+    case OP_reorder:
+        return a;
+    case OP_cast:
+        return cast_number(n, dtype, from, a);
+    default:
+        return dtype == I32 ? map_integer(kind, a, b, c) : n->map(kind, a, b);
+    }
 }
 
 bool number_fits(DType dtype, double x)

@@ -10,8 +10,23 @@
 
 #include <math.h>
 
-/* One element of a pointwise op whose result is of `dtype`.  NaN where an integer op has no meaning. */
-double number_map(OpKind kind, DType dtype, double a, double b, double c);
+/* What floats are: reals, or residues modulo a prime (interp_exact.c).  Nothing else differs between the two runs. */
+typedef struct {
+    double (*of)(double real);   /* a number that a program writes */
+    double (*to_real)(double x); /* NaN where it stands for no whole number */
+    double (*map)(OpKind kind, double a, double b);
+    bool (*is_less)(double a, double b);
+    double (*add)(double a, double b);
+    double (*multiply_add)(double sum, double a, double b);
+    double (*scattered)(double u); /* any number, out of one in [0, 1) */
+    double tolerance;              /* by which copies may differ, relative to their size */
+} Numbers;
+
+extern const Numbers reals, residues;
+
+/* One element of a pointwise op with a result of `dtype`, whose first operand is of `from`.  NaN where an integer op
+ * has no meaning. */
+double number_map(const Numbers *n, OpKind kind, DType dtype, DType from, double a, double b, double c);
 
 /* Is it one of the values that the dtype has? */
 bool number_fits(DType dtype, double x);
@@ -20,20 +35,23 @@ bool number_fits(DType dtype, double x);
 double number_start(OpKind reduction, DType dtype);
 
 /* acc + x, max(acc, x) or min(acc, x). */
-static inline double number_reduce(OpKind reduction, DType dtype, double acc, double x)
+static inline double number_reduce(const Numbers *n, OpKind reduction, DType dtype, double acc, double x)
 {
-    if (reduction == OP_max || reduction == OP_min)
-        return reduction == OP_max ? fmax(acc, x) : fmin(acc, x);
-    return dtype == I32 ? number_map(OP_add, I32, acc, x, 0) : acc + x;
+    if (reduction == OP_max || reduction == OP_min) {
+        bool less = is_float(dtype) ? n->is_less(acc, x) : acc < x;
+        return isnan(acc) || (less == (reduction == OP_max) && acc != x && !isnan(x)) ? x : acc;
+    }
+    return dtype == I32 ? number_map(n, OP_add, I32, I32, acc, x, 0) : n->add(acc, x);
 }
 
 /* The reduction that puts the terms of a partial tensor together. */
 static inline OpKind pending(const Type *type) { return type->by == BY_MAX ? OP_max : OP_sum; }
 
 /* acc + a b */
-static inline double number_product(DType dtype, double acc, double a, double b)
+static inline double number_product(const Numbers *n, DType dtype, double acc, double a, double b)
 {
-    return dtype == I32 ? number_map(OP_add, I32, acc, number_map(OP_mul, I32, a, b, 0), 0) : acc + a * b;
+    return dtype == I32 ? number_map(n, OP_add, I32, I32, acc, number_map(n, OP_mul, I32, I32, a, b, 0), 0)
+                        : n->multiply_add(acc, a, b);
 }
 
 uint32_t fold_key(uint32_t key, uint32_t i);

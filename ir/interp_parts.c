@@ -4,7 +4,6 @@
  * cuts it into twice as many: block r then holds the r-th from the left and the r-th from the right.
  */
 #include "interp_parts.h"
-#include "interp_number.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -197,6 +196,7 @@ static void each_element(Interp *in, const Type *type, int rank, Part *part,
 /* One rank's term of a partial tensor: noise that the last rank of a group takes back, so that
  * nothing but the sum (or the maximum) is right. */
 typedef struct {
+    const Numbers *numbers;
     const Tensor *whole;
     const Type *type;
     uint64_t seed;
@@ -205,8 +205,14 @@ typedef struct {
 
 static double noise(const Dealing *d, int term, int64_t index)
 {
-    double x = 2 * hashed_number(d->seed + (uint64_t)term, (uint64_t)index) - 1;
-    return d->type->dtype == I32 ? round(8 * x) : x;
+    double u = hashed_number(d->seed + (uint64_t)term, (uint64_t)index);
+    return d->type->dtype == I32 ? round(16 * u - 8) : d->numbers->scattered(u);
+}
+
+/* A candidate that is no larger than the maximum. */
+static double smaller_term(const Dealing *d, double x, double noise)
+{
+    return number_reduce(d->numbers, OP_min, d->type->dtype, x, noise);
 }
 
 static void deal_element(void *context, double *element, int64_t index)
@@ -217,12 +223,12 @@ static void deal_element(void *context, double *element, int64_t index)
         *element = x;
     } else if (d->type->by == BY_MAX) {
         int holder = (int)(hashed_number(d->seed, (uint64_t)index) * d->terms);
-        *element = d->term == holder ? x : x - fabs(noise(d, d->term, index));
+        *element = d->term == holder ? x : smaller_term(d, x, noise(d, d->term, index));
     } else if (d->term + 1 < d->terms) {
         *element = noise(d, d->term, index);
     } else {
         for (int term = 0; term + 1 < d->terms; term++)
-            x -= noise(d, term, index);
+            x = number_map(d->numbers, OP_sub, d->type->dtype, d->type->dtype, x, noise(d, term, index), 0);
         *element = x;
     }
 }
@@ -240,7 +246,7 @@ static int term_of(const Interp *in, const Type *type, int rank)
 Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
 {
     Held held = hold(in, type);
-    Dealing d = { .whole = tensor, .type = type, .seed = seed };
+    Dealing d = { .numbers = in->numbers, .whole = tensor, .type = type, .seed = seed };
     ranks_along(in, type->partial, &d.terms);
     for (int rank = 0; held.part && rank < in->ranks; rank++) {
         d.term = term_of(in, type, rank);
@@ -280,7 +286,7 @@ static double *combine(Interp *in, const Held *held, int rank, const int *distan
         scale[i] = fabs(sum[i]);
         for (int t = 1; t < terms; t++) {
             double term = held->part[rank + distance[t]].data[i];
-            sum[i] = number_reduce(by, held->type->dtype, sum[i], term);
+            sum[i] = number_reduce(in->numbers, by, held->type->dtype, sum[i], term);
             scale[i] += fabs(term);
         }
     }
@@ -304,9 +310,8 @@ Tensor put_together(Interp *in, const Held *held)
     return whole;
 }
 
-static bool equal_copies(double a, double b, double scale)
+static bool equal_copies(double a, double b, double scale, double tolerance)
 {
-    const double tolerance = 1e-12; /* sums of the same terms in another order */
     return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * scale;
 }
 
@@ -326,7 +331,8 @@ bool copies_agree(Interp *in, const Held *held, Name name)
             if (!(splits & 1u << axis))
                 like -= coordinate(in, rank, axis) * in->axis_step[axis];
         for (int64_t i = 0; i < count && like != rank; i++)
-            if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i])))
+            if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i]),
+                              in->numbers->tolerance))
                 return cannot_run(
                     in, "the copies of %%%s differ: element %lld of its part is %.17g on rank %d, %.17g on rank %d",
                     name, (long long)i, sum[like][i], like, sum[rank][i], rank);

@@ -10,6 +10,7 @@
 #define MPC_INTERP_PARTS_H
 
 #include "interp.h"
+#include "interp_number.h"
 
 typedef struct {
     int64_t size[MAX_RANK], stride[MAX_RANK];
@@ -37,6 +38,7 @@ typedef struct {
     int ranks;
     int axis_step[MAX_AXES]; /* from a rank to its neighbour on the axis */
     const RunOptions *options;
+    const Numbers *numbers;
     Memory *memory; /* NULL: values have no places, as in kernels */
     Activation now;
     Plan *plans;

@@ -1,5 +1,4 @@
 /* interp_point.c -- the reference interpreter's pointwise ops, leaves, reductions and products. */
-#include "interp_number.h"
 #include "interp_parts.h"
 
 /* Operands meet the result by name; where both have a dim, each rank must hold the same of it. */
@@ -18,6 +17,7 @@ static bool operands_meet(Interp *in, const Held args[], int nargs, const Type *
 bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y)
 {
     int n = op->args.count;
+    DType from = args[0].type->dtype;
     if (!operands_meet(in, args, n, y->type))
         return false;
     for (int rank = 0; rank < in->ranks; rank++) {
@@ -32,7 +32,7 @@ bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y)
                 x[a] = args[a].part[rank].data + w.offset[a];
             double *to = y->part[rank].data + w.offset[n];
             for (int64_t i = 0; i < w.row; i++)
-                to[i * w.step[n]] = number_map(op->kind, y->type->dtype, x[0][i * w.step[0]],
+                to[i * w.step[n]] = number_map(in->numbers, op->kind, y->type->dtype, from, x[0][i * w.step[0]],
                                                n > 1 ? x[1][i * w.step[1]] : 0, n > 2 ? x[2][i * w.step[2]] : 0);
         }
     }
@@ -60,7 +60,7 @@ static void index_terms(Interp *in, const Type *type, int rank, const Part *part
 
 bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y)
 {
-    const double keep = 1 - op->attrs.rate;
+    const double kept = in->numbers->map(OP_div, in->numbers->of(1), in->numbers->of(1 - op->attrs.rate));
     for (int rank = 0; rank < in->ranks; rank++) {
         const Part *x = &args[0].part[rank];
         uint32_t key = (uint32_t)(int32_t)args[1].part[rank].data[0];
@@ -71,7 +71,7 @@ bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y)
             for (int i = 0; i < y->type->rank; i++)
                 index += (uint64_t)term[i][at[i]];
             bool drop = is_dropped(key, (uint32_t)op->attrs.instance, index, op->attrs.rate);
-            y->part[rank].data[n] = drop ? 0 : x->data[n] / keep;
+            y->part[rank].data[n] = drop ? 0 : in->numbers->map(OP_mul, x->data[n], kept);
             for (int i = y->type->rank - 1; i >= 0 && ++at[i] == x->size[i]; i--)
                 at[i] = 0;
         }
@@ -81,11 +81,12 @@ bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y)
 
 bool run_leaf(Interp *in, const Op *op, Held *y)
 {
+    const double value = is_float(y->type->dtype) ? in->numbers->of(op->attrs.value) : op->attrs.value;
     for (int rank = 0; rank < in->ranks; rank++) {
         Part *part = &y->part[rank];
         int64_t *position = op->kind == OP_iota ? positions_of(in, &y->type->dim[0], rank) : NULL;
         for (int64_t i = 0; i < part->count; i++)
-            part->data[i] = position ? (double)position[i] : op->attrs.value;
+            part->data[i] = position ? (double)position[i] : value;
     }
     return true;
 }
@@ -112,7 +113,7 @@ bool run_dot(Interp *in, const Op *op, const Held args[], Held *y)
             const double *a = args[0].part[rank].data + w.offset[0], *b = args[1].part[rank].data + w.offset[1];
             double *c = y->part[rank].data + w.offset[2];
             for (int64_t i = 0; i < w.row; i++, a += w.step[0], b += w.step[1], c += w.step[2])
-                *c = number_product(dtype, *c, *a, *b);
+                *c = number_product(in->numbers, dtype, *c, *a, *b);
         }
     }
     return true;
@@ -134,7 +135,8 @@ bool run_reduction(Interp *in, const Op *op, const Held *x, Held *y)
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
                 double *sum = &to->data[w.offset[1] + i * w.step[1]];
-                *sum = number_reduce(op->kind, dtype, *sum, x->part[rank].data[w.offset[0] + i * w.step[0]]);
+                *sum =
+                    number_reduce(in->numbers, op->kind, dtype, *sum, x->part[rank].data[w.offset[0] + i * w.step[0]]);
             }
     }
     return true;

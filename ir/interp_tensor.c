@@ -66,6 +66,12 @@ static double difference(double a, double b, double usual)
     return isnan(off) ? INFINITY : off;
 }
 
+void make_exact(Tensor *tensor)
+{
+    for (int64_t i = 0; i < element_count(&tensor->type) && is_float(tensor->type.dtype); i++)
+        tensor->data[i] = residues.of(tensor->data[i]);
+}
+
 double root_mean_square(const Tensor *tensor)
 {
     int64_t count = element_count(&tensor->type);

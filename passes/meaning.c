@@ -1,6 +1,8 @@
 /* meaning.c -- a module's programs run through the interpreter, on values that depend on names alone. */
 #include "meaning.h"
 
+#include "interp_number.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,10 @@ typedef struct {
     Module *m;
     double along; /* how far the weights are moved along their random directions; 0 but for slopes */
     int step;     /* 0, and 1 for the second step */
+    bool exact;
 } Run;
+
+static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
 
 static void note(Module *m, Meaning *meaning, Named named)
 {
@@ -51,8 +56,7 @@ static double scalar_for(const Run *run, const char *name)
                                              : 0;
 }
 
-/* A tensor for a parameter of a program, by its name. */
-static Tensor value_for(const Run *run, const Value *param)
+static Tensor real_for(const Run *run, const Value *param)
 {
     const Input *input = find_input(run->m, param->name);
     Tensor tensor;
@@ -75,6 +79,15 @@ static Tensor value_for(const Run *run, const Value *param)
     for (int64_t i = 0; i < element_count(&param->type); i++)
         tensor.data[i] += run->along * way.data[i];
     free(way.data);
+    return tensor;
+}
+
+/* A tensor for a parameter of a program, by its name. */
+static Tensor value_for(const Run *run, const Value *param)
+{
+    Tensor tensor = real_for(run, param);
+    if (run->exact)
+        make_exact(&tensor);
     return tensor;
 }
 
@@ -121,7 +134,7 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     for (int i = 0; i < n; i++)
         args[i] = argument_for(run, f, f->params.at[i], meaning);
-    RunOptions options = { .placed = n > 0 && f->params.at[0]->storage };
+    RunOptions options = { .exact = run->exact, .placed = n > 0 && f->params.at[0]->storage };
     bool good = interpret_with(run->m, f, args, results, &options);
     for (int i = 0; good && i < f->results.count; i++)
         note(run->m, meaning, name_result(run, f, i, results[i]));
@@ -160,7 +173,7 @@ static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t mic
         if (strcmp(param->name, "origin") == 0)
             args[i].data[0] = (double)(micro * run->m->train.microbatch);
         else if (begins(param->name, "total."))
-            args[i].data[0] = fmax(1, totals[next++]);
+            args[i].data[0] = numbers_of(run)->map(OP_maximum, totals[next++], 1);
     }
 }
 
@@ -173,9 +186,9 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     bool good = true;
     for (int64_t micro = 0; good && micro < micros; micro++) {
         micro_args(run, f, micro, micros, totals, args);
-        good = interpret(run->m, f, args, results);
+        good = interpret_with(run->m, f, args, results, &(RunOptions){ .exact = run->exact });
         for (int i = 0; good && i < f->results.count; i++)
-            sums[i] += results[i].data[0];
+            sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
         free_tensors(args, f->params.count);
         if (good)
             free_tensors(results, f->results.count);
@@ -194,7 +207,7 @@ static bool run_model(const Run *run, double *loss)
     return sum_over_micros(run, model, totals, loss);
 }
 
-bool find_meaning(Module *m, Meaning *meaning)
+bool find_meaning(Module *m, bool exact, Meaning *meaning)
 {
     static const struct {
         FuncRole role;
@@ -204,12 +217,13 @@ bool find_meaning(Module *m, Meaning *meaning)
     if (func_with_role(m, MODEL)) {
         Type type = scalar_type(F32);
         Tensor loss = new_tensor(&type);
-        good = run_model(&(Run){ .m = m }, loss.data);
+        good = run_model(&(Run){ .m = m, .exact = exact }, loss.data);
         note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss });
     }
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role))
-            good = run_program(&(Run){ .m = m, .step = runs[i].step }, func_with_role(m, runs[i].role), meaning);
+            good = run_program(&(Run){ .m = m, .step = runs[i].step, .exact = exact }, func_with_role(m, runs[i].role),
+                               meaning);
     return good;
 }
 
@@ -252,13 +266,14 @@ static double size_of_noise(const Meaning *meaning, Name kind)
     return 1e-7 * largest;
 }
 
-bool same_meaning(const Meaning *before, const Meaning *after, int *at, Difference *difference)
+bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference)
 {
-    const double tolerance = 1e-9;
+    const double tolerance = exact ? 0 : 1e-9;
     for (*at = 0; *at < after->count; ++*at) {
         const Named *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
-        *difference = was ? tensor_difference(was, &is->tensor, size_of_noise(before, is->kind)) : (Difference){ 0 };
+        *difference =
+            was ? tensor_difference(was, &is->tensor, exact ? 0 : size_of_noise(before, is->kind)) : (Difference){ 0 };
         if (difference->by > tolerance)
             return false;
     }

@@ -22,14 +22,14 @@ typedef struct Named {
     Tensor tensor;
 } Named;
 
-/* False, after reporting to m->diags, if a program cannot be run. */
-bool find_meaning(Module *m, Meaning *meaning);
+/* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
+bool find_meaning(Module *m, bool exact, Meaning *meaning);
 void forget_meaning(Meaning *meaning);
 const Tensor *find_tensor(const Meaning *meaning, const char *name); /* or NULL */
 
-/* What both sides name has to agree, to 1e-9 of its usual size: false, and in *at and *difference the
+/* What both sides name has to agree, to 1e-9 of its usual size, or exactly: false, and in *at and *difference the
  * first tensor of `after` that does not. */
-bool same_meaning(const Meaning *before, const Meaning *after, int *at, Difference *difference);
+bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference);
 
 /* (loss(w + h u) - loss(w - h u)) / 2h, for random directions u of all weights, of a module without a step. */
 bool find_slope(Module *m, double h, double *slope);

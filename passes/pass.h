@@ -36,6 +36,7 @@ bool is_listed(const char *names, const char *name); /* names: comma-separated; 
 typedef struct {
     const char *only;        /* comma-separated names, or NULL: all */
     const char *start_after; /* the pass that has been run already; NULL: none */
+    bool exact;              /* modulo a prime too: what is computed has to be equal */
     FILE *report;            /* one line a pass */
 } VerifyOptions;
 

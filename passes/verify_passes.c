@@ -7,6 +7,7 @@
 #include "pass.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Central differences lose about h^2 and rounding / h: 1e-6 of the slope is above both for one of these steps, and
@@ -33,40 +34,83 @@ static bool slopes_agree(Module *m, const double slope[SLOPES], const Meaning *a
     return false;
 }
 
-static bool report_change(const Pass *pass, const Meaning *after, int at, Difference difference, FILE *report)
+/* What a module computes, in each kind of number that is asked for. */
+typedef struct {
+    bool exactly;
+    Meaning real, exact;
+} Meanings;
+
+static bool find_meanings(Module *m, bool exactly, Meanings *found)
 {
-    fprintf(report, "mpc: pass '%s' changes the meaning: %s[%lld] was %.17g, is %.17g (relative %.2g)\n", pass->name,
-            after->at[at].name, (long long)difference.at, difference.a, difference.b, difference.by);
+    *found = (Meanings){ .exactly = exactly };
+    return find_meaning(m, false, &found->real) && (!exactly || find_meaning(m, true, &found->exact));
+}
+
+static void forget_meanings(Meanings *meanings)
+{
+    forget_meaning(&meanings->real);
+    forget_meaning(&meanings->exact);
+}
+
+static bool is_same(const Pass *pass, const Meaning *before, const Meaning *after, bool exact, FILE *report)
+{
+    Difference difference;
+    int at;
+    if (same_meaning(before, after, exact, &at, &difference))
+        return true;
+    fprintf(report, "mpc: pass '%s' changes the meaning%s: %s[%lld] was %.17g, is %.17g", pass->name,
+            exact ? ", modulo a prime" : "", after->at[at].name, (long long)difference.at, difference.a, difference.b);
+    if (!exact)
+        fprintf(report, " (relative %.2g)", difference.by);
+    fputc('\n', report);
     return false;
 }
 
-static bool verify_pass(Module *m, const Pass *pass, Meaning *before, FILE *report)
+static bool verify_pass(Module *m, const Pass *pass, Meanings *before, FILE *report)
 {
-    Meaning after = { 0 };
-    Difference difference;
+    Meanings after = { 0 };
     double slope[SLOPES] = { 0 };
-    int at;
     bool differentiates = func_with_role(m, MODEL) && strcmp(m->train.optimizer, "adamw") == 0;
     bool good = !differentiates || strcmp(pass->name, "autodiff") != 0 || find_slopes(m, slope);
-    good = good && run_passes(m, &(PassOptions){ .only = pass->name }) && find_meaning(m, &after);
-    if (good && !same_meaning(before, &after, &at, &difference))
-        good = report_change(pass, &after, at, difference, report);
+    good = good && run_passes(m, &(PassOptions){ .only = pass->name }) && find_meanings(m, before->exactly, &after) &&
+           is_same(pass, &before->real, &after.real, false, report) &&
+           is_same(pass, &before->exact, &after.exact, true, report);
     if (good && differentiates && !func_with_role(m, MODEL))
-        good = slopes_agree(m, slope, &after, report);
+        good = slopes_agree(m, slope, &after.real, report);
     if (good)
-        fprintf(report, "%-10s the same in %d tensors\n", pass->name, after.count);
-    forget_meaning(before);
+        fprintf(report, "%-10s the same in %d tensors%s\n", pass->name, after.real.count,
+                after.exactly ? ", exactly" : "");
+    forget_meanings(before);
     *before = after;
+    return good;
+}
+
+/* A program may do what residues cannot stand for: then reals have to do, and the report says why. */
+static bool can_be_exact(Module *m, FILE *report)
+{
+    Diags *diags = m->diags, silent = *diags;
+    char *why = NULL;
+    size_t length;
+    Meaning meaning = { 0 };
+    silent.out = open_memstream(&why, &length);
+    m->diags = &silent;
+    bool good = find_meaning(m, true, &meaning);
+    m->diags = diags;
+    fclose(silent.out);
+    if (!good)
+        fprintf(report, "not exact, since this cannot be modelled modulo a prime:\n%s", why);
+    free(why);
+    forget_meaning(&meaning);
     return good;
 }
 
 bool verify_passes(Module *m, const VerifyOptions *options)
 {
-    Meaning meaning = { 0 };
-    bool good = find_meaning(m, &meaning);
+    Meanings meanings = { 0 };
+    bool good = find_meanings(m, options->exact && can_be_exact(m, options->report), &meanings);
     for (int i = options->start_after ? find_pass(options->start_after) + 1 : 0; i < npasses && good; i++)
         if (is_listed(options->only, passes[i].name))
-            good = verify_pass(m, &passes[i], &meaning, options->report);
-    forget_meaning(&meaning);
+            good = verify_pass(m, &passes[i], &meanings, options->report);
+    forget_meanings(&meanings);
     return good;
 }

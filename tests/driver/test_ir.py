@@ -102,6 +102,26 @@ def test_opt_verifies(mpc):
     assert "neg" not in done.stdout and "simplify" in done.stderr
 
 
+def test_opt_verifies_exactly(mpc, lowered):
+    """Modulo a prime; where that has no meaning, reals do and the report says why."""
+    done = mpc("opt", lowered, "--pass=simplify,precision,autodiff", "--verify-passes=exact")
+    assert re.findall(r"(\w+) +the same in \d+ tensors, exactly\n", done.stderr) == ["simplify", "precision", "autodiff"]
+    (mpc.directory / "cast.mir").write_text("""module @m {
+  func eval @eval(%x: f32[n:3]) {
+    %1 = cast %x {dtype=i32} : i32[n:3]
+    %2 = cast %1 {dtype=f32} : f32[n:3]
+    %y = sum %2 {over=n} : f32[]
+    return %y
+  }
+}
+""")
+    done = mpc("opt", "cast.mir", "--pass=simplify", "--verify-passes=exact")
+    assert "not exact, since this cannot be modelled modulo a prime:" in done.stderr
+    assert "is no i32" in done.stderr and done.stderr.endswith("the same in 1 tensors\n")
+    assert "takes no value but exact, not 'twice'" in mpc("opt", "cast.mir", "--pass=simplify", "--verify-passes=twice",
+                                                          status=2).stderr
+
+
 def test_opt_refuses_a_pass_that_comes_too_late(mpc, fused):
     assert "pass 'autodiff' " in mpc("opt", fused, "--pass=autodiff", status=1).stderr
 

@@ -21,5 +21,12 @@ def test_passes_keep_the_meaning(tmp_path):
     assert not failures, f"{len(failures)} of {len(cases)} fail\n\n" + "\n\n".join(failures[:5])
 
 
+def test_passes_keep_the_meaning_exactly(tmp_path):
+    """Modulo a prime: a third of the layouts, another third of each model's."""
+    cases = list(layouts.cases())[::3]
+    failures = layouts.verify_all(tmp_path, cases, "--verify-passes=exact")
+    assert not failures, f"{len(failures)} of {len(cases)} fail\n\n" + "\n\n".join(failures[:5])
+
+
 def test_more_ranks_than_heads(tmp_path):
     assert layouts.verify_all(tmp_path, layouts.pair_cases()) == []
