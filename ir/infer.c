@@ -5,6 +5,8 @@
  */
 #include "infer.h"
 
+#include <string.h>
+
 #define OP(name, args, res, family, over, linear, traits, flops, infer, vjp)                                           \
     void vjp_##vjp(Builder *, const Op *, Value *const dy[], Value *dx[]);
 #include "ops.def"
@@ -20,6 +22,15 @@ const OpInfo op_table[N_OPS] = {
 #include "ops.def"
 };
 /* clang-format on */
+
+const char *origin_text(Module *m, const Op *op)
+{
+    const char *path = m->diags->source->path, *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    size_t length = strlen(file);
+    if (!op->where || (strncmp(op->where, file, length) == 0 && op->where[length] == ':'))
+        return NULL;
+    return arena_text(&m->arena, "%s%s%s", op->path ? op->path : "", op->path ? ", " : "", op->where);
+}
 
 /* Of an op that mixes dims, those that it names elsewhere than in {over} are mixed too. */
 static bool is_mixed(const Op *op, Name dim)

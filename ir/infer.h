@@ -9,7 +9,11 @@
 
 /* Says why the op is wrong and what would make it right; false, for the caller to return. */
 #define REFUSE(remedy, ...)                                                                                            \
-    (error_at(m->diags, (Where){ .at = op->loc, .help = (remedy) }, __VA_ARGS__), false)
+    (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op), .help = (remedy) }, __VA_ARGS__), false)
+
+/* "h.attn.q, gpt2.mdl:24:9": which line of the model an op of another text comes from; NULL where the text is the
+ * model. */
+const char *origin_text(Module *m, const Op *op);
 
 /* Which sums are pending in the result?  An op takes them only as far as it is linear. */
 bool infer_partial(Module *m, const Op *op, Type *result);

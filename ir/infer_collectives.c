@@ -19,7 +19,7 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
 {
     int at = name ? find_dim(type, name) : -1;
     if (at < 0)
-        return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, name ? name : "");
+        return REFUSE(NULL, "%s: %%%s has no dim '%s'", info(op)->name, arg(op, 0)->name, name ? name : "");
     Dim *dim = &type->dim[at];
     if (op->attrs.zigzag && dim->split.count)
         return REFUSE("all_gather it first", "zig-zag is for the outermost axis of '%s', which is split", dim->name);
@@ -32,8 +32,9 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
         dim->split.axis[dim->split.count++] = (int8_t)i;
     }
     if (!splits_evenly(m, dim))
-        return REFUSE("pad the dim, or use another axis", "'%s' (%lld) does not divide by its axes (%lld)", dim->name,
-                      (long long)dim->padded, (long long)split_count(m, dim->split));
+        return REFUSE("pad the dim, or use another axis", "%s: '%s' (%lld) does not divide by its axes (%lld)%s",
+                      info(op)->name, dim->name, (long long)dim->padded, (long long)split_count(m, dim->split),
+                      dim->zigzag ? ", of which zig-zag gives each rank two blocks" : "");
     return each_axis_once(type, type->partial) ? true : REFUSE(NULL, "%s uses one mesh axis twice", info(op)->name);
 }
 
@@ -41,7 +42,8 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
 {
     int at = name ? find_dim(type, name) : -1;
     if (at < 0 || !op->attrs.axis || !unsplit(&type->dim[at].split, op->attrs.axis))
-        return REFUSE(NULL, "%%%s is not split that way along '%s'", arg(op, 0)->name, name ? name : "");
+        return REFUSE(NULL, "%s: %%%s is not split that way along '%s'", info(op)->name, arg(op, 0)->name,
+                      name ? name : "");
     type->dim[at].zigzag &= type->dim[at].split.count > 0;
     return true;
 }
@@ -71,7 +73,7 @@ INFER(all_reduce)
 {
     results[0] = arg(op, 0)->type;
     if (!op->attrs.axis || (results[0].partial & op->attrs.axis) != op->attrs.axis)
-        return REFUSE(NULL, "%%%s is not partial over that axis", arg(op, 0)->name);
+        return REFUSE(NULL, "%s: %%%s is not partial over that axis", info(op)->name, arg(op, 0)->name);
     results[0].partial &= ~op->attrs.axis;
     if (!results[0].partial)
         results[0].by = BY_SUM;
@@ -92,6 +94,8 @@ INFER(reduce_scatter)
 INFER(all_to_all)
 {
     results[0] = arg(op, 0)->type;
+    if (op->attrs.dim == op->attrs.to)
+        return REFUSE("name another dim", "all_to_all takes the split from one dim to another");
     return gather(m, op, &results[0], op->attrs.dim) && add_split(m, op, &results[0], op->attrs.to, op->attrs.axis);
 }
 

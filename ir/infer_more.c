@@ -303,9 +303,14 @@ INFER(loop)
         op->attrs.carried > callee->results.count)
         return REFUSE(NULL, "loop needs {dims=[name:size]} and no more carried operands than there are");
     const Dim *dim = &op->attrs.dims.dim[0];
+    if (dim->split.count)
+        return REFUSE("leave the split out", "every rank runs all turns along '%s'", dim->name);
     for (int i = 0; i < op->args.count; i++) {
         Type given = arg(op, i)->type;
         int at = i < carried ? -1 : find_dim(&given, dim->name);
+        if (at >= 0 && given.dim[at].split.count)
+            return REFUSE("all_gather it first", "loop needs all of '%s', which is split in %%%s", dim->name,
+                          arg(op, i)->name);
         if (at > 0 || (at == 0 && given.dim[0].size != dim->size))
             return REFUSE(NULL, "loop slices %%%s along its first dim, of size %lld", arg(op, i)->name,
                           (long long)dim->size);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define WRONG(at_loc, ...) (error_at(m->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
+#define WRONG_OP(...) (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op) }, __VA_ARGS__), false)
 
 static bool defined_above(const Func *f, const Op *op, const Value *value)
 {
@@ -38,18 +39,18 @@ static bool verify_op(Module *m, const Func *f, const Op *op)
 {
     for (int i = 0; i < op->args.count; i++)
         if (!defined_above(f, op, arg(op, i)))
-            return WRONG(op->loc, "%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
+            return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
     Type inferred[MAX_RESULTS];
     if (!infer_op(m, op, inferred))
         return false;
     int expected = info(op)->results >= 0 ? info(op)->results : find_func(m, op->attrs.callee)->results.count;
     if (op->results.count != expected)
-        return WRONG(op->loc, "%s has %d results, not %d", info(op)->name, expected, op->results.count);
+        return WRONG_OP("%s has %d results, not %d", info(op)->name, expected, op->results.count);
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         if (!type_equal(&inferred[i], &value->type))
-            return WRONG(op->loc, "%s gives %s, but %%%s is %s", info(op)->name, type_text(m, &inferred[i]),
-                         value->name, type_text(m, &value->type));
+            return WRONG_OP("%s gives %s, but %%%s is %s", info(op)->name, type_text(m, &inferred[i]), value->name,
+                            type_text(m, &value->type));
         if (!verify_type(m, op->loc, value))
             return false;
     }
@@ -88,26 +89,60 @@ static bool verify_func(Module *m, const Func *f)
     return good;
 }
 
-/* A parameter of the model and the tensor it stands for have the same dims; the dtype may be narrower. */
-static bool verify_params(Module *m)
+/* --- What the trainer calls ------------------------------------------------------------------- */
+
+/* A parameter of the model and the tensor it stands for have the same dims; the dtype may be narrower.  Inputs come in
+ * as many sequences as a function takes: only the model's are compared. */
+static bool verify_declared(Module *m, const Func *f, const Value *value)
 {
-    const Func *model = func_with_role(m, MODEL);
-    for (int i = 0; model && i < model->params.count; i++) {
-        const Value *value = model->params.at[i];
-        const Param *param = find_param(m, value->name);
-        const Input *input = find_input(m, value->name);
-        const Type *type = param ? &param->type : input ? &input->type : NULL;
-        if (type && !same_dims(type, &value->type))
-            return WRONG((Loc){ 0 }, "@%s takes %%%s : %s, but it is declared as %s", model->name, value->name,
-                         type_text(m, &value->type), type_text(m, type));
-    }
+    const Param *param = find_param(m, value->name);
+    const Input *input = f->role == MODEL ? find_input(m, value->name) : NULL;
+    const Type *type = param ? &param->type : input ? &input->type : NULL;
+    if (type && !same_dims(type, &value->type))
+        return WRONG((Loc){ 0 }, "@%s takes %%%s : %s, but it is declared as %s%s%s", f->name, value->name,
+                     type_text(m, &value->type), type_text(m, type), param && param->where ? " at " : "",
+                     param && param->where ? param->where : "");
     return true;
+}
+
+/* A step leaves its state as it found it; all else that the trainer reads is whole on every rank. */
+static bool verify_returned(Module *m, const Func *f, int i)
+{
+    const Value *value = f->results.at[i];
+    const Op *op = value->def;
+    int state = i - 2 + f->params.count - (f->results.count - 2);
+    if (f->role == STEP && i >= 2 && state >= 0) {
+        const Value *before = f->params.at[state];
+        if (op && !type_equal(&before->type, &value->type))
+            return WRONG_OP("@%s is given %%%s : %s, but leaves %%%s : %s", f->name, before->name,
+                            type_text(m, &before->type), value->name, type_text(m, &value->type));
+        return true;
+    }
+    Axes axes = value->type.partial;
+    for (int j = 0; j < value->type.rank; j++)
+        axes |= split_axes(value->type.dim[j].split);
+    if (op && axes)
+        return WRONG_OP("the trainer reads %%%s : %s of @%s whole, on every rank", value->name,
+                        type_text(m, &value->type), f->name);
+    return true;
+}
+
+static bool verify_entry(Module *m, const Func *f)
+{
+    bool good = true;
+    for (int i = 0; i < f->params.count; i++)
+        good &= verify_declared(m, f, f->params.at[i]);
+    for (int i = 0; i < f->results.count && f->role != TOTALS; i++)
+        good &= verify_returned(m, f, i);
+    return good;
 }
 
 bool verify_module(Module *m)
 {
-    bool good = verify_params(m);
-    for (const Func *f = m->funcs; f; f = f->next)
-        good &= verify_func(m, f);
+    bool good = true;
+    for (const Func *f = m->funcs; f; f = f->next) {
+        bool is_entry = f->role != PLAIN && f->role != KERNEL;
+        good &= verify_func(m, f) && (!is_entry || verify_entry(m, f));
+    }
     return good;
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
-# run.sh -- every message about a .mdl file: NAME.mdl has to give NAME.err on standard error, and status 1.
+# run.sh -- every message about a .mdl file, and what the verifier says of programs that are wrongly laid out:
+# NAME.mdl or NAME.mir has to give NAME.err on standard error, and status 1.
 #
-# A file is run with `mpc check NAME.mdl`, or as the RUN line at its top says.  BLESS=1 rewrites the
-# expectations.  Every message that the frontend can give has to occur in one of them.
+# A file is run with `mpc check NAME.mdl` (or `mpc print NAME.mir`), or as the RUN line at its top says.  BLESS=1
+# rewrites the expectations.  Every message that the frontend can give has to occur in one of them.
 set -u
 cd "$(dirname "$0")" || exit 2
 root=$(cd ../.. && pwd)
@@ -11,10 +12,11 @@ failed=0 count=0
 actual=$(mktemp)
 trap 'rm -f "$actual"' EXIT
 
-for file in *.mdl; do
-    name=${file%.mdl}
+for file in *.mdl *.mir; do
+    name=${file%.m*} command=check
+    [ "$file" = "$name.mdl" ] || command=print
     run=$(sed -n '1s/^# RUN: *//p' "$file" | sed "s|%s|$file|g")
-    sh -c "${run:-mpc check $file}" >/dev/null 2>"$actual"
+    sh -c "${run:-mpc $command $file}" >/dev/null 2>"$actual"
     status=$?
     count=$((count + 1))
     [ -z "${BLESS:-}" ] || cp "$actual" "$name.err"

@@ -152,7 +152,7 @@ class Model:
         rules, self.data_ranks, axes = [], 1, self.axes
         for axis in axes:
             dims = {"dp": ["batch"], "cp": ["seq"]}.get(axis) or self.draw.sample(used, self.draw.randint(1, len(used)))
-            otherwise = self.draw.choice(["", "", " else seq", " else embed"])
+            otherwise = self.draw.choice(["", ""] + [f" else {dim}" for dim in ("seq", "embed") if dim not in dims])
             if axis == "dp":
                 self.data_ranks, otherwise = axes[axis], ""
             rules.append(f"shard {', '.join(dims)} over {axis}{otherwise}")
