@@ -1,7 +1,7 @@
 /* comm_mpi.c -- messages by MPI: the only file that knows it.  Programs of one rank do not name rt_mpi, so that they
  * link without MPI.
  *
- * Two threads call it, never at once (MPI_THREAD_SERIALIZED): a lock sees to that.  Messages are sent in pieces below
+ * Two threads call it, never at once (MPI_THREAD_SERIALIZED): a lock sees to that.  Messages are sent in pieces of
  * 2^30 bytes, since MPI counts in int. */
 #include "comm.h"
 
@@ -12,7 +12,11 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
-enum { PIECE = 1 << 30, TAG = 1 };
+#ifndef PIECE /* tests send small messages in pieces, too */
+#define PIECE (1 << 30)
+#endif
+
+enum { TAG = 1 };
 
 struct RtChannel {
     MPI_Comm comm;
