@@ -220,9 +220,23 @@ const Op *write_collective(FuncText *t, const Op *op)
     char *in = pointers_text(t, "RT_IN(", ops, count, false, ")"),
          *out = pointers_text(t, "RT_OUT(", ops, count, true, ")");
     enum { WIDTH = 116 };
-    char *line = arena_text(&m->arena, "rt_collective(rt, %d, %s, %s);\n", id, in, out);
+    const char *call = op->attrs.started ? "rt_collective_start" : "rt_collective";
+    char *line = arena_text(&m->arena, "%s(rt, %d, %s, %s);\n", call, id, in, out);
     bool fits = strlen(line) <= WIDTH && !strchr(in, '\n') && !strchr(out, '\n');
     write_statement(t, place_text(m, op),
-                    fits ? line : arena_text(&m->arena, "rt_collective(rt, %d,\n    %s,\n    %s);\n", id, in, out));
+                    fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", call, id, in, out));
+    for (int i = 0; i < count && op->attrs.started; i++)
+        map_put(&t->h->started, ops[i], (void *)(intptr_t)(id + 1));
     return ops[count - 1];
+}
+
+void write_wait(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    int id = (int)(intptr_t)map_get(&t->h->started, arg(op, 0)->def) - 1;
+    const Op *before = op->prev;
+    bool is_first =
+        !before || before->kind != OP_wait || (int)(intptr_t)map_get(&t->h->started, arg(before, 0)->def) - 1 != id;
+    if (is_first)
+        write_statement(t, place_text(m, op), arena_text(&m->arena, "rt_collective_wait(rt, %d);\n", id));
 }

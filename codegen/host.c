@@ -27,7 +27,7 @@ static void write_head(const Module *m, TrainerTexts texts, FILE *out)
 
 bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
 {
-    Host h = { .m = m, .funcs.arena = &m->arena };
+    Host h = { .m = m, .funcs.arena = &m->arena, .started.arena = &m->arena };
     int errors = m->diags->errors;
     open_text(&h.kernels);
     open_text(&h.functions);

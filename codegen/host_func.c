@@ -259,6 +259,8 @@ static const char *description(const FuncText *t)
 static void write_op(FuncText *t, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
+    if (op->kind == OP_wait)
+        write_wait(t, op);
     if (info(op)->family == VIEW)
         return;
     if (info(op)->family == CONTROL && callee->role != KERNEL)

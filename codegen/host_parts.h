@@ -50,7 +50,8 @@ typedef struct {
     const char **product; /* texts of shapes */
     int ncollectives, collective_room;
     CollectiveText *collective;
-    Map funcs; /* Func -> HostFunc */
+    Map funcs;   /* Func -> HostFunc */
+    Map started; /* Op -> number of its collective, from 1 */
 } Host;
 
 /* A list with room for one more; `room` grows. */
@@ -99,6 +100,7 @@ bool internal_error(Module *m, const Op *op, const char *what);
 
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
+void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with those of its bucket; returns the last */
 
 /* "h.attn.q, gpt2.mdl:24:9" */

@@ -118,7 +118,7 @@ static void read_flag(Lower *l, const Ast *option, Flag *flag)
     const char *word = option->kind == A_NAME ? "true" : option->child->name ? option->child->name : "";
     *flag = strcmp(word, "true") == 0;
     if (!*flag && strcmp(word, "false") != 0)
-        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is on or off", option->name);
+        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is true or false", option->name);
 }
 
 static void read_zero_option(Lower *l, const Ast *option)
@@ -141,8 +141,6 @@ static void read_zero_option(Lower *l, const Ast *option)
         const char *word = read_word(l, "dtype of gradients", grad_dtypes, option->child, NULL, NULL);
         t->grad_dtype = word ? intern_text(l->m, word) : NULL;
     }
-    if (t->overlap_params && strcmp(option->name, "overlap_params") == 0)
-        complain(l, (Where){ .at = option->loc, .help = "overlap_params = false" }, "overlap_params is not there yet");
 }
 
 /* Is the axis one along which ranks see other data? */

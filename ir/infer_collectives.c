@@ -69,6 +69,14 @@ INFER(reshard)
     return each_axis_once(&results[0], results[0].partial) ? true : REFUSE(NULL, "reshard uses one mesh axis twice");
 }
 
+INFER(wait)
+{
+    const Op *start = arg(op, 0)->def;
+    results[0] = arg(op, 0)->type;
+    return start && start->attrs.started ? true
+                                         : REFUSE(NULL, "%%%s is no collective that was started", arg(op, 0)->name);
+}
+
 INFER(all_reduce)
 {
     results[0] = arg(op, 0)->type;

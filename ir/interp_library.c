@@ -40,7 +40,7 @@ static Held renamed(Interp *in, const Held *x, Name from, Name to)
 
 bool run_view(Interp *in, const Op *op, const Held *x, Held *y)
 {
-    if (op->kind == OP_rename) {
+    if (op->kind == OP_rename || op->kind == OP_wait) {
         y->part = x->part;
         return true;
     }

@@ -209,7 +209,9 @@ enum {
     WEAK = 4,       /* a number: takes the dtype of what it meets */
     POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
     NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */
-    WIDENS = 32     /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
+    WIDENS = 32,    /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
+    SENDS = 64,     /* ranks exchange messages */
+    IN_PLACE = 128  /* may write its result where it reads its operand */
 };
 
 typedef struct {

@@ -35,11 +35,16 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
     return true;
 }
 
+/* The result of a collective that was started: only `wait` may read it. */
+static bool is_on_its_way(const Value *value) { return value->def && value->def->attrs.started; }
+
 static bool verify_op(Module *m, const Func *f, const Op *op)
 {
     for (int i = 0; i < op->args.count; i++)
         if (!defined_above(f, op, arg(op, i)))
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
+        else if (is_on_its_way(arg(op, i)) && op->kind != OP_wait)
+            return WRONG_OP("%s reads %%%s, which is on its way until its wait", info(op)->name, arg(op, i)->name);
     Type inferred[MAX_RESULTS];
     if (!infer_op(m, op, inferred))
         return false;
@@ -86,6 +91,8 @@ static bool verify_func(Module *m, const Func *f)
     for (int i = 0; good && i < f->results.count; i++)
         if (!defined_above(f, NULL, f->results.at[i]))
             return WRONG(loc, "@%s returns %%%s, which it does not define", f->name, f->results.at[i]->name);
+        else if (is_on_its_way(f->results.at[i]))
+            return WRONG(loc, "@%s returns %%%s, which is on its way until its wait", f->name, f->results.at[i]->name);
     return good;
 }
 

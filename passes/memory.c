@@ -58,6 +58,15 @@ static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 
 /* --- Lifetimes ----------------------------------------------------------------------------- */
 
+/* The number of the op that waits for a collective. */
+static int wait_for(const Func *f, const Value *started)
+{
+    int number = 0;
+    for (const Op *op = f->first; op && index_of(&op->args, started) < 0; op = op->next)
+        number++;
+    return number;
+}
+
 static int last_use(const Func *f, const Value *value)
 {
     int last = -1, number = 0;
@@ -65,8 +74,10 @@ static int last_use(const Func *f, const Value *value)
         if (index_of(&op->args, value) < 0)
             continue;
         last = number > last ? number : last;
-        for (int i = 0; i < op->results.count && info(op)->family == VIEW; i++) {
-            int through = last_use(f, op->results.at[i]); /* a view is read: so is what it shows */
+        for (int i = 0; i < op->results.count; i++) {
+            int through = info(op)->family == VIEW ? last_use(f, op->results.at[i]) /* a view shows it */
+                          : op->attrs.started      ? wait_for(f, result(op))
+                                                   : -1;
             last = through > last ? through : last;
         }
     }
@@ -86,6 +97,8 @@ static bool has_reduction(const Func *kernel)
 static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (info(op)->traits & IN_PLACE && !op->attrs.started)
+        return local_bytes(m, &result->type) == local_bytes(m, &operand->type);
     return kernel && kernel->role == KERNEL && !has_reduction(kernel) && same_dims(&result->type, &operand->type) &&
            dtype_bytes(result->type.dtype) == dtype_bytes(operand->type.dtype);
 }
@@ -209,6 +222,13 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
         }
 }
 
+/* A result that is waited for lies where its collective writes it. */
+static void place_started(const Value *value)
+{
+    if (value->def && value->def->kind == OP_wait)
+        arg(value->def, 0)->storage = value->storage;
+}
+
 /* The pointer numbers of a called function: parameters, then results.  A carried result takes the number of its
  * parameter where the op that makes it reads the parameter last, element by element. */
 static void number_pointers(const Frame *frame, Func *f, const Op *call)
@@ -230,6 +250,7 @@ static void number_pointers(const Frame *frame, Func *f, const Op *call)
             value->storage = new_storage(m, &value->type, param->storage->at);
         else
             place_pointer(frame, value, call->results.at[i], at, &f->results, &call->results);
+        place_started(value);
     }
 }
 
@@ -388,6 +409,7 @@ static void place_new_state(Module *m, Func *step)
         Value *new = step->results.at[offset + i], *old = step->params.at[first + i];
         if (new->def)
             new->storage = old->storage;
+        place_started(new);
     }
 }
 

@@ -1,0 +1,255 @@
+/* overlap.c -- lets collectives run while the computation goes on.
+ *
+ *   %2 = all_reduce %1 {axis=tp}        =>   %2 = all_reduce %1 {axis=tp, started}
+ *   %5 = call %3, %4 {callee=k.dw}           %5 = call %3, %4 {callee=k.dw}
+ *   %6 = call %2 {callee=k.norm}             %7 = wait %2
+ *                                            %6 = call %7 {callee=k.norm}
+ *
+ * A collective starts as soon as its operands are there, and is waited for when nothing else is left to do: the ops of
+ * a function are listed anew, each as early as it stood, but waits last.  A start stays behind the loop or call before
+ * which it did not stand: what is gathered for later would take memory all the while.  Where that leaves nothing
+ * between start and wait, it is one op again.
+ *
+ * Gathers of what `zero` has split wait for overlap_params, sums of gradients for overlap_grads: both take memory.
+ */
+#include "cleanup.h"
+#include "map.h"
+#include "pass.h"
+
+#include <string.h>
+
+/* Ops that stay together: the collectives of a bucket, their waits; else a single one. */
+typedef struct {
+    Op **op;
+    int count;
+    bool starts, waits, listed;
+} Unit;
+
+typedef struct {
+    Module *m;
+    Func *f;
+    int n;
+    Unit *unit;
+    Map number; /* of an op's unit, from 1 */
+    Map update; /* of a state's old value: the op that (begins to) write the new one there */
+} List;
+
+/* --- Which collectives ------------------------------------------------------------------------- */
+
+static bool is_caused(const Op *op, const char *by) { return op->attrs.cause && strstr(op->attrs.cause, by); }
+
+static bool may_start(const Module *m, const Op *op)
+{
+    if (!(info(op)->traits & SENDS))
+        return false;
+    bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;
+    if (is_caused(op, ".gradient"))
+        return m->train.overlap_grads;
+    return reduces || !is_caused(op, "zero.") || m->train.overlap_params;
+}
+
+/* One message: the same test as the code generator's. */
+static bool same_bucket(const Op *a, const Op *b)
+{
+    return a->attrs.bucket && a->kind == b->kind && a->attrs.bucket == b->attrs.bucket &&
+           a->attrs.axis == b->attrs.axis && arg(a, 0)->type.dtype == arg(b, 0)->type.dtype;
+}
+
+static Op *add_wait(Module *m, Func *f, Op *op, Op *before)
+{
+    Value *started = result(op);
+    Builder b = { m, f, before, op->loc, op->path, op->where };
+    op->attrs.started = true;
+    Value *arrived = build_op(&b, OP_wait, NO_ATTRS, 1, &started);
+    Name fresh = arrived->name;
+    arrived->name = started->name; /* what others know it by */
+    started->name = fresh;
+    replace_uses(f, started, arrived);
+    arrived->def->args.at[0] = started;
+    return arrived->def;
+}
+
+/* Splits the collectives from `first` on that are one message; returns what follows their waits. */
+static Op *split_bucket(Module *m, Func *f, Op *first)
+{
+    Op *after = first->next;
+    while (after && same_bucket(after, first))
+        after = after->next;
+    for (Op *op = first; op != after && !op->attrs.started && info(op)->traits & SENDS; op = op->next)
+        add_wait(m, f, op, after);
+    return after;
+}
+
+static bool split_collectives(Module *m, Func *f)
+{
+    bool any = false;
+    for (Op *op = f->first; op;) {
+        bool may = !op->attrs.started && may_start(m, op);
+        op = may ? split_bucket(m, f, op) : op->next;
+        any |= may;
+    }
+    return any;
+}
+
+/* --- Units -------------------------------------------------------------------------------------- */
+
+static bool belongs_to(const Op *op, const Op *first)
+{
+    if (op->kind == OP_wait && first->kind == OP_wait)
+        return same_bucket(arg(op, 0)->def, arg(first, 0)->def);
+    return info(op)->traits & SENDS && info(first)->traits & SENDS && same_bucket(op, first);
+}
+
+static void find_units(List *list)
+{
+    int n = 0;
+    for (Op *op = list->f->first; op; op = op->next)
+        n++;
+    list->unit = NEW_ARRAY(&list->m->arena, Unit, n);
+    Op **ops = NEW_ARRAY(&list->m->arena, Op *, n);
+    for (Op *op = list->f->first; op; op = op->next) {
+        Unit *last = list->n ? &list->unit[list->n - 1] : NULL;
+        if (!last || !belongs_to(op, last->op[0])) {
+            last = &list->unit[list->n++];
+            *last = (Unit){ .op = ops, .starts = op->attrs.started, .waits = op->kind == OP_wait };
+        }
+        *ops++ = op;
+        last->count++;
+        map_put(&list->number, op, (void *)(intptr_t)list->n);
+    }
+}
+
+static Unit *unit_of(const List *list, const Op *op)
+{
+    int number = (int)(intptr_t)map_get(&list->number, op);
+    return number ? &list->unit[number - 1] : NULL;
+}
+
+/* New state is written where the old one is: its readers come first. */
+static void find_updates(List *list)
+{
+    const Func *f = list->f;
+    int nstate = f->role == STEP ? f->results.count - 2 : 0; /* but loss and norm */
+    for (int i = 0; i < nstate; i++) {
+        Op *update = f->results.at[2 + i]->def;
+        bool is_started = update && update->kind == OP_wait;
+        map_put(&list->update, f->params.at[f->params.count - nstate + i], is_started ? arg(update, 0)->def : update);
+    }
+}
+
+/* --- The new order -------------------------------------------------------------------------------- */
+
+static bool calls_function(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL;
+}
+
+/* Has everything been listed that reads what this op writes over? */
+static bool readers_are_listed(const List *list, const Op *op)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        if (map_get(&list->update, arg(op, i)) != op)
+            continue;
+        for (int k = 0; k < list->n; k++)
+            for (int j = 0; j < list->unit[k].count && !list->unit[k].listed; j++)
+                if (list->unit[k].op[j] != op && index_of(&list->unit[k].op[j]->args, arg(op, i)) >= 0)
+                    return false;
+    }
+    return true;
+}
+
+static bool is_ready(const List *list, const Unit *unit)
+{
+    for (int i = 0; i < unit->count; i++) {
+        for (int j = 0; j < unit->op[i]->args.count; j++) {
+            const Op *def = arg(unit->op[i], j)->def;
+            if (def && !unit_of(list, def)->listed)
+                return false;
+        }
+        if (!readers_are_listed(list, unit->op[i]))
+            return false;
+    }
+    return true;
+}
+
+/* The next unit: a start, else any op but a wait, else a wait. */
+static Unit *next_unit(const List *list)
+{
+    Unit *other = NULL, *wait = NULL;
+    bool is_behind_call = false;
+    for (Unit *unit = list->unit; unit < list->unit + list->n; unit++) {
+        if (unit->listed)
+            continue;
+        if (unit->starts ? !is_behind_call && is_ready(list, unit) : false)
+            return unit;
+        Unit **first = unit->waits ? &wait : &other;
+        if (!unit->starts && !*first && is_ready(list, unit))
+            *first = unit;
+        is_behind_call |= calls_function(list->m, unit->op[0]);
+        if (is_behind_call && other)
+            break;
+    }
+    return other ? other : wait;
+}
+
+static void append(Func *f, Op *op)
+{
+    op->prev = f->last;
+    op->next = NULL;
+    if (f->last)
+        f->last->next = op;
+    else
+        f->first = op;
+    f->last = op;
+}
+
+static void list_anew(List *list)
+{
+    list->f->first = list->f->last = NULL;
+    for (int done = 0; done < list->n; done++) {
+        Unit *unit = next_unit(list);
+        unit->listed = true;
+        for (int i = 0; i < unit->count; i++)
+            append(list->f, unit->op[i]);
+    }
+}
+
+/* --- What was in vain ------------------------------------------------------------------------------- */
+
+/* Does the processor have work between the two? */
+static bool has_work_between(const Op *start, const Op *wait)
+{
+    for (const Op *op = start->next; op != wait; op = op->next)
+        if (info(op)->family == CONTROL || info(op)->family == LIBRARY)
+            return true;
+    return false;
+}
+
+static void join_idle(Func *f)
+{
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        Op *start = op->kind == OP_wait ? arg(op, 0)->def : NULL;
+        if (!start || has_work_between(start, op))
+            continue;
+        start->attrs.started = false;
+        result(start)->name = result(op)->name;
+        replace_uses(f, result(op), result(start));
+        remove_op(f, op);
+    }
+}
+
+void pass_overlap(Module *m);
+void pass_overlap(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next) {
+        if (!split_collectives(m, f))
+            continue;
+        List list = { .m = m, .f = f, .number.arena = &m->arena, .update.arena = &m->arena };
+        find_units(&list);
+        find_updates(&list);
+        list_anew(&list);
+        join_idle(f);
+    }
+}
