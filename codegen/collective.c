@@ -207,7 +207,7 @@ const Op *write_collective(FuncText *t, const Op *op)
     enum { MOST = 256 };
     Module *m = t->h->m;
     const Op *ops[MOST];
-    if (op->kind == OP_local_slice) {
+    if (!(info(op)->traits & SENDS)) {
         if (check_places(t, op))
             write_local_slice(t, op);
         return op;

@@ -21,7 +21,7 @@ static void list_collective(void *context, const Func *f, const Op *op, double t
 {
     Listing *l = context;
     Module *m = l->e->m;
-    if (!moves_data(op) || !(is_of_tensor(l, result(op)) || is_of_tensor(l, arg(op, 0))))
+    if (!(info(op)->traits & SENDS) || !(is_of_tensor(l, result(op)) || is_of_tensor(l, arg(op, 0))))
         return;
     Traffic traffic = op_traffic(m, op);
     printf("  %-14s over %-8s %6.0f times  %12.2f MB sent  in @%s, for %s%s%s\n", info(op)->name,

@@ -92,7 +92,7 @@ static void add_precision(Report *r, const Op *op)
         if (!is_float(type->dtype) || type->rank == 0)
             continue;
         bool adds_up = family == PRODUCT || family == LIBRARY || family == REDUCTION;
-        if (moves_data(op))
+        if (info(op)->traits & SENDS)
             p->sent |= 1u << type->dtype, p->summed |= type->partial & op->attrs.axis ? 1u << F32 : 0;
         else if (info(op)->flops)
             p->computed |= 1u << (family == PRODUCT || family == LIBRARY ? type->dtype : F32),
@@ -109,7 +109,7 @@ static void add_storage(Report *r, const Value *value)
 static void add_op(void *context, const Func *f, const Op *op, double times)
 {
     Report *r = context;
-    if (moves_data(op))
+    if (info(op)->traits & SENDS)
         add_traffic(r, op, times);
     add_work(r, op, times);
     add_precision(r, op);

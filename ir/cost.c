@@ -57,8 +57,6 @@ Work op_work(Module *m, const Op *op)
 
 /* --- Messages ----------------------------------------------------------------------------------- */
 
-bool moves_data(const Op *op) { return info(op)->family == COLLECTIVE && op->kind != OP_local_slice; }
-
 Traffic op_traffic(const Module *m, const Op *op)
 {
     int64_t before = local_bytes(m, &arg(op, 0)->type), after = local_bytes(m, &result(op)->type);
@@ -91,7 +89,7 @@ typedef struct {
 static void add_space(void *context, const Func *f, const Op *op, double times)
 {
     Space *s = context;
-    if (!moves_data(op))
+    if (!(info(op)->traits & SENDS))
         return;
     /* An all-reduce is cut into a piece for each rank, of whole elements. */
     int64_t rounding = op->kind == OP_all_reduce ? count_ranks(s->m, op->attrs.axis) : 0;

@@ -37,7 +37,6 @@ typedef struct {
     double volume, sent; /* bytes */
 } Traffic;
 Traffic op_traffic(const Module *m, const Op *op);
-bool moves_data(const Op *op);    /* a collective between ranks, and no local_slice */
 bool joins_message(const Op *op); /* sent in one message with the op before it: of the same bucket */
 
 /* What the runtime sets aside beside the arena to send and receive the largest message of the program (the runtime's

@@ -15,7 +15,7 @@ def test_memory_adds_up(report, layout, precision):
     figures = report(*layout, precision=precision)
     memory = figures["memory"]
     assert sum(memory["classes"].values()) + memory["unused"] == memory["arena"]
-    assert 0 <= memory["unused"] < memory["arena"] / 200  # a life that is off by one op idles more
+    assert 0 <= memory["unused"] < memory["arena"] / 125  # a life that is off by one op idles more
     assert memory["peak"]["step"] == sum(memory["classes"].values())
     assert re.fullmatch(r"gpt\.mdl:\d+:\d+", memory["peak"]["where"]) and memory["peak"]["op"]
     assert (memory["classes"]["master weights"] > 0) == (precision != "fp32")
