@@ -16,8 +16,9 @@ class Model:
                      for axis in self.draw.sample(["dp", "cp", "tp"], self.draw.randint(1, 3))}
         most = 4 if 4 in self.axes.values() else 2
         self.sizes = dict(seq=8 if len(self.axes) < 3 else 16, vocab=self.draw.choice([5, 8, 11, 16]),
-                          embed=self.draw.choice([4, 8]), heads=self.draw.choice([most, 4]),
-                          group=self.draw.choice([1, 2]) * most // 2, head=self.draw.choice([most, 4]),
+                          embed=8 if 4 in self.axes.values() else self.draw.choice([4, 8]),
+                          heads=self.draw.choice([most, 4]),
+                          group=most, head=self.draw.choice([most, 4]),
                           ff=self.draw.choice([3, 6, 8, 12]), rank=self.draw.choice([most, 4]))
 
     def block(self, body, result):
