@@ -40,6 +40,42 @@ static void join_reshards(Func *f)
         }
 }
 
+/* --- Reshards with casts between them -------------------------------------------------------------- */
+
+static void move_op(Func *f, Op *op, Op *before)
+{
+    if (before == op || before == op->next)
+        return;
+    remove_op(f, op);
+    insert_op(f, op, before);
+}
+
+static bool is_cast(const Op *op, bool of_reshard)
+{
+    return op->kind == OP_cast && is_reshard(arg(op, 0)) == of_reshard;
+}
+
+/* What is sent in another dtype is cast before and after.  Casts before go up, casts after go down, so that the
+ * reshards stand together. */
+static void make_room(Func *f)
+{
+    for (Op *op = f->first, *next; op; op = next) {
+        Op *above = op;
+        next = op->next;
+        while (is_cast(op, false) && above->prev && arg(op, 0)->def != above->prev &&
+               (above->prev->kind == OP_reshard || is_cast(above->prev, true)))
+            above = above->prev;
+        move_op(f, op, above);
+    }
+    for (Op *op = f->last, *prev; op; op = prev) {
+        Op *below = op->next;
+        prev = op->prev;
+        while (is_cast(op, true) && below && below->kind == OP_reshard && arg(below, 0) != result(op))
+            below = below->next;
+        move_op(f, op, below);
+    }
+}
+
 /* --- Sums of settled sums ---------------------------------------------------------------------- */
 
 static bool is_sum(const Value *value, const Type *type)
@@ -292,6 +328,7 @@ void pass_collectives(Module *m)
         settle_sums(m, f);
         join_reshards(f);
         share_equal(f);
+        make_room(f);
         for (Op *op = f->first, *next; op; op = next) {
             Way ways[MANY];
             int n = count_together(op, ways);

@@ -20,7 +20,7 @@
 typedef struct {
     Module *m;
     Homes homes;
-    Map visited; /* functions */
+    Map visited; /* functions, and ops that were made with all their types */
     Map uses;    /* of values of the function at hand: how often they are read, as a pointer's number */
 } Shard;
 
@@ -83,6 +83,25 @@ static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *t
     return result(made);
 }
 
+static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
+{
+    Value *made = BUILD(b, OP_cast, ((Attrs){ .dtype = dtype }), value);
+    map_put(&s->visited, made->def, made->def);
+    add_use(s, made);
+    return made;
+}
+
+/* A gradient is sent in the dtype that zero's grad_dtype asks for, and is again what it was. */
+static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, const char *reader)
+{
+    Name sent = is_gradient(s, value) ? s->m->train.grad_dtype : NULL;
+    if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
+        return reshard(s, f, before, value, to, reader);
+    Builder b = builder_at(s->m, f, before);
+    Value *reduced = reshard(s, f, before, cast_as(s, &b, value, sent), to, reader);
+    return cast_as(s, &b, reduced, intern_text(s->m, dtype_name[value->type.dtype]));
+}
+
 /* A pending sum of several readers, or a maximum, is settled where it arises. */
 static void settle(Shard *s, Func *f, Op *op, Value *value)
 {
@@ -90,9 +109,13 @@ static void settle(Shard *s, Func *f, Op *op, Value *value)
         return;
     Type home = settled_type(s, value);
     bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
-    Value *settled = reshard(s, f, op->next, value, &home, of_weight ? "gradient" : info(op)->name);
-    settled->def->path = of_weight ? value->name : op->path;
-    settled->def->where = op->where;
+    Op *next = op->next;
+    Value *settled = of_weight ? reduce_gradient(s, f, next, value, &home, "gradient")
+                               : reshard(s, f, next, value, &home, info(op)->name);
+    for (Op *made = op->next; made != next; made = made->next) {
+        made->path = of_weight ? value->name : op->path;
+        made->where = op->where;
+    }
     for (Op *reader = settled->def->next; reader; reader = reader->next)
         for (int i = 0; i < reader->args.count; i++)
             if (arg(reader, i) == value)
@@ -388,7 +411,7 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     share_equal(f);
     count_uses(s, f);
     for (Op *op = f->first; op; op = op->next) {
-        if (op->kind == OP_reshard)
+        if (op->kind == OP_reshard || map_get(&s->visited, op))
             continue; /* made on the way */
         close_accumulator(&frame, op);
         if (info(op)->family == CONTROL)
@@ -398,7 +421,9 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     }
     for (int i = 0; i < f->results.count; i++) {
         Type wanted = returned_type(s, f, i, carried);
-        f->results.at[i] = reshard(s, f, NULL, f->results.at[i], &wanted, "return");
+        bool is_residual = i >= f->results.count - f->saves;
+        f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, "return")
+                                       : reduce_gradient(s, f, NULL, f->results.at[i], &wanted, "return");
     }
     share_equal(f);
     drop_dead(f);
