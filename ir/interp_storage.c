@@ -22,10 +22,19 @@ typedef struct {
     int8_t width; /* bytes of the element that begins here; 0: none does */
 } Cell;
 
+/* A collective that has been started: until its wait, nobody may touch what it reads and writes. */
+typedef struct Flight {
+    const Op *op;
+    Held operand;
+    int64_t address;
+    struct Flight *next;
+} Flight;
+
 struct Memory {
     int64_t bytes;
     int64_t when; /* number of the op being run */
     Cell **rank;
+    Flight *flights;
     const Func *guarded; /* the step, while another program runs; else NULL */
     struct {
         const Value *read, *written;
@@ -156,16 +165,19 @@ static bool is_summed(Interp *in, const Func *kernel, Value *param)
 static bool find_whether_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
     const Func *kernel = in->op && in->op->attrs.callee ? find_func(in->m, in->op->attrs.callee) : NULL;
-    bool same = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type) &&
-                dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) && address_of(in, read) == address;
+    bool is_kernel = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type);
+    bool is_own = in->op && info(in->op)->traits & IN_PLACE && !in->op->attrs.started && arg(in->op, 0) == read;
+    bool same = (is_kernel || is_own) && dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) &&
+                address_of(in, read) == address;
     for (int i = 0; same && i < read->type.rank; i++)
         same = read->type.dim[i].size == 1 || read->storage->stride[i] == written->storage->stride[i];
-    for (int i = 0; same && i < in->op->args.count; i++)
+    for (int i = 0; same && is_kernel && i < in->op->args.count; i++)
         same = arg(in->op, i) != read || !is_summed(in, kernel, kernel->params.at[i]);
     return same;
 }
 
-/* A kernel may write where it reads only element by element: the same element of a tensor that lies alike. */
+/* A kernel may write where it reads only element by element: the same element of a tensor that lies alike.  Some
+ * collectives may write over their own operand. */
 static bool may_write_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
     Memory *memory = in->memory;
@@ -232,14 +244,44 @@ static bool use_scratch(Interp *in, const Op *op)
     return !bytes || !op->results.count || forget_region(in, result(op), in->now.base + op->attrs.frame, bytes);
 }
 
-/* A view is read when what it shows is; operands of a call by the ops of the callee. */
+static Flight *flight_of(Interp *in, const Op *op)
+{
+    Flight *flight = in->memory->flights;
+    while (flight && flight->op != op)
+        flight = flight->next;
+    if (flight)
+        return flight;
+    flight = NEW(&in->arena, Flight);
+    *flight = (Flight){ .op = op, .next = in->memory->flights };
+    return in->memory->flights = flight;
+}
+
+/* Until now, what the collective reads and what it writes has been left alone. */
+static bool land(Interp *in, const Op *wait, const Held *result)
+{
+    const Value *started = arg(wait, 0);
+    const Flight *flight = started->def ? flight_of(in, started->def) : NULL;
+    if (!flight || !flight->operand.part)
+        return cannot_run(in, "nothing has been started that it could wait for");
+    return read_value(in, arg(flight->op, 0), flight->address, &flight->operand) &&
+           read_value(in, started, address_of(in, started), result);
+}
+
+/* A view is read when what it shows is; operands of a call by the ops of the callee.  Collectives of one bucket, which
+ * are one message, are run one after the other: the runtime packs all that it sends before it writes anything. */
 bool read_operands(Interp *in, const Op *op, const Held args[])
 {
-    bool good = true;
     in->memory->when++;
+    if (op->kind == OP_wait)
+        return has_place(in, arg(op, 0)) && land(in, op, &args[0]);
     if (info(op)->family == VIEW || framed_callee(in, op))
         return true;
-    good = use_scratch(in, op);
+    bool good = use_scratch(in, op);
+    if (op->attrs.started && has_place(in, arg(op, 0))) {
+        Flight *flight = flight_of(in, op);
+        flight->operand = args[0];
+        flight->address = address_of(in, arg(op, 0));
+    }
     for (int i = 0; good && i < op->args.count; i++)
         good = has_place(in, arg(op, i)) && read_value(in, arg(op, i), address_of(in, arg(op, i)), &args[i]);
     return good;

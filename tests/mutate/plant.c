@@ -223,6 +223,22 @@ static bool is_framed(Module *m, Func *f, Op *op)
     return callee && callee->role != KERNEL && callee->frame && living_across(op);
 }
 
+/* What a collective reads that has been started before `op` and is waited for after it. */
+static const Value *on_its_way(const Op *op)
+{
+    for (const Op *above = op->prev; above; above = above->prev)
+        if (above->attrs.started && is_read_after(op, result(above)) && arg(above, 0)->storage->at >= 0)
+            return arg(above, 0);
+    return NULL;
+}
+
+static bool is_beside_message(Module *m, Func *f, Op *op)
+{
+    return f->role != KERNEL && lies_in_frame(op) && !op->attrs.started && on_its_way(op);
+}
+
+static bool is_wait(Module *m, Func *f, Op *op) { return op->kind == OP_wait; }
+
 static bool has_rows(Module *m, Func *f, Op *op)
 {
     const Type *type = op->results.count ? &result(op)->type : NULL;
@@ -233,6 +249,12 @@ static bool has_rows(Module *m, Func *f, Op *op)
 static bool share_memory(Module *m, Func *f, Op *op)
 {
     result(op)->storage->at = living_across(op)->storage->at;
+    return true;
+}
+
+static bool write_over_message(Module *m, Func *f, Op *op)
+{
+    result(op)->storage->at = on_its_way(op)->storage->at;
     return true;
 }
 
@@ -270,6 +292,8 @@ const Plant plants[] = {
     { 'h', "a sum loses its second term", adds_shares, lose_right },
     { 'i', "two values that live at one time share memory", is_placed, share_memory },
     { 'i', "a called function's frame lies over a living value", is_framed, share_frame },
+    { 'i', "what is on its way is written over", is_beside_message, write_over_message },
+    { 'i', "nobody waits for a message", is_wait, leave_out },
     { 'i', "rows lie over each other", has_rows, narrow_rows },
     { 'j', "a micro-batch replaces those before it", adds_micro_batches, lose_left },
     { 'j', "a micro-batch does not count", adds_micro_batches, lose_right },
