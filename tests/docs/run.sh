@@ -1,5 +1,6 @@
 #!/bin/sh
 # The commands in README and docs/: every line of a block marked `sh`, in the order of the page, but for make and apt.
+# Then what the pages quote: IR (quotes.py) and figures (figures.py).
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"
@@ -18,6 +19,9 @@ for page in README.md docs/*.md; do
             tail -n 5 out/doc/output | sed 's/^/    /'
         fi
     done <out/doc/commands
+done
+for quoted in quotes figures; do
+    /usr/bin/python3 "tests/docs/$quoted.py" || failed=$((failed + 1))
 done
 echo "$count commands, $failed failed"
 [ "$failed" = 0 ] && [ "$count" -gt 5 ]
