@@ -80,6 +80,7 @@ void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place)
     rt_comm_barrier(rt);
     if (rt->rank > 0)
         output = rt_output_join(path, "--save");
+    rt_comm_barrier(rt); /* who fails to write removes the file, which all have opened by now */
     write_views(&output, rt, views, count, bytes);
     rt_output_finish(&output);
     rt_comm_barrier(rt);

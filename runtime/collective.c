@@ -93,12 +93,18 @@ static void rest(const struct RtCollectives *c, int turn)
 void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[])
 {
     const RtComm *comm = rt->program->comm;
-    double begin = rt_seconds();
+    double begin = rt_seconds(), last = begin, timeout = rt->collectives->timeout;
     comm->start(group->channel, group->count, to, from);
     for (int turn = 0; !comm->is_done(group->channel); turn++) {
         rest(rt->collectives, turn);
-        if (turn % 256 == 255 && rt_seconds() - begin > rt->collectives->timeout)
-            give_up(rt, group, rt_seconds() - begin);
+        if (turn % 16 < 15)
+            continue;
+        double now = rt_seconds();
+        if (now - last > timeout / 2) /* this rank itself was stopped, and others have had no time to answer */
+            begin = now;
+        if (now - begin > timeout)
+            give_up(rt, group, now - begin);
+        last = now;
     }
 }
 

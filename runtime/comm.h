@@ -22,6 +22,7 @@ struct RtComm {
     void (*abort)(int status); /* ends all ranks and does not return; from any thread */
     int (*rank)(void);
     int (*ranks)(void);
+    int (*launched_as)(void); /* the rank that the launcher has in mind: known before `open`; 0 without a launcher */
     void (*host)(int *local_rank, int *local_ranks); /* among those on the same machine */
 
     /* All ranks call it: those of one colour form a group, in the order of their keys. */

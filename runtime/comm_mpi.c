@@ -73,6 +73,17 @@ static int ranks_of_mpi(void)
     return ranks;
 }
 
+static int launched_as_of_mpi(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank)
+            return atoi(rank);
+    }
+    return 0;
+}
+
 static void find_host(int *local_rank, int *local_ranks)
 {
     MPI_Comm host;
@@ -172,6 +183,7 @@ const RtComm rt_mpi = { .open = open_mpi,
                         .abort = abort_mpi,
                         .rank = rank_of_mpi,
                         .ranks = ranks_of_mpi,
+                        .launched_as = launched_as_of_mpi,
                         .host = find_host,
                         .group = form_group,
                         .start = start,

@@ -12,14 +12,17 @@ static const Rt *own; /* NULL: the only rank */
 
 void rt_error_ranks(const Rt *rt) { own = rt; }
 
+/* In one piece, so that lines of several ranks do not run into each other. */
 static void print_line(const char *before, const char *format, va_list args)
 {
+    char *text = NULL;
     fflush(stdout);
     if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr); /* a progress line may stand there */
-    fputs(before, stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    fprintf(stderr, "%s%s\n", before, text ? text : format);
+    free(text);
 }
 
 /* What one rank finds, others mostly find, too: each gives those before it a moment to say so and to end all. */

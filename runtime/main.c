@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <omp.h>
 #include <unistd.h>
@@ -24,15 +23,6 @@ static bool answers(const RtRun *run, const char *command)
     else if (run->options.plan)
         printf("%s\n", program->plan);
     return run->options.help || run->options.plan;
-}
-
-/* What needs no other ranks is asked of one alone. */
-static bool only_answers(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++)
-        if (!strncmp(argv[i], "--help", 6) || !strcmp(argv[i], "--plan"))
-            return true;
-    return false;
 }
 
 static RtData *open_data(const RtRun *run, const char *path, const char *option, const RtFunction *f)
@@ -192,7 +182,10 @@ static int finish(RtRun *run)
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
     RtRun run = { .rt = { .program = program } };
-    if (!only_answers(argc, argv))
+    bool only_answers = rt_options_only_ask(argc, argv); /* which one rank does, without the others */
+    if (only_answers && program->comm && program->comm->launched_as() > 0)
+        return RT_EXIT_OK;
+    if (!only_answers)
         rt_comm_open(&run.rt, &argc, &argv);
     run.options = rt_options_parse(argc, argv, program);
     if (answers(&run, argv[0]))

@@ -178,6 +178,22 @@ static int parse_one(RtOptions *result, char **argv, int i)
     return from_next ? 2 : 1;
 }
 
+bool rt_options_only_ask(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2))
+            continue;
+        char *name = rt_text("%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);
+        const Option *option = find(name);
+        free(name);
+        if (option && (!strcmp(option->field, "help") || !strcmp(option->field, "plan")))
+            return true;
+        if (option && takes_value(option) && !strchr(argv[i], '='))
+            i++;
+    }
+    return false;
+}
+
 /* --- Options against each other ------------------------------------------------------------- */
 
 static bool has_effect(const RtOptions *result, const Option *option)

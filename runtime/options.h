@@ -26,6 +26,9 @@ typedef struct {
  * are left to the caller; with one of them the options are not checked against each other. */
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program);
 
+/* Is --help or --plan among them?  Looks for no mistakes. */
+bool rt_options_only_ask(int argc, char **argv);
+
 void rt_options_help(const char *command, const RtProgram *program, bool markdown); /* on stdout */
 
 #endif

@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -123,3 +124,64 @@ def layout_of(model, ranks, otherwise="", zero=0, recompute="none"):
     lines += [rule[axis] for axis in ranks]
     lines += [f"zero {zero} over dp"] if "dp" in ranks else []
     return tuple(lines + [f"recompute {recompute}"])
+
+
+# --- Failures ------------------------------------------------------------------------------------------------------
+
+def error_of(stderr):
+    """The one line that says what is wrong, whatever mpirun adds."""
+    errors = [line for line in stderr.splitlines() if "error: " in line]
+    assert len(errors) == 1 and errors[0].startswith("error: "), stderr
+    return errors[0]
+
+
+@pytest.fixture
+def refused(text, tmp_path):
+    """refused(trainer, option, ...): runs what must fail, and returns the one line that says why."""
+    def run(trainer, *options, status=1):
+        return error_of(start(trainer.command(*options), tmp_path, status).stderr)
+    return run
+
+
+class Running:
+    """A run that goes on until it is told otherwise; `processes` are those of its ranks."""
+
+    def __init__(self, trainer, directory, options):
+        command = trainer.command("--steps", 10**6, "--print-every", 1, "--print-mesh", *options)
+        self.launcher = subprocess.Popen(list(map(str, command)), cwd=directory, env={**os.environ, **QUIET}, text=True,
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert self.launcher.stdout.readline().split()[:2] == ["rank", "host"]
+        rows = [self.launcher.stdout.readline().split() for _ in range(trainer.ranks)]
+        self.processes = [int(row[3]) for row in rows]
+        self.await_steps(3)
+
+    def await_steps(self, count):
+        for _ in range(count):
+            assert self.launcher.stdout.readline().startswith("step ")
+
+    def signal(self, rank, number):
+        os.kill(self.processes[rank], number)
+
+    def end(self, timeout=60):
+        """(status, stdout, stderr): whatever ends it, every process must be gone."""
+        stdout, stderr = self.launcher.communicate(timeout=timeout)
+        deadline = time.monotonic() + 10
+        while any(pathlib.Path(f"/proc/{process}").exists() for process in self.processes):
+            assert time.monotonic() < deadline, "a rank goes on"
+            time.sleep(0.01)
+        return self.launcher.returncode, stdout, stderr
+
+
+@pytest.fixture
+def running(text, tmp_path):
+    """running(trainer, option, ...): a Running, three steps in."""
+    started = []
+
+    def run(trainer, *options):
+        started.append(Running(trainer, tmp_path, ["--data", text, "--data-format", "bytes", *options]))
+        return started[-1]
+    yield run
+    for one in started:
+        if one.launcher.poll() is None:
+            one.launcher.kill()
+            one.launcher.communicate()

@@ -1,0 +1,104 @@
+"""A rank that stops, dies, is told to end, or finds what others do not: all ranks end, and say why once."""
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+from conftest import error_of, layout_of, read_log, start
+
+SEQ = " else seq"
+
+
+@pytest.fixture(scope="session")
+def four(compiled):
+    return compiled("llama", layout_of("llama", dict(dp=2, tp=2), SEQ, zero=1), (), {"microbatch": 4})
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_silence(four, running, rank):
+    """A rank that hangs is named, with the collective that waits for it, its op and its line."""
+    one = running(four, "--timeout", 1)
+    begin = time.monotonic()
+    one.signal(rank, signal.SIGSTOP)
+    status, _, stderr = one.end()
+    message = error_of(stderr)
+    assert status == 1 and 1 <= time.monotonic() - begin < 20
+    silent = re.search(r"waits since 1 s in (.*) for (.*): look whether", message)
+    place = f"rank {rank} (dp {rank // 2}, tp {rank % 2})"
+    assert place in silent[2], message
+    waiting = re.match(r"error: (?:rank \d: )?rank (\d) \(dp \d, tp \d\) waits", message)
+    assert waiting and int(waiting[1]) != rank, message
+    assert re.match(r"(all_reduce|all_gather|reduce_scatter|all_to_all) over (dp|tp|dp, tp) at '.+' \(|the meeting of all "
+                    r"ranks between two steps", silent[1]), message
+
+
+def test_silence_names_the_line(compiled, running):
+    """Over cp alone every large collective is of attention, in each layer: its line is known."""
+    trainer = compiled("llama", layout_of("llama", dict(cp=2)), {"seq": 256})
+    line = next(number for number, text in enumerate(trainer.source.read_text().splitlines(), 1) if "attend(" in text)
+    for _ in range(20):  # most of the time goes into attention, and the rest into few others
+        one = running(trainer, "--timeout", 1)
+        one.signal(1, signal.SIGSTOP)
+        message = error_of(one.end()[2])
+        if f"'h.attn.y' (model.mdl:{line}:9; " in message:
+            assert re.search(r"in all_gather over cp at .* for rank 1 \(cp 1\): look whether it still runs", message)
+            return
+    pytest.fail(message)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_killed(four, running, tmp_path, rank):
+    one = running(four, "--save", "a", "--save-every", 2)
+    one.signal(rank, signal.SIGKILL)
+    status, _, stderr = one.end(20)
+    assert status != 0 and "signal 9" in stderr
+    start(four.command("--steps", 0, "--load", "a"), tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_signal_to_one_rank(four, running, train, tmp_path, rank):
+    """All finish the same step and save it; going on from there equals an unbroken run."""
+    one = running(four, "--save", "a", "--log", "log")
+    one.signal(rank, signal.SIGTERM)
+    status, _, stderr = one.end()
+    assert status == 128 + signal.SIGTERM and "error: " not in stderr
+    step = int(re.search(r"interrupted at step (\d+): go on with --load a", stderr)[1])
+    assert read_log(tmp_path / "log")[-1]["step"] == step
+    steps = step + 2
+    resumed = train(four, steps, "--load", "a")[-2:]
+    unbroken = train(four, steps)[-2:]
+    assert [line["loss"] for line in resumed] == [line["loss"] for line in unbroken]
+
+
+def test_signal_to_the_launcher(four, running, tmp_path):
+    """mpirun tells all ranks, and gives them a moment."""
+    one = running(four, "--save", "a")
+    one.launcher.send_signal(signal.SIGTERM)
+    status, _, stderr = one.end()
+    assert status != 0 and re.search(r"interrupted at step \d+: go on with --load a", stderr)
+    start(four.command("--steps", 0, "--load", "a"), tmp_path)
+
+
+@pytest.mark.parametrize("sequence, rank", [(1, 0), (5, 1)])
+def test_bad_token_of_one_rank(compiled, refused, tmp_path, sequence, rank):
+    """Of the eight sequences of the first step each of two ranks reads four."""
+    tokens = np.full(1000, 97, np.uint8)
+    tokens[16 * sequence + 3] = 253
+    tokens.tofile(tmp_path / "bad")
+    trainer = compiled("gpt2", layout_of("gpt2", dict(dp=2)), (), {"microbatch": 4})
+    message = refused(trainer, "--data", "bad", "--data-format", "bytes", "--no-shuffle", "--steps", 3)
+    said = f"--data bad: token 253 at position {16 * sequence + 3} is not in the vocabulary of 250"
+    assert message.startswith(f"error: rank 1: {said}" if rank else f"error: {said}")
+
+
+def test_data_that_are_missing(four, refused):
+    assert "--data none: cannot open it" in refused(four, "--data", "none", "--steps", 3)
+
+
+def test_divergence(compiled, refused, text, tmp_path):
+    layout = layout_of("llama", dict(dp=2, tp=2), SEQ, zero=1)
+    trainer = compiled("llama", layout, (), {"microbatch": 4, "optimizer.lr": 1e30})
+    message = refused(trainer, "--data", text, "--data-format", "bytes", "--steps", 9, "--save", "a", status=3)
+    assert re.match(r"error: step \d: the (loss|gradient norm) is (-?nan|inf); last checkpoint: none", message)
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,163 @@
+"""How trainers of several ranks start, what they print, write and send."""
+import json
+import os
+import re
+
+import pytest
+from conftest import layout_of, mpirun, start
+
+SEQ = " else seq"
+
+
+@pytest.fixture(scope="session")
+def four(compiled):
+    """llama on four ranks."""
+    return compiled("llama", layout_of("llama", dict(dp=2, tp=2), SEQ, zero=1), (), {"microbatch": 4})
+
+
+# --- Ranks ---------------------------------------------------------------------------------------------------------
+
+def test_wrong_number_of_ranks(four, refused, tmp_path):
+    for command, said in [(mpirun(3, four.program), "3 run:"), (mpirun(8, four.program), "8 run:"),
+                          ([four.program], "1 runs (was it started without mpirun?):")]:
+        stderr = start([*command, "--steps", 0], tmp_path, 1).stderr
+        errors = [line for line in stderr.splitlines() if "error: " in line]
+        assert errors == [f"error: {four.program} was compiled for 4 ranks (dp=2,tp=2), but {said} start it with 'mpirun "
+                          f"-n 4 {four.program} ...', or compile it for another mesh"]
+
+
+def test_help_and_plan_need_no_ranks(four, tmp_path):
+    assert "--print-mesh" in start([four.program, "--help"], tmp_path).stdout
+    assert json.loads(start([four.program, "--plan"], tmp_path).stdout)
+
+
+@pytest.mark.parametrize("option", ["--help", "--plan"])
+def test_one_rank_answers(four, tmp_path, option):
+    alone = start([four.program, option], tmp_path).stdout
+    assert start(mpirun(4, four.program, option), tmp_path).stdout == alone
+
+
+def test_names_like_options(four, tmp_path):
+    """`--save --help` saves to a file of that name: nothing is answered."""
+    assert start(four.command("--steps", 0, "--save", "--help"), tmp_path).stdout == ""
+    assert (tmp_path / "--help").exists()
+
+
+@pytest.mark.parametrize("options, said", [(["--steps"], "--steps needs a value"), (["--timeout", "0"], "--timeout must be between"),
+                                           (["--steps", "3"], "nothing to train on"),
+                                           (["--help=bad"], "--help must be one of markdown")])
+def test_mistakes_on_the_command_line(four, refused, options, said):
+    assert said in refused(four, *options, status=2)
+
+
+def test_options_of_several_ranks_on_one(compiled, refused):
+    for option in ("--print-mesh", "--print-traffic", "--timeout=3"):
+        assert "has no effect on one rank" in refused(compiled("llama"), "--steps", 0, option, status=2)
+
+
+def mesh_table(text):
+    head, *rows = [line.split() for line in text.splitlines() if line and not line.startswith("step")]
+    assert head == ["rank", "host", "local", "process", "threads", "dp", "tp"]
+    return [dict(zip(head, row)) for row in rows]
+
+
+def test_print_mesh(four, tmp_path):
+    rows = mesh_table(start(four.command("--steps", 0, "--print-mesh"), tmp_path).stdout)
+    assert [(row["rank"], row["dp"], row["tp"]) for row in rows] == [
+        ("0", "0", "0"), ("1", "0", "1"), ("2", "1", "0"), ("3", "1", "1")]
+    assert len({row["process"] for row in rows}) == 4 and [row["local"] for row in rows] == list("0123")
+    assert {row["host"] for row in rows} == {os.uname().nodename[:63]}
+    assert {row["threads"] for row in rows} == {"1"}
+
+
+def test_ranks_share_the_processors(four, tmp_path):
+    cores = os.sysconf("SC_NPROCESSORS_ONLN")
+    command = ["env", "-u", "OMP_NUM_THREADS", *four.command("--steps", 0, "--print-mesh")]
+    for options, threads in [([], max(1, cores // 4)), (["--threads", 3], 3)]:
+        rows = mesh_table(start([*command, *options], tmp_path).stdout)
+        assert {row["threads"] for row in rows} == {str(threads)}
+
+
+# --- What is written -----------------------------------------------------------------------------------------------
+
+def test_rank_0_alone_speaks(four, train, text, tmp_path):
+    done = start(four.command("--data", text, "--data-format", "bytes", "--steps", 3, "--print-every", 1, "--save", "a"),
+                 tmp_path)
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["1/3", "2/3", "3/3"]
+    assert len(re.findall("saved step 3 to a", done.stderr)) == len(re.findall("planned", done.stderr)) == 1
+    assert "each of 4 ranks" in done.stderr
+
+
+def test_log_has_every_field(four, train):
+    for line in train(four, 3):
+        assert list(line) == ["step", "loss", "grad_norm", "lr", "tokens_per_s", "step_ms", "mfu", "peak_bytes",
+                              "sent_bytes", "comm_ms", "comm_wait_ms"]
+        assert line["sent_bytes"] > 0 and 0 < line["comm_wait_ms"] < line["step_ms"]
+        assert 0 < line["comm_ms"]
+
+
+def test_trace_is_a_file_a_rank(four, train, tmp_path):
+    train(four, 4, "--trace", "trace.json", "--trace-steps", 2)
+    assert sorted(p.name for p in tmp_path.glob("trace*")) == ["trace.json"] + [f"trace.rank{r}.json" for r in (1, 2, 3)]
+    seen = []
+    for rank in range(4):
+        path = tmp_path / (f"trace.rank{rank}.json" if rank else "trace.json")
+        events = json.loads(path.read_text())["traceEvents"]
+        assert {event["pid"] for event in events} == {rank}
+        assert [event["name"] for event in events if event["cat"] == "step"] == ["step 2", "step 3"]
+        waits = [event for event in events if event["cat"] == "wait"]
+        assert waits and any(re.fullmatch(r"model\.mdl:\d+:\d+", event["args"]["where"]) for event in waits)
+        seen.append([event["name"] for event in events if event["tid"] == 0])
+    assert seen[0] == seen[1] == seen[2] == seen[3]  # one program
+
+
+# --- What is sent --------------------------------------------------------------------------------------------------
+
+def traffic(trainer, text, folder, steps):
+    """([(collective, axes, calls, bytes)], log): of rank 0, over all steps."""
+    done = start(trainer.command("--data", text, "--data-format", "bytes", "--steps", steps, "--print-traffic", "--log",
+                                 "log"), folder)
+    rows = re.findall(r"^(all_\w+|reduce_scatter) +(\w+(?:, \w+)*) +(\d+) +(\d+) ", done.stdout, re.M)
+    log = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    return [(kind, axes, int(calls), int(sent)) for kind, axes, calls, sent in rows], log
+
+
+def sizes(trainer):
+    """Elements of the parameters of all layers, and of the others, of llama as compiled here."""
+    layer = 2 * 32 + 32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 64
+    return 2 * layer, 2 * 256 * 32 + 32
+
+
+# Elements sent a step by each of n ranks, over (n - 1) / n.  An all-reduce of N sends 2 N, an all-gather or a
+# reduce-scatter N.  Stage 3 gathers a layer's parameters twice, and those outside of layers once: there forward and
+# backward are one function.
+FORMULAS = {
+    0: lambda layers, others: 2 * (layers + others),
+    1: lambda layers, others: 2 * (layers + others),
+    2: lambda layers, others: 2 * (layers + others),
+    3: lambda layers, others: 3 * layers + 2 * others,
+}
+
+
+@pytest.mark.parametrize("zero", FORMULAS)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_bytes_of_data_parallelism(compiled, text, tmp_path, ranks, zero):
+    trainer = compiled("llama", layout_of("llama", dict(dp=ranks), zero=zero), (), {"microbatch": 8 // ranks})
+    rows, log = traffic(trainer, text, tmp_path, 2)
+    expected = 4 * FORMULAS[zero](*sizes(trainer)) * (ranks - 1) / ranks
+    scalars = 2 * 4 * 2 * (ranks - 1)  # the loss, and with a split gradient its norm
+    for line in log:
+        assert expected <= line["sent_bytes"] <= expected + scalars, line
+    assert sum(sent for *_, sent in rows) == sum(line["sent_bytes"] for line in log)
+    kinds = {kind for kind, axes, calls, sent in rows if calls and sent > 1000}
+    assert kinds == ({"all_reduce"} if zero == 0 else {"reduce_scatter", "all_gather"})
+
+
+def test_accumulation_reduces_once(compiled, text, tmp_path):
+    """Gradients of micro-batches are added up before they are sent."""
+    sent = []
+    for accumulation in (1, 4):
+        layout = layout_of("llama", dict(dp=2), zero=1)
+        trainer = compiled("llama", layout, (), {"microbatch": 4 // accumulation})
+        sent.append(traffic(trainer, text, tmp_path, 1)[1][0]["sent_bytes"])
+    assert sent[0] == sent[1]
