@@ -41,22 +41,30 @@ char *split_initialiser(Module *m, const Dim *dim)
 typedef struct {
     Module *m;
     const char *text; /* of the program so far */
-    int count;
-    const char *seen[64];
+    int nseen, count; /* kinds of split dims; those of them that the text names */
+    const Dim *seen[64];
     FILE *declarations, *settings; /* NULL: only counted */
 } Places;
 
+static bool same_place(const Dim *a, const Dim *b)
+{
+    return a->name == b->name && a->padded == b->padded && a->zigzag == b->zigzag && a->split.count == b->split.count &&
+           memcmp(a->split.axis, b->split.axis, (size_t)a->split.count * sizeof *a->split.axis) == 0;
+}
+
 static void note_dim(Places *p, const Dim *dim)
 {
-    if (dim->split.count == 0 || p->count == 64)
+    enum { ROOM = sizeof p->seen / sizeof *p->seen };
+    if (dim->split.count == 0 || p->nseen == ROOM)
         return;
-    const char *name = place_variable(p->m, dim);
-    for (int i = 0; i < p->count; i++)
-        if (strcmp(p->seen[i], name) == 0)
+    for (int i = 0; i < p->nseen; i++)
+        if (same_place(p->seen[i], dim))
             return;
+    p->seen[p->nseen++] = dim;
+    const char *name = place_variable(p->m, dim);
     if (!strstr(p->text, name))
         return;
-    p->seen[p->count++] = name;
+    p->count++;
     if (!p->declarations)
         return;
     fprintf(p->declarations, "static RtPart %s;\n", name);

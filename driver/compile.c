@@ -1,5 +1,6 @@
 /* compile.c -- mpc compile: from a model to a trainer. */
 #include "cc.h"
+#include "cost.h"
 #include "plan.h"
 
 #include "codegen/host.h"
@@ -138,7 +139,13 @@ static void print_summary(const Report *report)
            grouped(arena, facts->batch), grouped(arena, facts->seq));
 }
 
-static void print_next(const Options *o)
+/* What starts the trainer once for each rank. */
+static const char *launcher_text(Module *m)
+{
+    return m->naxes ? arena_text(&m->arena, "mpirun -n %lld ", (long long)count_ranks(m, ~0u)) : "";
+}
+
+static void print_next(Module *m, const Options *o)
 {
     const char *slash = strchr(o->output, '/') ? "" : "./";
     printf("  files  %s/trainer.c, %s/plan.json%s%s%s\n", o->output, o->output, o->no_cc ? "" : ", ",
@@ -146,7 +153,8 @@ static void print_next(const Options *o)
     if (o->no_cc)
         printf("next: compile %s/trainer.c, or leave --no-cc out\n", o->output);
     else
-        printf("next: %s%s/trainer --data FILE --steps 100    (--help lists its options)\n", slash, o->output);
+        printf("next: %s%s%s/trainer --data FILE --steps 100    (--help lists its options)\n", launcher_text(m), slash,
+               o->output);
 }
 
 /* --- The command --------------------------------------------------------------------------- */
@@ -167,7 +175,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
         print_settings(run, settings);
     if (!o->no_cc && !compile_c(run, source, program, m->naxes > 0))
         return false;
-    print_next(o);
+    print_next(m, o);
     return true;
 }
 

@@ -25,8 +25,9 @@ typedef struct {
     FILE *times;             /* one line a pass; NULL: nobody asked */
 } PassOptions;
 
-/* Runs the passes in order.  After each: dump, verification, and the check that its text reads back as
- * the same program.  False if a pass broke the module or a dump could not be written, after saying which. */
+/* Runs the passes in order.  After each: dump, verification, and, where the text is
+ * for somebody to read, the check that it reads back as the same program.  False if a pass broke the module or a dump
+ * could not be written, after saying which. */
 bool run_passes(Module *m, const PassOptions *options);
 
 /* The index of a pass, or -1. */
