@@ -39,20 +39,56 @@ static int operand_to_mask(const Op *op)
     return 0;
 }
 
-static void mask_operands(Module *m, Func *f, Op *op)
+/* Masks operand `at` along one dim, if that has a ragged end. */
+static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, double neutral)
 {
-    const OpInfo *row = info(op);
-    if ((row->family != REDUCTION && row->family != PRODUCT) || op->args.count == 0)
+    if (!has_ragged_end(dim))
         return;
+    Builder b = builder_at(m, f, op);
+    op->args.at[at] = without_padding(&b, arg(op, at), dim, neutral);
+}
+
+static void mask_summed(Module *m, Func *f, Op *op)
+{
     int at = operand_to_mask(op);
     for (int i = 0; i < op->attrs.over.count; i++) {
         const Type *type = &arg(op, at)->type;
         const Dim dim = type->dim[find_dim(type, op->attrs.over.name[i])];
-        if (!has_ragged_end(&dim))
-            continue;
-        Builder b = builder_at(m, f, op);
-        op->args.at[at] = without_padding(&b, arg(op, at), &dim, row->over == MAX ? -FLT_MAX : 0);
+        mask_along(m, f, op, at, &dim, info(op)->over == MAX ? -FLT_MAX : 0);
     }
+}
+
+static int last_float(const Op *op)
+{
+    int at = op->args.count - 1;
+    while (at >= 0 && !is_float(arg(op, at)->type.dtype))
+        at--;
+    return at;
+}
+
+/* Library ops sum without saying so over dims of their gradient (the last float operand) that a result lacks: those of
+ * the index in scatter_add, of queries and their groups in attend_grad.  Not the dim that take looks things up along.
+ */
+static void mask_gradient(Module *m, Func *f, Op *op)
+{
+    int at = last_float(op);
+    const Type type = at >= 0 ? arg(op, at)->type : (Type){ 0 };
+    for (int i = 0; i < type.rank; i++) {
+        bool lacking = false;
+        for (int r = 0; r < op->results.count; r++)
+            lacking |= find_dim(&op->results.at[r]->type, type.dim[i].name) < 0;
+        if (lacking && type.dim[i].name != op->attrs.dim)
+            mask_along(m, f, op, at, &type.dim[i], 0);
+    }
+}
+
+static void mask_operands(Module *m, Func *f, Op *op)
+{
+    Family family = info(op)->family;
+    if ((family == REDUCTION || family == PRODUCT) && op->args.count)
+        mask_summed(m, f, op);
+    else if (family == LIBRARY)
+        mask_gradient(m, f, op);
 }
 
 void pass_padding(Module *m);
