@@ -10,7 +10,7 @@
 /* For each element of a rank's new part along one dim: how far away the rank is that held it, and where there. */
 typedef struct {
     int *distance;
-    int64_t *place;
+    int64_t *place; /* -1: nowhere, since what is whole has no padding */
 } Fetch;
 
 static Axes axes_between(const Interp *in, int a, int b)
@@ -28,6 +28,10 @@ static bool find_source(Interp *in, const Dim *from, const Dim *to, int rank, Ax
     const int own = rank_of_block(in, from, block_of(in, from, rank));
     *source = (Fetch){ NEW_ARRAY(&in->arena, int, count + 1), NEW_ARRAY(&in->arena, int64_t, count + 1) };
     for (int64_t i = 0; i < count; i++) {
+        if (position[i] >= from->size && from->split.count == 0) {
+            source->place[i] = -1;
+            continue;
+        }
         int holder = rank_of_block(in, from, block_with(in, from, position[i], &source->place[i]));
         source->distance[i] = holder - own;
         if (axes_between(in, holder, own) & ~group)
@@ -66,11 +70,13 @@ static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes g
     int64_t at[MAX_RANK] = { 0 }, place[MAX_RANK];
     for (int64_t n = 0; n < part->count; n++) {
         int from = first;
+        bool is_there = true;
         for (int i = 0; i < y->type->rank; i++) {
             from += source[i].distance[at[i]];
             place[i] = source[i].place[at[i]];
+            is_there &= place[i] >= 0;
         }
-        part->data[n] = fetch(in, x, from, place, terms, nterms);
+        part->data[n] = is_there ? fetch(in, x, from, place, terms, nterms) : padding_number(in, y->type->dtype);
         for (int i = y->type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
             at[i] = 0;
     }

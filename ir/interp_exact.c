@@ -11,10 +11,13 @@
  *   division            by the modular inverse; 1 / sqrt(x) is rsqrt(x)
  *   order               that of a hash, so that whoever compares the same numbers comes to the same end; but of
  *                       maximum(x, 1) and minimum(x, 1) the result is x, so that clipping always shows
- *   +-infinity          stand for themselves: what a mask puts there has no weight
+ *   +-infinity          stand for themselves, and for what is as large as a float can be: what a mask puts there has no
+ *                       weight
  *   cast to i32         of whole numbers below 2^31 only: any other cannot be modelled
  */
 #include "interp_number.h"
+
+#include <float.h>
 
 /* The largest prime below 2^50: a residue is a whole double, and the quotient of a product fits into one. */
 #define PRIME ((UINT64_C(1) << 50) - 27)
@@ -94,8 +97,8 @@ static double sign_of(double a) { return a == 0 ? 0 : is_less(a, 0) ? opposite(1
 static double of_real(double x)
 {
     int exponent;
-    if (!isfinite(x))
-        return x;
+    if (fabs(x) >= FLT_MAX)
+        return x < 0 ? -INFINITY : INFINITY;
     double mantissa = ldexp(frexp(fabs(x), &exponent), 53); /* whole */
     exponent -= 53;
     const double half = (double)((PRIME + 1) / 2);

@@ -97,7 +97,7 @@ static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
         s = (Stretch){ { left + smaller(begin, cut.piece), right + larger(begin - cut.piece, 0) },
                        { left + smaller(end, cut.piece), right + larger(end - cut.piece, 0) } };
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && !in->options->placed; i++) {
         s.begin[i] = smaller(s.begin[i], dim->size);
         s.end[i] = smaller(s.end[i], dim->size);
     }
@@ -176,7 +176,12 @@ Held hold(Interp *in, const Type *type)
     return held;
 }
 
-/* Calls `copy` for every element of a rank's part and its index in the whole tensor. */
+double padding_number(const Interp *in, DType dtype)
+{
+    return is_float(dtype) ? in->numbers->scattered(0.8) : 1; /* an index that every dim has */
+}
+
+/* Calls `copy` for every element of a rank's part and its index in the whole tensor; -1: padding. */
 static void each_element(Interp *in, const Type *type, int rank, Part *part,
                          void (*copy)(void *context, double *element, int64_t index), void *context)
 {
@@ -185,9 +190,12 @@ static void each_element(Interp *in, const Type *type, int rank, Part *part,
         position[i] = positions_of(in, &type->dim[i], rank);
     for (int64_t n = 0; n < part->count; n++) {
         int64_t index = 0;
-        for (int i = 0; i < type->rank; i++)
+        bool inside = true;
+        for (int i = 0; i < type->rank; i++) {
             index = index * type->dim[i].size + position[i][at[i]];
-        copy(context, &part->data[n], index);
+            inside &= position[i][at[i]] < type->dim[i].size;
+        }
+        copy(context, &part->data[n], inside ? index : -1);
         for (int i = type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
             at[i] = 0;
     }
@@ -197,6 +205,7 @@ static void each_element(Interp *in, const Type *type, int rank, Part *part,
  * nothing but the sum (or the maximum) is right. */
 typedef struct {
     const Numbers *numbers;
+    double padding;
     const Tensor *whole;
     const Type *type;
     uint64_t seed;
@@ -218,6 +227,10 @@ static double smaller_term(const Dealing *d, double x, double noise)
 static void deal_element(void *context, double *element, int64_t index)
 {
     const Dealing *d = context;
+    if (index < 0) {
+        *element = d->padding;
+        return;
+    }
     double x = d->whole->data[index];
     if (d->terms == 1) {
         *element = x;
@@ -246,7 +259,9 @@ static int term_of(const Interp *in, const Type *type, int rank)
 Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
 {
     Held held = hold(in, type);
-    Dealing d = { .numbers = in->numbers, .whole = tensor, .type = type, .seed = seed };
+    Dealing d = {
+        .numbers = in->numbers, .padding = padding_number(in, type->dtype), .whole = tensor, .type = type, .seed = seed
+    };
     ranks_along(in, type->partial, &d.terms);
     for (int rank = 0; held.part && rank < in->ranks; rank++) {
         d.term = term_of(in, type, rank);
@@ -293,7 +308,11 @@ static double *combine(Interp *in, const Held *held, int rank, const int *distan
     return sum;
 }
 
-static void place_element(void *context, double *element, int64_t index) { ((double *)context)[index] = *element; }
+static void place_element(void *context, double *element, int64_t index)
+{
+    if (index >= 0)
+        ((double *)context)[index] = *element;
+}
 
 Tensor put_together(Interp *in, const Held *held)
 {

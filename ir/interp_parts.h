@@ -2,9 +2,10 @@
  * walks over it.  Shared by the files interp*.c.
  *
  * A rank's part is row-major over the elements that are the rank's own; there is no padding, so
- * the parts of a dim whose size its axes do not divide differ in size (some may be empty).  Along
- * every dim the elements are in ascending global order.  Parts are never changed once computed, so
- * they may be shared.
+ * the parts of a dim whose size its axes do not divide differ in size (some may be empty).  But in a run
+ * through places in memory, a part has the padding of split dims too, as the generated loops do: some number is
+ * there, and nobody may notice.  Along every dim the elements are in ascending global order.  Parts are never changed
+ * once computed, so they may be shared.
  */
 #ifndef MPC_INTERP_PARTS_H
 #define MPC_INTERP_PARTS_H
@@ -71,6 +72,7 @@ Held hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: d
 Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
 Tensor put_together(Interp *in, const Held *held);                                /* malloc'ed */
 bool copies_agree(Interp *in, const Held *held, Name name);
+double padding_number(const Interp *in, DType dtype); /* what lies behind the end of a dim where nothing was computed */
 
 /* --- Walking over a space: interp_walk.c -------------------------------------------------- */
 enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 10 };

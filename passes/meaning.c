@@ -255,15 +255,15 @@ double slope_of_step(Module *m, const Meaning *after)
 /* --- Comparing ------------------------------------------------------------------------------------------ */
 
 /* What rounding leaves of a gradient that is zero by its mathematics (a key's bias adds the same to all scores of a
- * query) is as large as an ulp of the terms that cancel, which are of the size of other gradients: 1e-16 of the
- * largest tensor of its kind.  With the tolerance of 1e-9 the size below which all is noise is 1e-7 of that. */
+ * query) is as large as a few ulps of the terms that cancel, which are of the size of other gradients: 1e-15 of the
+ * largest tensor of its kind.  With the tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
 static double size_of_noise(const Meaning *meaning, Name kind)
 {
     double largest = 0;
     for (int i = 0; kind && i < meaning->count; i++)
         if (meaning->at[i].kind == kind)
             largest = fmax(largest, root_mean_square(&meaning->at[i].tensor));
-    return 1e-7 * largest;
+    return 1e-6 * largest;
 }
 
 bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference)

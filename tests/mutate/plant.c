@@ -239,6 +239,14 @@ static bool is_beside_message(Module *m, Func *f, Op *op)
 
 static bool is_wait(Module *m, Func *f, Op *op) { return op->kind == OP_wait; }
 
+/* Which elements of a rank's part are none of the dim's. */
+static bool tells_padding(Module *m, Func *f, Op *op)
+{
+    const Op *index = op->kind == OP_lt ? arg(op, 0)->def : NULL;
+    return f->role == KERNEL && index && index->kind == OP_iota && arg(op, 1)->def &&
+           arg(op, 1)->def->kind == OP_constant && result(index)->type.dim[0].split.count;
+}
+
 static bool has_rows(Module *m, Func *f, Op *op)
 {
     const Type *type = op->results.count ? &result(op)->type : NULL;
@@ -255,6 +263,12 @@ static bool share_memory(Module *m, Func *f, Op *op)
 static bool write_over_message(Module *m, Func *f, Op *op)
 {
     result(op)->storage->at = on_its_way(op)->storage->at;
+    return true;
+}
+
+static bool take_padding_too(Module *m, Func *f, Op *op)
+{
+    arg(op, 1)->def->attrs.value = (double)arg(op, 0)->type.dim[0].padded;
     return true;
 }
 
@@ -300,5 +314,6 @@ const Plant plants[] = {
     { 'k', "another group's collective", is_sent, other_group },
     { 'k', "two collectives send each other's tensors", is_sent, swap_operands },
     { 'l', "blocks are dealt straight, not forth and back", is_zigzag, deal_straight },
+    { 'l', "padding gets into a sum", tells_padding, take_padding_too },
 };
 const int nplants = sizeof plants / sizeof *plants;

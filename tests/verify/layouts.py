@@ -113,3 +113,16 @@ def pair_cases():
                       precision="fp32")
         text = model_text("llama", layout).replace("shard kv_heads,", "shard (kv_heads, group),")
         yield f"pair-zero{zero}", text, settings("llama", layout) + ["-Dkv_heads=2"]
+
+
+def padded_cases():
+    """Dims that no axis divides, padded: what lies behind their ends may be any number, and nobody may notice."""
+    smaller = {"gpt2": dict(embed=12, heads=3), "llama": dict(kv_heads=3, ff=7), "bert": dict(embed=12, heads=3)}
+    for model, sizes in smaller.items():
+        for cp, tp, zero in ((2, 1, 0), (1, 2, 2), (2, 2, 3)):
+            layout = dict(dp=2, cp=cp, tp=tp, zero=zero, otherwise=False, accumulation=1, recompute="selective",
+                          precision="fp32")
+            text = re.sub(r"dim (seq|heads|kv_heads|ff|vocab) ( *= [^#\n]*?)( padded \d+)?( *(#.*)?)\n",
+                          r"dim \1 \2 padded 4\4\n", model_text(model, layout))
+            said = settings(model, layout) + ["-Dseq=6"] + [f"-D{name}={size}" for name, size in sizes.items()]
+            yield f"padded-{model}-cp{cp}-tp{tp}", text, said

@@ -172,10 +172,17 @@ class Model:
         blocks = "\n".join(self.blocks)
         used = [dim for dim in ("heads", "ff", "vocab", "group", "rank", "head", "embed") if self.is_used(dim, blocks)]
         parallel = self.parallel(used)
-        dims = "".join(f"dim {name} = {size}{' padded 8' if name in ('vocab', 'ff') else ''}\n"
-                       for name, size in self.sizes.items())
+        dims = "".join(f"dim {name} = {self.size_of(name, size)}\n" for name, size in self.sizes.items())
         return (f"dim batch\n{dims}dim key = seq\ndim dist = 2 * seq - 1\n\n{blocks}\nmodel random {{\n"
                 + "".join(f"    {line}\n" for line in model) + "}\n\n" + self.train() + "\n" + parallel)
+
+    def size_of(self, name, size):
+        """Some dims are a little smaller than what their axes divide, and padded to that."""
+        if name in ("vocab", "ff"):
+            return f"{size} padded 8"
+        if name in ("embed", "heads", "rank") and size >= 4 and self.draw.random() < 0.3:
+            return f"{size - 1} padded {size}"
+        return size
 
     @staticmethod
     def is_used(dim, blocks):

@@ -30,3 +30,7 @@ def test_passes_keep_the_meaning_exactly(tmp_path):
 
 def test_more_ranks_than_heads(tmp_path):
     assert layouts.verify_all(tmp_path, layouts.pair_cases()) == []
+
+
+def test_padding_stays_out(tmp_path):
+    assert layouts.verify_all(tmp_path, layouts.padded_cases(), "--verify-passes=exact") == []
