@@ -275,6 +275,33 @@ static void show(Interp *in, const Op *op, int result, const Held *held)
     free_tensors(&whole, 1);
 }
 
+static void keep_stopped(Stopped *stopped, Tensor tensor)
+{
+    if (stopped->count == stopped->room) {
+        stopped->room = stopped->room ? 2 * stopped->room : 16;
+        stopped->at = realloc(stopped->at, (size_t)stopped->room * sizeof *stopped->at);
+        if (!stopped->at) {
+            fprintf(stderr, "mpc: error: out of memory\n");
+            exit(EXIT_FAILURE);
+        }
+    }
+    stopped->at[stopped->count++] = tensor;
+}
+
+/* Notes what stop_gradient gives, or repeats what it gave before. */
+static bool stop_gradient(Interp *in, Held *y)
+{
+    Stopped *stopped = in->options->stopped;
+    if (!stopped->is_known) {
+        keep_stopped(stopped, put_together(in, y));
+        return true;
+    }
+    if (stopped->next == stopped->count)
+        return cannot_run(in, "it did not run before");
+    *y = deal_out(in, &stopped->at[stopped->next++], y->type, 0);
+    return true;
+}
+
 /* Runs one op; its results go into value[first...]. */
 static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int first)
 {
@@ -290,6 +317,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int 
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
     in->op = op; /* a call has run others */
+    if (op->kind == OP_stop_gradient && in->options->stopped && !stop_gradient(in, &value[first]))
+        return false;
     if (in->memory && !write_results(in, op, &value[first]))
         return false;
     for (int i = 0; i < op->results.count; i++) {

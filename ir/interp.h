@@ -40,9 +40,20 @@ typedef struct {
  * results[i].data is the caller's, to be freed with free_tensors(). */
 bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
 
+/* What stop_gradient has given in one run, in the order of computation: a run that is given this back (`is_known`)
+ * repeats it, so that between two such runs it is a constant.  Zeroed: nothing yet.  To be freed with free_stopped().
+ */
+typedef struct {
+    bool is_known;
+    int count, room, next;
+    Tensor *at;
+} Stopped;
+void free_stopped(Stopped *stopped);
+
 typedef struct {
     const Observer *observer; /* is told every value in the order of computation; NULL: nobody */
     bool exact;               /* floats are residues modulo a prime, in args and results too: see make_exact */
+    Stopped *stopped;         /* NULL: nobody cares */
     bool placed;              /* f has been through the memory pass: the run goes through its places, see below */
 } RunOptions;
 

@@ -13,6 +13,7 @@ typedef struct {
     double along; /* how far the weights are moved along their random directions; 0 but for slopes */
     int step;     /* 0, and 1 for the second step */
     bool exact;
+    Stopped *stopped; /* of the model; NULL but for slopes */
 } Run;
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
@@ -186,7 +187,7 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     bool good = true;
     for (int64_t micro = 0; good && micro < micros; micro++) {
         micro_args(run, f, micro, micros, totals, args);
-        good = interpret_with(run->m, f, args, results, &(RunOptions){ .exact = run->exact });
+        good = interpret_with(run->m, f, args, results, &(RunOptions){ .exact = run->exact, .stopped = run->stopped });
         for (int i = 0; good && i < f->results.count; i++)
             sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
         free_tensors(args, f->params.count);
@@ -229,11 +230,22 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
 
 /* --- The gradient against the slope of the loss --------------------------------------------------------- */
 
+static bool run_moved(Module *m, double along, Stopped *stopped, double *loss)
+{
+    stopped->next = 0;
+    bool good = run_model(&(Run){ .m = m, .along = along, .stopped = stopped }, loss);
+    stopped->is_known = true;
+    return good;
+}
+
+/* What stop_gradient gives where the weights are not moved is a constant to the slope. */
 bool find_slope(Module *m, double h, double *slope)
 {
-    double up, down;
-    bool good = run_model(&(Run){ .m = m, .along = h }, &up) && run_model(&(Run){ .m = m, .along = -h }, &down);
-    *slope = good ? (up - down) / (2 * h) : 0;
+    Stopped stopped = { 0 };
+    double loss, up = 0, down = 0;
+    bool good = run_moved(m, 0, &stopped, &loss) && run_moved(m, h, &stopped, &up) && run_moved(m, -h, &stopped, &down);
+    *slope = (up - down) / (2 * h);
+    free_stopped(&stopped);
     return good;
 }
 

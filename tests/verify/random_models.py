@@ -83,7 +83,8 @@ class Model:
         """Sums, means and maxima along dims, spread out again."""
         dim = self.draw.choice(["seq", "embed"])
         by = self.draw.choice(["mean", "sum", "max", "min"])
-        return self.block([f"param w : [embed] = {self.init()}", f"y = {by}(x, {dim})"],
+        spread = self.draw.choice([f"{by}(x, {dim})", f"{by}(x, {dim})", f"stop_gradient({by}(x, {dim}))"])
+        return self.block([f"param w : [embed] = {self.init()}", f"y = {spread}"],
                           f"{self.draw.choice(['tanh', 'sin'])}(x * w - y)")
 
     def low_rank(self):
