@@ -423,7 +423,8 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
         Type wanted = returned_type(s, f, i, carried);
         bool is_residual = i >= f->results.count - f->saves;
         f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, "return")
-                                       : reduce_gradient(s, f, NULL, f->results.at[i], &wanted, "return");
+                                       : reduce_gradient(s, f, NULL, f->results.at[i], &wanted,
+                                                         is_gradient(s, f->results.at[i]) ? "gradient" : "return");
     }
     share_equal(f);
     drop_dead(f);
