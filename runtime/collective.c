@@ -67,17 +67,61 @@ static char *description_of(const Rt *rt, const RtCollective *c)
              : rt_text("the meeting of all ranks between two steps");
 }
 
-static _Noreturn void give_up(Rt *rt, const RtGroup *group, double seconds)
+/* Calls the ranks that it waits for, and listens for a while. */
+static void call_others(const Rt *rt, const bool *awaited, bool *answered)
 {
-    char *silent = rt_text("%s", "");
+    enum { SECONDS = 2 };
+    const RtComm *comm = rt->program->comm;
+    for (int rank = 0; rank < rt->ranks; rank++)
+        if (awaited[rank])
+            comm->call(rank);
+    for (double begin = rt_seconds(); rt_seconds() - begin < SECONDS;) {
+        for (int rank; (rank = comm->listen()) >= 0;)
+            answered[rank] = true;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+}
+
+/* Those that it waits for: who has sent nothing or, if all have sent, who has not taken its messages. */
+static void find_awaited(const Rt *rt, const RtGroup *group, bool *awaited)
+{
     int count = 0;
     for (int q = 0; q < group->count; q++)
-        if (q != group->own && !rt->program->comm->has_come(group->channel, q))
-            silent = rt_text("%s%s%s", silent, count++ ? ", " : "", rt_comm_place(rt, group->rank[q]));
-    rt_fail("%s waits since %.0f s in %s for %s: look whether %s; --timeout SECONDS waits longer",
-            rt_comm_place(rt, rt->rank), seconds, description_of(rt, rt->collectives->now),
-            count ? silent : "the others to take its messages",
-            count == 1 ? "it still runs, and at what" : "they still run, and at what");
+        count += awaited[group->rank[q]] = q != group->own && !rt->program->comm->has_come(group->channel, q);
+    for (int q = 0; q < group->count && count == 0; q++)
+        awaited[group->rank[q]] = q != group->own;
+}
+
+static char *places_text(const Rt *rt, const bool *listed)
+{
+    char *text = rt_text("%s", "");
+    for (int rank = 0; rank < rt->ranks; rank++)
+        if (listed[rank])
+            text = rt_text("%s%s%s", text, *text ? ", " : "", rt_comm_place(rt, rank));
+    return text;
+}
+
+/* Past the time-out: ends all ranks if one that it waits for does not answer.  If all answer, they wait, too, and
+ * whoever waits for the silent one has the word; but the second time it speaks in any case. */
+static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_second)
+{
+    bool *awaited = rt_allocate(rt->ranks, sizeof *awaited), *answered = rt_allocate(rt->ranks, sizeof *answered);
+    bool *silent = rt_allocate(rt->ranks, sizeof *silent), all_answer = true;
+    find_awaited(rt, group, awaited);
+    call_others(rt, awaited, answered);
+    for (int rank = 0; rank < rt->ranks; rank++) {
+        silent[rank] = awaited[rank] && !answered[rank];
+        all_answer = all_answer && !silent[rank];
+    }
+    if (!rt->program->comm->is_done(group->channel) && (is_second || !all_answer))
+        rt_fail("%s waits since %.0f s in %s for %s, which %s: look whether it still runs, and at what; --timeout "
+                "SECONDS waits longer",
+                rt_comm_place(rt, rt->rank), seconds, description_of(rt, rt->collectives->now),
+                places_text(rt, all_answer ? awaited : silent),
+                all_answer ? "answers, but waits for others" : "does not answer");
+    free(awaited);
+    free(answered);
+    free(silent);
 }
 
 /* Gives the core to others; longer where the computation goes on meanwhile, or where it takes long anyway. */
@@ -94,16 +138,21 @@ void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], co
 {
     const RtComm *comm = rt->program->comm;
     double begin = rt_seconds(), last = begin, timeout = rt->collectives->timeout;
+    bool has_called = false;
     comm->start(group->channel, group->count, to, from);
     for (int turn = 0; !comm->is_done(group->channel); turn++) {
         rest(rt->collectives, turn);
         if (turn % 16 < 15)
             continue;
         double now = rt_seconds();
+        comm->listen();
         if (now - last > timeout / 2) /* this rank itself was stopped, and others have had no time to answer */
             begin = now;
-        if (now - begin > timeout)
-            give_up(rt, group, now - begin);
+        if (now - begin > timeout) {
+            complain(rt, group, now - begin, has_called);
+            has_called = true;
+            begin = now = rt_seconds();
+        }
         last = now;
     }
 }

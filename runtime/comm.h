@@ -32,6 +32,13 @@ struct RtComm {
     void (*start)(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[]);
     bool (*is_done)(RtChannel *channel);
     bool (*has_come)(RtChannel *channel, int from); /* has rank `from` of the exchange at hand sent its message? */
+
+    /* Who waits for messages answers when called, so that of ranks that wait for each other nobody blames the wrong one. */
+    void (*call)(int rank);
+    int (*listen)(void); /* answers calls; a rank that has answered this one's, or -1 */
+
+    /* Before the last message of all: tells the others that it comes; false where another has told so. */
+    bool (*has_word)(void);
 };
 
 /* --- comm.c ------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #define PIECE (1 << 30)
 #endif
 
-enum { TAG = 1 };
+enum { TAG = 1, CALL, ANSWER, WORD };
 
 struct RtChannel {
     MPI_Comm comm;
@@ -113,8 +113,10 @@ static MPI_Request *add_request(RtChannel *channel, int from)
         channel->room = channel->room ? 2 * channel->room : 2 * channel->count;
         channel->request = realloc(channel->request, (size_t)channel->room * sizeof *channel->request);
         channel->from = realloc(channel->from, (size_t)channel->room * sizeof *channel->from);
-        if (!channel->request || !channel->from)
+        if (!channel->request || !channel->from) {
+            pthread_mutex_unlock(&lock);
             rt_fail("out of memory: cannot note %d messages", channel->room);
+        }
     }
     channel->from[channel->requests] = from;
     return &channel->request[channel->requests++];
@@ -178,6 +180,59 @@ static bool has_come(RtChannel *channel, int from)
     return has;
 }
 
+/* --- Calls and answers ----------------------------------------------------------------------------- */
+
+/* Nobody waits for its end: one byte is on its way at once. */
+static void send_byte(int rank, int tag)
+{
+    static char byte;
+    MPI_Request request;
+    check(MPI_Isend(&byte, 1, MPI_BYTE, rank, tag, MPI_COMM_WORLD, &request), "MPI_Isend");
+    check(MPI_Request_free(&request), "MPI_Request_free");
+}
+
+/* A rank whose byte has come, or -1. */
+static int receive_byte(int tag)
+{
+    MPI_Status status;
+    char byte;
+    int has_come = 0;
+    for (int turn = 0; turn < 2 && !has_come; turn++) /* OpenMPI looks first, and lets messages in then */
+        check(MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &has_come, &status), "MPI_Iprobe");
+    if (!has_come)
+        return -1;
+    check(MPI_Recv(&byte, 1, MPI_BYTE, status.MPI_SOURCE, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "MPI_Recv");
+    return status.MPI_SOURCE;
+}
+
+static void call(int rank)
+{
+    pthread_mutex_lock(&lock);
+    send_byte(rank, CALL);
+    pthread_mutex_unlock(&lock);
+}
+
+static int listen_to_calls(void)
+{
+    pthread_mutex_lock(&lock);
+    for (int rank; (rank = receive_byte(CALL)) >= 0;)
+        send_byte(rank, ANSWER);
+    int answered = receive_byte(ANSWER);
+    pthread_mutex_unlock(&lock);
+    return answered;
+}
+
+static bool has_word(void)
+{
+    pthread_mutex_lock(&lock);
+    bool is_first = receive_byte(WORD) < 0;
+    for (int rank = 0, own = rank_of_mpi(); is_first && rank < ranks_of_mpi(); rank++)
+        if (rank != own)
+            send_byte(rank, WORD);
+    pthread_mutex_unlock(&lock);
+    return is_first;
+}
+
 const RtComm rt_mpi = { .open = open_mpi,
                         .close = close_mpi,
                         .abort = abort_mpi,
@@ -188,4 +243,7 @@ const RtComm rt_mpi = { .open = open_mpi,
                         .group = form_group,
                         .start = start,
                         .is_done = is_done,
-                        .has_come = has_come };
+                        .has_come = has_come,
+                        .call = call,
+                        .listen = listen_to_calls,
+                        .has_word = has_word };

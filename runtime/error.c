@@ -25,21 +25,33 @@ static void print_line(const char *before, const char *format, va_list args)
     free(text);
 }
 
-/* What one rank finds, others mostly find, too: each gives those before it a moment to say so and to end all. */
-static void let_others_speak(void)
+/* Sleeps; a signal says that another rank has ended all. */
+static void sleep_or_end(int moments)
 {
     enum { MOMENT = 100000000 }; /* ns */
-    for (int i = 0; own && i < own->rank && i < 20; i++)
+    for (int i = 0; i < moments; i++)
         if (nanosleep(&(struct timespec){ .tv_nsec = MOMENT }, NULL))
-            _exit(RT_EXIT_ERROR); /* a signal: it is being ended */
+            _exit(RT_EXIT_ERROR);
+}
+
+/* What one rank finds, others mostly find, too: each gives those before it a moment to say so, and the first one that
+ * does ends all. */
+static void let_one_speak(void)
+{
+    enum { MOST = 20, UNTIL_ENDED = 600 };
+    sleep_or_end(own->rank < MOST ? own->rank : MOST);
+    if (!own->program->comm->has_word())
+        sleep_or_end(UNTIL_ENDED);
 }
 
 static _Noreturn void end_with(int status, const char *format, va_list args)
 {
-    let_others_speak();
+    bool has_others = own && own->ranks > 1;
+    if (has_others)
+        let_one_speak();
     char *before = own && own->rank ? rt_text("error: rank %d: ", own->rank) : NULL;
     print_line(before ? before : "error: ", format, args);
-    if (own && own->ranks > 1)
+    if (has_others)
         own->program->comm->abort(status);
     exit(status);
 }
