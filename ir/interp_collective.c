@@ -2,8 +2,9 @@
  *
  * All are one thing: each rank's new part is fetched, element by element, from the ranks of
  * its group (those that differ from it on the collective's axes alone) that hold the element, and
- * where a pending sum or maximum goes away, from all of the group that hold a term.  What a type
- * says but the group cannot give is reported.
+ * where a pending sum or maximum goes away, from all of the group that hold a term.  A reduction adds
+ * up what its group holds, pending or not, as the trainer's does.  What a type says but the group
+ * cannot give is reported.
  */
 #include "interp_parts.h"
 
@@ -86,14 +87,15 @@ static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes g
 bool run_collective(Interp *in, const Op *op, const Held *x, Held *y)
 {
     Axes group = op->kind == OP_local_slice ? 0 : op->kind == OP_reshard ? ~0u : op->attrs.axis; /* who talks */
-    Axes reduced = x->type->partial & ~y->type->partial;
-    if (reduced & ~group || y->type->partial & ~x->type->partial)
+    Axes settled = x->type->partial & ~y->type->partial;
+    bool reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
+    if (settled & ~group || y->type->partial & ~x->type->partial)
         return cannot_run(in, "its group cannot give what its result's type says is pending");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
             return cannot_run(in, "its result has other dims than its operand");
     for (int rank = 0; rank < in->ranks; rank++)
-        if (!fill_part(in, x, y, rank, group, reduced))
+        if (!fill_part(in, x, y, rank, group, reduces ? group : settled))
             return false;
     return true;
 }

@@ -9,7 +9,7 @@
  * changed; where the mistake is one that its author believes to be right, the op's stated type stays.
  */
 #include "interp.h"
-#include "meaning.h"
+#include "noticed.h"
 #include "parse.h"
 #include "plant.h"
 
@@ -58,30 +58,6 @@ static void read_original(Original *o, const char *path)
             give_up("the program cannot be run");
 }
 
-/* The same tensors, with the dims' names as `m` has interned them. */
-static Meaning renamed(Module *m, const Meaning *meaning)
-{
-    Meaning copy = { .count = meaning->count, .at = NEW_ARRAY(&m->arena, Named, meaning->count + 1) };
-    for (int i = 0; i < meaning->count; i++) {
-        Type *type = &copy.at[i].tensor.type;
-        copy.at[i] = meaning->at[i];
-        copy.at[i].kind = meaning->at[i].kind ? intern_text(m, meaning->at[i].kind) : NULL;
-        for (int d = 0; d < type->rank; d++)
-            type->dim[d].name = intern_text(m, type->dim[d].name);
-    }
-    return copy;
-}
-
-static bool is_noticed(Module *m, Original *o, bool exact)
-{
-    Meaning before = renamed(m, &o->meaning[exact]), after = { 0 };
-    Difference difference;
-    int at;
-    bool noticed = !find_meaning(m, exact, &after) || !same_meaning(&before, &after, exact, &at, &difference);
-    forget_meaning(&after);
-    return noticed;
-}
-
 static Op *op_at(Module *m, int number, Func **f)
 {
     for (*f = m->funcs; *f; *f = (*f)->next)
@@ -102,7 +78,8 @@ static void judge(Original *o, const Plant *plant, int number, Score *score)
     Op *op = op_at(m, number, &f);
     const char *place = op->path ? op->path : "", *name = info(op)->name;
     if (plant->apply(m, f, op)) {
-        bool typed = !verify_module(m), real = is_noticed(m, o, false), exact = is_noticed(m, o, true);
+        bool typed = !verify_module(m), real = is_noticed(m, &o->meaning[false], false),
+             exact = is_noticed(m, &o->meaning[true], true);
         score->mutants++;
         score->typed += typed;
         score->real += real;
