@@ -87,7 +87,7 @@ static const char *operand_text(const RowKernel *k, const Op *op, int i)
 {
     const Op *def = arg(op, i)->def;
     if (def && def->kind == OP_constant)
-        return c_number(k->m, def->attrs.value, meets_integers(op));
+        return c_number(k->m, def->attrs.value, is_integer(result(def)->type.dtype) || meets_integers(op));
     return find_node(k, arg(op, i))->text;
 }
 
