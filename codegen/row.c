@@ -63,7 +63,7 @@ static void write_region(RowKernel *k, int region, FILE *out)
 /* --- The function ---------------------------------------------------------------------------------- */
 
 /* "h.ln_1, gpt2.mdl:24:9: sub, square, sum": where it comes from and what it does. */
-static char *title(const RowKernel *k)
+char *row_title(const RowKernel *k)
 {
     enum { WIDTH = 110 };
     const Op *call = k->call;
@@ -82,7 +82,7 @@ static char *title(const RowKernel *k)
     return text;
 }
 
-static char *operand_lines(const RowKernel *k)
+char *row_operand_lines(const RowKernel *k)
 {
     Text text;
     open_text(&text);
@@ -133,7 +133,7 @@ void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
         write_region(k, k->region_order[i], body.out);
-    FILL(out, kernel_template, { "title", title(k) }, { "operands", operand_lines(k) },
+    FILL(out, kernel_template, { "title", row_title(k) }, { "operands", row_operand_lines(k) },
          { "head", function_head(k, name) }, { "body", close_text(&m->arena, &body) });
 }
 

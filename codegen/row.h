@@ -149,5 +149,7 @@ void write_columns(RowKernel *k, int region, FILE *out);
 char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
                 const char *body);
 bool is_parallel(const Region *region);
+char *row_title(const RowKernel *k);
+char *row_operand_lines(const RowKernel *k);
 
 #endif

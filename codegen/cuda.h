@@ -1,0 +1,39 @@
+/* cuda.h -- the CUDA back end: kernels of a program as one text of CUDA C++, and how each is launched.
+ *
+ * Sizes and strides are constants of the text, as in C.  One call of the IR takes one or several launches, one behind
+ * the other on one stream, all with the same arguments: pointers to the operands and results in order, then scratch
+ * where there is any.
+ */
+#ifndef MPC_CUDA_H
+#define MPC_CUDA_H
+
+#include "codegen.h"
+
+enum { MAX_LAUNCHES = 64 };
+
+typedef struct {
+    const char *name;
+    int64_t blocks;
+    int threads;
+    int64_t shared; /* bytes of dynamic shared memory */
+} CudaLaunch;
+
+typedef struct {
+    int count;
+    CudaLaunch at[MAX_LAUNCHES];
+} CudaLaunches;
+
+/* Is it work for a kernel of ours, and not for the library of products? */
+bool is_cuda_kernel(Module *m, const Op *op);
+
+/* Writes the kernels of one call of a row kernel, or of one LIBRARY op, and says how they are launched.  The names are
+ * `name` and, of further ones, "name_2", ...  False after an error. */
+bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
+
+/* Bytes of scratch of such a call, from types alone; for Module.scratch_bytes. */
+int64_t cuda_scratch_bytes(Module *m, const Op *op);
+
+/* The whole text: every kernel of the module, each text once.  False after an error. */
+bool emit_cuda_program(Module *m, FILE *out);
+
+#endif

@@ -1,0 +1,267 @@
+/* cuda_columns.c -- sums over rows, of which many blocks have parts.
+ *
+ * A block leaves its sums in scratch: [part, own dims, inner dims].  A second launch adds the parts up, in order.
+ */
+#include "cuda_row.h"
+#include "templates.h"
+
+#include <inttypes.h>
+
+static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
+static const char *type_of(const Column *column) { return local_type(column->sink->node->value->type.dtype); }
+
+const char *functor_of(const Node *reduction)
+{
+    Role over = info(reduction->op)->over;
+    return over == MAX ? "RtMax" : over == MIN ? "RtMin" : "RtSum";
+}
+
+/* --- Where sums are ------------------------------------------------------------------------------- */
+
+/* A row that does not fit into registers: its sums do not either. */
+static bool is_in_scratch(const Launch *p, const Column *column)
+{
+    return column->is_wide && p->mapping == MAP_ROWS && p->turns == 0;
+}
+
+static int64_t wide_count(const Launch *p, const Column *column)
+{
+    return column->is_wide ? count_points(p->k, p->region.inner) : 1;
+}
+
+static char *dense_index(const Launch *p, DimSet dims)
+{
+    int64_t stride[MAX_RANK] = { 0 };
+    dense_strides(p->k, &p->region, dims, stride);
+    return index_text(p->k, &p->region, dims, stride);
+}
+
+static char *scratch_text(const Launch *p, const Column *column)
+{
+    const char *memory = column->sink->node->value->type.dtype == I32 ? "(int32_t *)scratch" : "scratch";
+    return column->at ? arena_text(&p->k->m->arena, "%s + %" PRId64, memory, column->at)
+                      : arena_text(&p->k->m->arena, "%s", memory);
+}
+
+/* The number of the block's part, counted over the own dims too. */
+static char *block_number(const Launch *p)
+{
+    int64_t tiles = p->mapping == MAP_COLUMNS ? (p->packs + WARP - 1) / WARP : 1;
+    return tiles > 1 ? arena_text(&p->k->m->arena, "blockIdx.x / %" PRId64, tiles)
+                     : arena_text(&p->k->m->arena, "blockIdx.x");
+}
+
+/* Declares a pointer to the sums that the block leaves. */
+static void write_block_sums(const Launch *p, const Column *column, const char *name, FILE *out)
+{
+    int64_t count = wide_count(p, column);
+    char *at = arena_text(&p->k->m->arena, "(int64_t)(%s)", block_number(p));
+    if (count > 1)
+        at = arena_text(&p->k->m->arena, "%s * %" PRId64, at, count);
+    FILL(out, "$type *const $name = $scratch + $at;\n", { "type", type_of(column) }, { "name", name },
+         { "scratch", scratch_text(p, column) }, { "at", at });
+}
+
+void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
+{
+    RowKernel *k = p->k;
+    const char *into = column->sink->name;
+    if (is_in_scratch(p, column))
+        into = arena_text(&k->m->arena, "%s[%s]", into, dense_index(p, p->region.inner));
+    else if (column->is_wide)
+        into = arena_text(&k->m->arena, p->mapping == MAP_ROWS ? "%s[turn][e]" : p->width > 1 ? "%s[e]" : "%s[0]", into);
+    if (info(column->sink->node->op)->over == SUM) {
+        fputs(accumulation(k, column->sink->node, into, text), out);
+        return;
+    }
+    FILL(out, "$into = $functor::of<$type>($into, $text);\n", { "into", into },
+         { "functor", functor_of(column->sink->node) }, { "type", type_of(column) }, { "text", text });
+}
+
+static void write_start(Launch *p, const Column *column, FILE *out)
+{
+    const Sink *sink = column->sink;
+    Hole type = { "type", type_of(column) }, name = { "name", sink->name }, start = { "start", start_of(sink->node) };
+    Hole width = { "width", number(p, p->width) };
+    if (is_in_scratch(p, column)) {
+        write_block_sums(p, column, sink->name, out);
+        FILL(out, cuda_clear_template, name, start, { "threads", number(p, p->threads) },
+             { "count", number(p, wide_count(p, column)) });
+    } else if (!column->is_wide) {
+        FILL(out, "$type $name = $start;\n", type, name, start);
+    } else if (p->mapping == MAP_COLUMNS) {
+        FILL(out, "RtPack<$type, $width> $name = rt_all<$width, $type>($start);\n", type, name, start, width);
+    } else {
+        FILL(out, cuda_sums_template, type, name, start, width, { "turns", number(p, p->turns) });
+    }
+}
+
+void write_sums_start(Launch *p, FILE *out)
+{
+    for (int i = 0; i < p->ncolumns; i++) {
+        Sink *sink = p->column[i].sink;
+        const char *array = p->k->array[p->k->f->params.count + sink->result].name;
+        sink->name = new_identifier(&p->k->names, arena_text(&p->k->m->arena, "%s_sum", array));
+        sink->parts = new_identifier(&p->k->names, arena_text(&p->k->m->arena, "%s_parts", array));
+        write_start(p, &p->column[i], out);
+    }
+}
+
+/* --- What blocks leave ---------------------------------------------------------------------------- */
+
+/* Stores a sum of the block: into scratch (`to`), or as the result. */
+static char *leave_text(const Launch *p, const Column *column, const char *to, const char *value)
+{
+    Text text;
+    open_text(&text);
+    if (column->at >= 0) {
+        const char *index = column->is_wide ? dense_index(p, p->region.inner) : "0";
+        FILL(text.out, "$to[$index] = $value;\n", { "to", to }, { "index", index }, { "value", value });
+    } else {
+        const Array *array = &p->k->array[p->k->f->params.count + column->sink->result];
+        write_store(p->k, array->value->type.dtype, array->name,
+                    index_text(p->k, &p->region, array->dims, array->stride), value, text.out);
+    }
+    return close_text(&p->k->m->arena, &text);
+}
+
+/* For each element of a pack: `body`, with its index. */
+static char *each_element(const Launch *p, const char *body)
+{
+    Text text;
+    open_text(&text);
+    const char *declare = p->width > 1 ? arena_text(&p->k->m->arena, "const %s %s = %s + e;\n", p->index_type,
+                                                    p->vector->index, p->first)
+                                       : "";
+    FILL(text.out, cuda_pack_template, { "width", number(p, p->width) },
+         { "guard", has_tail(p) ? "if (e >= count)\n    break;\n" : "" },
+         { "body", arena_text(&p->k->m->arena, "%s%s", declare, body) });
+    return close_text(&p->k->m->arena, &text);
+}
+
+/* One sum of all threads of the block. */
+static void leave_one(const Launch *p, const Column *column, FILE *out)
+{
+    const Sink *sink = column->sink;
+    FILL(out, cuda_block_sum_template, { "type", type_of(column) }, { "name", sink->name }, { "parts", sink->parts },
+         { "start", start_of(sink->node) }, { "functor", functor_of(sink->node) },
+         { "warps", number(p, p->threads / WARP) },
+         { "leave", leave_text(p, column, column->at >= 0 ? arena_text(&p->k->m->arena, "%s_left", sink->name) : "",
+                               sink->name) });
+}
+
+/* Threads of a block of columns: the warps' sums, added up by the first. */
+static void leave_tile(const Launch *p, const Column *column, FILE *out)
+{
+    const Sink *sink = column->sink;
+    const char *value = arena_text(&p->k->m->arena, "%s[e]", sink->name);
+    const char *to = column->at >= 0 ? arena_text(&p->k->m->arena, "%s_left", sink->name) : "";
+    FILL(out, cuda_tile_sum_template, { "type", type_of(column) }, { "name", sink->name }, { "parts", sink->parts },
+         { "functor", functor_of(sink->node) }, { "width", number(p, p->width) },
+         { "warps", number(p, p->threads / WARP) }, { "packs", number(p, p->packs) },
+         { "leave", each_element(p, leave_text(p, column, to, value)) });
+}
+
+/* For each pack of the thread's row: its indices, and `body`. */
+static char *each_turn(const Launch *p, const char *body)
+{
+    Text text;
+    open_text(&text);
+    char *indices = index_lines(p, "pack", p->region.inner, true);
+    bool is_exact = (int64_t)p->turns * p->row_threads == p->packs;
+    FILL(text.out, cuda_turns_template, { "turns", number(p, p->turns) },
+         { "threads", number(p, p->row_threads) },
+         { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (pack >= %" PRId64 ")\n    break;\n", p->packs) },
+         { "body", arena_text(&p->k->m->arena, "%s%s", indices, body) });
+    return close_text(&p->k->m->arena, &text);
+}
+
+/* The sums of a row: each thread's own, or those of several rows put together in shared memory. */
+static void leave_row(const Launch *p, const Column *column, FILE *out)
+{
+    const Sink *sink = column->sink;
+    const char *left = arena_text(&p->k->m->arena, "%s_left", sink->name);
+    const char *value = arena_text(&p->k->m->arena, "%s[turn][e]", sink->name);
+    if (rows_at_once(p) == 1) {
+        fputs(each_turn(p, each_element(p, leave_text(p, column, left, value))), out);
+        return;
+    }
+    const char *index = dense_index(p, p->region.inner);
+    Text add;
+    open_text(&add);
+    FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of<$type>($parts[$index], $value);\n",
+         { "parts", sink->parts }, { "index", index }, { "value", value }, { "functor", functor_of(sink->node) },
+         { "type", type_of(column) });
+    char *turns = each_turn(p, each_element(p, close_text(&p->k->m->arena, &add)));
+    FILL(out, cuda_row_sums_template, { "type", type_of(column) }, { "parts", sink->parts }, { "left", left },
+         { "count", number(p, wide_count(p, column)) }, { "rows", number(p, rows_at_once(p)) },
+         { "threads", number(p, p->threads) }, { "turns", turns });
+}
+
+void write_sums_end(Launch *p, FILE *out)
+{
+    for (int i = 0; i < p->ncolumns; i++) {
+        const Column *column = &p->column[i];
+        if (is_in_scratch(p, column))
+            continue;
+        if (column->at >= 0)
+            write_block_sums(p, column, arena_text(&p->k->m->arena, "%s_left", column->sink->name), out);
+        if (!column->is_wide)
+            leave_one(p, column, out);
+        else if (p->mapping == MAP_COLUMNS)
+            leave_tile(p, column, out);
+        else
+            leave_row(p, column, out);
+    }
+}
+
+/* --- Totals --------------------------------------------------------------------------------------- */
+
+/* "sum += parts[part * 768 + embed]", over what threads held apart and the result does not. */
+static char *add_part(const Launch *p, const Column *column)
+{
+    DimSet held = p->own | (column->is_wide ? p->region.inner : 0), dropped = held & ~column->sink->node->dims;
+    int64_t all = count_points(p->k, p->own) * wide_count(p, column);
+    const char *part = arena_text(&p->k->m->arena, "part * %" PRId64 " + %s", all, dense_index(p, held));
+    const char *element = arena_text(&p->k->m->arena, "%s[%s]", column->sink->parts, part);
+    char *text = arena_text(&p->k->m->arena, "%s = %s::of<%s>(%s, %s);\n", column->sink->name,
+                            functor_of(column->sink->node), type_of(column), column->sink->name, element);
+    for (int i = p->region.nloops - 1; i >= 0; i--) {
+        const Loop *loop = &p->region.loop[i];
+        if (loop->dims & dropped)
+            text = arena_text(&p->k->m->arena, "for (%s %s = 0; %s < %" PRId64 "; %s++)\n    %s", p->index_type,
+                              loop->index, loop->index, loop->size, loop->index, text);
+    }
+    return text;
+}
+
+static void write_total(Launch *p, const Column *column, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Sink *sink = column->sink;
+    const Array *array = &p->k->array[p->k->f->params.count + sink->result];
+    int64_t results = turns_of(p, sink->node->dims);
+    bool by_lane = results >= BLOCK;
+    int64_t at_once = by_lane ? WARP : BLOCK / WARP;
+    Text store;
+    open_text(&store);
+    write_store(p->k, array->value->type.dtype, array->name,
+                index_text(p->k, &p->region, array->dims, array->stride), sink->name, store.out);
+    FILL(out, by_lane ? cuda_total_by_lane_template : cuda_total_by_warp_template,
+         { "head", launch_head(p, name, BLOCK) }, { "type", type_of(column) }, { "name", sink->name },
+         { "parts", sink->parts }, { "start", start_of(sink->node) }, { "functor", functor_of(sink->node) },
+         { "scratch", scratch_text(p, column) }, { "count", number(p, p->parts) }, { "results", number(p, results) },
+         { "indices", index_lines(p, "item", sink->node->dims, false) }, { "add", add_part(p, column) },
+         { "store", close_text(&p->k->m->arena, &store) });
+    add_launch(launches,
+               (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK }, p->k->m);
+}
+
+void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out)
+{
+    for (int i = 0; i < p->ncolumns; i++)
+        if (p->column[i].at >= 0) {
+            fputc('\n', out);
+            write_total(p, &p->column[i],
+                        arena_text(&p->k->m->arena, "%s_total%d", name, i + 1), launches, out);
+        }
+}

@@ -1,0 +1,277 @@
+/* cuda_row.c -- row kernels in CUDA: the functions, and how they are launched. */
+#include "cuda_row.h"
+#include "templates.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
+
+/* Names that the templates use, words of C++ that C does not have, and CUDA's. */
+static const char *const taken[] = {
+    "e",         "count",    "item",     "lane",      "team",    "pack",    "other",    "together", "class",
+    "new",       "delete",   "this",     "template",  "private", "public",  "operator", "default",  "namespace",
+    "virtual",   "try",      "catch",    "throw",     "using",   "friend",  "mutable",  "explicit", "export",
+    "and",       "or",       "not",      "xor",       "compl",   "bitand",  "bitor",    "typename", "protected",
+    "threadIdx", "blockIdx", "blockDim", "gridDim",   "warpSize", "constexpr", "nullptr", "alignas", "static_assert",
+};
+
+void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
+{
+    if (launches->count < MAX_LAUNCHES)
+        launches->at[launches->count++] = launch;
+    else if (!m->diags->errors)
+        error_at(m->diags, (Where){ 0 }, "kernel '%s' takes more than %d launches", launches->at[0].name, MAX_LAUNCHES);
+}
+
+char *launch_head(const Launch *p, const char *name, int threads)
+{
+    const RowKernel *k = p->k;
+    const char **items = NEW_ARRAY(&k->m->arena, const char *, k->narrays + 1);
+    int count = 0;
+    for (int i = 0; i < k->narrays; i++)
+        items[count++] = arena_text(&k->m->arena, "%s%s *%s%s", i < k->f->params.count ? "const " : "",
+                                    element_type(k->array[i].value->type.dtype),
+                                    k->array[i].shared ? "" : "__restrict__ ", k->array[i].name);
+    if (k->scratch)
+        items[count++] = "float *__restrict__ scratch";
+    int blocks = p->mapping == MAP_ROWS && p->ncolumns && threads == p->threads && threads * 2 <= 2 * MOST_THREADS ? 2 : 1;
+    const char *bounds = blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks)
+                                    : arena_text(&k->m->arena, "%d", threads);
+    return wrapped_list(
+        k->m, arena_text(&k->m->arena, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name), count,
+        items, ")", 0);
+}
+
+/* --- Phases of a row ------------------------------------------------------------------------------ */
+
+static void write_accumulators(const Launch *p, int phase, FILE *out)
+{
+    for (int i = 0; i < p->k->nnodes; i++) {
+        const Node *node = &p->k->node[i];
+        if (is_summed(p, node, phase))
+            FILL(out, "$type $name = $start;\n", { "type", local_type(node->value->type.dtype) },
+                 { "name", node->name }, { "start", start_of(node) });
+    }
+}
+
+/* Packs of one row, those of one thread: from registers in a loop that is unrolled, or read again. */
+static void write_turns(Launch *p, const char *body, FILE *out)
+{
+    bool is_exact = (int64_t)p->turns * p->row_threads == p->packs;
+    const char *indices = index_lines(p, "pack", p->region.inner, true);
+    const char *text = arena_text(&p->k->m->arena, "%s%s", indices, body);
+    if (p->turns)
+        FILL(out, cuda_turns_template, { "turns", number(p, p->turns) }, { "threads", number(p, p->row_threads) },
+             { "guard",
+               is_exact ? "" : arena_text(&p->k->m->arena, "if (pack >= %" PRId64 ")\n    break;\n", p->packs) },
+             { "body", text });
+    else
+        FILL(out, cuda_strides_template, { "type", p->index_type }, { "packs", number(p, p->packs) },
+             { "threads", number(p, p->row_threads) }, { "body", text });
+}
+
+static void write_early(Launch *p, FILE *out)
+{
+    Text loads;
+    open_text(&loads);
+    for (int i = 0; i < p->k->narrays; i++)
+        if (p->is_early[i])
+            FILL(out, "RtPack<$type, $width> $name[$turns];\n",
+                 { "type", element_type(p->k->array[i].value->type.dtype) }, { "width", number(p, p->width) },
+                 { "name", p->pack_name[i] }, { "turns", number(p, p->turns) });
+    write_early_loads(p, loads.out);
+    char *text = close_text(&p->k->m->arena, &loads);
+    if (*text)
+        write_turns(p, text, out);
+}
+
+/* What the lanes of a row have added up becomes the sum of all, in every thread.  Of a block that has one row after
+ * another, rows take turns with two sides of shared memory: one barrier is then enough. */
+static void write_row_sums(const Launch *p, int phase, FILE *out)
+{
+    RowKernel *k = p->k;
+    int warps = p->row_threads / WARP;
+    const char *list = "", *leave = "", *take = "";
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *node = &k->node[i];
+        if (!is_summed(p, node, phase))
+            continue;
+        FILL(out, "$name = rt_warp<$functor>($name);\n", { "name", node->name }, { "functor", functor_of(node) });
+        const char *parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", node->name));
+        const char *type = local_type(node->value->type.dtype);
+        const char *side = p->ncolumns ? "[side]" : "", *sides = p->ncolumns ? "[2]" : "";
+        list = arena_text(&k->m->arena, "%s__shared__ %s %s%s[%d][%d];\n", list, type, parts, sides, rows_at_once(p),
+                          warps);
+        leave = arena_text(&k->m->arena, "%s%s%s[team][lane / 32] = %s;\n", leave, parts, side, node->name);
+        take = arena_text(&k->m->arena, "%s%s = rt_warps<%s, %d, %s>(%s%s[team], %s);\n", take, node->name,
+                          functor_of(node), warps, type, parts, side, start_of(node));
+    }
+    if (*list && warps > 1)
+        FILL(out, cuda_meet_template, { "list", list }, { "leave", leave }, { "take", take });
+}
+
+static void write_row_phases(Launch *p, FILE *out)
+{
+    write_early(p, out);
+    write_phase_values(p, 0, out);
+    for (int phase = 0; phase < p->k->nphases; phase++) {
+        if (is_phase_needed(p, phase)) {
+            write_accumulators(p, phase, out);
+            Text body;
+            open_text(&body);
+            write_pack(p, phase, body.out);
+            write_turns(p, close_text(&p->k->m->arena, &body), out);
+            write_row_sums(p, phase, out);
+        }
+        write_phase_values(p, phase + 1, out);
+    }
+    write_row_results(p, out);
+}
+
+/* --- The four mappings ---------------------------------------------------------------------------- */
+
+static void write_by_row(Launch *p, const char *head, const char *row, FILE *out)
+{
+    int64_t rows = turns_of(p, p->region.dims & ~p->region.inner);
+    bool is_exact = rows % rows_at_once(p) == 0;
+    FILL(out, cuda_row_template, { "head", head }, { "threads", number(p, p->row_threads) },
+         { "type", p->index_type }, { "at_once", number(p, rows_at_once(p)) },
+         { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", rows) },
+         { "indices", index_lines(p, "item", p->region.dims & ~p->region.inner, false) }, { "row", row });
+}
+
+/* The indices of the dims that the block's sums keep. */
+static char *own_lines(const Launch *p, const char *block)
+{
+    if (turns_of(p, p->own) == 1)
+        return "";
+    char *own = arena_text(&p->k->m->arena, "const int own = %s %% %" PRId64 ";\n", block, turns_of(p, p->own));
+    return arena_text(&p->k->m->arena, "%s%s", own, index_lines(p, "own", p->own, false));
+}
+
+/* The part of a block whose number counts parts and own dims. */
+static char *part_text(const Launch *p, const char *block)
+{
+    int64_t own = turns_of(p, p->own);
+    return own > 1 ? arena_text(&p->k->m->arena, "%s / %" PRId64, block, own)
+                   : arena_text(&p->k->m->arena, "%s", block);
+}
+
+static void write_rows_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
+                                FILE *out)
+{
+    bool has_sides = strstr(row, "[side]") != NULL;
+    FILL(out, cuda_rows_template, { "head", head }, { "threads", number(p, p->row_threads) },
+         { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start }, { "type", p->index_type },
+         { "side", has_sides ? "int side = 0;" : "" }, { "block", part_text(p, "blockIdx.x") },
+         { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, turns_of(p, p->reduced)) },
+         { "step", number(p, p->parts * rows_at_once(p)) }, { "indices", index_lines(p, "item", p->reduced, false) },
+         { "row", row }, { "turn_side", has_sides ? "side ^= 1;" : "" }, { "end", end });
+}
+
+static void write_columns_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
+                                   FILE *out)
+{
+    int64_t tiles = (p->packs + WARP - 1) / WARP, warps = p->threads / WARP;
+    const char *block = tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x / %" PRId64, tiles) : "(int)blockIdx.x";
+    const char *pack = tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x %% %" PRId64 " * 32 + lane", tiles)
+                                 : "lane";
+    const char *inner = index_lines(p, "pack", p->region.inner, true);
+    FILL(out, cuda_column_template, { "head", head }, { "pack", pack }, { "own", own_lines(p, block) },
+         { "start", start }, { "columns", inner }, { "packs", number(p, p->packs) }, { "type", p->index_type },
+         { "part", part_text(p, block) }, { "warps", number(p, warps) },
+         { "rows", number(p, turns_of(p, p->reduced)) }, { "step", number(p, p->parts * warps) },
+         { "indices", index_lines(p, "item", p->reduced, false) }, { "row", row }, { "end", end });
+}
+
+static void write_all_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
+                               FILE *out)
+{
+    FILL(out, cuda_sum_template, { "head", head }, { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start },
+         { "type", p->index_type }, { "part", part_text(p, "blockIdx.x") }, { "threads", number(p, p->threads) },
+         { "packs", number(p, p->packs) }, { "step", number(p, p->parts * p->threads) },
+         { "indices", index_lines(p, "item", p->reduced, true) }, { "row", row }, { "end", end });
+}
+
+static void write_points(Launch *p, const char *head, const char *start, const char *row, FILE *out)
+{
+    bool is_exact = p->packs % p->threads == 0;
+    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type },
+         { "threads", number(p, p->threads) },
+         { "guard",
+           is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
+         { "start", start }, { "indices", index_lines(p, "item", p->region.dims, true) }, { "row", row });
+}
+
+static void write_launch(Launch *p, const char *name, FILE *out)
+{
+    Text start, row, end;
+    open_text(&start);
+    open_text(&row);
+    open_text(&end);
+    p->k->depth = p->mapping == MAP_ROWS ? 4 : 3;
+    write_needed_scalars(p, start.out);
+    write_sums_start(p, start.out);
+    if (p->mapping == MAP_ROWS) {
+        write_row_phases(p, row.out);
+    } else {
+        write_pack(p, 0, row.out);
+        write_row_results(p, row.out);
+    }
+    write_sums_end(p, end.out);
+    char *head = launch_head(p, name, p->threads), *starts = close_text(&p->k->m->arena, &start),
+         *rows = close_text(&p->k->m->arena, &row), *ends = close_text(&p->k->m->arena, &end);
+    if (p->mapping == MAP_ROWS && !p->ncolumns)
+        write_by_row(p, head, arena_text(&p->k->m->arena, "%s%s", starts, rows), out);
+    else if (p->mapping == MAP_ROWS)
+        write_rows_in_parts(p, head, starts, rows, ends, out);
+    else if (p->mapping == MAP_COLUMNS)
+        write_columns_in_parts(p, head, starts, rows, ends, out);
+    else if (p->mapping == MAP_SUMS)
+        write_all_in_parts(p, head, starts, rows, ends, out);
+    else
+        write_points(p, head, starts, rows, out);
+}
+
+/* --- The kernel ----------------------------------------------------------------------------------- */
+
+static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Launch launch[], int *count)
+{
+    RowKernel *k = plan_row_kernel(m, kernel, call);
+    k->scratch = 0; /* what the plan for processors would take */
+    if (call) {
+        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+            new_identifier(&k->names, taken[i]);
+        plan_arrays(k);
+        name_values(k);
+    }
+    *count = plan_launches(k, launch, &k->scratch);
+    return k;
+}
+
+int64_t cuda_row_scratch(Module *m, const Func *kernel)
+{
+    Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    int count;
+    return plan_kernel(m, kernel, NULL, launch, &count)->scratch;
+}
+
+void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out)
+{
+    Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    int count;
+    RowKernel *k = plan_kernel(m, kernel, call, launch, &count);
+    FILL(out, cuda_title_template, { "title", row_title(k) }, { "operands", row_operand_lines(k) });
+    for (int i = 0; i < count; i++) {
+        Launch *p = &launch[i];
+        const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
+        mark_needed(p);
+        plan_threads(p);
+        if (i)
+            fputc('\n', out);
+        write_launch(p, own, out);
+        add_launch(launches, (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads }, m);
+        write_totals(p, own, launches, out);
+    }
+}

@@ -1,0 +1,350 @@
+/* cuda_row_body.c -- what a thread does with one pack of neighbours in one phase, and with one row.
+ *
+ * The text of ops is that of the C back end (row_text.c); loads and stores of what lies contiguously go through packs:
+ *
+ *     const RtPack<rt_bf16, 8> x_pack = rt_load_pack<8>(x + row * 768 + embed_first);
+ *     RtPack<float, 8> y_pack;
+ *     for (int e = 0; e < 8; e++) {
+ *         const float y_i = rt_load_bf16(x_pack[e]) * scale;
+ *         y_pack[e] = y_i;
+ *     }
+ *     rt_store_pack(y + row * 768 + embed_first, y_pack);
+ */
+#include "cuda_row.h"
+#include "templates.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
+static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
+static bool is_in_pack(const Launch *p, const Node *node)
+{
+    return p->mapping == MAP_ROWS ? (node->dims & p->region.inner) != 0 : node->dims != 0;
+}
+
+static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
+
+/* --- What is needed ------------------------------------------------------------------------------- */
+
+void mark_needed(Launch *p)
+{
+    for (int i = 0; i < p->k->nnodes; i++) {
+        Node *node = &p->k->node[i];
+        node->is_wanted = node->is_loaded = false;
+        node->text = NULL;
+        for (int s = 0; s < p->k->nsinks; s++)
+            node->is_wanted |= p->has[s] && reads(p->k, source_of(&p->k->sink[s]), node);
+    }
+}
+
+bool is_summed(const Launch *p, const Node *node, int phase)
+{
+    return node->is_reduction && node->is_wanted && node->phase == phase + 1;
+}
+
+/* Does the phase store it, or add it to a column, element by element? */
+static bool is_drained(const Launch *p, int sink, int phase)
+{
+    return p->has[sink] && is_in_pack(p, source_of(&p->k->sink[sink])) &&
+           (p->mapping != MAP_ROWS || p->k->sink[sink].phase == phase);
+}
+
+bool is_phase_needed(const Launch *p, int phase)
+{
+    for (int i = 0; i < p->k->nnodes; i++)
+        if (is_summed(p, &p->k->node[i], phase))
+            return true;
+    for (int i = 0; i < p->k->nsinks; i++)
+        if (is_drained(p, i, phase))
+            return true;
+    return false;
+}
+
+/* How often the text of a phase names each value. */
+static void count_all_uses(const Launch *p, int phase)
+{
+    RowKernel *k = p->k;
+    for (int i = 0; i < k->nnodes; i++)
+        k->node[i].uses = 0;
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(p, i, phase))
+            find_node(k, source_of(&k->sink[i])->value)->uses +=
+                k->sink[i].operand ? count_uses(k->sink[i].node->op, 0) : 1;
+    for (int i = k->nnodes - 1; i >= 0; i--) {
+        const Node *node = &k->node[i];
+        bool summed = is_summed(p, node, phase);
+        if (!node->op || (!summed && (!node->uses || !is_in_pack(p, node))))
+            continue;
+        for (int j = 0; j < node->op->args.count; j++)
+            find_node(k, arg(node->op, j))->uses += is_copy(node) ? node->uses : count_uses(node->op, j);
+    }
+}
+
+/* --- Loads ---------------------------------------------------------------------------------------- */
+
+static int array_of_result(const Launch *p, const Sink *sink) { return p->k->f->params.count + sink->result; }
+
+/* "x + row * 768 + embed_first" */
+static char *pack_address(const Launch *p, int array)
+{
+    const Array *a = &p->k->array[array];
+    const char *element = p->vector->index;
+    if (p->width > 1)
+        p->vector->index = p->first;
+    char *index = index_text(p->k, &p->region, a->dims, a->stride);
+    p->vector->index = element;
+    return arena_text(&p->k->m->arena, "%s + %s", a->name, index);
+}
+
+static void write_pack_load(const Launch *p, int array, const char *to, FILE *out)
+{
+    Hole name = { "to", to }, width = { "width", number(p, p->width) }, from = { "from", pack_address(p, array) };
+    if (has_tail(p))
+        FILL(out, "$to = rt_load_some<$width>($from, count);\n", name, width, from);
+    else
+        FILL(out, "$to = rt_load_pack<$width>($from);\n", name, width, from);
+}
+
+static char *pack_type(const Launch *p, const char *element)
+{
+    return arena_text(&p->k->m->arena, "RtPack<%s, %d>", element, p->width);
+}
+
+static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
+
+/* Loads what stays in registers through all phases of a row. */
+void write_early_loads(Launch *p, FILE *out)
+{
+    for (int i = 0; i < p->k->f->params.count; i++)
+        if (p->is_early[i])
+            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[turn]", p->pack_name[i]), out);
+}
+
+static void write_pack_loads(const Launch *p, FILE *out)
+{
+    for (int i = 0; i < p->k->nnodes; i++) {
+        const Node *node = &p->k->node[i];
+        if (node->op || !node->uses || !is_in_pack(p, node) || p->is_early[node->array] || !is_pack_of(p, node->array))
+            continue;
+        const char *type = pack_type(p, element_type(node->value->type.dtype));
+        write_pack_load(p, node->array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[node->array]),
+                        out);
+    }
+}
+
+/* What stands for an element of a parameter. */
+static void write_element(Launch *p, Node *node, FILE *out)
+{
+    RowKernel *k = p->k;
+    const Array *array = &k->array[node->array];
+    DType dtype = node->value->type.dtype;
+    if (p->is_early[node->array])
+        node->text = load_text(k, dtype, arena_text(&k->m->arena, "%s[turn]", p->pack_name[node->array]), "e");
+    else if (is_pack_of(p, node->array))
+        node->text = load_text(k, dtype, p->pack_name[node->array], "e");
+    else
+        node->text = load_text(k, dtype, array->name, index_text(k, &p->region, array->dims, array->stride));
+    if (node->uses == 1)
+        return;
+    write_local(k, local_type(dtype), node->name, node->text, out);
+    node->text = node->name;
+}
+
+/* --- Stores --------------------------------------------------------------------------------------- */
+
+/* "heads == 0": an element of fewer dims than the pack's loops is had by the first of those that share it. */
+static char *first_only(const Launch *p, DimSet dims)
+{
+    char *text = "";
+    DimSet loops = p->mapping == MAP_ROWS ? p->region.inner : p->region.dims;
+    for (int i = 0; i < p->region.nloops; i++)
+        if (p->region.loop[i].dims & loops && !(p->region.loop[i].dims & dims))
+            text = arena_text(&p->k->m->arena, "%s%s%s == 0", text, *text ? " && " : "", p->region.loop[i].index);
+    return text;
+}
+
+static void write_guarded(const Launch *p, const char *condition, const char *text, FILE *out)
+{
+    if (!*condition)
+        fputs(text, out);
+    else
+        FILL(out, "if ($condition) {\n    $text\n}\n", { "condition", condition }, { "text", text });
+}
+
+static const char *result_text(const Launch *p, const Sink *sink)
+{
+    const Node *node = sink->node;
+    return node->op && node->op->kind == OP_constant
+               ? c_number(p->k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
+               : node->text;
+}
+
+static void write_result(Launch *p, const Sink *sink, FILE *out)
+{
+    RowKernel *k = p->k;
+    int number_of_array = array_of_result(p, sink);
+    const Array *array = &k->array[number_of_array];
+    if (is_pack_of(p, number_of_array)) {
+        FILL(out, "$pack[e] = $text;\n", { "pack", p->pack_name[number_of_array] }, { "text", result_text(p, sink) });
+        return;
+    }
+    Text store;
+    open_text(&store);
+    char *index = index_text(k, &p->region, array->dims, array->stride);
+    write_store(k, array->value->type.dtype, array->name, index, result_text(p, sink), store.out);
+    write_guarded(p, first_only(p, array->dims), close_text(&k->m->arena, &store), out);
+}
+
+/* Packs of results, before and after the loop over their elements. */
+static void write_result_packs(const Launch *p, int phase, FILE *out)
+{
+    for (int i = 0; i < p->k->nsinks; i++) {
+        int array = array_of_result(p, &p->k->sink[i]);
+        if (is_drained(p, i, phase) && !p->k->sink[i].operand && is_pack_of(p, array))
+            FILL(out, "$type $pack;\n",
+                 { "type", pack_type(p, local_type(p->k->sink[i].node->value->type.dtype)) },
+                 { "pack", p->pack_name[array] });
+    }
+}
+
+static void write_pack_stores(const Launch *p, int phase, FILE *out)
+{
+    for (int i = 0; i < p->k->nsinks; i++) {
+        int array = array_of_result(p, &p->k->sink[i]);
+        if (!is_drained(p, i, phase) || p->k->sink[i].operand || !is_pack_of(p, array))
+            continue;
+        const char *to = pack_address(p, array), *pack = p->pack_name[array];
+        const char *text = has_tail(p) ? arena_text(&p->k->m->arena, "rt_store_some(%s, %s, count);\n", to, pack)
+                                       : arena_text(&p->k->m->arena, "rt_store_pack(%s, %s);\n", to, pack);
+        write_guarded(p, first_only(p, p->k->array[array].dims), text, out);
+    }
+}
+
+/* --- One pack ------------------------------------------------------------------------------------- */
+
+static void write_sums(Launch *p, int phase, FILE *out)
+{
+    RowKernel *k = p->k;
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_summed(p, &k->node[i], phase)) {
+            const Node *operand = find_node(k, arg(k->node[i].op, 0));
+            write_guarded(p, first_only(p, operand->dims),
+                          accumulation(k, &k->node[i], k->node[i].name, operand->text), out);
+        }
+    for (int i = 0; i < p->ncolumns; i++) {
+        const Sink *sink = p->column[i].sink;
+        if (!is_drained(p, (int)(sink - k->sink), phase))
+            continue;
+        Text add;
+        open_text(&add);
+        add_to_column(p, &p->column[i], sink->operand->text, add.out);
+        write_guarded(p, first_only(p, sink->operand->dims), close_text(&k->m->arena, &add), out);
+    }
+}
+
+/* Stores come last: a result may lie where a parameter lies. */
+static char *element_lines(Launch *p, int phase)
+{
+    RowKernel *k = p->k;
+    Text text;
+    open_text(&text);
+    for (int i = 0; i < k->nnodes; i++) {
+        Node *node = &k->node[i];
+        if (!node->uses || !is_in_pack(p, node))
+            continue;
+        if (node->op)
+            write_node(k, &p->region, node, text.out);
+        else
+            write_element(p, node, text.out);
+    }
+    write_sums(p, phase, text.out);
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_drained(p, i, phase) && !k->sink[i].operand)
+            write_result(p, &k->sink[i], text.out);
+    return close_text(&k->m->arena, &text);
+}
+
+/* Does C text name this identifier? */
+static bool names_identifier(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+        bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        bool ends = !(isalnum((unsigned char)at[length]) || at[length] == '_');
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+void write_pack(Launch *p, int phase, FILE *out)
+{
+    count_all_uses(p, phase);
+    write_pack_loads(p, out);
+    write_result_packs(p, phase, out);
+    char *lines = element_lines(p, phase);
+    bool is_early = false;
+    for (int i = 0; i < p->k->narrays; i++)
+        is_early |= p->is_early[i];
+    if (p->vector && (p->width > 1 || is_early || p->turns)) {
+        Text body;
+        open_text(&body);
+        if (p->width > 1 && names_identifier(lines, p->vector->index))
+            FILL(body.out, "const $type $index = $first + e;\n", { "type", p->index_type },
+                 { "index", p->vector->index }, { "first", p->first });
+        fputs(lines, body.out);
+        FILL(out, cuda_pack_template, { "width", number(p, p->width) },
+             { "guard", has_tail(p) ? "if (e >= count)\n    break;\n" : "" },
+             { "body", close_text(&p->k->m->arena, &body) });
+    } else {
+        fputs(lines, out);
+    }
+    write_pack_stores(p, phase, out);
+}
+
+/* --- One row -------------------------------------------------------------------------------------- */
+
+void write_needed_scalars(Launch *p, FILE *out)
+{
+    static const Region nowhere = { 0 };
+    for (int i = 0; i < p->k->nnodes; i++)
+        if (is_scalar(&p->k->node[i]) && p->k->node[i].is_wanted)
+            write_node(p->k, &nowhere, &p->k->node[i], out);
+}
+
+/* What a row has once, in the phase in which it can be computed. */
+void write_phase_values(Launch *p, int phase, FILE *out)
+{
+    for (int i = 0; i < p->k->nnodes; i++) {
+        Node *node = &p->k->node[i];
+        if (!node->is_wanted || is_in_pack(p, node) || node->phase != phase || is_scalar(node) || node->is_column)
+            continue;
+        if (node->is_reduction)
+            node->text = node->name; /* the phase before has just added it up */
+        else
+            write_node(p->k, &p->region, node, out);
+    }
+}
+
+/* Results that a row has once: the first thread's. */
+void write_row_results(Launch *p, FILE *out)
+{
+    Text text;
+    open_text(&text);
+    for (int i = 0; i < p->ncolumns; i++)
+        if (!is_in_pack(p, p->column[i].sink->operand))
+            add_to_column(p, &p->column[i], p->column[i].sink->operand->text, text.out);
+    for (int i = 0; i < p->k->nsinks; i++) {
+        const Sink *sink = &p->k->sink[i];
+        if (!p->has[i] || sink->operand || is_in_pack(p, sink->node))
+            continue;
+        const Array *array = &p->k->array[array_of_result(p, sink)];
+        write_store(p->k, array->value->type.dtype, array->name,
+                    index_text(p->k, &p->region, array->dims, array->stride), result_text(p, sink), text.out);
+    }
+    char *lines = close_text(&p->k->m->arena, &text);
+    if (*lines)
+        write_guarded(p, p->mapping == MAP_ROWS ? "lane == 0" : "", lines, out);
+}

@@ -1,0 +1,260 @@
+/* cuda_row_threads.c -- loops, packs and threads of a launch: all that strides decide. */
+#include "cuda_row.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { WIDEST = 8, PACK_BYTES = 16, MOST_SHARED = 40000 };
+
+/* --- Loops ---------------------------------------------------------------------------------------- */
+
+int64_t turns_of(const Launch *p, DimSet dims)
+{
+    int64_t turns = 1;
+    for (int i = 0; i < p->region.nloops; i++)
+        turns *= p->region.loop[i].dims & dims ? p->region.loop[i].size : 1;
+    return turns;
+}
+
+static int64_t packs_along(const Launch *p, const Loop *loop)
+{
+    return loop == p->vector ? (loop->size + p->width - 1) / p->width : loop->size;
+}
+
+int64_t packs_of(const Launch *p, DimSet dims)
+{
+    int64_t packs = 1;
+    for (int i = 0; i < p->region.nloops; i++)
+        packs *= p->region.loop[i].dims & dims ? packs_along(p, &p->region.loop[i]) : 1;
+    return packs;
+}
+
+/* "number / below % size" */
+static char *digit(const Launch *p, const char *number, int64_t below, int64_t size, bool is_outermost)
+{
+    Arena *arena = &p->k->m->arena;
+    char *text = below > 1 ? arena_text(arena, "%s / %" PRId64, number, below) : arena_text(arena, "%s", number);
+    return is_outermost ? text : arena_text(arena, "%s %% %" PRId64, text, size);
+}
+
+/* Declares the indices of the loops over `dims`, of which `number` counts all turns; in_packs: the innermost loop's
+ * turns are packs. */
+char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_packs)
+{
+    Text text;
+    open_text(&text);
+    int64_t below = in_packs ? packs_of(p, dims) : turns_of(p, dims);
+    bool is_outermost = true;
+    for (int i = 0; i < p->region.nloops; i++) {
+        const Loop *loop = &p->region.loop[i];
+        if (!(loop->dims & dims))
+            continue;
+        bool packed = in_packs && loop == p->vector;
+        int64_t size = packed ? packs_along(p, loop) : loop->size;
+        below /= size;
+        char *value = digit(p, number, below, size, is_outermost);
+        if (packed && p->width > 1)
+            value = arena_text(&p->k->m->arena, strchr(value, ' ') ? "(%s) * %d" : "%s * %d", value, p->width);
+        FILL(text.out, "const $type $name = $value;\n", { "type", p->index_type },
+             { "name", packed ? p->first : loop->index }, { "value", value });
+        is_outermost = false;
+    }
+    if (in_packs && p->vector && p->vector->dims & dims && has_tail(p))
+        FILL(text.out, "const int count = (int)rt_least<$type>($width, $size - $first);\n", { "type", p->index_type },
+             { "width", arena_text(&p->k->m->arena, "%d", p->width) },
+             { "size", arena_text(&p->k->m->arena, "%" PRId64, p->vector->size) }, { "first", p->first });
+    return close_text(&p->k->m->arena, &text);
+}
+
+/* --- Packs ---------------------------------------------------------------------------------------- */
+
+static int element_bytes(const Array *array) { return dtype_bytes(array->value->type.dtype); }
+
+static bool is_contiguous(const Launch *p, const Array *array)
+{
+    return p->vector && p->vector->dims & array->dims && array->stride[p->vector->last] == 1;
+}
+
+/* Memory of a called function is a pointer to a whole tensor, or to one copy of a stacked one. */
+static bool base_is_aligned(const Launch *p, const Array *array, int64_t bytes)
+{
+    if (array->storage->at >= 0)
+        return array->storage->at % bytes == 0;
+    return array->storage->plus % bytes == 0 && local_bytes(p->k->m, &array->value->type) % bytes == 0;
+}
+
+static bool is_aligned(const Launch *p, const Array *array, int width)
+{
+    for (int i = 0; i < p->region.nloops; i++) {
+        const Loop *loop = &p->region.loop[i];
+        if (loop != p->vector && loop->dims & array->dims && array->stride[loop->last] % width)
+            return false;
+    }
+    return base_is_aligned(p, array, (int64_t)width * element_bytes(array));
+}
+
+bool is_packed(const Launch *p, int array)
+{
+    return is_contiguous(p, &p->k->array[array]) && is_aligned(p, &p->k->array[array], p->width);
+}
+
+static bool is_big(const Launch *p, const Array *array) { return (array->dims & p->region.dims) == p->region.dims; }
+
+/* The widest pack with which every tensor that is as large as the space is loaded and stored in whole packs. */
+static int choose_width(Launch *p)
+{
+    int64_t bytes = 2;
+    for (int i = 0; i < p->k->narrays; i++)
+        if (is_big(p, &p->k->array[i]) && is_contiguous(p, &p->k->array[i]) && element_bytes(&p->k->array[i]) > bytes)
+            bytes = element_bytes(&p->k->array[i]);
+    int width = (int)(PACK_BYTES / bytes);
+    bool is_row = p->mapping == MAP_ROWS || p->mapping == MAP_COLUMNS;
+    while (width > 1 && is_row && turns_of(p, p->region.inner) / width < WARP)
+        width /= 2;
+    while (width > 1 && p->mapping == MAP_COLUMNS && p->ncolumns * BLOCK * width * 4 > MOST_SHARED)
+        width /= 2;
+    for (int i = 0; i < p->k->narrays; i++)
+        while (width > 1 && is_big(p, &p->k->array[i]) && is_contiguous(p, &p->k->array[i]) &&
+               !is_aligned(p, &p->k->array[i], width))
+            width /= 2;
+    return width;
+}
+
+/* --- Threads -------------------------------------------------------------------------------------- */
+
+static bool reads_array(const Launch *p, int array)
+{
+    const Node *node = array < p->k->f->params.count ? find_node(p->k, p->k->array[array].value) : NULL;
+    return node && node->is_wanted;
+}
+
+/* Arrays of the row that are worth a place in registers: gains and biases come from the cache. */
+static bool may_be_early(const Launch *p, int array)
+{
+    const Array *a = &p->k->array[array];
+    return reads_array(p, array) && is_packed(p, array) && a->dims & p->region.dims & ~p->region.inner;
+}
+
+/* Registers of one thread for the row and its sums. */
+static int64_t row_registers(const Launch *p, int64_t turns)
+{
+    int64_t registers = 0;
+    for (int i = 0; i < p->k->narrays; i++)
+        registers += may_be_early(p, i) ? turns * ((p->width * element_bytes(&p->k->array[i]) + 3) / 4) : 0;
+    for (int i = 0; i < p->ncolumns; i++)
+        registers += p->column[i].is_wide ? turns * p->width : 0;
+    return registers;
+}
+
+static int block_of(const Launch *p, int row_threads)
+{
+    bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= MOST_SHARED;
+    if (row_threads == WARP)
+        return fits ? BLOCK : WARP;
+    int rows = 1; /* those of one block meet at barriers: none of them may be without a row */
+    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK && turns_of(p, p->reduced) % (rows * 2) == 0)
+        rows *= 2;
+    return row_threads * rows;
+}
+
+/* Registers that there are for the row: of a launch that adds up columns, two blocks live on a multiprocessor. */
+static int64_t registers_for_row(const Launch *p, int row_threads)
+{
+    int64_t most = REGISTERS / ((p->ncolumns ? 2 : 1) * block_of(p, row_threads));
+    most = most > 128 ? 128 : most;
+    most -= OTHER_REGISTERS;
+    return p->ncolumns || most < 64 ? most : 64; /* more would leave too few warps */
+}
+
+static void plan_row_threads(Launch *p)
+{
+    p->packs = packs_of(p, p->region.inner);
+    int64_t least = (p->packs + ROW_TURNS - 1) / ROW_TURNS;
+    int start = least > MOST_THREADS ? MOST_THREADS / 2 : (int)((least + WARP - 1) / WARP * WARP);
+    p->row_threads = MOST_THREADS;
+    for (int threads = start; threads <= MOST_THREADS && !p->turns; threads += WARP) {
+        int64_t turns = (p->packs + threads - 1) / threads;
+        if (row_registers(p, turns) <= registers_for_row(p, threads)) {
+            p->row_threads = threads;
+            p->turns = (int)turns;
+        }
+    }
+    p->threads = block_of(p, p->row_threads);
+    for (int i = 0; i < p->k->narrays; i++)
+        p->is_early[i] = p->turns && may_be_early(p, i);
+    int64_t rows = turns_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
+    p->blocks = p->ncolumns ? p->parts * turns_of(p, p->own) : (rows + at_once - 1) / at_once;
+}
+
+static void plan_column_threads(Launch *p)
+{
+    p->packs = packs_of(p, p->region.inner);
+    p->threads = BLOCK;
+    p->row_threads = WARP;
+    p->blocks = p->parts * turns_of(p, p->own) * ((p->packs + WARP - 1) / WARP);
+}
+
+static void plan_sum_threads(Launch *p)
+{
+    p->packs = packs_of(p, p->reduced);
+    p->threads = p->row_threads = BLOCK;
+    p->blocks = p->parts * turns_of(p, p->own);
+}
+
+static void plan_point_threads(Launch *p)
+{
+    p->packs = packs_of(p, p->region.dims);
+    p->threads = p->row_threads = p->packs < BLOCK ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
+    p->blocks = (p->packs + p->threads - 1) / p->threads;
+}
+
+static const char *index_type(const RowKernel *k)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (element_count(&k->node[i].value->type) > INT32_MAX / 2)
+            return "int64_t";
+    for (int i = 0; i < k->narrays; i++)
+        for (int d = 0; d < k->ndims; d++)
+            if (k->array[i].stride[d] * k->dim[d].size > INT32_MAX / 2)
+                return "int64_t";
+    return "int";
+}
+
+void plan_threads(Launch *p)
+{
+    RowKernel *k = p->k;
+    DimSet inner = p->region.inner;
+    p->region.has_columns = p->ncolumns > 0;
+    plan_loops(k, &p->region);
+    p->region.inner = inner;
+    p->region.nouter = 0;
+    for (int i = 0; i < p->region.nloops; i++)
+        p->region.nouter += !(p->region.loop[i].dims & inner);
+    p->vector = p->region.nloops ? &p->region.loop[p->region.nloops - 1] : NULL;
+    p->index_type = index_type(k);
+    p->width = 1;
+    p->is_early = NEW_ARRAY(&k->m->arena, bool, k->narrays);
+    p->pack_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
+    for (int i = 0; i < k->narrays; i++)
+        p->pack_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_pack", k->array[i].name));
+    if (p->vector) {
+        p->width = choose_width(p);
+        p->first = p->vector->index;
+        if (p->width > 1)
+            p->first = new_identifier(&k->names, arena_text(&k->m->arena, "%s_first", p->vector->index));
+    }
+    switch (p->mapping) {
+    case MAP_ROWS:
+        plan_row_threads(p);
+        break;
+    case MAP_COLUMNS:
+        plan_column_threads(p);
+        break;
+    case MAP_SUMS:
+        plan_sum_threads(p);
+        break;
+    case MAP_POINTS:
+        plan_point_threads(p);
+        break;
+    }
+}

@@ -1,0 +1,3 @@
+for (int64_t i = threadIdx.x; i < $count; i += $threads)
+    $name[i] = $start;
+__syncthreads();

@@ -1,0 +1,6 @@
+$list
+if (lane % 32 == 0) {
+    $leave
+}
+__syncthreads();
+$take

@@ -1,0 +1,5 @@
+#pragma unroll
+for (int e = 0; e < $width; e++) {
+    $guard
+    $body
+}

@@ -1,0 +1,8 @@
+$head
+{
+    const $type item = ($type)blockIdx.x * $threads + threadIdx.x;
+    $guard
+    $start
+    $indices
+    $row
+}

@@ -1,0 +1,9 @@
+__shared__ $type $parts[$count];
+for (int other = 0; other < $rows; other++) {
+    if (team == other) {
+        $turns
+    }
+    __syncthreads();
+}
+for (int i = threadIdx.x; i < $count; i += $threads)
+    $left[i] = $parts[i];

@@ -1,0 +1,3 @@
+for ($type pack = lane; pack < $packs; pack += $threads) {
+    $body
+}

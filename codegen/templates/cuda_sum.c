@@ -1,0 +1,10 @@
+$head
+{
+    $own
+    $start
+    for ($type item = ($type)($part) * $threads + threadIdx.x; item < $packs; item += $step) {
+        $indices
+        $row
+    }
+    $end
+}

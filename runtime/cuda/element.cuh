@@ -1,0 +1,129 @@
+/* element.cuh -- elements in memory and in registers on the device: what kernels/element.h is on the processor.
+ *
+ * A pack is some neighbours that one thread loads and stores at once, 16 bytes at best; arithmetic is f32.
+ */
+#ifndef MPC_CUDA_ELEMENT_H
+#define MPC_CUDA_ELEMENT_H
+
+#include "machine.cuh"
+
+/* This header stands for kernels/element.h: what of runtime/kernels/ only computes is the same text on both sides. */
+#define MPC_KERNELS_ELEMENT_H
+
+struct rt_bf16 {
+    uint16_t bits;
+};
+
+struct rt_f16 {
+    uint16_t bits;
+};
+
+RT_INLINE float rt_load_bf16(rt_bf16 x) { return rt_float_of_bits((uint32_t)x.bits << 16); }
+RT_INLINE rt_bf16 rt_store_bf16(float x) { return rt_bf16{ (uint16_t)rt_pack_bf16(x, 0.0f) }; }
+RT_INLINE float rt_load_f16(rt_f16 x) { return rt_float_of_f16(x.bits); }
+RT_INLINE rt_f16 rt_store_f16(float x) { return rt_f16{ (uint16_t)rt_pack_f16(x, 0.0f) }; }
+
+/* The same for templates, by the type of the element. */
+RT_INLINE float rt_value(rt_bf16 x) { return rt_load_bf16(x); }
+RT_INLINE float rt_value(rt_f16 x) { return rt_load_f16(x); }
+RT_INLINE float rt_value(float x) { return x; }
+RT_INLINE int32_t rt_value(int32_t x) { return x; }
+RT_INLINE bool rt_value(bool x) { return x; }
+RT_INLINE void rt_set(rt_bf16 &to, float x) { to = rt_store_bf16(x); }
+RT_INLINE void rt_set(rt_f16 &to, float x) { to = rt_store_f16(x); }
+RT_INLINE void rt_set(float &to, float x) { to = x; }
+RT_INLINE void rt_set(int32_t &to, int32_t x) { to = x; }
+RT_INLINE void rt_set(bool &to, bool x) { to = x; }
+
+/* N elements on the boundary that a load of all of them asks for. */
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) RtPack {
+    T at[N];
+    __device__ __forceinline__ T &operator[](int i) { return at[i]; }
+    __device__ __forceinline__ const T &operator[](int i) const { return at[i]; }
+};
+
+template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_pack(const T *from)
+{
+    return *reinterpret_cast<const RtPack<T, N> *>(from);
+}
+
+template <int N, typename T> RT_INLINE RtPack<T, N> rt_all(T x)
+{
+    RtPack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pack[i] = x;
+    return pack;
+}
+
+/* The first `count` of a pack that goes over the end of a row. */
+template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_some(const T *from, int count)
+{
+    if (count == N)
+        return rt_load_pack<N>(from);
+    RtPack<T, N> pack = {};
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (i < count)
+            pack[i] = from[i];
+    return pack;
+}
+
+template <int N, typename T> RT_INLINE RtPack<T, N> rt_elements(const T *, const RtPack<T, N> &values)
+{
+    return values;
+}
+
+template <int N> RT_INLINE RtPack<rt_bf16, N> rt_elements(const rt_bf16 *, const RtPack<float, N> &values)
+{
+    RtPack<rt_bf16, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        const uint32_t two = rt_pack_bf16(values[i], i + 1 < N ? values[i + 1] : 0.0f);
+        pack[i].bits = (uint16_t)two;
+        if (i + 1 < N)
+            pack[i + 1].bits = (uint16_t)(two >> 16);
+    }
+    return pack;
+}
+
+template <int N> RT_INLINE RtPack<rt_f16, N> rt_elements(const rt_f16 *, const RtPack<float, N> &values)
+{
+    RtPack<rt_f16, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        const uint32_t two = rt_pack_f16(values[i], i + 1 < N ? values[i + 1] : 0.0f);
+        pack[i].bits = (uint16_t)two;
+        if (i + 1 < N)
+            pack[i + 1].bits = (uint16_t)(two >> 16);
+    }
+    return pack;
+}
+
+template <int N, typename T, typename V> RT_INLINE void rt_store_pack(T *to, const RtPack<V, N> &values)
+{
+    *reinterpret_cast<RtPack<T, N> *>(to) = rt_elements(to, values);
+}
+
+template <int N, typename T, typename V> RT_INLINE void rt_store_some(T *to, const RtPack<V, N> &values, int count)
+{
+    if (count == N) {
+        rt_store_pack(to, values);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (i < count)
+            rt_set(to[i], values[i]);
+}
+
+/* Which part of a split dim this rank has: rt.h. */
+struct RtPart {
+    int64_t first, turn, jump;
+};
+
+RT_INLINE int64_t rt_position(const RtPart part, int64_t i) { return part.first + i + (i >= part.turn ? part.jump : 0); }
+
+template <typename T> RT_INLINE T rt_least(T a, T b) { return a < b ? a : b; }
+
+#endif

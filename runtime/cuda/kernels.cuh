@@ -1,0 +1,12 @@
+/* kernels.cuh -- what generated CUDA kernels include: elements, reductions, and the kernels that do not depend on a
+ * model.  Compiled with -default-device: the functions that come from runtime/kernels/ and philox.h say nothing. */
+#ifndef MPC_CUDA_KERNELS_H
+#define MPC_CUDA_KERNELS_H
+
+#include "element.cuh"
+#include "reduce.cuh"
+
+#include "../kernels/activation.h"
+#include "../kernels/random.h"
+
+#endif

@@ -1,0 +1,39 @@
+/* reduce.cuh -- sums, maxima and minima over the threads of a warp, and over the warps of a block.
+ *
+ * Every thread gets the result, with the same bits, and the order does not depend on time.
+ */
+#ifndef MPC_CUDA_REDUCE_H
+#define MPC_CUDA_REDUCE_H
+
+#include "element.cuh"
+
+struct RtSum {
+    template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a + b; }
+};
+
+struct RtMax {
+    template <typename T> static __device__ __forceinline__ T of(T a, T b) { return b > a ? b : a; }
+};
+
+struct RtMin {
+    template <typename T> static __device__ __forceinline__ T of(T a, T b) { return b < a ? b : a; }
+};
+
+/* Over all 32 lanes. */
+template <typename Op, typename T> RT_INLINE T rt_warp(T x)
+{
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        x = Op::of(x, __shfl_xor_sync(0xFFFFFFFFu, x, step));
+    return x;
+}
+
+/* What the warps of a block have left in shared memory, `start` in place of missing ones; all lanes of a warp
+ * together.  The caller has put a barrier between. */
+template <typename Op, int WARPS, typename T> RT_INLINE T rt_warps(const T *parts, T start)
+{
+    const int lane = (int)threadIdx.x % 32;
+    return rt_warp<Op>(lane < WARPS ? parts[lane] : start);
+}
+
+#endif

@@ -1,0 +1,256 @@
+/* emulator.c -- threads, warps and blocks: each thread is a fiber that runs until it has to wait. */
+#include "emulator.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+enum { STACK = 256 * 1024, MAX_REPORTS = 8, MAX_WARPS = EMULATOR_MAX_THREADS / EMULATOR_WARP };
+
+typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, DONE } State;
+
+typedef struct {
+    State state;
+    char *stack;
+    ucontext_t start;
+    jmp_buf at;
+    bool is_begun;
+} Fiber;
+
+typedef struct {
+    uint32_t arrived, mask;
+    int kind;
+    uint32_t number; /* of meetings so far: the slots of two are told apart */
+    uint32_t barriers;
+    uint64_t slot[2][EMULATOR_WARP];
+} Warp;
+
+static struct {
+    const char *name;
+    EmulatorKernel *kernel;
+    void **arguments;
+    int narguments, threads, thread;
+    int64_t blocks, block;
+    uint32_t barriers;
+    int faults;
+    bool is_running, is_over; /* over: after a fault that nothing can follow */
+    char *dynamic_shared;
+    Fiber fiber[EMULATOR_MAX_THREADS];
+    Warp warp[MAX_WARPS];
+    jmp_buf scheduler;
+    EmulatorPlace place;
+} now;
+
+/* --- Faults ------------------------------------------------------------------------------------ */
+
+static void leave(State state);
+
+void emulator_fault(bool is_fatal, const char *format, ...)
+{
+    if (now.faults++ < MAX_REPORTS) {
+        va_list arguments;
+        va_start(arguments, format);
+        fprintf(stderr, "  %s, block %" PRId64 ", thread %d: ", now.name, now.block, now.thread);
+        vfprintf(stderr, format, arguments);
+        fputc('\n', stderr);
+        va_end(arguments);
+    }
+    if (is_fatal && now.is_running) {
+        now.is_over = true;
+        leave(DONE);
+    }
+}
+
+/* --- Fibers ------------------------------------------------------------------------------------ */
+
+const EmulatorPlace *emulator_place(void)
+{
+    if (!now.is_running)
+        return NULL;
+    const Warp *warp = &now.warp[now.thread / EMULATOR_WARP];
+    now.place.thread = now.block * now.threads + now.thread;
+    now.place.warp = now.thread / EMULATOR_WARP;
+    now.place.block = now.block;
+    now.place.barriers = now.barriers;
+    now.place.warp_barriers = warp->barriers;
+    now.place.warp_meetings = warp->number;
+    now.place.stack = now.fiber[now.thread].stack;
+    now.place.stack_end = now.place.stack + STACK;
+    return &now.place;
+}
+
+/* Back to the scheduler, until it comes back. */
+static void leave(State state)
+{
+    Fiber *fiber = &now.fiber[now.thread];
+    fiber->state = state;
+    if (_setjmp(fiber->at) == 0)
+        _longjmp(now.scheduler, 1);
+}
+
+static void run_thread(void)
+{
+    void *arguments[EMULATOR_MAX_ARGUMENTS]; /* on the fiber's stack, where a kernel may read */
+    memcpy(arguments, now.arguments, (size_t)now.narguments * sizeof *arguments);
+    now.kernel(arguments);
+    now.fiber[now.thread].is_begun = false;
+    leave(DONE);
+    abort(); /* a fiber that is done is begun anew */
+}
+
+static void begin(Fiber *fiber)
+{
+    if (!fiber->stack) {
+        fiber->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (fiber->stack == MAP_FAILED)
+            abort();
+    }
+    getcontext(&fiber->start);
+    fiber->start.uc_stack.ss_sp = fiber->stack;
+    fiber->start.uc_stack.ss_size = STACK;
+    fiber->start.uc_link = NULL;
+    makecontext(&fiber->start, run_thread, 0);
+    fiber->is_begun = true;
+}
+
+static void resume(int thread)
+{
+    Fiber *fiber = &now.fiber[thread];
+    now.thread = thread;
+    now.is_running = true;
+    if (_setjmp(now.scheduler) == 0) {
+        if (fiber->is_begun)
+            _longjmp(fiber->at, 1);
+        begin(fiber);
+        setcontext(&fiber->start);
+    }
+    now.is_running = false;
+}
+
+/* --- Blocks ------------------------------------------------------------------------------------ */
+
+static int count_in(State state)
+{
+    int count = 0;
+    for (int i = 0; i < now.threads; i++)
+        count += now.fiber[i].state == state;
+    return count;
+}
+
+static void release_barrier(void)
+{
+    for (int i = 0; i < now.threads; i++)
+        if (now.fiber[i].state == AT_BARRIER)
+            now.fiber[i].state = RUNNABLE;
+    now.barriers++;
+}
+
+static bool step(void)
+{
+    bool any = false;
+    for (int i = 0; i < now.threads && !now.is_over; i++)
+        if (now.fiber[i].state == RUNNABLE) {
+            resume(i);
+            any = true;
+        }
+    return any;
+}
+
+static void run_block(void)
+{
+    for (int i = 0; i < now.threads; i++)
+        now.fiber[i].state = RUNNABLE, now.fiber[i].is_begun = false;
+    memset(now.warp, 0, sizeof now.warp);
+    now.barriers = 0;
+    while (!now.is_over && count_in(DONE) < now.threads) {
+        bool any = step();
+        int waiting = count_in(AT_BARRIER);
+        if (waiting && waiting + count_in(DONE) == now.threads)
+            release_barrier();
+        else if (!any && !now.is_over) {
+            emulator_fault(false, "nothing goes on: %d threads wait at a barrier, %d for others of their warp", waiting,
+                           count_in(IN_WARP));
+            now.is_over = true;
+        }
+    }
+}
+
+bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments, int count, int64_t blocks, int threads,
+                     int64_t dynamic_shared)
+{
+    if (threads < 1 || threads > EMULATOR_MAX_THREADS || count > EMULATOR_MAX_ARGUMENTS || blocks < 1) {
+        fprintf(stderr, "  %s cannot be launched with %" PRId64 " blocks of %d threads and %d arguments\n", name, blocks,
+                threads, count);
+        return false;
+    }
+    now.name = name, now.kernel = kernel, now.arguments = arguments, now.narguments = count;
+    now.blocks = blocks, now.threads = threads, now.faults = 0, now.is_over = false;
+    now.dynamic_shared = dynamic_shared ? aligned_alloc(128, (size_t)(dynamic_shared + 127) / 128 * 128) : NULL;
+    emulator_new_launch();
+    for (now.block = 0; now.block < blocks && !now.is_over; now.block++) {
+        emulator_new_block(now.dynamic_shared, dynamic_shared);
+        run_block();
+    }
+    if (now.dynamic_shared)
+        emulator_drop_shared(now.dynamic_shared);
+    free(now.dynamic_shared);
+    return now.faults == 0;
+}
+
+/* --- What kernels ask --------------------------------------------------------------------------- */
+
+unsigned emulator_thread_index(void) { return (unsigned)now.thread; }
+unsigned emulator_block_index(void) { return (unsigned)now.block; }
+unsigned emulator_block_size(void) { return (unsigned)now.threads; }
+unsigned emulator_grid_size(void) { return (unsigned)now.blocks; }
+void *emulator_dynamic_shared(void) { return now.dynamic_shared; }
+
+void emulator_barrier(void) { leave(AT_BARRIER); }
+
+enum { BARRIER, SHUFFLE, BALLOT };
+
+/* Waits until all lanes of `mask` are here, each with a value; returns where these are. */
+static const uint64_t *meet(int kind, uint32_t mask, uint64_t value)
+{
+    const int lane = now.thread % EMULATOR_WARP;
+    Warp *warp = &now.warp[now.thread / EMULATOR_WARP];
+    if (!(mask >> lane & 1))
+        emulator_fault(true, "is not in the mask %08x of an operation of its warp", mask);
+    if (warp->arrived == 0)
+        warp->mask = mask, warp->kind = kind;
+    else if (warp->mask != mask || warp->kind != kind)
+        emulator_fault(true, "does another operation than the rest of its warp, or with another mask");
+    const uint32_t number = warp->number;
+    warp->slot[number % 2][lane] = value;
+    warp->arrived |= 1u << lane;
+    if (warp->arrived == mask) {
+        warp->arrived = 0;
+        warp->number++;
+        warp->barriers += kind == BARRIER;
+        for (int i = 0; i < EMULATOR_WARP; i++) {
+            Fiber *other = &now.fiber[now.thread / EMULATOR_WARP * EMULATOR_WARP + i];
+            if (mask >> i & 1 && i != lane)
+                other->state = RUNNABLE;
+        }
+    } else {
+        leave(IN_WARP);
+    }
+    return warp->slot[number % 2];
+}
+
+void emulator_barrier_warp(uint32_t mask) { meet(BARRIER, mask, 0); }
+uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source) { return meet(SHUFFLE, mask, bits)[source & 31]; }
+
+uint32_t emulator_ballot(uint32_t mask, int predicate)
+{
+    const uint64_t *slot = meet(BALLOT, mask, predicate != 0);
+    uint32_t bits = 0;
+    for (int i = 0; i < EMULATOR_WARP; i++)
+        bits |= mask >> i & 1 && slot[i] ? 1u << i : 0;
+    return bits;
+}

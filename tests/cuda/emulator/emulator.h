@@ -1,0 +1,76 @@
+/* emulator.h -- runs CUDA kernels on a processor and watches what they do to memory.
+ *
+ * A kernel is compiled as C++ with emulator/machine.cuh and -fsanitize=thread, so that each access to memory calls one of
+ * emulator_memory.c's functions (gcc's own library for that is not linked).  Each thread of a block is a fiber;
+ * fibers change at barriers and at operations of a warp; blocks run one after another.
+ *
+ * What is found: accesses outside of the operands; reads of what nobody has written, in memory and in shared memory;
+ * accesses off the boundary of their size; two threads at one byte, one of them writing, with no barrier between;
+ * barriers and warps' operations that not all threads reach.
+ */
+#ifndef MPC_TESTS_EMULATOR_H
+#define MPC_TESTS_EMULATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { EMULATOR_WARP = 32, EMULATOR_MAX_THREADS = 1024, EMULATOR_MAX_ARGUMENTS = 512 };
+
+/* --- For tests ------------------------------------------------------------------------------ */
+
+/* Memory of the device.  Nothing in it may be touched before emulator_allow. */
+void emulator_add_memory(const char *name, void *base, int64_t bytes);
+void emulator_add_constants(void *base, int64_t bytes); /* of the compiled kernels: may be read */
+void emulator_allow(void *from, int64_t bytes, bool is_written);
+bool emulator_is_written(const void *at);
+void emulator_forget_memory(void);
+
+/* The static shared memory of the compiled kernels. */
+void emulator_set_shared(void *base, int64_t bytes);
+
+/* A kernel, called with its arguments as an array. */
+typedef void EmulatorKernel(void **arguments);
+
+/* Runs all blocks; false, after a line on stderr for each of the first faults, if anything is wrong. */
+bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments, int count, int64_t blocks, int threads,
+                     int64_t dynamic_shared);
+
+/* --- For kernels ---------------------------------------------------------------------------- */
+
+unsigned emulator_thread_index(void);
+unsigned emulator_block_index(void);
+unsigned emulator_block_size(void);
+unsigned emulator_grid_size(void);
+void *emulator_dynamic_shared(void);
+void emulator_barrier(void);
+void emulator_barrier_warp(uint32_t mask);
+uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source);
+uint32_t emulator_ballot(uint32_t mask, int predicate);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* --- Between the emulator's files ------------------------------------------------------------- */
+
+/* Where the thread that runs now is, as far as the order of accesses goes. */
+typedef struct {
+    int64_t thread; /* counted over all blocks */
+    int warp;       /* counted over all blocks */
+    int64_t block;
+    uint32_t barriers, warp_barriers, warp_meetings;
+    const char *stack, *stack_end;
+} EmulatorPlace;
+
+const EmulatorPlace *emulator_place(void); /* NULL outside of kernels */
+void emulator_fault(bool is_fatal, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void emulator_new_launch(void);
+void emulator_new_block(void *dynamic_shared, int64_t bytes);
+void emulator_drop_shared(void *dynamic_shared);
+
+#endif

@@ -1,0 +1,246 @@
+/* emulator_memory.c -- what kernels do to memory: the functions that -fsanitize=thread calls at each access.
+ *
+ * For each byte of the device's memory and of shared memory a Shadow remembers whether it has been written, and who has
+ * written and read it last.  Two accesses of one byte by different threads, one of them a write, must have a barrier
+ * between them; within a warp, a write and a later read __syncwarp, and a read and a later write any operation that
+ * the warp does together.
+ */
+#include "emulator.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    int64_t thread, block;
+    int warp;
+    uint32_t barriers, warp_barriers, warp_meetings;
+    uint32_t stamp; /* the launch, or for shared memory the block, in which it happened */
+} Access;
+
+typedef struct {
+    bool is_allowed, is_written;
+    uint32_t written_stamp; /* shared memory: only what this block has written counts */
+    Access write, read[2];
+} Shadow;
+
+typedef struct {
+    const char *name;
+    char *base;
+    int64_t bytes;
+    bool is_shared, is_constant;
+    Shadow *shadow; /* NULL: constants */
+} Memory;
+
+enum { MAX_MEMORIES = 16 };
+
+static Memory memories[MAX_MEMORIES];
+static int nmemories;
+static uint32_t launch_stamp, block_stamp;
+
+/* --- Memories --------------------------------------------------------------------------------- */
+
+static Memory *add(const char *name, void *base, int64_t bytes)
+{
+    if (nmemories == MAX_MEMORIES)
+        abort();
+    Memory *memory = &memories[nmemories++];
+    *memory = (Memory){ .name = name, .base = base, .bytes = bytes };
+    return memory;
+}
+
+static Shadow *new_shadow(int64_t bytes)
+{
+    Shadow *shadow = calloc((size_t)bytes + 1, sizeof *shadow);
+    if (!shadow)
+        abort();
+    return shadow;
+}
+
+void emulator_add_memory(const char *name, void *base, int64_t bytes)
+{
+    add(name, base, bytes)->shadow = new_shadow(bytes);
+}
+
+void emulator_add_constants(void *base, int64_t bytes) { add("constants", base, bytes)->is_constant = true; }
+
+static Memory *find(const void *at)
+{
+    for (int i = 0; i < nmemories; i++)
+        if ((const char *)at >= memories[i].base && (const char *)at < memories[i].base + memories[i].bytes)
+            return &memories[i];
+    return NULL;
+}
+
+void emulator_allow(void *from, int64_t bytes, bool is_written)
+{
+    Memory *memory = find(from);
+    if (!memory || (char *)from + bytes > memory->base + memory->bytes)
+        abort();
+    for (int64_t i = 0; i < bytes; i++) {
+        Shadow *shadow = &memory->shadow[(char *)from - memory->base + i];
+        shadow->is_allowed = true;
+        shadow->is_written |= is_written;
+    }
+}
+
+bool emulator_is_written(const void *at)
+{
+    const Memory *memory = find(at);
+    return memory && memory->shadow && memory->shadow[(const char *)at - memory->base].is_written;
+}
+
+void emulator_forget_memory(void)
+{
+    for (int i = 0; i < nmemories; i++)
+        free(memories[i].shadow);
+    nmemories = 0;
+}
+
+void emulator_set_shared(void *base, int64_t bytes)
+{
+    Memory *memory = add("shared memory", base, bytes);
+    memory->shadow = new_shadow(bytes);
+    memory->is_shared = true;
+}
+
+void emulator_new_launch(void) { launch_stamp++; }
+
+void emulator_new_block(void *dynamic_shared, int64_t bytes)
+{
+    block_stamp++;
+    if (bytes && !find(dynamic_shared))
+        emulator_set_shared(dynamic_shared, bytes);
+}
+
+void emulator_drop_shared(void *dynamic_shared)
+{
+    Memory *memory = find(dynamic_shared);
+    free(memory->shadow);
+    *memory = memories[--nmemories];
+}
+
+/* --- Accesses --------------------------------------------------------------------------------- */
+
+static bool is_ordered(const Access *earlier, const EmulatorPlace *now, bool write_then_read_or_write)
+{
+    if (earlier->thread == now->thread)
+        return true;
+    if (earlier->block != now->block)
+        return false;
+    if (earlier->barriers < now->barriers)
+        return true;
+    if (earlier->warp != now->warp)
+        return false;
+    return write_then_read_or_write ? earlier->warp_barriers < now->warp_barriers
+                                    : earlier->warp_meetings < now->warp_meetings;
+}
+
+static Access access_now(const EmulatorPlace *now, uint32_t stamp)
+{
+    return (Access){ now->thread,   now->block, now->warp, now->barriers, now->warp_barriers, now->warp_meetings,
+                     stamp };
+}
+
+static void race(const Memory *memory, int64_t at, const Access *other, const char *what, const char *did)
+{
+    emulator_fault(false, "%s byte %" PRId64 " of %s, which thread %" PRId64 " of all has %s with no barrier between",
+                   what, at, memory->name, other->thread, did);
+}
+
+static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp)
+{
+    Shadow *s = &memory->shadow[at];
+    bool is_written = memory->is_shared ? s->written_stamp == block_stamp : s->is_written;
+    if (!is_written) {
+        emulator_fault(false, "reads byte %" PRId64 " of %s, which nobody has written", at, memory->name);
+        return false;
+    }
+    if (s->write.stamp == stamp && !is_ordered(&s->write, now, true)) {
+        race(memory, at, &s->write, "reads", "written");
+        return false;
+    }
+    /* The last reader, and the last one that is another. */
+    if (s->read[0].stamp == stamp && s->read[0].thread != now->thread)
+        s->read[1] = s->read[0];
+    s->read[0] = access_now(now, stamp);
+    return true;
+}
+
+static bool note_write(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp)
+{
+    Shadow *s = &memory->shadow[at];
+    if (s->write.stamp == stamp && !is_ordered(&s->write, now, true)) {
+        race(memory, at, &s->write, "writes", "written");
+        return false;
+    }
+    for (int i = 0; i < 2; i++)
+        if (s->read[i].stamp == stamp && !is_ordered(&s->read[i], now, false)) {
+            race(memory, at, &s->read[i], "writes", "read");
+            return false;
+        }
+    s->write = access_now(now, stamp);
+    s->is_written = true;
+    s->written_stamp = block_stamp;
+    return true;
+}
+
+static void touch(const void *address, int64_t bytes, bool is_write, bool must_be_aligned)
+{
+    const EmulatorPlace *now = emulator_place();
+    const char *from = address;
+    if (!now || (from >= now->stack && from < now->stack_end))
+        return;
+    const char *what = is_write ? "writes" : "reads";
+    Memory *memory = find(from);
+    if (!memory || from + bytes > memory->base + memory->bytes) {
+        emulator_fault(true, "%s %" PRId64 " bytes outside of all memory", what, bytes);
+        return;
+    }
+    if (must_be_aligned && (uintptr_t)from % (uintptr_t)bytes)
+        emulator_fault(false, "%s %" PRId64 " bytes of %s at byte %td, off their boundary", what, bytes, memory->name,
+                       from - memory->base);
+    if (memory->is_constant) {
+        if (is_write)
+            emulator_fault(true, "writes constants");
+        return;
+    }
+    const uint32_t stamp = memory->is_shared ? block_stamp : launch_stamp;
+    for (int64_t i = from - memory->base; i < from - memory->base + bytes; i++) {
+        if (!memory->is_shared && !memory->shadow[i].is_allowed) {
+            emulator_fault(false, "%s byte %" PRId64 " of %s, which belongs to no operand", what, i, memory->name);
+            return;
+        }
+        if (!(is_write ? note_write : note_read)(memory, i, now, stamp))
+            return;
+    }
+}
+
+/* --- What gcc calls ---------------------------------------------------------------------------- */
+
+#define ACCESS(bytes)                                                                                                  \
+    void __tsan_read##bytes(void *at);                                                                                 \
+    void __tsan_write##bytes(void *at);                                                                                \
+    void __tsan_unaligned_read##bytes(void *at);                                                                       \
+    void __tsan_unaligned_write##bytes(void *at);                                                                      \
+    void __tsan_read##bytes(void *at) { touch(at, bytes, false, true); }                                               \
+    void __tsan_write##bytes(void *at) { touch(at, bytes, true, true); }                                               \
+    void __tsan_unaligned_read##bytes(void *at) { touch(at, bytes, false, false); }                                    \
+    void __tsan_unaligned_write##bytes(void *at) { touch(at, bytes, true, false); }
+
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+
+void __tsan_read_range(void *at, long bytes);
+void __tsan_write_range(void *at, long bytes);
+void __tsan_init(void);
+void __tsan_func_entry(void *at);
+void __tsan_func_exit(void);
+void __tsan_read_range(void *at, long bytes) { touch(at, bytes, false, false); }
+void __tsan_write_range(void *at, long bytes) { touch(at, bytes, true, false); }
+void __tsan_init(void) {}
+void __tsan_func_entry(void *at) {}
+void __tsan_func_exit(void) {}

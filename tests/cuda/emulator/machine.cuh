@@ -1,0 +1,63 @@
+/* machine.cuh -- stands in for runtime/cuda/machine.cuh where kernels run on a processor: the words of CUDA C++, and each
+ * instruction of the machine by its definition. */
+#ifndef MPC_CUDA_MACHINE_H
+#define MPC_CUDA_MACHINE_H
+
+#include "emulator.h"
+
+#include "convert.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __shared__ static __attribute__((section("rt_shared")))
+#define __constant__ static __attribute__((section("rt_constant")))
+#define RT_INLINE static inline __attribute__((always_inline))
+#define RT_DYNAMIC_SHARED(name) unsigned char *const name = (unsigned char *)emulator_dynamic_shared()
+
+struct EmulatedIndex {
+    unsigned x, y, z;
+};
+#define threadIdx (EmulatedIndex{ emulator_thread_index(), 0, 0 })
+#define blockIdx (EmulatedIndex{ emulator_block_index(), 0, 0 })
+#define blockDim (EmulatedIndex{ emulator_block_size(), 1, 1 })
+#define gridDim (EmulatedIndex{ emulator_grid_size(), 1, 1 })
+
+RT_INLINE void __syncthreads() { emulator_barrier(); }
+RT_INLINE void __syncwarp(uint32_t mask = 0xFFFFFFFFu) { emulator_barrier_warp(mask); }
+RT_INLINE uint32_t __ballot_sync(uint32_t mask, int predicate) { return emulator_ballot(mask, predicate); }
+RT_INLINE int __any_sync(uint32_t mask, int predicate) { return emulator_ballot(mask, predicate) != 0; }
+RT_INLINE int __all_sync(uint32_t mask, int predicate) { return emulator_ballot(mask, predicate) == mask; }
+
+template <typename T> RT_INLINE T __shfl_sync(uint32_t mask, T value, int source)
+{
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    bits = emulator_shuffle(mask, bits, source);
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+template <typename T> RT_INLINE T __shfl_xor_sync(uint32_t mask, T value, int with)
+{
+    return __shfl_sync(mask, value, (int)(emulator_thread_index() % 32) ^ with);
+}
+
+RT_INLINE uint32_t rt_pack_bf16(float low, float high)
+{
+    return (uint32_t)rt_bf16_of_float(high) << 16 | rt_bf16_of_float(low);
+}
+
+RT_INLINE uint32_t rt_pack_f16(float low, float high)
+{
+    return (uint32_t)rt_f16_of_float(high) << 16 | rt_f16_of_float(low);
+}
+
+RT_INLINE float rt_exp2(float x) { return exp2f(x); }
+
+#endif
