@@ -162,20 +162,6 @@ static void leave_tile(const Launch *p, const Column *column, FILE *out)
          { "leave", each_element(p, leave_text(p, column, to, value)) });
 }
 
-/* For each pack of the thread's row: its indices, and `body`. */
-static char *each_turn(const Launch *p, const char *body)
-{
-    Text text;
-    open_text(&text);
-    char *indices = index_lines(p, "pack", p->region.inner, true);
-    bool is_exact = (int64_t)p->turns * p->row_threads == p->packs;
-    FILL(text.out, cuda_turns_template, { "turns", number(p, p->turns) },
-         { "threads", number(p, p->row_threads) },
-         { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (pack >= %" PRId64 ")\n    break;\n", p->packs) },
-         { "body", arena_text(&p->k->m->arena, "%s%s", indices, body) });
-    return close_text(&p->k->m->arena, &text);
-}
-
 /* The sums of a row: each thread's own, or those of several rows put together in shared memory. */
 static void leave_row(const Launch *p, const Column *column, FILE *out)
 {
@@ -183,7 +169,7 @@ static void leave_row(const Launch *p, const Column *column, FILE *out)
     const char *left = arena_text(&p->k->m->arena, "%s_left", sink->name);
     const char *value = arena_text(&p->k->m->arena, "%s[turn][e]", sink->name);
     if (rows_at_once(p) == 1) {
-        fputs(each_turn(p, each_element(p, leave_text(p, column, left, value))), out);
+        write_turns(p, each_element(p, leave_text(p, column, left, value)), out);
         return;
     }
     const char *index = dense_index(p, p->region.inner);
@@ -192,10 +178,12 @@ static void leave_row(const Launch *p, const Column *column, FILE *out)
     FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of<$type>($parts[$index], $value);\n",
          { "parts", sink->parts }, { "index", index }, { "value", value }, { "functor", functor_of(sink->node) },
          { "type", type_of(column) });
-    char *turns = each_turn(p, each_element(p, close_text(&p->k->m->arena, &add)));
+    Text turns;
+    open_text(&turns);
+    write_turns(p, each_element(p, close_text(&p->k->m->arena, &add)), turns.out);
     FILL(out, cuda_row_sums_template, { "type", type_of(column) }, { "parts", sink->parts }, { "left", left },
          { "count", number(p, wide_count(p, column)) }, { "rows", number(p, rows_at_once(p)) },
-         { "threads", number(p, p->threads) }, { "turns", turns });
+         { "threads", number(p, p->threads) }, { "turns", close_text(&p->k->m->arena, &turns) });
 }
 
 void write_sums_end(Launch *p, FILE *out)
@@ -242,6 +230,7 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
     int64_t results = turns_of(p, sink->node->dims);
     bool by_lane = results >= BLOCK;
     int64_t at_once = by_lane ? WARP : BLOCK / WARP;
+    const char *indices = index_lines(p, "item", sink->node->dims, false);
     Text store;
     open_text(&store);
     write_store(p->k, array->value->type.dtype, array->name,
@@ -250,8 +239,8 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
          { "head", launch_head(p, name, BLOCK) }, { "type", type_of(column) }, { "name", sink->name },
          { "parts", sink->parts }, { "start", start_of(sink->node) }, { "functor", functor_of(sink->node) },
          { "scratch", scratch_text(p, column) }, { "count", number(p, p->parts) }, { "results", number(p, results) },
-         { "indices", index_lines(p, "item", sink->node->dims, false) }, { "add", add_part(p, column) },
-         { "store", close_text(&p->k->m->arena, &store) });
+         { "add", with_indices(p, indices, add_part(p, column)) },
+         { "store", with_indices(p, indices, close_text(&p->k->m->arena, &store)) });
     add_launch(launches,
                (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK }, p->k->m);
 }

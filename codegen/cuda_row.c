@@ -55,20 +55,20 @@ static void write_accumulators(const Launch *p, int phase, FILE *out)
     }
 }
 
-/* Packs of one row, those of one thread: from registers in a loop that is unrolled, or read again. */
-static void write_turns(Launch *p, const char *body, FILE *out)
+/* `body` for each pack of a row that the thread has: from registers in a loop that is unrolled, or read again. */
+void write_turns(const Launch *p, const char *body, FILE *out)
 {
-    bool is_exact = (int64_t)p->turns * p->row_threads == p->packs;
-    const char *indices = index_lines(p, "pack", p->region.inner, true);
-    const char *text = arena_text(&p->k->m->arena, "%s%s", indices, body);
-    if (p->turns)
-        FILL(out, cuda_turns_template, { "turns", number(p, p->turns) }, { "threads", number(p, p->row_threads) },
-             { "guard",
-               is_exact ? "" : arena_text(&p->k->m->arena, "if (pack >= %" PRId64 ")\n    break;\n", p->packs) },
-             { "body", text });
-    else
+    Arena *arena = &p->k->m->arena;
+    const char *text = with_indices(p, index_lines(p, "pack", p->region.inner, true), body);
+    if (!p->turns) {
         FILL(out, cuda_strides_template, { "type", p->index_type }, { "packs", number(p, p->packs) },
              { "threads", number(p, p->row_threads) }, { "body", text });
+        return;
+    }
+    if ((int64_t)p->turns * p->row_threads != p->packs)
+        text = arena_text(arena, "if (pack >= %" PRId64 ")\n    break;\n%s", p->packs, text);
+    const char *pack = arena_text(arena, "const int pack = turn * %d + lane;\n", p->row_threads);
+    FILL(out, cuda_turns_template, { "turns", number(p, p->turns) }, { "body", with_indices(p, pack, text) });
 }
 
 static void write_early(Launch *p, FILE *out)
@@ -138,7 +138,7 @@ static void write_by_row(Launch *p, const char *head, const char *row, FILE *out
     FILL(out, cuda_row_template, { "head", head }, { "threads", number(p, p->row_threads) },
          { "type", p->index_type }, { "at_once", number(p, rows_at_once(p)) },
          { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", rows) },
-         { "indices", index_lines(p, "item", p->region.dims & ~p->region.inner, false) }, { "row", row });
+         { "row", with_indices(p, index_lines(p, "item", p->region.dims & ~p->region.inner, false), row) });
 }
 
 /* The indices of the dims that the block's sums keep. */
@@ -166,8 +166,8 @@ static void write_rows_in_parts(Launch *p, const char *head, const char *start, 
          { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start }, { "type", p->index_type },
          { "side", has_sides ? "int side = 0;" : "" }, { "block", part_text(p, "blockIdx.x") },
          { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, turns_of(p, p->reduced)) },
-         { "step", number(p, p->parts * rows_at_once(p)) }, { "indices", index_lines(p, "item", p->reduced, false) },
-         { "row", row }, { "turn_side", has_sides ? "side ^= 1;" : "" }, { "end", end });
+         { "step", number(p, p->parts * rows_at_once(p)) }, { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) },
+         { "turn_side", has_sides ? "side ^= 1;" : "" }, { "end", end });
 }
 
 static void write_columns_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
@@ -182,7 +182,7 @@ static void write_columns_in_parts(Launch *p, const char *head, const char *star
          { "start", start }, { "columns", inner }, { "packs", number(p, p->packs) }, { "type", p->index_type },
          { "part", part_text(p, block) }, { "warps", number(p, warps) },
          { "rows", number(p, turns_of(p, p->reduced)) }, { "step", number(p, p->parts * warps) },
-         { "indices", index_lines(p, "item", p->reduced, false) }, { "row", row }, { "end", end });
+         { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) }, { "end", end });
 }
 
 static void write_all_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
@@ -191,7 +191,7 @@ static void write_all_in_parts(Launch *p, const char *head, const char *start, c
     FILL(out, cuda_sum_template, { "head", head }, { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start },
          { "type", p->index_type }, { "part", part_text(p, "blockIdx.x") }, { "threads", number(p, p->threads) },
          { "packs", number(p, p->packs) }, { "step", number(p, p->parts * p->threads) },
-         { "indices", index_lines(p, "item", p->reduced, true) }, { "row", row }, { "end", end });
+         { "row", with_indices(p, index_lines(p, "item", p->reduced, true), row) }, { "end", end });
 }
 
 static void write_points(Launch *p, const char *head, const char *start, const char *row, FILE *out)
@@ -201,7 +201,7 @@ static void write_points(Launch *p, const char *head, const char *start, const c
          { "threads", number(p, p->threads) },
          { "guard",
            is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
-         { "start", start }, { "indices", index_lines(p, "item", p->region.dims, true) }, { "row", row });
+         { "start", start }, { "row", with_indices(p, index_lines(p, "item", p->region.dims, true), row) });
 }
 
 static void write_launch(Launch *p, const char *name, FILE *out)

@@ -68,6 +68,8 @@ bool is_packed(const Launch *p, int array); /* loaded and stored in packs */
 int64_t turns_of(const Launch *p, DimSet dims); /* of the loops over these dims */
 int64_t packs_of(const Launch *p, DimSet dims);
 char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_packs);
+bool names_identifier(const char *text, const char *name);
+char *with_indices(const Launch *p, const char *declarations, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width; }
 static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; }
 
@@ -90,6 +92,7 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
+void write_turns(const Launch *p, const char *body, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
 const char *functor_of(const Node *reduction); /* RtSum, ... */

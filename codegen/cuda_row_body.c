@@ -13,7 +13,6 @@
 #include "cuda_row.h"
 #include "templates.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -264,19 +263,6 @@ static char *element_lines(Launch *p, int phase)
         if (is_drained(p, i, phase) && !k->sink[i].operand)
             write_result(p, &k->sink[i], text.out);
     return close_text(&k->m->arena, &text);
-}
-
-/* Does C text name this identifier? */
-static bool names_identifier(const char *text, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
-        bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
-        bool ends = !(isalnum((unsigned char)at[length]) || at[length] == '_');
-        if (begins && ends)
-            return true;
-    }
-    return false;
 }
 
 void write_pack(Launch *p, int phase, FILE *out)

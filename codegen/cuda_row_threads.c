@@ -1,6 +1,7 @@
 /* cuda_row_threads.c -- loops, packs and threads of a launch: all that strides decide. */
 #include "cuda_row.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -64,6 +65,38 @@ char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_pack
              { "width", arena_text(&p->k->m->arena, "%d", p->width) },
              { "size", arena_text(&p->k->m->arena, "%" PRId64, p->vector->size) }, { "first", p->first });
     return close_text(&p->k->m->arena, &text);
+}
+
+/* Does C text name this identifier? */
+bool names_identifier(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+        bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        bool ends = !(isalnum((unsigned char)at[length]) || at[length] == '_');
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+/* `body` behind those of the declarations, one a line, that it needs. */
+char *with_indices(const Launch *p, const char *declarations, const char *body)
+{
+    Arena *arena = &p->k->m->arena;
+    char *text = arena_text(arena, "%s", body);
+    for (const char *end = declarations + strlen(declarations); end > declarations;) {
+        const char *line = end - 1;
+        while (line > declarations && line[-1] != '\n')
+            line--;
+        const char *equals = strstr(line, " ="), *name = equals;
+        while (name > line && name[-1] != ' ')
+            name--;
+        if (names_identifier(text, arena_text(arena, "%.*s", (int)(equals - name), name)))
+            text = arena_text(arena, "%.*s%s", (int)(end - line), line, text);
+        end = line;
+    }
+    return text;
 }
 
 /* --- Packs ---------------------------------------------------------------------------------------- */

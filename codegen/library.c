@@ -99,17 +99,29 @@ static int find_kernel(const Op *op)
     return -1;
 }
 
-static Operands operands_of(Module *m, const Op *op, int kernel)
+bool find_operands(Module *m, const Op *op, Operands *o)
 {
-    Operands o = { .m = m, .op = op };
+    int kernel = find_kernel(op);
+    *o = (Operands){ .m = m, .op = op, .variant = "" };
+    if (kernel < 0) {
+        error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
+        return false;
+    }
     for (int i = 0; i < op->args.count; i++)
-        o.value[o.count++] = arg(op, i);
+        o->value[o->count++] = arg(op, i);
     for (int i = 0; i < op->results.count; i++)
-        o.value[o.count++] = op->results.at[i];
-    for (int i = 0; i < o.count; i++)
-        o.name[i] = kernels[kernel].operands[i];
-    return o;
+        o->value[o->count++] = op->results.at[i];
+    for (int i = 0; i < o->count; i++) {
+        o->name[i] = kernels[kernel].operands[i];
+        if (!o->value[i]->storage) {
+            refuse_layout(o, "internal: '%s' has no place in memory", o->value[i]->name);
+            return false;
+        }
+    }
+    return true;
 }
+
+char *library_body(const Operands *o) { return kernels[find_kernel(o->op)].call(o); }
 
 static char *function_head(const Operands *o, const char *name)
 {
@@ -123,7 +135,7 @@ static char *function_head(const Operands *o, const char *name)
     return wrapped_list(o->m, arena_text(&o->m->arena, "static void %s(", name), count, items, ")", 0);
 }
 
-static char *operand_lines(const Operands *o)
+char *library_operand_lines(const Operands *o)
 {
     Text text;
     open_text(&text);
@@ -133,26 +145,21 @@ static char *operand_lines(const Operands *o)
     return close_text(&o->m->arena, &text);
 }
 
+char *library_title(const Operands *o, const char *name)
+{
+    const Op *op = o->op;
+    return arena_text(&o->m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
+                      op->where ? op->where : "", info(op)->name);
+}
+
 bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out)
 {
-    int kernel = find_kernel(op);
-    if (kernel < 0) {
-        error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
-        return false;
-    }
-    Operands o = operands_of(m, op, kernel);
-    for (int i = 0; i < o.count; i++)
-        if (!o.value[i]->storage) {
-            refuse_layout(&o, "internal: '%s' has no place in memory", o.value[i]->name);
-            return false;
-        }
+    Operands o;
     int errors = m->diags->errors;
-    char *body = kernels[kernel].call(&o);
+    char *body = find_operands(m, op, &o) ? library_body(&o) : NULL;
     if (!body || m->diags->errors > errors)
         return false;
-    char *title = arena_text(&m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
-                             op->where ? op->where : "", info(op)->name);
-    FILL(out, kernel_template, { "title", title }, { "operands", operand_lines(&o) },
+    FILL(out, kernel_template, { "title", library_title(&o, name) }, { "operands", library_operand_lines(&o) },
          { "head", function_head(&o, name) }, { "body", body });
     return true;
 }

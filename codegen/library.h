@@ -13,6 +13,7 @@ typedef struct {
     int count;
     const Value *value[MAX_OPERANDS];
     const char *name[MAX_OPERANDS];
+    const char *variant; /* behind the name of the runtime's function: "" in C, "<8>" in CUDA */
 } Operands;
 
 /* Dims that lie one behind the other in all of some operands. */
@@ -31,6 +32,12 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);
 CallText call_place, call_concat, call_take, call_scatter_add, call_rope, call_attend, call_attend_grad;
+
+/* What the operands of a LIBRARY op are called; false after an error, where there is no kernel or no storage. */
+bool find_operands(Module *m, const Op *op, Operands *o);
+char *library_body(const Operands *o);
+char *library_title(const Operands *o, const char *name);
+char *library_operand_lines(const Operands *o);
 
 /* An error at the op; NULL. */
 char *refuse_layout(const Operands *o, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -21,7 +21,7 @@ static char *call_with_shape(const Operands *o, const char *type, const char *fu
     Text text;
     open_text(&text);
     FILL(text.out, library_call_template, { "type", type }, { "fields", close_text(&o->m->arena, fields) },
-         { "function", function }, { "operands", operands });
+         { "function", arena_text(&o->m->arena, "%s%s", function, o->variant) }, { "operands", operands });
     return close_text(&o->m->arena, &text);
 }
 
@@ -168,8 +168,8 @@ static char *attend(const Operands *o, const char *function, const char *operand
     put_text(&fields, "type", element_constant(q->dtype));
     put_text(&fields, "causal", a->causal ? "true" : "false");
     put_number(&fields, "window", a->window);
-    put_text(&fields, "scale", c_number(o->m, a->scale, false));
     put_place(&fields, o->m, &q->dim[find_dim(q, a->seq)], "first_query");
+    put_text(&fields, "scale", c_number(o->m, a->scale, false));
     return call_with_shape(o, "RtAttend", function, operands, &fields);
 }
 

@@ -11,8 +11,7 @@
 #ifndef MPC_RT_H
 #define MPC_RT_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "types.h"
 
 enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
 
@@ -31,8 +30,6 @@ typedef struct {
     int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
     bool zigzag;
 } RtSplit;
-
-typedef enum { RT_F32, RT_BF16, RT_F16, RT_I32, RT_BOOL } RtType;
 
 typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;
 
@@ -198,14 +195,7 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
  * out[] are not touched until rt_collective_wait; rt_collective is both. */
 int rt_coordinate(const Rt *rt, int axis); /* this rank's place on the axis */
 
-/* Which elements of a split dim this rank has: element i of its part is number first + i of the whole, and from `turn`
- * on first + i + jump (two pieces in zig-zag). */
-typedef struct {
-    int64_t first, turn, jump;
-} RtPart;
 RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded);
-
-static inline int64_t rt_position(RtPart part, int64_t i) { return part.first + i + (i >= part.turn ? part.jump : 0); }
 
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[]);
 void rt_collective_wait(Rt *rt, int id);

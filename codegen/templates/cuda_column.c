@@ -6,7 +6,6 @@ $head
     $columns
     if (pack < $packs) {
         for ($type item = ($type)($part) * $warps + team; item < $rows; item += $step) {
-            $indices
             $row
         }
     }

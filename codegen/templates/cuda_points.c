@@ -3,6 +3,5 @@ $head
     const $type item = ($type)blockIdx.x * $threads + threadIdx.x;
     $guard
     $start
-    $indices
     $row
 }

@@ -5,7 +5,6 @@ $head
     $start
     $side
     for ($type item = ($type)($block) * $at_once + team; item < $rows; item += $step) {
-        $indices
         $row
         $turn_side
     }

@@ -3,7 +3,6 @@ $head
     $own
     $start
     for ($type item = ($type)($part) * $threads + threadIdx.x; item < $packs; item += $step) {
-        $indices
         $row
     }
     $end

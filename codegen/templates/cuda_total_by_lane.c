@@ -6,7 +6,6 @@ $head
     const int item = blockIdx.x * 32 + lane;
     $type $name = $start;
     if (item < $results) {
-        $indices
         for (int part = team; part < $count; part += 8) {
             $add
         }
@@ -16,7 +15,6 @@ $head
     if (team == 0 && item < $results) {
         for (int other = 1; other < 8; other++)
             $name = $functor::of<$type>($name, together[other][lane]);
-        $indices
         $store
     }
 }

@@ -4,7 +4,6 @@ $head
     const int lane = threadIdx.x % 32, item = blockIdx.x * 8 + threadIdx.x / 32;
     if (item >= $results)
         return;
-    $indices
     $type $name = $start;
     for (int part = lane; part < $count; part += 32) {
         $add

@@ -5,7 +5,9 @@
 #ifndef MPC_CUDA_ELEMENT_H
 #define MPC_CUDA_ELEMENT_H
 
-#include "machine.cuh"
+#include <machine.cuh> /* by the path: where kernels run on a processor, tests have one of their own */
+
+#include "../types.h"
 
 /* This header stands for kernels/element.h: what of runtime/kernels/ only computes is the same text on both sides. */
 #define MPC_KERNELS_ELEMENT_H
@@ -116,13 +118,6 @@ template <int N, typename T, typename V> RT_INLINE void rt_store_some(T *to, con
         if (i < count)
             rt_set(to[i], values[i]);
 }
-
-/* Which part of a split dim this rank has: rt.h. */
-struct RtPart {
-    int64_t first, turn, jump;
-};
-
-RT_INLINE int64_t rt_position(const RtPart part, int64_t i) { return part.first + i + (i >= part.turn ? part.jump : 0); }
 
 template <typename T> RT_INLINE T rt_least(T a, T b) { return a < b ? a : b; }
 

@@ -3,8 +3,11 @@
 #ifndef MPC_CUDA_KERNELS_H
 #define MPC_CUDA_KERNELS_H
 
+#include "copy.cuh"
 #include "element.cuh"
 #include "reduce.cuh"
+#include "rope.cuh"
+#include "take.cuh"
 
 #include "../kernels/activation.h"
 #include "../kernels/random.h"

@@ -7,24 +7,10 @@
 #ifndef MPC_KERNELS_ATTEND_H
 #define MPC_KERNELS_ATTEND_H
 
+#include "shape.h"
 #include "tile.h"
 
 enum { RT_ATTEND_TILE = 64 }; /* queries and keys at a time */
-
-typedef struct {
-    int64_t batch, row, head, group; /* strides; row: of a query or a key; k and v have no group */
-} RtAttendStride;
-
-typedef struct {
-    int64_t batch, queries, keys, heads, group, feature;
-    RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
-    RtType type;                                    /* of all but lse */
-    bool causal;                                    /* query i sees keys up to i */
-    int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
-    int64_t first_query, first_key;                 /* global positions */
-    int64_t turn, jump;                             /* queries from `turn` on are `jump` further on (RtPart) */
-    float scale;
-} RtAttend;
 
 /* exp(x) for x <= 0, within 2 units in the last place; 0 below -87: a form that vectorises anywhere. */
 RT_INLINE float rt_exp_negative(float x)
@@ -42,20 +28,6 @@ RT_INLINE float rt_exp_negative(float x)
     p = p * r * r + r + 1.0f;
     const float scaled = rt_float_of_bits(rt_bits_of_float(p) + (rt_bits_of_float(shifted) << 23));
     return x < -87.0f ? 0.0f : scaled;
-}
-
-/* The global position of a query. */
-RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
-{
-    return s.first_query + query + (query >= s.turn ? s.jump : 0);
-}
-
-RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
-{
-    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
-    if (s.causal && ahead > 0)
-        return false;
-    return s.window == 0 || (ahead < s.window && -ahead < s.window);
 }
 
 /* Keys from *first to below *end may be seen by the queries of a tile. */

@@ -3,18 +3,7 @@
 #define MPC_KERNELS_ROPE_H
 
 #include "element.h"
-
-/* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
-typedef struct {
-    int64_t outer, seq, middle, feature;
-    struct {
-        int64_t outer, seq, middle;
-    } x, y;
-    RtType type;
-    bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
-    double base;
-    int64_t first_position, turn, jump; /* element t of seq is at first_position + t, `jump` further on from `turn` on */
-} RtRope;
+#include "shape.h"
 
 /* Rotates pair i at position p by the angle p / base^(2i / feature).
  * Order: parallel over positions, which nothing else writes. */

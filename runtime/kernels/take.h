@@ -3,18 +3,7 @@
 #define MPC_KERNELS_TAKE_H
 
 #include "element.h"
-
-/* table [pre, rows, post], picked [pre, count, post], index [count]; strides of pre and rows or count; post is
- * contiguous. */
-typedef struct {
-    int64_t pre, rows, count, post;
-    struct {
-        int64_t pre, row;
-    } table, picked;
-    RtType table_type, picked_type;
-    bool accumulate;   /* rt_scatter_add adds to the table instead of setting it */
-    int64_t first_row; /* index of the table's first row: a rank may hold a part of the rows */
-} RtTake;
+#include "shape.h"
 
 /* So many elements of a row at a time, as f32. */
 enum { RT_TAKE_CHUNK = 512 };

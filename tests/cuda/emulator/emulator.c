@@ -37,6 +37,7 @@ static struct {
     int narguments, threads, thread;
     int64_t blocks, block;
     uint32_t barriers;
+    bool any[2]; /* of barriers that ask whether any thread says yes: even and odd ones */
     int faults;
     bool is_running, is_over; /* over: after a fault that nothing can follow */
     char *dynamic_shared;
@@ -148,6 +149,7 @@ static void release_barrier(void)
         if (now.fiber[i].state == AT_BARRIER)
             now.fiber[i].state = RUNNABLE;
     now.barriers++;
+    now.any[now.barriers % 2] = false; /* for the next: the answer of the one before has been read by all */
 }
 
 static bool step(void)
@@ -167,6 +169,7 @@ static void run_block(void)
         now.fiber[i].state = RUNNABLE, now.fiber[i].is_begun = false;
     memset(now.warp, 0, sizeof now.warp);
     now.barriers = 0;
+    now.any[0] = now.any[1] = false;
     while (!now.is_over && count_in(DONE) < now.threads) {
         bool any = step();
         int waiting = count_in(AT_BARRIER);
@@ -211,6 +214,14 @@ unsigned emulator_grid_size(void) { return (unsigned)now.blocks; }
 void *emulator_dynamic_shared(void) { return now.dynamic_shared; }
 
 void emulator_barrier(void) { leave(AT_BARRIER); }
+
+int emulator_barrier_or(int predicate)
+{
+    const int side = now.barriers % 2;
+    now.any[side] |= predicate != 0;
+    leave(AT_BARRIER);
+    return now.any[side];
+}
 
 enum { BARRIER, SHUFFLE, BALLOT };
 

@@ -48,6 +48,7 @@ unsigned emulator_block_size(void);
 unsigned emulator_grid_size(void);
 void *emulator_dynamic_shared(void);
 void emulator_barrier(void);
+int emulator_barrier_or(int predicate);
 void emulator_barrier_warp(uint32_t mask);
 uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source);
 uint32_t emulator_ballot(uint32_t mask, int predicate);

@@ -29,6 +29,8 @@ struct EmulatedIndex {
 #define gridDim (EmulatedIndex{ emulator_grid_size(), 1, 1 })
 
 RT_INLINE void __syncthreads() { emulator_barrier(); }
+RT_INLINE int __syncthreads_or(int predicate) { return emulator_barrier_or(predicate); }
+RT_INLINE int __popc(uint32_t bits) { return __builtin_popcount(bits); }
 RT_INLINE void __syncwarp(uint32_t mask = 0xFFFFFFFFu) { emulator_barrier_warp(mask); }
 RT_INLINE uint32_t __ballot_sync(uint32_t mask, int predicate) { return emulator_ballot(mask, predicate); }
 RT_INLINE int __any_sync(uint32_t mask, int predicate) { return emulator_ballot(mask, predicate) != 0; }

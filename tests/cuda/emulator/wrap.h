@@ -1,7 +1,8 @@
 /* wrap.h -- calls a kernel with its arguments from an array. */
+#include <cstddef>
 #include <utility>
 
-template <typename... A, size_t... I>
+template <typename... A, std::size_t... I>
 static inline void emulator_spread(void (*kernel)(A...), void **arguments, std::index_sequence<I...>)
 {
     kernel((A)arguments[I]...);

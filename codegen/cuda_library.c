@@ -1,0 +1,194 @@
+/* cuda_library.c -- gathers, rope and copies in CUDA: calls of the kernels in runtime/cuda/ with constant shapes. */
+#include "cuda_library.h"
+
+#include "templates.h"
+
+#include <inttypes.h>
+
+enum { THREADS = 256, WARPS = 8, PACK_BYTES = 16, ROPE_ROWS = 8 };
+
+static int64_t blocks_of(int64_t items, int64_t at_once) { return (items + at_once - 1) / at_once; }
+
+/* --- Packs ----------------------------------------------------------------------------------- */
+
+static bool fits_width(const Operands *o, const Value *value, int width)
+{
+    int64_t bytes = (int64_t)width * dtype_bytes(value->type.dtype);
+    const Storage *s = value->storage;
+    int64_t base = s->at >= 0 ? s->at : s->plus;
+    if (bytes > PACK_BYTES || base % bytes || (s->at < 0 && local_bytes(o->m, &value->type) % bytes))
+        return false;
+    for (int i = 0; i < value->type.rank; i++)
+        if (s->stride[i] != 1 && s->stride[i] % width && loop_size(o->m, &value->type.dim[i]) > 1)
+            return false;
+    return true;
+}
+
+int library_width(const Operands *o, int first, int end, int widest)
+{
+    int width = widest;
+    for (int i = first; i < end; i++)
+        while (width > 1 && !fits_width(o, o->value[i], width))
+            width /= 2;
+    return width;
+}
+
+/* --- Functions -------------------------------------------------------------------------------- */
+
+static char *head_of(const Operands *o, CudaLaunch launch)
+{
+    const char *items[MAX_OPERANDS + 1];
+    int count = 0;
+    for (; count < o->count; count++)
+        items[count] = arena_text(&o->m->arena, "%s%s *%s", count < o->op->args.count ? "const " : "",
+                                  element_type(o->value[count]->type.dtype), o->name[count]);
+    if (cuda_library_scratch(o->m, o->op))
+        items[count++] = "float *scratch";
+    return wrapped_list(o->m,
+                        arena_text(&o->m->arena, "extern \"C\" __global__ void __launch_bounds__(%d) %s(",
+                                   launch.threads, launch.name),
+                        count, items, ")", 0);
+}
+
+void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out)
+{
+    FILL(out, kernel_template, { "title", library_title(o, launch.name) }, { "operands", library_operand_lines(o) },
+         { "head", head_of(o, launch) }, { "body", body });
+    launches->at[launches->count++] = launch;
+}
+
+static void write_variant(Operands *o, const char *variant, CudaLaunch launch, CudaLaunches *launches, FILE *out)
+{
+    o->variant = variant;
+    char *body = library_body(o);
+    if (body)
+        write_cuda_library(o, launch, body, launches, out);
+}
+
+static int64_t count_local(const Operands *o, const Value *value, int from, int end)
+{
+    int64_t count = 1;
+    for (int i = from; i < end; i++)
+        count *= loop_size(o->m, &value->type.dim[i]);
+    return count;
+}
+
+/* Elements along the dims of a table behind the one that is indexed. */
+static int64_t row_length(const Operands *o, const Value *table, Name rows)
+{
+    return count_local(o, table, find_dim(&table->type, rows) + 1, table->type.rank);
+}
+
+static void write_take(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Value *picked = o->value[2];
+    int width = library_width(o, 2, 3, library_width(o, 0, 1, 8));
+    int64_t rows = count_local(o, picked, 0, picked->type.rank) / row_length(o, o->value[0], o->op->attrs.dim);
+    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+                  (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
+}
+
+static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Value *table = o->value[2], *picked = o->value[0];
+    int width = library_width(o, 2, 3, library_width(o, 0, 1, 8));
+    int64_t length = row_length(o, table, o->op->attrs.dims.dim[0].name);
+    int64_t rows = count_local(o, table, 0, table->type.rank) / length;
+    int64_t all = count_local(o, picked, 0, picked->type.rank) / length;
+    write_variant(o, arena_text(&o->m->arena, "_clear<%d>", width),
+                  (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
+    fputc('\n', out);
+    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+                  (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
+                                .blocks = all * blocks_of(length, (int64_t)32 * width),
+                                .threads = THREADS,
+                                .shared = 1056 + 1024 * width }, /* RtScatterShared */
+                  launches, out);
+}
+
+/* Pairs of one thread: neighbours, or with half a row between. */
+static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Type *x = &o->value[0]->type;
+    int64_t half = size_along(o, o->value[0], o->op->attrs.feature) / 2;
+    int most = library_width(o, 0, 2, 8), width = o->op->attrs.interleaved ? most / 2 : most;
+    while (width > 1 && half % width)
+        width /= 2;
+    if (width == 0) /* pairs that are on no boundary */
+        width = 1;
+    int64_t seq = size_along(o, o->value[0], o->op->attrs.seq);
+    int64_t rows = count_local(o, o->value[0], 0, x->rank) / (2 * half * seq);
+    int64_t items = seq * blocks_of(rows, ROPE_ROWS) * (half / width);
+    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+                  (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, launches, out);
+}
+
+/* --- Copies ----------------------------------------------------------------------------------- */
+
+static char *numbers(const Operands *o, const Value *whole, const Value *of)
+{
+    char *text = "";
+    for (int i = 0; i < whole->type.rank; i++)
+        text = arena_text(&o->m->arena, "%s%s%" PRId64, text, i ? ", " : "",
+                          of ? stride_along(of, whole->type.dim[i].name)
+                             : loop_size(o->m, &whole->type.dim[i]));
+    return arena_text(&o->m->arena, "{ %s }", text);
+}
+
+/* Operand `from`, from element `first` of the result along the op's dim. */
+static char *box_text(const Operands *o, int from, int64_t first, const char *clears, const char *name)
+{
+    const Value *y = o->value[o->count - 1];
+    Name dim = o->op->attrs.dims.dim[0].name;
+    Text text;
+    open_text(&text);
+    FILL(text.out, cuda_box_template, { "name", name },
+         { "rank", arena_text(&o->m->arena, "%d", y->type.rank) },
+         { "dim", arena_text(&o->m->arena, "%d", find_dim(&y->type, dim)) },
+         { "first", arena_text(&o->m->arena, "%" PRId64, first) },
+         { "count", arena_text(&o->m->arena, "%" PRId64, size_along(o, o->value[from], dim)) },
+         { "sizes", numbers(o, y, NULL) }, { "to", numbers(o, y, y) }, { "from", numbers(o, y, o->value[from]) },
+         { "operand", o->name[from] }, { "clears", clears });
+    return close_text(&o->m->arena, &text);
+}
+
+static void write_copy(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Value *y = o->value[o->count - 1];
+    Name dim = o->op->attrs.dims.dim[0].name;
+    char *body = o->op->kind == OP_place
+                     ? box_text(o, 0, o->op->attrs.index, "true", "box")
+                     : arena_text(&o->m->arena, "%s%s", box_text(o, 0, 0, "false", "box_a"),
+                                  box_text(o, 1, size_along(o, o->value[0], dim), "false", "box_b"));
+    int64_t items = count_local(o, y, 0, y->type.rank);
+    write_cuda_library(o, (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, body,
+                       launches, out);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+int64_t cuda_library_scratch(Module *m, const Op *op) { return 0; }
+
+void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
+{
+    Operands o;
+    if (!find_operands(m, op, &o))
+        return;
+    switch (op->kind) {
+    case OP_take:
+        write_take(&o, name, launches, out);
+        break;
+    case OP_scatter_add:
+        write_scatter_add(&o, name, launches, out);
+        break;
+    case OP_rope:
+        write_rope(&o, name, launches, out);
+        break;
+    case OP_place:
+    case OP_concat:
+        write_copy(&o, name, launches, out);
+        break;
+    default:
+        error_at(m->diags, (Where){ .at = op->loc }, "the CUDA back end has no kernel for %s", info(op)->name);
+    }
+}

@@ -1,0 +1,17 @@
+/* cuda_library.h -- LIBRARY ops in CUDA: calls of the kernels in runtime/cuda/. */
+#ifndef MPC_CUDA_LIBRARY_H
+#define MPC_CUDA_LIBRARY_H
+
+#include "cuda.h"
+#include "library.h"
+
+void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
+int64_t cuda_library_scratch(Module *m, const Op *op);
+
+/* One launch: the head of a function of the op's operands, with `body`, a call of the runtime's kernel. */
+void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out);
+
+/* The widest pack, in elements, on whose boundary all rows of these operands begin. */
+int library_width(const Operands *o, int first, int end, int widest);
+
+#endif

@@ -1,0 +1,1 @@
+/* stdbool.h -- for NVRTC: C++ has bool. */

@@ -1,0 +1,58 @@
+/* rope.cuh -- rotary position embedding: kernels/rope.h on the device. */
+#ifndef MPC_CUDA_ROPE_H
+#define MPC_CUDA_ROPE_H
+
+#include "element.cuh"
+
+#include "../kernels/shape.h"
+
+/* Rows that one thread rotates by the same angles: these cost more than the rows. */
+enum { RT_ROPE_ROWS = 8 };
+
+/* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] that have it. */
+template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const RtRope s)
+{
+    const int64_t half = s.feature / 2, packs = half / WIDTH, rows = s.outer * s.middle;
+    const int64_t groups = (rows + RT_ROPE_ROWS - 1) / RT_ROPE_ROWS;
+    const int64_t item = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    if (item >= s.seq * groups * packs)
+        return;
+    const int64_t i = item % packs * WIDTH, t = item / packs % s.seq, group = item / packs / s.seq;
+    const int64_t position = s.first_position + t + (t >= s.turn ? s.jump : 0);
+    float cosine[WIDTH], sine[WIDTH];
+#pragma unroll
+    for (int e = 0; e < WIDTH; e++) {
+        const double angle = (double)position * pow(s.base, -2.0 * (double)(i + e) / (double)s.feature);
+        cosine[e] = (float)cos(angle);
+        sine[e] = (float)(s.inverse ? -sin(angle) : sin(angle));
+    }
+    for (int64_t row = group * RT_ROPE_ROWS; row < rows && row < (group + 1) * RT_ROPE_ROWS; row++) {
+        const int64_t o = row / s.middle, m = row % s.middle;
+        const T *from = x + o * s.x.outer + t * s.x.seq + m * s.x.middle;
+        T *to = y + o * s.y.outer + t * s.y.seq + m * s.y.middle;
+        if (s.interleaved) {
+            const RtPack<T, 2 * WIDTH> pairs = rt_load_pack<2 * WIDTH>(from + 2 * i);
+            RtPack<float, 2 * WIDTH> turned;
+#pragma unroll
+            for (int e = 0; e < WIDTH; e++) {
+                const float a = rt_value(pairs[2 * e]), b = rt_value(pairs[2 * e + 1]);
+                turned[2 * e] = a * cosine[e] - b * sine[e];
+                turned[2 * e + 1] = a * sine[e] + b * cosine[e];
+            }
+            rt_store_pack(to + 2 * i, turned);
+        } else {
+            const RtPack<T, WIDTH> low = rt_load_pack<WIDTH>(from + i), high = rt_load_pack<WIDTH>(from + half + i);
+            RtPack<float, WIDTH> new_low, new_high;
+#pragma unroll
+            for (int e = 0; e < WIDTH; e++) {
+                const float a = rt_value(low[e]), b = rt_value(high[e]);
+                new_low[e] = a * cosine[e] - b * sine[e];
+                new_high[e] = a * sine[e] + b * cosine[e];
+            }
+            rt_store_pack(to + i, new_low);
+            rt_store_pack(to + half + i, new_high);
+        }
+    }
+}
+
+#endif

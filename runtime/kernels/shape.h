@@ -1,0 +1,62 @@
+/* shape.h -- what kernels that do not depend on a model are told about their operands: sizes and strides, which count
+ * elements.  The same for kernels in C and in CUDA. */
+#ifndef MPC_KERNELS_SHAPE_H
+#define MPC_KERNELS_SHAPE_H
+
+#include "../types.h"
+
+/* table [pre, rows, post], picked [pre, count, post], index [count]; strides of pre and rows or count; post is
+ * contiguous. */
+typedef struct {
+    int64_t pre, rows, count, post;
+    struct {
+        int64_t pre, row;
+    } table, picked;
+    RtType table_type, picked_type;
+    bool accumulate;   /* rt_scatter_add adds to the table instead of setting it */
+    int64_t first_row; /* index of the table's first row: a rank may hold a part of the rows */
+} RtTake;
+
+/* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
+typedef struct {
+    int64_t outer, seq, middle, feature;
+    struct {
+        int64_t outer, seq, middle;
+    } x, y;
+    RtType type;
+    bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
+    double base;
+    int64_t first_position, turn, jump; /* element t of seq is at first_position + t, `jump` further on from `turn` on */
+} RtRope;
+
+/* Of attention: attend.h says what the letters are. */
+typedef struct {
+    int64_t batch, row, head, group; /* strides; row: of a query or a key; k and v have no group */
+} RtAttendStride;
+
+typedef struct {
+    int64_t batch, queries, keys, heads, group, feature;
+    RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
+    RtType type;                                    /* of all but lse */
+    bool causal;                                    /* query i sees keys up to i */
+    int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
+    int64_t first_query, first_key;                 /* global positions */
+    int64_t turn, jump;                             /* queries from `turn` on are `jump` further on (RtPart) */
+    float scale;
+} RtAttend;
+
+/* The global position of a query. */
+RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
+{
+    return s.first_query + query + (query >= s.turn ? s.jump : 0);
+}
+
+RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
+{
+    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
+    if (s.causal && ahead > 0)
+        return false;
+    return s.window == 0 || (ahead < s.window && -ahead < s.window);
+}
+
+#endif

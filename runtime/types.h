@@ -1,0 +1,19 @@
+/* types.h -- what the host and every kind of kernel call alike: element types, and places in a split dim.  Compiled as C
+ * and as CUDA C++. */
+#ifndef MPC_TYPES_H
+#define MPC_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { RT_F32, RT_BF16, RT_F16, RT_I32, RT_BOOL } RtType;
+
+/* Which elements of a split dim this rank has: element i of its part is number first + i of the whole, and from `turn`
+ * on first + i + jump (two pieces in zig-zag). */
+typedef struct {
+    int64_t first, turn, jump;
+} RtPart;
+
+static inline int64_t rt_position(RtPart part, int64_t i) { return part.first + i + (i >= part.turn ? part.jump : 0); }
+
+#endif

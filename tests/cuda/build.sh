@@ -1,0 +1,24 @@
+#!/bin/sh
+# build.sh -- builds tests/cuda/execute and test_emulator.
+#
+#   tests/cuda/build.sh      CC, SANITIZE=1 (address and undefined behaviour), BUILD (where to)
+set -eu
+cd "$(dirname "$0")/../.."
+CC=${CC:-gcc}
+BUILD=${BUILD:-build/cuda}
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -I$BUILD -Itests/cuda"
+mkdir -p "$BUILD"
+codegen/embed.sh codegen/templates/*.c > "$BUILD/templates.h.new"
+cmp -s "$BUILD/templates.h.new" "$BUILD/templates.h" || mv "$BUILD/templates.h.new" "$BUILD/templates.h"
+objects=
+for source in ir/*.c codegen/fill.c codegen/names.c codegen/place.c codegen/row*.c codegen/product.c \
+    codegen/library*.c codegen/cuda*.c tests/cuda/emulator/*.c; do
+    object=$BUILD/$(basename "$source" .c).o
+    objects="$objects $object"
+    if [ ! -e "$object" ] || [ -n "$(find ir codegen tests/cuda/emulator "$BUILD/templates.h" \( -name '*.h' -o -name '*.def' -o -path "$source" \) -newer "$object")" ]; then
+        # shellcheck disable=SC2086
+        $CC $FLAGS -c "$source" -o "$object"
+    fi
+done
+# shellcheck disable=SC2086
+$CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" tests/cuda/execute.c $objects -o "$BUILD/execute" -ldl -lm

@@ -1,0 +1,487 @@
+/* execute.c -- runs every CUDA kernel of a program on the emulator, and compares it with the interpreter.
+ *
+ *     execute [-e] FILE.mir
+ *
+ * FILE.mir has been through the memory pass, or is a file of tests/codegen whose @main calls kernels.  Each call of a
+ * kernel, and each LIBRARY op, of every function runs by itself: on random operands, in memory where nothing but the
+ * operands may be touched and where results hold nothing yet.  Calls that differ in nothing run once.
+ * -e: only writes the CUDA text, to stdout.
+ */
+#include "codegen/cuda.h"
+#include "codegen/fill.h"
+#include "emulator/emulator.h"
+#include "ir/interp.h"
+#include "runtime/convert.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_CALLS = 1024, MAX_OPERANDS_HERE = 512, GAP = 256 };
+
+/* One op that is tested. */
+typedef struct {
+    const Func *in;
+    const Op *op;
+    const char *name;
+    CudaLaunches launches;
+} Call;
+
+static Call calls[MAX_CALLS];
+static int ncalls;
+static const char *seen_text[MAX_CALLS];
+
+/* --- Programs ----------------------------------------------------------------------------------- */
+
+/* Values without storage lie densely, one behind the other. */
+static void place(Module *m, Func *f, Value *value)
+{
+    if (value->storage)
+        return;
+    value->storage = NEW(&m->arena, Storage);
+    int64_t step = 1;
+    for (int i = value->type.rank - 1; i >= 0; i--) {
+        value->storage->stride[i] = step;
+        step *= value->type.dim[i].padded;
+    }
+    value->storage->at = f->frame;
+    f->frame += (step * dtype_bytes(value->type.dtype) + 63) / 64 * 64;
+}
+
+static void place_all(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next) {
+        if (f->role == KERNEL)
+            continue;
+        for (int i = 0; i < f->params.count; i++)
+            place(m, f, f->params.at[i]);
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                place(m, f, op->results.at[i]);
+    }
+}
+
+static char *kernel_text(Module *m, const Op *op, const char *name, CudaLaunches *launches)
+{
+    Text text;
+    open_text(&text);
+    emit_cuda_kernel(m, op, name, launches, text.out);
+    return close_text(&m->arena, &text);
+}
+
+/* The text from the first function on: a comment says where it comes from. */
+static bool is_new(Module *m, const Op *op)
+{
+    CudaLaunches launches;
+    const char *text = strstr(kernel_text(m, op, "kernel", &launches), "extern");
+    for (int i = 0; i < ncalls && text; i++)
+        if (strcmp(seen_text[i], text) == 0)
+            return false;
+    seen_text[ncalls] = text ? text : "";
+    return text != NULL;
+}
+
+static void write_program(Module *m, FILE *out)
+{
+    Text kernels;
+    open_text(&kernels);
+    ncalls = 0;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
+            if (!is_cuda_kernel(m, op) || strncmp(info(op)->name, "attend", 6) == 0 || ncalls == MAX_CALLS || !is_new(m, op))
+                continue;
+            Call *call = &calls[ncalls++];
+            const char *what = op->attrs.callee ? op->attrs.callee : info(op)->name;
+            *call = (Call){ .in = f, .op = op };
+            call->name = arena_text(&m->arena, "%s_%d", c_identifier(m, what, 40), ncalls);
+            fprintf(kernels.out, "%s\n", kernel_text(m, op, call->name, &call->launches));
+            for (int i = 0; i < call->launches.count; i++)
+                fprintf(kernels.out, "EMULATED(%s)\n\n", call->launches.at[i].name);
+        }
+    fprintf(out, "#include \"cuda/kernels.cuh\"\n\n#ifndef EMULATED\n#define EMULATED(name)\n#endif\n\n%s",
+            close_text(&m->arena, &kernels));
+}
+
+/* --- Memory of one call --------------------------------------------------------------------------- */
+
+typedef struct {
+    int count;
+    const Value *value[MAX_OPERANDS_HERE];
+    int64_t at[MAX_OPERANDS_HERE]; /* in `memory` */
+    char *memory;
+    int64_t bytes;
+} Operands;
+
+static int64_t span(const Module *m, const Value *value)
+{
+    int64_t last = 0;
+    for (int i = 0; i < value->type.rank; i++)
+        last += (local_size(m, &value->type.dim[i]) - 1) * value->storage->stride[i];
+    return (last + 1) * dtype_bytes(value->type.dtype);
+}
+
+/* Operands that overlap keep their distance; the others are put close together. */
+static void lay_out(const Module *m, Operands *o)
+{
+    bool done[MAX_OPERANDS_HERE] = { false };
+    o->bytes = GAP;
+    for (int i = 0; i < o->count; i++) {
+        if (done[i])
+            continue;
+        const Storage *s = o->value[i]->storage;
+        bool is_pointer = s->at < 0, grown = true;
+        int64_t low = is_pointer ? s->plus : s->at, high = low + span(m, o->value[i]);
+        bool member[MAX_OPERANDS_HERE] = { false };
+        while (grown) {
+            grown = false;
+            for (int j = 0; j < o->count; j++) {
+                const Storage *t = o->value[j]->storage;
+                int64_t from = is_pointer ? t->plus : t->at, to = from + span(m, o->value[j]);
+                bool same = is_pointer ? t->at == s->at : t->at >= 0 && from < high && low < to;
+                if (done[j] || member[j] || !same)
+                    continue;
+                member[j] = grown = true;
+                low = from < low ? from : low;
+                high = to > high ? to : high;
+            }
+        }
+        int64_t base = (o->bytes + GAP - 1) / GAP * GAP + low % GAP;
+        for (int j = 0; j < o->count; j++)
+            if (member[j]) {
+                const Storage *t = o->value[j]->storage;
+                o->at[j] = base + (is_pointer ? t->plus : t->at) - low;
+                done[j] = true;
+            }
+        o->bytes = base + high - low + GAP;
+    }
+    o->memory = aligned_alloc(GAP, (size_t)(o->bytes + GAP - 1) / GAP * GAP);
+    memset(o->memory, 0x7F, (size_t)o->bytes);
+}
+
+/* Calls `visit` with the address of each element, padding too. */
+static void each_in_memory(const Module *m, const Operands *o, int operand, bool is_written)
+{
+    const Value *value = o->value[operand];
+    int64_t index[MAX_RANK] = { 0 }, count = 1;
+    for (int i = 0; i < value->type.rank; i++)
+        count *= local_size(m, &value->type.dim[i]);
+    for (int64_t n = 0; n < count; n++) {
+        int64_t at = 0;
+        for (int i = 0; i < value->type.rank; i++)
+            at += index[i] * value->storage->stride[i];
+        int bytes = dtype_bytes(value->type.dtype);
+        emulator_allow(o->memory + o->at[operand] + at * bytes, bytes, is_written);
+        for (int i = value->type.rank - 1; i >= 0 && ++index[i] == local_size(m, &value->type.dim[i]); i--)
+            index[i] = 0;
+    }
+}
+
+static double get_element(const char *at, DType dtype)
+{
+    float f;
+    int32_t n;
+    uint16_t half;
+    switch (dtype) {
+    case F32:
+        memcpy(&f, at, 4);
+        return f;
+    case I32:
+        memcpy(&n, at, 4);
+        return n;
+    case BOOL:
+        return *at != 0;
+    default:
+        memcpy(&half, at, 2);
+        return dtype == BF16 ? rt_float_of_bf16(half) : rt_float_of_f16(half);
+    }
+}
+
+static void set_element(char *at, DType dtype, double x)
+{
+    float f = (float)x;
+    int32_t n = dtype == I32 ? (int32_t)x : 0;
+    uint16_t half = dtype == BF16 ? rt_bf16_of_float(f) : rt_f16_of_float(f);
+    memcpy(at, dtype == F32 ? (void *)&f : dtype == I32 ? (void *)&n : (void *)&half, (size_t)dtype_bytes(dtype));
+    if (dtype == BOOL)
+        *at = x != 0;
+}
+
+/* Between memory and a tensor of logical elements.  Into memory: the tensor gets the numbers as rounded.  Out of it:
+ * false if an element was never written. */
+static bool copy_tensor(const Operands *o, int operand, Tensor *tensor, bool into_memory)
+{
+    const Type *type = &o->value[operand]->type;
+    int64_t index[MAX_RANK] = { 0 }, count = element_count(type);
+    bool all = true;
+    for (int64_t n = 0; n < count; n++) {
+        int64_t at = 0;
+        for (int i = 0; i < type->rank; i++)
+            at += index[i] * o->value[operand]->storage->stride[i];
+        char *element = o->memory + o->at[operand] + at * dtype_bytes(type->dtype);
+        if (into_memory)
+            set_element(element, type->dtype, tensor->data[n]);
+        else
+            all &= emulator_is_written(element);
+        tensor->data[n] = get_element(element, type->dtype);
+        for (int i = type->rank - 1; i >= 0 && ++index[i] == type->dim[i].size; i--)
+            index[i] = 0;
+    }
+    return all;
+}
+
+/* --- Operands ------------------------------------------------------------------------------------- */
+
+/* Is it a divisor, or under a root or a logarithm, alone or in a sum? */
+static bool must_be_positive(const Func *f, const Value *value)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        bool root = op->kind == OP_sqrt || op->kind == OP_rsqrt || op->kind == OP_log;
+        if ((root && arg(op, 0) == value) || (op->kind == OP_div && arg(op, 1) == value))
+            return true;
+        if (op->kind == OP_add && index_of(&op->args, value) >= 0 && must_be_positive(f, result(op)))
+            return true;
+        if (op->kind == OP_mul && arg(op, 1)->def && arg(op, 1)->def->kind == OP_constant && arg(op, 0) == value &&
+            must_be_positive(f, result(op)))
+            return true;
+    }
+    return strncmp(value->name, "pos", 3) == 0;
+}
+
+/* An index stays below the size of what it counts. */
+static double bound_of(const Module *m, const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        if (op->kind == OP_iota)
+            return (double)op->attrs.dims.dim[0].size;
+        if (op->kind == OP_take)
+            return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
+        if (op->kind == OP_scatter_add)
+            return (double)op->attrs.dims.dim[0].size;
+    }
+    return m->vocab ? 16 : 8;
+}
+
+static Tensor random_operand(const Module *m, const Func *f, int param)
+{
+    const Value *value = f->params.at[param];
+    if (value->type.dtype == I32)
+        return random_tensor(value->name, &value->type, strncmp(value->name, "labels", 6) == 0 ? -1 : 0,
+                             bound_of(m, f));
+    return random_tensor(value->name, &value->type, must_be_positive(f, value) ? 0.5 : -1, 1.5);
+}
+
+/* A function of one op. */
+static Func *function_of(Module *m, const Op *op)
+{
+    Func *f = NEW(&m->arena, Func);
+    Op *copy = NEW(&m->arena, Op);
+    *copy = *op;
+    copy->prev = copy->next = NULL;
+    copy->args = copy->results = (Values){ 0 };
+    *f = (Func){ .name = intern_text(m, "one"), .first = copy, .last = copy };
+    for (int i = 0; i < op->args.count; i++) {
+        Value *value = NEW(&m->arena, Value);
+        *value = (Value){ .name = arg(op, i)->name, .type = arg(op, i)->type };
+        push_value(&m->arena, &f->params, value);
+        push_value(&m->arena, &copy->args, value);
+    }
+    for (int i = 0; i < op->results.count; i++) {
+        Value *value = NEW(&m->arena, Value);
+        *value = (Value){ .name = op->results.at[i]->name, .type = op->results.at[i]->type, .def = copy };
+        push_value(&m->arena, &f->results, value);
+        push_value(&m->arena, &copy->results, value);
+    }
+    return f;
+}
+
+/* --- Comparison ------------------------------------------------------------------------------------- */
+
+/* Relative to a number, or to the root mean square of its tensor: a chain of some dozen f32 operations, each a few
+ * units in the last place, and sums of N terms whose roundings, being random, add up to sqrt(N) units; the result is
+ * rounded once to its type, to another neighbour than the true one if it lies next to the middle. */
+static double tolerance(const Type *type, double points)
+{
+    double f32 = 0x1p-24 * (128 + 4 * sqrt(points));
+    return f32 + (type->dtype == BF16 ? 0x1p-8 : type->dtype == F16 ? 0x1p-10 : 0);
+}
+
+static double points_of(const Func *f)
+{
+    double most = 1;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            most = fmax(most, (double)element_count(&arg(op, i)->type));
+    return most;
+}
+
+static bool check_result(const Operands *o, int operand, const Tensor *expected, double points)
+{
+    const Value *value = o->value[operand];
+    Tensor got = new_tensor(&value->type);
+    bool written = copy_tensor(o, operand, &got, false);
+    Difference d = tensor_difference(expected, &got, 0);
+    double most = tolerance(&value->type, points);
+    if (!written)
+        printf("    %%%s: not all of it is written\n", value->name);
+    else if (!(d.by <= most))
+        printf("    %%%s: differs by %.3g (of %.3g) at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, most,
+               d.at, d.a, d.b);
+    free_tensors(&got, 1);
+    return written && d.by <= most;
+}
+
+/* --- One call ----------------------------------------------------------------------------------------- */
+
+static bool launch_all(const Call *call, void *library, Operands *o, char *scratch)
+{
+    void *arguments[MAX_OPERANDS_HERE + 1];
+    for (int i = 0; i < o->count; i++)
+        arguments[i] = o->memory + o->at[i];
+    arguments[o->count] = scratch;
+    for (int i = 0; i < call->launches.count; i++) {
+        const CudaLaunch *launch = &call->launches.at[i];
+        char symbol[200];
+        snprintf(symbol, sizeof symbol, "%s_emulated", launch->name);
+        EmulatorKernel *kernel = (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
+        if (!kernel || !emulator_launch(launch->name, kernel, arguments, o->count + 1, launch->blocks, launch->threads,
+                                        launch->shared))
+            return false;
+    }
+    return true;
+}
+
+static void add_static_memory(void *library)
+{
+    static const char *const sections[] = { "shared", "constant" };
+    for (int i = 0; i < 2; i++) {
+        char first[40], last[40];
+        snprintf(first, sizeof first, "emulated_%s_begin", sections[i]);
+        snprintf(last, sizeof last, "emulated_%s_end", sections[i]);
+        char **begin = dlsym(library, first), **end = dlsym(library, last);
+        if (begin && end && *end > *begin)
+            (i ? emulator_add_constants : emulator_set_shared)(*begin, *end - *begin);
+    }
+}
+
+static bool run_call(Module *m, const Call *call, void *library)
+{
+    const Op *op = call->op;
+    Func *f = op->kind == OP_call ? find_func(m, op->attrs.callee) : function_of(m, op);
+    Operands o = { 0 };
+    for (int i = 0; i < op->args.count; i++)
+        o.value[o.count++] = arg(op, i);
+    for (int i = 0; i < op->results.count; i++)
+        o.value[o.count++] = op->results.at[i];
+    lay_out(m, &o);
+    int64_t scratch_bytes = cuda_scratch_bytes(m, op);
+    char *scratch = aligned_alloc(GAP, (size_t)(scratch_bytes + 2 * GAP) / GAP * GAP);
+    emulator_add_memory("the operands", o.memory, o.bytes);
+    emulator_add_memory("scratch", scratch, scratch_bytes + 1);
+    emulator_allow(scratch, scratch_bytes, false);
+    add_static_memory(library);
+    Tensor *args = NEW_ARRAY(&m->arena, Tensor, o.count), *expected = NEW_ARRAY(&m->arena, Tensor, o.count);
+    for (int i = 0; i < o.count; i++)
+        each_in_memory(m, &o, i, i < op->args.count);
+    for (int i = 0; i < op->args.count; i++) {
+        args[i] = random_operand(m, f, i);
+        copy_tensor(&o, i, &args[i], true);
+    }
+    bool ok = launch_all(call, library, &o, scratch) && interpret(m, f, args, expected);
+    for (int i = 0; i < op->results.count && ok; i++)
+        ok &= check_result(&o, op->args.count + i, &expected[i], points_of(f));
+    emulator_forget_memory();
+    free(o.memory);
+    free(scratch);
+    return ok;
+}
+
+/* --- All of them -------------------------------------------------------------------------------------- */
+
+static void *build_library(Module *m, const char *directory)
+{
+    char *source = arena_text(&m->arena, "%s/kernels.cpp", directory),
+         *library = arena_text(&m->arena, "%s/kernels.so", directory);
+    FILE *out = fopen(source, "w");
+    fprintf(out, "#include \"wrap.h\"\n");
+    write_program(m, out);
+    fprintf(out, "#include \"sections.h\"\n");
+    fclose(out);
+    const char *cxx = getenv("KERNEL_CXX");
+    char *command = arena_text(
+        &m->arena,
+        "%s -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra -Werror "
+        "-Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers -I%s/tests/cuda/emulator -I%s/runtime/cuda -I%s/runtime -c %s -o %s.o && "
+        "%s -shared -o %s %s.o -lm",
+        cxx ? cxx : "g++", MPC_ROOT, MPC_ROOT, MPC_ROOT, source, library, cxx ? cxx : "g++", library, library);
+    if (m->diags->errors || system(command) != 0)
+        return NULL;
+    return dlopen(library, RTLD_NOW);
+}
+
+static Source read_source(const char *path)
+{
+    Text text;
+    open_text(&text);
+    FILE *in = fopen(path, "r");
+    for (int c; in && (c = fgetc(in)) != EOF;)
+        fputc(c, text.out);
+    if (in)
+        fclose(in);
+    fclose(text.out);
+    return (Source){ path, text.text, (int)text.size };
+}
+
+static bool run_all(Module *m, const char *directory)
+{
+    void *library = build_library(m, directory);
+    if (!library) {
+        printf("  cannot be compiled or loaded: %s\n", m->diags->errors ? "errors above" : dlerror());
+        return false;
+    }
+    int failed = 0;
+    for (int i = 0; i < ncalls; i++)
+        if (!run_call(m, &calls[i], library)) {
+            printf("  %s fails\n", calls[i].name);
+            failed++;
+        }
+    dlclose(library);
+    return failed == 0 && ncalls > 0;
+}
+
+static bool check_file(const char *path, bool only_write)
+{
+    Arena arena = { 0 };
+    Source source = read_source(path);
+    Diags diags = { .arena = &arena, .source = &source, .out = stderr };
+    Module *m = parse_module(&source, &diags);
+    bool ok = !diags.errors && verify_module(m);
+    if (ok)
+        place_all(m);
+    if (ok && only_write) {
+        write_program(m, stdout);
+        ok = !diags.errors;
+    } else if (ok) {
+        char directory[] = "/tmp/mpc-cuda-XXXXXX";
+        ok = mkdtemp(directory) && run_all(m, directory);
+        if (ok)
+            ok = system(arena_text(&arena, "rm -r %s", directory)) == 0;
+        printf("%s %s: %d kernels%s%s\n", ok ? "ok  " : "FAIL", path, ncalls, ok ? "" : ", see ", ok ? "" : directory);
+    }
+    free_module(m);
+    arena_free(&arena);
+    free((char *)(intptr_t)source.text);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bool only_write = argc > 1 && strcmp(argv[1], "-e") == 0;
+    int failed = 0;
+    for (int i = 1 + only_write; i < argc; i++)
+        failed += !check_file(argv[i], only_write);
+    return failed > 0;
+}
