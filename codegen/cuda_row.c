@@ -35,7 +35,8 @@ char *launch_head(const Launch *p, const char *name, int threads)
                                     k->array[i].shared ? "" : "__restrict__ ", k->array[i].name);
     if (k->scratch)
         items[count++] = "float *__restrict__ scratch";
-    int blocks = p->mapping == MAP_ROWS && p->ncolumns && threads == p->threads && threads * 2 <= 2 * MOST_THREADS ? 2 : 1;
+    bool is_row = p->mapping == MAP_ROWS && has_wide_sums(p) && threads == p->threads;
+    int blocks = is_row && p->turns ? 2 : 1; /* of a multiprocessor: registers_for_row has counted on it */
     const char *bounds = blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks)
                                     : arena_text(&k->m->arena, "%d", threads);
     return wrapped_list(

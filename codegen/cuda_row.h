@@ -68,6 +68,7 @@ bool is_packed(const Launch *p, int array); /* loaded and stored in packs */
 int64_t turns_of(const Launch *p, DimSet dims); /* of the loops over these dims */
 int64_t packs_of(const Launch *p, DimSet dims);
 char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_packs);
+bool has_wide_sums(const Launch *p);
 bool names_identifier(const char *text, const char *name);
 char *with_indices(const Launch *p, const char *declarations, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width; }

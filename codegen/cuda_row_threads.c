@@ -179,6 +179,7 @@ static int64_t row_registers(const Launch *p, int64_t turns)
     return registers;
 }
 
+/* Threads of a block whose rows have so many each. */
 static int block_of(const Launch *p, int row_threads)
 {
     bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= MOST_SHARED;
@@ -190,13 +191,21 @@ static int block_of(const Launch *p, int row_threads)
     return row_threads * rows;
 }
 
+bool has_wide_sums(const Launch *p)
+{
+    for (int i = 0; i < p->ncolumns; i++)
+        if (p->column[i].is_wide)
+            return true;
+    return false;
+}
+
 /* Registers that there are for the row: of a launch that adds up columns, two blocks live on a multiprocessor. */
 static int64_t registers_for_row(const Launch *p, int row_threads)
 {
-    int64_t most = REGISTERS / ((p->ncolumns ? 2 : 1) * block_of(p, row_threads));
+    int64_t most = REGISTERS / ((has_wide_sums(p) ? 2 : 1) * block_of(p, row_threads));
     most = most > 128 ? 128 : most;
     most -= OTHER_REGISTERS;
-    return p->ncolumns || most < 64 ? most : 64; /* more would leave too few warps */
+    return has_wide_sums(p) || most < 64 ? most : 64; /* more would leave too few warps */
 }
 
 static void plan_row_threads(Launch *p)

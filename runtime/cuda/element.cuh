@@ -46,6 +46,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 
 template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_pack(const T *from)
 {
+    RT_ON_BOUNDARY(from, alignof(RtPack<T, N>));
     return *reinterpret_cast<const RtPack<T, N> *>(from);
 }
 
@@ -104,6 +105,7 @@ template <int N> RT_INLINE RtPack<rt_f16, N> rt_elements(const rt_f16 *, const R
 
 template <int N, typename T, typename V> RT_INLINE void rt_store_pack(T *to, const RtPack<V, N> &values)
 {
+    RT_ON_BOUNDARY(to, alignof(RtPack<T, N>));
     *reinterpret_cast<RtPack<T, N> *>(to) = rt_elements(to, values);
 }
 

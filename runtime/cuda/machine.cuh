@@ -14,6 +14,9 @@
 #define INFINITY __int_as_float(0x7F800000)
 #endif
 
+/* The machine itself traps on an address that is not a multiple of the access's size. */
+#define RT_ON_BOUNDARY(pointer, bytes)
+
 /* Shared memory whose size the launch gives. */
 #define RT_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 

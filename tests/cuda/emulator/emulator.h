@@ -50,6 +50,7 @@ void *emulator_dynamic_shared(void);
 void emulator_barrier(void);
 int emulator_barrier_or(int predicate);
 void emulator_barrier_warp(uint32_t mask);
+void emulator_on_boundary(const void *at, size_t bytes);
 uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source);
 uint32_t emulator_ballot(uint32_t mask, int predicate);
 

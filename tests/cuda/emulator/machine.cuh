@@ -20,6 +20,8 @@
 #define RT_INLINE static inline __attribute__((always_inline))
 #define RT_DYNAMIC_SHARED(name) unsigned char *const name = (unsigned char *)emulator_dynamic_shared()
 
+#define RT_ON_BOUNDARY(pointer, bytes) emulator_on_boundary(pointer, bytes)
+
 struct EmulatedIndex {
     unsigned x, y, z;
 };

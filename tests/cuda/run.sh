@@ -1,0 +1,33 @@
+#!/bin/sh
+# run.sh -- CUDA kernels without a GPU: emitted, run on the emulator, compared with the interpreter; compiled by NVRTC
+# where there is one.
+#
+#   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels
+set -eu
+cd "$(dirname "$0")/../.."
+MPC=${BUILD:-build}/mpc
+export BUILD=${BUILD:-build}/cuda
+tests/cuda/build.sh
+"$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+models=$(mktemp -d)
+trap 'rm -rf "$models"' EXIT
+plan() # NAME OPTION... -- an example with small, odd sizes
+{
+    name=$1
+    shift
+    "$MPC" compile "examples/$name.mdl" --target=cuda --compile-to=memory -o "$models/$name.mir" "$@"
+}
+failed=0
+if [ $# = 0 ]; then
+    plan chars -D layers=2 -D seq=21 -D embed=36 -D vocab=37 --set train.batch=3 --set train.microbatch=3
+    plan gpt2 -D layers=2 -D seq=32 -D embed=48 -D heads=4 -D vocab=301 --set train.batch=4 --set train.microbatch=2
+    plan llama -D layers=2 -D seq=19 -D embed=64 -D kv_heads=2 -D group=3 -D head=16 -D ff=80 -D vocab=131 \
+        --set train.batch=2 --set train.microbatch=1
+    plan bert -D layers=2 -D seq=16 -D embed=40 -D heads=4 -D vocab=150 --set train.batch=2 --set train.microbatch=2
+    # tests/codegen/product.mir holds products, which are the library's
+    set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
+fi
+for file; do
+    "$BUILD/execute" "$file" || failed=1
+done
+exit $failed
