@@ -38,6 +38,7 @@ char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 
 /* Declarations of the place variables that `text` names, and a function that sets them. */
 void write_places(Module *m, const char *text, FILE *out);
+void write_place_constants(Module *m, const char *text, FILE *out); /* the declarations alone, for kernels in CUDA */
 bool names_places(Module *m, const char *text);
 
 /* --- row.c: kernels made of pointwise ops, reductions and leaves ------------------------------ */

@@ -1,9 +1,12 @@
 /* cuda.c -- the CUDA text of a program: which ops are kernels of ours, and each text once. */
 #include "cuda.h"
 
-#include "cuda_row.h"
 #include "cuda_library.h"
+#include "cuda_row.h"
+#include "map.h"
+#include "templates.h"
 
+#include <string.h>
 
 static const Func *kernel_of(const Module *m, const Op *op)
 {
@@ -34,4 +37,116 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op)
         return cuda_library_scratch(m, op);
     const Func *kernel = kernel_of(m, op);
     return kernel && !is_product_kernel(kernel) ? cuda_row_scratch(m, kernel) : 0;
+}
+
+/* --- Programs ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    CudaKernel kernel;
+    const char *name, *text; /* the text as it is under the name of all candidates, from its first function on */
+} KernelText;
+
+struct CudaProgram {
+    Module *m;
+    int count, room;
+    KernelText *at;
+    Map launches; /* Op -> CudaLaunches */
+    const char *text;
+};
+
+static char *text_of(Module *m, const Op *op, const char *name, CudaLaunches *launches)
+{
+    Text text;
+    open_text(&text);
+    emit_cuda_kernel(m, op, name, launches, text.out);
+    return close_text(&m->arena, &text);
+}
+
+static bool is_name(const CudaProgram *program, const char *name)
+{
+    for (int i = 0; i < program->count; i++)
+        if (strcmp(program->at[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
+static const char *name_of(const CudaProgram *program, const Op *op)
+{
+    Arena *arena = &program->m->arena;
+    const char *path = op->kind == OP_call
+                           ? op->attrs.callee
+                           : arena_text(arena, "%s.%s", op->path ? op->path : "", info(op)->name);
+    path += strncmp(path, "k.", 2) == 0 ? 2 : 0;
+    const char *base = arena_text(arena, "kernel_%s", c_identifier(program->m, path, 48)), *name = base;
+    for (int i = 2; is_name(program, name); i++)
+        name = arena_text(arena, "%s_v%d", base, i);
+    return name;
+}
+
+static KernelText *new_kernel(CudaProgram *program)
+{
+    if (program->count == program->room) {
+        program->room = program->room ? program->room * 2 : 64;
+        KernelText *grown = NEW_ARRAY(&program->m->arena, KernelText, program->room);
+        if (program->count)
+            memcpy(grown, program->at, (size_t)program->count * sizeof *grown);
+        program->at = grown;
+    }
+    return &program->at[program->count++];
+}
+
+/* Two kernels that read alike but for their comment are one. */
+static void add_kernel(CudaProgram *program, const Op *op, FILE *out)
+{
+    Module *m = program->m;
+    CudaLaunches *launches = NEW(&m->arena, CudaLaunches);
+    const char *text = strstr(text_of(m, op, "kernel", launches), "extern");
+    for (int i = 0; i < program->count && text; i++)
+        if (strcmp(program->at[i].text, text) == 0) {
+            map_put(&program->launches, op, &program->at[i].kernel.launches);
+            return;
+        }
+    const char *name = name_of(program, op);
+    fprintf(out, "%s\n", text_of(m, op, name, launches));
+    *new_kernel(program) =
+        (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", *launches },
+                      .name = name,
+                      .text = text ? text : "" };
+    map_put(&program->launches, op, launches);
+}
+
+static const char *kernels_text(CudaProgram *program)
+{
+    Text text;
+    open_text(&text);
+    for (const Func *f = program->m->funcs; f; f = f->next)
+        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
+            if (is_cuda_kernel(program->m, op))
+                add_kernel(program, op, text.out);
+    return close_text(&program->m->arena, &text);
+}
+
+CudaProgram *emit_cuda_program(Module *m)
+{
+    int errors = m->diags->errors;
+    CudaProgram *program = NEW(&m->arena, CudaProgram);
+    *program = (CudaProgram){ .m = m, .launches.arena = &m->arena };
+    const char *kernels = kernels_text(program);
+    Text text, places;
+    open_text(&text);
+    open_text(&places);
+    write_place_constants(m, kernels, places.out);
+    FILL(text.out, cuda_program_template, { "model", m->name }, { "source", m->source ? m->source : "IR" },
+         { "places", close_text(&m->arena, &places) }, { "kernels", kernels });
+    program->text = close_text(&m->arena, &text);
+    return m->diags->errors == errors ? program : NULL;
+}
+
+const char *cuda_program_text(const CudaProgram *program) { return program->text; }
+const CudaLaunches *cuda_launches(const CudaProgram *program, const Op *op) { return map_get(&program->launches, op); }
+
+const CudaKernel *cuda_kernel(const CudaProgram *program, int number)
+{
+    return number < program->count ? &program->at[number].kernel : NULL;
 }

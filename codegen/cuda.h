@@ -27,13 +27,23 @@ typedef struct {
 bool is_cuda_kernel(Module *m, const Op *op);
 
 /* Writes the kernels of one call of a row kernel, or of one LIBRARY op, and says how they are launched.  The names are
- * `name` and, of further ones, "name_2", ...  False after an error. */
+ * `name` and, of further ones, that with something behind it.  False after an error. */
 bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
 
 /* Bytes of scratch of such a call, from types alone; for Module.scratch_bytes. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
-/* The whole text: every kernel of the module, each text once.  False after an error. */
-bool emit_cuda_program(Module *m, FILE *out);
+/* All kernels of a program, each text once. */
+typedef struct CudaProgram CudaProgram;
+CudaProgram *emit_cuda_program(Module *m); /* the module has been through the memory pass; NULL after an error */
+const char *cuda_program_text(const CudaProgram *program);
+const CudaLaunches *cuda_launches(const CudaProgram *program, const Op *op); /* of a call: NULL if it is no kernel */
+
+/* Every kernel once: where it comes from, and how it is launched.  NULL behind the last. */
+typedef struct {
+    const char *path, *where; /* of the first call in the program */
+    CudaLaunches launches;
+} CudaKernel;
+const CudaKernel *cuda_kernel(const CudaProgram *program, int number);
 
 #endif

@@ -167,7 +167,10 @@ static void write_copy(Operands *o, const char *name, CudaLaunches *launches, FI
 
 /* ---------------------------------------------------------------------------------------------- */
 
-int64_t cuda_library_scratch(Module *m, const Op *op) { return 0; }
+int64_t cuda_library_scratch(Module *m, const Op *op)
+{
+    return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
+}
 
 void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
 {
@@ -187,6 +190,10 @@ void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *
     case OP_place:
     case OP_concat:
         write_copy(&o, name, launches, out);
+        break;
+    case OP_attend:
+    case OP_attend_grad:
+        write_cuda_attend(&o, name, launches, out);
         break;
     default:
         error_at(m->diags, (Where){ .at = op->loc }, "the CUDA back end has no kernel for %s", info(op)->name);

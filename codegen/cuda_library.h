@@ -8,6 +8,10 @@
 void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
 int64_t cuda_library_scratch(Module *m, const Op *op);
 
+/* cuda_attend.c */
+void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
+int64_t cuda_attend_scratch(Module *m, const Op *op);
+
 /* One launch: the head of a function of the op's operands, with `body`, a call of the runtime's kernel. */
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out);
 

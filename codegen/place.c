@@ -43,6 +43,7 @@ typedef struct {
     const char *text; /* of the program so far */
     int nseen, count; /* kinds of split dims; those of them that the text names */
     const Dim *seen[64];
+    const char *storage;           /* "static", or CUDA's "__constant__" */
     FILE *declarations, *settings; /* NULL: only counted */
 } Places;
 
@@ -67,7 +68,9 @@ static void note_dim(Places *p, const Dim *dim)
     p->count++;
     if (!p->declarations)
         return;
-    fprintf(p->declarations, "static RtPart %s;\n", name);
+    fprintf(p->declarations, "%s RtPart %s;\n", p->storage, name);
+    if (!p->settings)
+        return;
     fprintf(p->settings, "    %s = rt_part(rt, (RtSplit)%s, %" PRId64 ");\n", name, split_initialiser(p->m, dim),
             dim->padded);
 }
@@ -103,11 +106,19 @@ void write_places(Module *m, const char *text, FILE *out)
         return;
     open_text(&declarations);
     open_text(&settings);
-    Places p = { .m = m, .text = text, .declarations = declarations.out, .settings = settings.out };
+    Places p = {
+        .m = m, .text = text, .storage = "static", .declarations = declarations.out, .settings = settings.out
+    };
     note_all(&p);
     char *declared = close_text(&m->arena, &declarations), *set = close_text(&m->arena, &settings);
     fprintf(out,
             "/* --- Places: which part of a split dim this rank has --- */\n\n%s\nstatic void find_places(Rt "
             "*rt)\n{\n%s}\n\n",
             declared, set);
+}
+
+void write_place_constants(Module *m, const char *text, FILE *out)
+{
+    Places p = { .m = m, .text = text, .storage = "__constant__", .declarations = out };
+    note_all(&p);
 }

@@ -1,6 +1,7 @@
 /* compile.c -- mpc compile: from a model to a trainer. */
 #include "cc.h"
 #include "cost.h"
+#include "nvrtc.h"
 #include "plan.h"
 
 #include "codegen/host.h"
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+static bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") == 0; }
 
 /* --- The module ---------------------------------------------------------------------------- */
 
@@ -157,6 +160,24 @@ static void print_next(Module *m, const Options *o)
                o->output);
 }
 
+/* --- CUDA ---------------------------------------------------------------------------------- */
+
+static bool build_cuda(Run *run, Module *m)
+{
+    const Options *o = run->options;
+    const char *source = arena_text(&run->arena, "%s/kernels.cu", o->output);
+    CudaProgram *program = emit_cuda_program(m);
+    if (!program || !make_folder(run, o->output) || !write_new(run, source, cuda_program_text(program)))
+        return false;
+    const Report report = make_report(run, m);
+    print_summary(&report);
+    if (o->nvrtc && !report_nvrtc(run, program, o->nvrtc))
+        return false;
+    printf("  files  %s\n", source);
+    printf("  kernels alone: the program that runs them on a GPU is not generated yet\n");
+    return true;
+}
+
 /* --- The command --------------------------------------------------------------------------- */
 
 static bool build_trainer(Run *run, Module *m, const Settings *settings)
@@ -183,8 +204,10 @@ static int check_options(const Options *o)
 {
     if (o->operand && o->compile_from)
         return usage_error(o->command, "one of FILE.mdl and --compile-from=FILE.mir: leave '%s' out", o->operand);
-    if (o->target && strcmp(o->target, "cuda") == 0)
-        return usage_error(o->command, "--target=cuda is not there yet: --target=c is what this version generates");
+    if (o->nvrtc && !is_cuda(o))
+        return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
+    if (is_cuda(o) && (o->cc || o->cflags || o->no_cc))
+        return usage_error(o->command, "--target=cuda runs no C compiler: leave --cc, --cflags and --no-cc out");
     if (!o->output && !o->compile_to)
         return usage_error(o->command, "where to? give -o OUT, the folder to write");
     return STATUS_OK;
@@ -201,7 +224,9 @@ int run_compile(Run *run)
     Module *m = o->compile_from ? read_ir(run, &settings, &after) : read_model(run, &settings);
     bool good = m && (!o->verify_passes || verify_small(run, after)) && pass_through(run, m, after);
     if (good)
-        good = o->compile_to ? write_ir(run, m) : build_trainer(run, m, &settings);
+        good = o->compile_to ? write_ir(run, m)
+               : is_cuda(o)  ? build_cuda(run, m)
+                             : build_trainer(run, m, &settings);
     if (m)
         free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;

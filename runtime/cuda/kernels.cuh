@@ -3,6 +3,9 @@
 #ifndef MPC_CUDA_KERNELS_H
 #define MPC_CUDA_KERNELS_H
 
+#include "attend.cuh"
+#include "attend_f32.cuh"
+#include "attend_grad.cuh"
 #include "copy.cuh"
 #include "element.cuh"
 #include "reduce.cuh"

@@ -53,4 +53,69 @@ RT_INLINE float rt_exp2(float x)
     return y;
 }
 
+/* Makes the compiler take a number for a new one, so that it does not keep what it has computed from it. */
+RT_INLINE void rt_forget_word(uint32_t &word) { asm volatile("" : "+r"(word)); }
+
+/* --- Tensor cores ---------------------------------------------------------------------------
+ *
+ * c[16, 8] += a[16, 16] b[16, 8], by a warp.  With g = lane / 4 and t = lane % 4, a thread has
+ *   a   rows g and g + 8 of columns 2t and 2t + 1, then of columns 2t + 8 and 2t + 9
+ *   b   rows 2t and 2t + 1 of column g, then rows 2t + 8 and 2t + 9
+ *   c   columns 2t and 2t + 1 of row g, then of row g + 8
+ */
+RT_INLINE void rt_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+RT_INLINE void rt_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+RT_INLINE uint32_t rt_shared_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
+
+/* Four matrices of 8 x 8 numbers of 16 bits from shared memory: lane 8i + j names row j of matrix i, and gets columns
+ * 2t and 2t + 1 of row g of each; turned: rows 2t and 2t + 1 of column g. */
+RT_INLINE void rt_load_matrices(uint32_t (&to)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(rt_shared_address(row))
+                 : "memory");
+}
+
+RT_INLINE void rt_load_matrices_turned(uint32_t (&to)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(rt_shared_address(row))
+                 : "memory");
+}
+
+/* --- Asynchronous copies -------------------------------------------------------------------- */
+
+/* 16 bytes to shared memory, behind the thread's back; zeros if not `is_there`.  They are there for the thread after
+ * rt_copy_wait, and for others after a barrier behind that. */
+RT_INLINE void rt_copy_async(void *shared, const void *from, bool is_there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(rt_shared_address(shared)), "l"(from), "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+
+/* Ends a group of copies; waits until at most LATEST groups are on their way. */
+RT_INLINE void rt_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATEST> RT_INLINE void rt_copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" : : "n"(LATEST) : "memory");
+}
+
 #endif

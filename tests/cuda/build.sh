@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 BUILD=${BUILD:-build/cuda}
-FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -I$BUILD -Itests/cuda"
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Iruntime -I$BUILD -Itests/cuda"
 mkdir -p "$BUILD"
 codegen/embed.sh codegen/templates/*.c > "$BUILD/templates.h.new"
 cmp -s "$BUILD/templates.h.new" "$BUILD/templates.h" || mv "$BUILD/templates.h.new" "$BUILD/templates.h"

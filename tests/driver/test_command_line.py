@@ -87,7 +87,9 @@ MISTAKES = [
     (["compile", "tiny.mdl"], "where to? give -o OUT"),
     (["compile"], "which file? mpc compile FILE.mdl"),
     (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
-    (["compile", "tiny.mdl", "-o", "x", "--target=cuda"], "--target=cuda is not there yet"),
+    (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
+    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--no-cc"], "--target=cuda runs no C compiler"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--compile-to and --nvrtc: only one"),
     (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
     (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: only one of them"),
     (["compile", "tiny.mdl", "-o", "x", "--no-cc", "--cflags=-g"], "--no-cc and --cflags: only one of them"),
@@ -150,6 +152,15 @@ def setting(mpc, name, *words):
     return next(entry for entry in plan["settings"] if entry["name"] == name)
 
 
+def reports_registers(mpc):
+    """Of a machine without NVRTC: says so."""
+    words = ["compile", "tiny.mdl", "-o", "out", "--target=cuda", "--nvrtc=sm_90"]
+    done = subprocess.run([mpc.program, *words], capture_output=True, text=True, cwd=mpc.directory)
+    if done.returncode == 0:
+        return re.search(r"kernel_\S+ +\d+ x +\d+ +\d+ +\d+ +0  tiny.mdl", done.stdout)
+    return "cannot find NVRTC" in done.stderr
+
+
 def compile_effect(option, mpc):
     def compiled(*words):
         return mpc("compile", "tiny.mdl", *words)
@@ -166,7 +177,8 @@ def compile_effect(option, mpc):
         "zero": lambda: from_command_line("parallel.zero", "0", "--zero", "0"),
         "recompute": lambda: from_command_line("parallel.recompute", "full", "--recompute=full"),
         "schedule": lambda: from_command_line("parallel.schedule", "gpipe", "--schedule=gpipe"),
-        "target": lambda: compiled("-o", "out", "--no-cc", "--target=c"),  # cuda: refused, in MISTAKES
+        "target": lambda: compiled("-o", "out", "--target=cuda") and (here / "out/kernels.cu").exists(),
+        "nvrtc": lambda: reports_registers(mpc),
         "dump-ir": lambda: compiled("--compile-to=simplify", "--dump-ir=ir")
         and {p.name for p in (here / "ir").iterdir()} == {"00-lower.mir", "01-simplify.mir", "01-simplify.diff"},
         "compile-to": lambda: "kernel @" in compiled("--compile-to=fuse").stdout

@@ -23,11 +23,9 @@ typedef struct {
 } Fiber;
 
 typedef struct {
-    uint32_t arrived, mask;
-    int kind;
-    uint32_t number; /* of meetings so far: the slots of two are told apart */
-    uint32_t barriers;
-    uint64_t slot[2][EMULATOR_WARP];
+    uint32_t arrived, mask, meetings, barriers;
+    EmulatorTogether *operation;
+    void *mine[EMULATOR_WARP];
 } Warp;
 
 static struct {
@@ -79,7 +77,7 @@ const EmulatorPlace *emulator_place(void)
     now.place.block = now.block;
     now.place.barriers = now.barriers;
     now.place.warp_barriers = warp->barriers;
-    now.place.warp_meetings = warp->number;
+    now.place.warp_meetings = warp->meetings;
     now.place.stack = now.fiber[now.thread].stack;
     now.place.stack_end = now.place.stack + STACK;
     return &now.place;
@@ -223,45 +221,28 @@ int emulator_barrier_or(int predicate)
     return now.any[side];
 }
 
-enum { BARRIER, SHUFFLE, BALLOT };
-
-/* Waits until all lanes of `mask` are here, each with a value; returns where these are. */
-static const uint64_t *meet(int kind, uint32_t mask, uint64_t value)
+void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, bool is_barrier)
 {
-    const int lane = now.thread % EMULATOR_WARP;
+    const int lane = now.thread % EMULATOR_WARP, first = now.thread - lane;
     Warp *warp = &now.warp[now.thread / EMULATOR_WARP];
     if (!(mask >> lane & 1))
         emulator_fault(true, "is not in the mask %08x of an operation of its warp", mask);
     if (warp->arrived == 0)
-        warp->mask = mask, warp->kind = kind;
-    else if (warp->mask != mask || warp->kind != kind)
+        warp->mask = mask, warp->operation = operation;
+    else if (warp->mask != mask || warp->operation != operation)
         emulator_fault(true, "does another operation than the rest of its warp, or with another mask");
-    const uint32_t number = warp->number;
-    warp->slot[number % 2][lane] = value;
+    warp->mine[lane] = mine;
     warp->arrived |= 1u << lane;
-    if (warp->arrived == mask) {
-        warp->arrived = 0;
-        warp->number++;
-        warp->barriers += kind == BARRIER;
-        for (int i = 0; i < EMULATOR_WARP; i++) {
-            Fiber *other = &now.fiber[now.thread / EMULATOR_WARP * EMULATOR_WARP + i];
-            if (mask >> i & 1 && i != lane)
-                other->state = RUNNABLE;
-        }
-    } else {
+    if (warp->arrived != mask) {
         leave(IN_WARP);
+        return;
     }
-    return warp->slot[number % 2];
-}
-
-void emulator_barrier_warp(uint32_t mask) { meet(BARRIER, mask, 0); }
-uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source) { return meet(SHUFFLE, mask, bits)[source & 31]; }
-
-uint32_t emulator_ballot(uint32_t mask, int predicate)
-{
-    const uint64_t *slot = meet(BALLOT, mask, predicate != 0);
-    uint32_t bits = 0;
+    if (operation)
+        operation(warp->mine, mask);
+    warp->arrived = 0;
+    warp->meetings++;
+    warp->barriers += is_barrier;
     for (int i = 0; i < EMULATOR_WARP; i++)
-        bits |= mask >> i & 1 && slot[i] ? 1u << i : 0;
-    return bits;
+        if (mask >> i & 1 && i != lane)
+            now.fiber[first + i].state = RUNNABLE;
 }

@@ -53,6 +53,11 @@ void emulator_barrier_warp(uint32_t mask);
 void emulator_on_boundary(const void *at, size_t bytes);
 uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source);
 uint32_t emulator_ballot(uint32_t mask, int predicate);
+void emulator_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int is_bf16);
+void emulator_load_matrices(uint32_t *to, const void *row, int is_turned);
+void emulator_copy_async(void *shared, const void *from, int is_there);
+void emulator_copy_commit(void);
+void emulator_copy_wait(int latest);
 
 #ifdef __cplusplus
 }
@@ -71,6 +76,15 @@ typedef struct {
 
 const EmulatorPlace *emulator_place(void); /* NULL outside of kernels */
 void emulator_fault(bool is_fatal, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* An access by the thread that runs; not written: what was there is no longer. */
+void emulator_touch(const void *at, int64_t bytes, bool is_write);
+void emulator_take_away(void *at, int64_t bytes);
+
+/* Waits until all lanes of the warp are here with the same operation, does it once for all, and goes on.  `mine`
+ * lies on the stack. */
+typedef void EmulatorTogether(void *const of_lane[EMULATOR_WARP], uint32_t mask);
+void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, bool is_barrier);
+
 void emulator_new_launch(void);
 void emulator_new_block(void *dynamic_shared, int64_t bytes);
 void emulator_drop_shared(void *dynamic_shared);

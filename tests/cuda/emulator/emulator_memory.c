@@ -192,7 +192,7 @@ void emulator_on_boundary(const void *at, size_t bytes)
         emulator_fault(false, "loads or stores %zu bytes at an address that is no multiple of that", bytes);
 }
 
-static void touch(const void *address, int64_t bytes, bool is_write)
+void emulator_touch(const void *address, int64_t bytes, bool is_write)
 {
     const EmulatorPlace *now = emulator_place();
     const char *from = address;
@@ -220,6 +220,14 @@ static void touch(const void *address, int64_t bytes, bool is_write)
     }
 }
 
+void emulator_take_away(void *at, int64_t bytes)
+{
+    emulator_touch(at, bytes, true);
+    Memory *memory = find(at);
+    for (int64_t i = 0; memory && i < bytes; i++)
+        memory->shadow[(char *)at - memory->base + i].written_stamp = 0;
+}
+
 /* --- What gcc calls ---------------------------------------------------------------------------- */
 
 #define ACCESS(bytes)                                                                                                  \
@@ -227,10 +235,10 @@ static void touch(const void *address, int64_t bytes, bool is_write)
     void __tsan_write##bytes(void *at);                                                                                \
     void __tsan_unaligned_read##bytes(void *at);                                                                       \
     void __tsan_unaligned_write##bytes(void *at);                                                                      \
-    void __tsan_read##bytes(void *at) { touch(at, bytes, false); }                                               \
-    void __tsan_write##bytes(void *at) { touch(at, bytes, true); }                                               \
-    void __tsan_unaligned_read##bytes(void *at) { touch(at, bytes, false); }                                    \
-    void __tsan_unaligned_write##bytes(void *at) { touch(at, bytes, true); }
+    void __tsan_read##bytes(void *at) { emulator_touch(at, bytes, false); }                                               \
+    void __tsan_write##bytes(void *at) { emulator_touch(at, bytes, true); }                                               \
+    void __tsan_unaligned_read##bytes(void *at) { emulator_touch(at, bytes, false); }                                    \
+    void __tsan_unaligned_write##bytes(void *at) { emulator_touch(at, bytes, true); }
 
 ACCESS(1)
 ACCESS(2)
@@ -243,8 +251,8 @@ void __tsan_write_range(void *at, long bytes);
 void __tsan_init(void);
 void __tsan_func_entry(void *at);
 void __tsan_func_exit(void);
-void __tsan_read_range(void *at, long bytes) { touch(at, bytes, false); }
-void __tsan_write_range(void *at, long bytes) { touch(at, bytes, true); }
+void __tsan_read_range(void *at, long bytes) { emulator_touch(at, bytes, false); }
+void __tsan_write_range(void *at, long bytes) { emulator_touch(at, bytes, true); }
 void __tsan_init(void) {}
 void __tsan_func_entry(void *at) {}
 void __tsan_func_exit(void) {}

@@ -64,4 +64,25 @@ RT_INLINE uint32_t rt_pack_f16(float low, float high)
 
 RT_INLINE float rt_exp2(float x) { return exp2f(x); }
 
+RT_INLINE void rt_forget_word(uint32_t &) {}
+
+RT_INLINE void rt_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulator_mma(c, a, b0, b1, 1);
+}
+
+RT_INLINE void rt_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulator_mma(c, a, b0, b1, 0);
+}
+
+RT_INLINE void rt_load_matrices(uint32_t (&to)[4], const void *row) { emulator_load_matrices(to, row, 0); }
+RT_INLINE void rt_load_matrices_turned(uint32_t (&to)[4], const void *row) { emulator_load_matrices(to, row, 1); }
+RT_INLINE void rt_copy_async(void *shared, const void *from, bool is_there)
+{
+    emulator_copy_async(shared, from, is_there);
+}
+RT_INLINE void rt_copy_commit() { emulator_copy_commit(); }
+template <int LATEST> RT_INLINE void rt_copy_wait() { emulator_copy_wait(LATEST); }
+
 #endif

@@ -1,0 +1,102 @@
+/* cuda_attend.c -- attention in CUDA: which of the kernels in runtime/cuda/attend*.cuh, how large their blocks are. */
+#include "cuda_library.h"
+
+#include <inttypes.h>
+
+enum { LARGEST_HEAD = 256, ALIGNED = 8, PLAIN_THREADS = 256, SHARE_ROWS = 8 };
+
+/* What the kernels' headers say of themselves: the structs Rt...Tiles there. */
+typedef struct {
+    int threads, key_threads;
+    int64_t queries, keys; /* of a block's tile */
+    int64_t shared;
+} Tiles;
+
+static int64_t wide(int64_t d) { return (d + 15) / 16 * 16; }
+
+static Tiles forward_tiles(int64_t d, bool plain)
+{
+    int64_t tile = d <= 64 ? 64 : 32;
+    if (plain)
+        return (Tiles){ PLAIN_THREADS, 0, tile, tile, (3 * tile * (d + 1) + tile * (tile + 1)) * 4 };
+    int64_t queries = d <= 128 ? 128 : 64, keys = d <= 128 ? 64 : 32;
+    return (Tiles){ 128, 0, queries, keys, (queries + 2 * keys) * (wide(d) + 8) * 2 };
+}
+
+static Tiles backward_tiles(int64_t d, bool plain)
+{
+    int64_t tile = d <= 64 ? 64 : 32;
+    if (plain)
+        return (Tiles){ PLAIN_THREADS, PLAIN_THREADS, tile, tile, (4 * tile * (d + 1) + 2 * tile * (tile + 1)) * 4 };
+    return (Tiles){ 128, d > 128 ? 256 : 128, 64, 64, (128 + 4 * tile) * (wide(d) + 8) * 2 + 16 * tile };
+}
+
+/* Of q's dims all but two: heads of all sequences; `of_keys`: those that k has too. */
+static int64_t heads_of(const Operands *o, bool of_keys)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *q = &o->value[0]->type;
+    int64_t count = 1;
+    for (int i = 0; i < q->rank; i++)
+        if (q->dim[i].name != a->seq && q->dim[i].name != a->feature &&
+            (!of_keys || find_dim(&o->value[1]->type, q->dim[i].name) >= 0))
+            count *= loop_size(o->m, &q->dim[i]);
+    return count;
+}
+
+static bool check_attend(const Operands *o, int64_t d)
+{
+    int errors = o->m->diags->errors;
+    if (d > LARGEST_HEAD)
+        refuse_layout(o, "its head size is %" PRId64 ", and %d is the largest", d, LARGEST_HEAD);
+    if (!(o->op->attrs.scale > 0))
+        refuse_layout(o, "its scale is %g, and must be above 0", o->op->attrs.scale);
+    return o->m->diags->errors == errors;
+}
+
+static void add(Operands *o, const char *variant, CudaLaunch launch, CudaLaunches *launches, FILE *out)
+{
+    if (launches->count)
+        fputc('\n', out);
+    o->variant = variant;
+    char *body = library_body(o);
+    if (body)
+        write_cuda_library(o, launch, body, launches, out);
+}
+
+void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    Arena *arena = &o->m->arena;
+    int64_t d = size_along(o, o->value[0], o->op->attrs.feature);
+    int64_t queries = size_along(o, o->value[0], o->op->attrs.seq), keys = size_along(o, o->value[1], o->op->attrs.key);
+    bool plain = o->value[0]->type.dtype == F32, is_gradient = o->op->kind == OP_attend_grad;
+    bool async = d % ALIGNED == 0;
+    for (int i = 0; i < o->count; i++)
+        async = async && (i == 4 || library_width(o, i, i + 1, ALIGNED) == ALIGNED); /* 4 is lse */
+    const char *head = plain ? "_plain" : "";
+    const char *arguments = plain ? arena_text(arena, "<%" PRId64 ">", d)
+                                  : arena_text(arena, "<%" PRId64 ", %s>", d, async ? "true" : "false");
+    if (!check_attend(o, d))
+        return;
+    Tiles t = is_gradient ? backward_tiles(d, plain) : forward_tiles(d, plain);
+    int64_t query_blocks = heads_of(o, false) * ((queries + t.queries - 1) / t.queries);
+    if (!is_gradient) {
+        add(o, arena_text(arena, "%s%s", head, arguments),
+            (CudaLaunch){ name, query_blocks, t.threads, t.shared }, launches, out);
+        return;
+    }
+    int64_t shares = heads_of(o, false) * queries;
+    add(o, arena_text(arena, "%s_share%s", head, arguments),
+        (CudaLaunch){ name, (shares + SHARE_ROWS - 1) / SHARE_ROWS, PLAIN_THREADS, 0 }, launches, out);
+    add(o, arena_text(arena, "%s_keys%s", head, arguments),
+        (CudaLaunch){ arena_text(arena, "%s_2", name), heads_of(o, true) * ((keys + t.keys - 1) / t.keys),
+                      t.key_threads, t.shared }, launches, out);
+    add(o, arena_text(arena, "%s_queries%s", head, arguments),
+        (CudaLaunch){ arena_text(arena, "%s_3", name), query_blocks, t.threads, t.shared }, launches, out);
+}
+
+int64_t cuda_attend_scratch(Module *m, const Op *op)
+{
+    Type lse = arg(op, 4)->type;
+    return local_bytes(m, &lse); /* a share for each query of each head */
+}

@@ -1,0 +1,170 @@
+/* attend.cuh -- softmax(scale q k^T) v on tensor cores without a stored [queries, keys] matrix: kernels/attend.h on the
+ * device, for bf16 and f16 (Dao, "FlashAttention-2", arXiv 2307.08691, algorithm 1).
+ *
+ * A block has a tile of queries of one head, and goes over the keys.  Each of its 4 warps has 16 or 32 queries for
+ * itself, so that the softmax stays within a warp.  While scores are computed the values are on their way, and
+ * while the values are used the next keys.
+ *
+ * Letters: as in kernels/attend.h.
+ */
+#ifndef MPC_CUDA_ATTEND_H
+#define MPC_CUDA_ATTEND_H
+
+#include "attend_tile.cuh"
+
+template <int D> struct RtAttendTiles {
+    static constexpr int WARPS = 4, THREADS = 32 * WARPS;
+    static constexpr int PIECES = D <= 128 ? 2 : 1; /* of 16 queries, of a warp */
+    static constexpr int QUERIES = 16 * PIECES * WARPS, KEYS = D <= 128 ? 64 : 32;
+    static constexpr int PITCH = RtTile<D>::PITCH;
+    static constexpr int BYTES = (QUERIES + 2 * KEYS) * PITCH * 2;
+};
+
+/* Scores to minus infinity where a query does not see a key, or where there is no such key. */
+template <int PIECES, int N>
+RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtAttend s)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int row = query + 16 * i + lane / 4 + e / 2 * 8, column = key + 8 * n + lane % 4 * 2 + e % 2;
+                if (column >= s.keys || !rt_attend_sees(row, column, s))
+                    score[i][n][e] = -INFINITY;
+            }
+}
+
+/* A step of the online softmax: scores become weights, and what earlier keys have added up is scaled to the new
+ * maximum.  `most` and `total` are of the two rows of each piece that the thread has a part of; total is the thread's
+ * own part. */
+template <int PIECES, int N, int WIDE>
+RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECES][WIDE][4], float (&most)[PIECES][2],
+                                float (&total)[PIECES][2], float scale2)
+{
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float now = most[i][half];
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                now = fmaxf(now, fmaxf(score[i][n][2 * half], score[i][n][2 * half + 1]));
+            now = fmaxf(now, __shfl_xor_sync(0xFFFFFFFFu, now, 1));
+            now = fmaxf(now, __shfl_xor_sync(0xFFFFFFFFu, now, 2));
+            const float base = now == -INFINITY ? 0.0f : now * scale2; /* nothing seen yet: all weights are 0 */
+            const float kept = rt_exp2(most[i][half] * scale2 - base);
+            float added = 0;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int e = 2 * half; e < 2 * half + 2; e++) {
+                    score[i][n][e] = rt_exp2(score[i][n][e] * scale2 - base);
+                    added += score[i][n][e];
+                }
+            total[i][half] = total[i][half] * kept + added;
+            most[i][half] = now;
+#pragma unroll
+            for (int n = 0; n < WIDE; n++) {
+                sum[i][n][2 * half] *= kept;
+                sum[i][n][2 * half + 1] *= kept;
+            }
+        }
+}
+
+/* y as a tile in shared memory, and lse. */
+template <int D, typename T, int PIECES, int WIDE>
+RT_INLINE void rt_attend_finish(float (&sum)[PIECES][WIDE][4], float (&most)[PIECES][2], float (&total)[PIECES][2],
+                                T *tile, int row, float *lse, int query, float scale2, const RtAttend s)
+{
+    constexpr int PITCH = RtTile<D>::PITCH;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float all = total[i][half];
+            all += __shfl_xor_sync(0xFFFFFFFFu, all, 1);
+            all += __shfl_xor_sync(0xFFFFFFFFu, all, 2);
+            const float share = all > 0 ? 1.0f / all : 0.0f;
+            const int at = row + 16 * i + lane / 4 + 8 * half;
+#pragma unroll
+            for (int n = 0; n < WIDE; n++)
+                *reinterpret_cast<uint32_t *>(tile + at * PITCH + 8 * n + lane % 4 * 2) =
+                    rt_pack_two(sum[i][n][2 * half] * share, sum[i][n][2 * half + 1] * share, T{});
+            if (lane % 4 == 0 && query + at < s.queries)
+                lse[(query + at) * s.lse.row] =
+                    all > 0 ? (most[i][half] * scale2 + log2f(all)) * 0.6931471805599453f : -INFINITY;
+        }
+}
+
+/* The next tile of keys from `key` on that some query of the block sees; `end` if there is none. */
+template <int QUERIES, int KEYS> RT_INLINE int rt_attend_next(int query, int key, int end, const RtAttend s)
+{
+    while (key < end && !rt_sees_any(rt_ahead(query, QUERIES, key, KEYS, s), s))
+        key += KEYS;
+    return key < end ? key : end;
+}
+
+template <int D, bool ASYNC, typename T>
+RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, const RtAttend s)
+{
+    using Tiles = RtAttendTiles<D>;
+    constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
+    constexpr int WIDE = RtTile<D>::WIDE;
+    RT_DYNAMIC_SHARED(memory);
+    T *queries = reinterpret_cast<T *>(memory), *keys = queries + QUERIES * Tiles::PITCH;
+    T *values = keys + KEYS * Tiles::PITCH;
+    const int tiles = (int)((s.queries + QUERIES - 1) / QUERIES);
+    const int64_t head = blockIdx.x / tiles;
+    const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES; /* causal: those with most keys go first */
+    const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
+    const int row = threadIdx.x / 32 * 16 * PIECES, end = (int)s.keys;
+    const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
+    const T *const from_v = rt_head_of(v, s.v, b, h, 0);
+    const float scale2 = rt_scale2(s);
+
+    float sum[PIECES][WIDE / 8][4], most[PIECES][2], total[PIECES][2];
+    rt_clear_pieces(sum);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+        most[i][0] = most[i][1] = -INFINITY, total[i][0] = total[i][1] = 0;
+
+    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, s);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(queries, from_q, s.q.row, query, (int)s.queries);
+    if (key < end)
+        rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, key, end);
+    rt_copy_commit();
+    while (key < end) {
+        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, s);
+        rt_tile_load<D, KEYS, THREADS, ASYNC>(values, from_v, s.v.row, key, end);
+        rt_copy_commit();
+        rt_copy_wait<1>(); /* the keys */
+        __syncthreads();
+        float score[PIECES][KEYS / 8][4];
+        rt_clear_pieces(score);
+        rt_product_of_rows<D>(score, queries, row, keys, 0);
+        __syncthreads(); /* all have read the keys */
+        if (next < end)
+            rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
+        rt_copy_commit();
+        if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
+            rt_attend_mask(score, query + row, key, s);
+        rt_attend_online(score, sum, most, total, scale2);
+        rt_copy_wait<1>(); /* the values */
+        __syncthreads();
+        rt_product_of_weights<D>(sum, score, values, 0);
+        __syncthreads(); /* all have read the values */
+        key = next;
+    }
+    rt_copy_wait<0>();
+    __syncthreads();
+    float *to_lse = lse + b * s.lse.batch + h * s.lse.head + g * s.lse.group;
+    rt_attend_finish<D>(sum, most, total, queries, row, to_lse, query, scale2, s);
+    __syncthreads();
+    rt_tile_store<D, QUERIES, THREADS, ASYNC>(queries, rt_head_of(y, s.y, b, h, g), s.y.row, query, (int)s.queries);
+}
+
+#endif

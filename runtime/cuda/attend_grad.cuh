@@ -1,0 +1,289 @@
+/* attend_grad.cuh -- the gradients of attend.cuh (Dao, "FlashAttention-2", algorithm 2), weights computed again from the
+ * saved log-sum-exp.
+ *
+ * Three launches, and no atomics: the first takes share = dy . y of each query; the second gives each block a tile of
+ * keys, which goes over the queries and adds up dk and dv; the third gives each block a tile of queries, which
+ * goes over the keys and adds up dq.  Scores are computed twice for that, and all sums have one order.
+ */
+#ifndef MPC_CUDA_ATTEND_GRAD_H
+#define MPC_CUDA_ATTEND_GRAD_H
+
+#include "attend.cuh"
+#include "reduce.cuh"
+
+template <int D> struct RtAttendGradTiles {
+    static constexpr int SPLIT = D > 128 ? 2 : 1; /* warps that share the features of the same keys' gradients */
+    static constexpr int GROUPS = 4, TILE = 16 * GROUPS, OTHERS = D <= 64 ? 64 : 32;
+    static constexpr int KEY_THREADS = 32 * GROUPS * SPLIT, QUERY_THREADS = 32 * GROUPS;
+    static constexpr int PITCH = RtTile<D>::PITCH;
+    static constexpr int BYTES = (2 * TILE + 4 * OTHERS) * PITCH * 2 + 4 * OTHERS * 4;
+};
+
+/* Where the share of a query is in scratch: [batch, heads, group, queries]. */
+RT_INLINE float *rt_shares_of(float *scratch, int64_t b, int64_t h, int64_t g, const RtAttend s)
+{
+    return scratch + ((b * s.heads + h) * s.group + g) * s.queries;
+}
+
+/* share = dy . y, which the gradient of softmax takes off: a warp has a query. */
+template <int D, bool ASYNC, typename T>
+RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y, const float *, const T *dy, T *, T *,
+                                    T *, float *scratch, const RtAttend s)
+{
+    constexpr int WIDTH = ASYNC ? 4 : 1;
+    const int64_t item = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
+    if (item >= s.batch * s.heads * s.group * s.queries)
+        return;
+    const int64_t query = item % s.queries, head = item / s.queries;
+    const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
+    const T *one = rt_head_of(y, s.y, b, h, g) + query * s.y.row, *other = rt_head_of(dy, s.dy, b, h, g) + query * s.dy.row;
+    float sum = 0;
+#pragma unroll
+    for (int d = threadIdx.x % 32 * WIDTH; d < D; d += 32 * WIDTH) {
+        const RtPack<T, WIDTH> a = rt_load_pack<WIDTH>(one + d), c = rt_load_pack<WIDTH>(other + d);
+#pragma unroll
+        for (int e = 0; e < WIDTH; e++)
+            sum += rt_value(a[e]) * rt_value(c[e]);
+    }
+    sum = rt_warp<RtSum>(sum);
+    if (threadIdx.x % 32 == 0)
+        scratch[item] = sum;
+}
+
+/* The exponent that takes a query's weights off: infinity, so that they are 0, where there is no query or it sees
+ * nothing. */
+RT_INLINE float rt_level(float lse, bool is_there)
+{
+    return is_there && lse != -INFINITY ? lse * 1.4426950408889634f : INFINITY;
+}
+
+/* --- dk and dv --------------------------------------------------------------------------------- */
+
+/* A tile of queries of one of the group's heads. */
+struct RtQueries {
+    int g, query;
+};
+
+/* The next tile that sees some of the keys, `from` included; g = s.group if there is none. */
+template <int KEYS, int QUERIES> RT_INLINE RtQueries rt_queries_from(RtQueries from, int key, const RtAttend s)
+{
+    while (from.g < s.group) {
+        if (from.query >= s.queries)
+            from = { from.g + 1, 0 };
+        else if (rt_sees_any(rt_ahead(from.query, QUERIES, key, KEYS, s), s))
+            break;
+        else
+            from.query += QUERIES;
+    }
+    return from;
+}
+
+/* The shared memory of a block, cut up. */
+template <int D, typename T> struct RtAttendGradMemory {
+    using Tiles = RtAttendGradTiles<D>;
+    T *own[2], *other[2][2]; /* keys and values, or queries and dy; of the others two turns */
+    float *level[2], *share[2];
+    __device__ __forceinline__ RtAttendGradMemory(unsigned char *memory)
+    {
+        T *at = reinterpret_cast<T *>(memory);
+        for (int i = 0; i < 2; i++, at += Tiles::TILE * Tiles::PITCH)
+            own[i] = at;
+        for (int i = 0; i < 4; i++, at += Tiles::OTHERS * Tiles::PITCH)
+            other[i / 2][i % 2] = at;
+        float *numbers = reinterpret_cast<float *>(at);
+        for (int i = 0; i < 2; i++) {
+            level[i] = numbers + i * Tiles::OTHERS;
+            share[i] = numbers + (2 + i) * Tiles::OTHERS;
+        }
+    }
+};
+
+template <int D, bool ASYNC, typename T>
+RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side, RtQueries at, const T *q, const T *dy,
+                               const float *lse, float *scratch, int64_t b, int64_t h, const RtAttend s)
+{
+    using Tiles = RtAttendGradTiles<D>;
+    constexpr int QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS;
+    const T *from_q = rt_head_of(q, s.q, b, h, at.g), *from_dy = rt_head_of(dy, s.dy, b, h, at.g);
+    const float *from_lse = lse + b * s.lse.batch + h * s.lse.head + at.g * s.lse.group;
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other[side][0], from_q, s.q.row, at.query, (int)s.queries);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other[side][1], from_dy, s.dy.row, at.query, (int)s.queries);
+    if (threadIdx.x < QUERIES) {
+        const int query = at.query + threadIdx.x;
+        const bool is_there = query < s.queries;
+        memory.level[side][threadIdx.x] = rt_level(is_there ? from_lse[query * s.lse.row] : 0.0f, is_there);
+        memory.share[side][threadIdx.x] = is_there ? rt_shares_of(scratch, b, h, at.g, s)[query] : 0.0f;
+    }
+}
+
+/* Weights [keys, queries] from scores. */
+template <int N>
+RT_INLINE void rt_weights_of_keys(float (&score)[1][N][4], const float *level, int key, int query, float scale2, bool all,
+                                  const RtAttend s)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int column = 8 * n + lane % 4 * 2 + e % 2, row = key + lane / 4 + e / 2 * 8;
+            const float weight = rt_exp2(score[0][n][e] * scale2 - level[column]);
+            score[0][n][e] = all || rt_attend_sees(query + column, row, s) ? weight : 0.0f;
+        }
+}
+
+/* A gradient of the block's rows as a tile, times a factor. */
+template <int PITCH, typename T, int N>
+RT_INLINE void rt_gradient_tile(T *tile, const float (&sum)[1][N][4], int row, int column, float factor)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            *reinterpret_cast<uint32_t *>(tile + (row + lane / 4 + 8 * half) * PITCH + column + 8 * n + lane % 4 * 2) =
+                rt_pack_two(sum[0][n][2 * half] * factor, sum[0][n][2 * half + 1] * factor, T{});
+}
+
+template <int D, bool ASYNC, typename T>
+RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy, T *,
+                                   T *dk, T *dv, float *scratch, const RtAttend s)
+{
+    using Tiles = RtAttendGradTiles<D>;
+    constexpr int KEYS = Tiles::TILE, QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS, PITCH = Tiles::PITCH;
+    constexpr int PART = RtTile<D>::WIDE / Tiles::SPLIT; /* features of one warp */
+    RT_DYNAMIC_SHARED(bytes);
+    const RtAttendGradMemory<D, T> memory(bytes);
+    const int tiles = (int)((s.keys + KEYS - 1) / KEYS), key = (int)(blockIdx.x % tiles) * KEYS, end = (int)s.keys;
+    const int64_t head = blockIdx.x / tiles, b = head / s.heads, h = head % s.heads;
+    const int warp = threadIdx.x / 32, row = warp % Tiles::GROUPS * 16, column = warp / Tiles::GROUPS * PART;
+    const float scale2 = rt_scale2(s);
+    float sum_k[1][PART / 8][4], sum_v[1][PART / 8][4];
+    rt_clear_pieces(sum_k);
+    rt_clear_pieces(sum_v);
+
+    rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own[0], rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
+    rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own[1], rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
+    RtQueries at = rt_queries_from<KEYS, QUERIES>({ 0, 0 }, key, s);
+    if (at.g < s.group)
+        rt_load_queries<D, ASYNC>(memory, 0, at, q, dy, lse, scratch, b, h, s);
+    rt_copy_commit();
+    for (int side = 0; at.g < s.group; side ^= 1) {
+        const RtQueries next = rt_queries_from<KEYS, QUERIES>({ at.g, at.query + QUERIES }, key, s);
+        if (next.g < s.group)
+            rt_load_queries<D, ASYNC>(memory, side ^ 1, next, q, dy, lse, scratch, b, h, s);
+        rt_copy_commit();
+        rt_copy_wait<1>();
+        __syncthreads();
+        const T *queries = memory.other[side][0], *gradients = memory.other[side][1];
+        const bool all = rt_sees_all(rt_ahead(at.query, QUERIES, key, KEYS, s), s);
+        float weight[1][QUERIES / 8][4], slope[1][QUERIES / 8][4];
+        rt_clear_pieces(weight);
+        rt_clear_pieces(slope);
+        rt_product_of_rows<D>(weight, memory.own[0], row, queries, 0);
+        rt_weights_of_keys(weight, memory.level[side], key + row, at.query, scale2, all, s);
+        rt_product_of_weights<D>(sum_v, weight, gradients, column);
+        rt_product_of_rows<D>(slope, memory.own[1], row, gradients, 0);
+#pragma unroll
+        for (int n = 0; n < QUERIES / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                slope[0][n][e] =
+                    weight[0][n][e] * (slope[0][n][e] - memory.share[side][8 * n + threadIdx.x % 4 * 2 + e % 2]);
+        rt_product_of_weights<D>(sum_k, slope, queries, column);
+        __syncthreads(); /* all have read this side */
+        at = next;
+    }
+    rt_copy_wait<0>();
+    __syncthreads();
+    rt_gradient_tile<PITCH>(memory.own[0], sum_k, row, column, s.scale);
+    rt_gradient_tile<PITCH>(memory.own[1], sum_v, row, column, 1.0f);
+    __syncthreads();
+    rt_tile_store<D, KEYS, THREADS, ASYNC>(memory.own[0], rt_head_of(dk, s.dk, b, h, 0), s.dk.row, key, end);
+    rt_tile_store<D, KEYS, THREADS, ASYNC>(memory.own[1], rt_head_of(dv, s.dv, b, h, 0), s.dv.row, key, end);
+}
+
+/* --- dq ---------------------------------------------------------------------------------------- */
+
+/* Weights [queries, keys] from scores; level of the thread's two rows. */
+template <int N>
+RT_INLINE void rt_weights_of_queries(float (&score)[1][N][4], const float (&level)[2], int query, int key, float scale2,
+                                     bool all, const RtAttend s)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int row = query + lane / 4 + e / 2 * 8, column = key + 8 * n + lane % 4 * 2 + e % 2;
+            const float weight = rt_exp2(score[0][n][e] * scale2 - level[e / 2]);
+            score[0][n][e] = all || rt_attend_sees(row, column, s) ? weight : 0.0f;
+        }
+}
+
+template <int D, bool ASYNC, typename T>
+RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
+                                      T *dq, T *, T *, float *scratch, const RtAttend s)
+{
+    using Tiles = RtAttendGradTiles<D>;
+    constexpr int QUERIES = Tiles::TILE, KEYS = Tiles::OTHERS, THREADS = Tiles::QUERY_THREADS, PITCH = Tiles::PITCH;
+    RT_DYNAMIC_SHARED(bytes);
+    const RtAttendGradMemory<D, T> memory(bytes);
+    const int tiles = (int)((s.queries + QUERIES - 1) / QUERIES), count = (int)s.queries, end = (int)s.keys;
+    const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
+    const int64_t head = blockIdx.x / tiles;
+    const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
+    const T *const from_k = rt_head_of(k, s.k, b, h, 0), *const from_v = rt_head_of(v, s.v, b, h, 0);
+    const int row = threadIdx.x / 32 * 16;
+    const float scale2 = rt_scale2(s);
+    float sum[1][RtTile<D>::WIDE / 8][4], level[2], share[2];
+    rt_clear_pieces(sum);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int at = query + row + threadIdx.x % 32 / 4 + 8 * half;
+        const float *from = lse + b * s.lse.batch + h * s.lse.head + g * s.lse.group;
+        level[half] = rt_level(at < count ? from[at * s.lse.row] : 0.0f, at < count);
+        share[half] = at < count ? rt_shares_of(scratch, b, h, g, s)[at] : 0.0f;
+    }
+
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own[0], rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own[1], rt_head_of(dy, s.dy, b, h, g), s.dy.row, query, count);
+    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, s);
+    if (key < end) {
+        rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[0][0], from_k, s.k.row, key, end);
+        rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[0][1], from_v, s.v.row, key, end);
+    }
+    rt_copy_commit();
+    for (int side = 0; key < end; side ^= 1) {
+        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, s);
+        if (next < end) {
+            rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[side ^ 1][0], from_k, s.k.row, next, end);
+            rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[side ^ 1][1], from_v, s.v.row, next, end);
+        }
+        rt_copy_commit();
+        rt_copy_wait<1>();
+        __syncthreads();
+        const bool all = rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s);
+        float weight[1][KEYS / 8][4], slope[1][KEYS / 8][4];
+        rt_clear_pieces(weight);
+        rt_clear_pieces(slope);
+        rt_product_of_rows<D>(weight, memory.own[0], row, memory.other[side][0], 0);
+        rt_weights_of_queries(weight, level, query + row, key, scale2, all, s);
+        rt_product_of_rows<D>(slope, memory.own[1], row, memory.other[side][1], 0);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                slope[0][n][e] = weight[0][n][e] * (slope[0][n][e] - share[e / 2]);
+        rt_product_of_weights<D>(sum, slope, memory.other[side][0], 0);
+        __syncthreads(); /* all have read this side */
+        key = next;
+    }
+    rt_copy_wait<0>();
+    __syncthreads();
+    rt_gradient_tile<PITCH>(memory.own[0], sum, row, 0, s.scale);
+    __syncthreads();
+    rt_tile_store<D, QUERIES, THREADS, ASYNC>(memory.own[0], rt_head_of(dq, s.dq, b, h, g), s.dq.row, query, count);
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* attend_tile.cuh -- what the attention kernels on tensor cores share: tiles in shared memory, products of tiles,
+ * which queries see which keys.
+ *
+ * A tile is rows of D features of 16 bits, filled up with zeros to a multiple of 16 (WIDE), and 16 bytes more a row
+ * (PITCH), so that the eight rows that ldmatrix reads at once lie in different banks.
+ */
+#ifndef MPC_CUDA_ATTEND_TILE_H
+#define MPC_CUDA_ATTEND_TILE_H
+
+#include "element.cuh"
+
+#include "../kernels/shape.h"
+
+template <int D> struct RtTile {
+    static constexpr int WIDE = (D + 15) / 16 * 16, PITCH = WIDE + 8;
+};
+
+/* The instructions for an element type. */
+RT_INLINE void rt_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, rt_bf16)
+{
+    rt_mma_bf16(c, a, b0, b1);
+}
+RT_INLINE void rt_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, rt_f16)
+{
+    rt_mma_f16(c, a, b0, b1);
+}
+RT_INLINE uint32_t rt_pack_two(float low, float high, rt_bf16) { return rt_pack_bf16(low, high); }
+RT_INLINE uint32_t rt_pack_two(float low, float high, rt_f16) { return rt_pack_f16(low, high); }
+
+/* --- Loads and stores ------------------------------------------------------------------------- */
+
+/* Begins to load rows first ... first + ROWS - 1; those at or behind `end` are zeros.  ASYNC: behind the threads'
+ * backs, where rows begin on 16 bytes and D is a multiple of 8. */
+template <int D, int ROWS, int THREADS, bool ASYNC, typename T>
+RT_INLINE void rt_tile_load(T *tile, const T *from, int64_t stride, int first, int end)
+{
+    constexpr int CHUNKS = RtTile<D>::WIDE / 8, PITCH = RtTile<D>::PITCH;
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, column = i % CHUNKS * 8;
+        const bool is_there = first + row < end && column < D;
+        T *to = tile + row * PITCH + column;
+        const T *at = from + (is_there ? (int64_t)(first + row) * stride + column : 0);
+        if (ASYNC) {
+            rt_copy_async(to, at, is_there);
+        } else {
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                to[e] = is_there && column + e < D ? at[e] : T{};
+        }
+    }
+}
+
+/* Stores rows from a tile; the threads that have written it have met. */
+template <int D, int ROWS, int THREADS, bool ASYNC, typename T>
+RT_INLINE void rt_tile_store(const T *tile, T *to, int64_t stride, int first, int end)
+{
+    constexpr int CHUNKS = RtTile<D>::WIDE / 8, PITCH = RtTile<D>::PITCH;
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, column = i % CHUNKS * 8;
+        if (first + row >= end || column >= D)
+            continue;
+        T *at = to + (int64_t)(first + row) * stride + column;
+        const RtPack<T, 8> pack = rt_load_pack<8>(tile + row * PITCH + column);
+        if (ASYNC) {
+            rt_store_pack(at, pack);
+        } else {
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (column + e < D)
+                    at[e] = pack[e];
+        }
+    }
+}
+
+/* --- Fragments -------------------------------------------------------------------------------- */
+
+/* Rows row ... row + 15, columns k ... k + 15: the left operand of a product. */
+template <int PITCH, typename T> RT_INLINE void rt_left(uint32_t (&a)[4], const T *tile, int row, int k)
+{
+    const int lane = threadIdx.x % 32;
+    rt_load_matrices(a, tile + (row + lane % 16) * PITCH + k + lane / 16 * 8);
+}
+
+/* The right operand is the tile turned: columns n ... n + 15 of it are the tile's rows, k its columns. */
+template <int PITCH, typename T> RT_INLINE void rt_right_of_rows(uint32_t (&b)[4], const T *tile, int n, int k)
+{
+    const int lane = threadIdx.x % 32;
+    rt_load_matrices(b, tile + (n + lane / 16 * 8 + lane % 8) * PITCH + k + lane / 8 % 2 * 8);
+}
+
+/* The right operand is the tile as it lies: rows k ... k + 15, columns n ... n + 15. */
+template <int PITCH, typename T> RT_INLINE void rt_right(uint32_t (&b)[4], const T *tile, int k, int n)
+{
+    const int lane = threadIdx.x % 32;
+    rt_load_matrices_turned(b, tile + (k + lane % 16) * PITCH + n + lane / 16 * 8);
+}
+
+/* What two neighbouring pieces of an accumulator are as the left operand of the next product. */
+template <typename T> RT_INLINE void rt_left_of(uint32_t (&a)[4], const float (&low)[4], const float (&high)[4], T type)
+{
+    a[0] = rt_pack_two(low[0], low[1], type);
+    a[1] = rt_pack_two(low[2], low[3], type);
+    a[2] = rt_pack_two(high[0], high[1], type);
+    a[3] = rt_pack_two(high[2], high[3], type);
+}
+
+/* c[16 * ROWS, 8 * N] += left rows * (right tile turned), over D. */
+template <int D, int ROWS, int N, typename T>
+RT_INLINE void rt_product_of_rows(float (&c)[ROWS][N][4], const T *left, int row, const T *right, int column)
+{
+    constexpr int PITCH = RtTile<D>::PITCH;
+#pragma unroll
+    for (int k = 0; k < RtTile<D>::WIDE; k += 16) {
+        uint32_t a[ROWS][4];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            rt_left<PITCH>(a[i], left, row + 16 * i, k);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            rt_right_of_rows<PITCH>(b, right, column + 8 * n, k);
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                rt_mma(c[i][n], a[i], b[0], b[1], T{});
+                rt_mma(c[i][n + 1], a[i], b[2], b[3], T{});
+            }
+        }
+    }
+}
+
+/* c[16 * ROWS, 8 * N] += weights[16 * ROWS, 8 * K] * (right tile from column `column` on). */
+template <int D, int ROWS, int K, int N, typename T>
+RT_INLINE void rt_product_of_weights(float (&c)[ROWS][N][4], const float (&weight)[ROWS][K][4], const T *right,
+                                     int column)
+{
+    constexpr int PITCH = RtTile<D>::PITCH;
+#pragma unroll
+    for (int k = 0; k < K; k += 2) {
+        uint32_t a[ROWS][4];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            rt_left_of(a[i], weight[i][k], weight[i][k + 1], T{});
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            rt_right<PITCH>(b, right, 8 * k, column + 8 * n);
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                rt_mma(c[i][n], a[i], b[0], b[1], T{});
+                rt_mma(c[i][n + 1], a[i], b[2], b[3], T{});
+            }
+        }
+    }
+}
+
+template <int ROWS, int N> RT_INLINE void rt_clear_pieces(float (&c)[ROWS][N][4])
+{
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                c[i][n][e] = 0;
+}
+
+/* --- Who sees whom ---------------------------------------------------------------------------- */
+
+/* The distance from queries to keys, at least and at most; queries and keys that are not there count too. */
+struct RtAhead {
+    int64_t least, most;
+};
+
+RT_INLINE RtAhead rt_ahead(int64_t query, int rows, int64_t key, int columns, const RtAttend s)
+{
+    return { s.first_key + key - rt_attend_position(query + rows - 1, s),
+             s.first_key + key + columns - 1 - rt_attend_position(query, s) };
+}
+
+/* Does some query of a tile see some key of another? */
+RT_INLINE bool rt_sees_any(const RtAhead ahead, const RtAttend s)
+{
+    return (!s.causal || ahead.least <= 0) && (s.window == 0 || (ahead.most > -s.window && ahead.least < s.window));
+}
+
+/* Does each see each? */
+RT_INLINE bool rt_sees_all(const RtAhead ahead, const RtAttend s)
+{
+    return (!s.causal || ahead.most <= 0) && (s.window == 0 || (ahead.most < s.window && ahead.least > -s.window));
+}
+
+/* Logarithms are to the base 2 in here: exp(scale * x) = 2^(rt_scale2 * x). */
+RT_INLINE float rt_scale2(const RtAttend s) { return s.scale * 1.4426950408889634f; }
+
+/* A tile's tensor of the operand: of one sequence and head. */
+template <typename T> RT_INLINE T *rt_head_of(T *at, const RtAttendStride stride, int64_t b, int64_t h, int64_t g)
+{
+    return at + b * stride.batch + h * stride.head + g * stride.group;
+}
+
+#endif
