@@ -162,28 +162,48 @@ static void leave_tile(const Launch *p, const Column *column, FILE *out)
          { "leave", each_element(p, leave_text(p, column, to, value)) });
 }
 
-/* The sums of a row: each thread's own, or those of several rows put together in shared memory. */
-static void leave_row(const Launch *p, const Column *column, FILE *out)
+static char *left_name(const Launch *p, const Column *column)
 {
-    const Sink *sink = column->sink;
-    const char *left = arena_text(&p->k->m->arena, "%s_left", sink->name);
-    const char *value = arena_text(&p->k->m->arena, "%s[turn][e]", sink->name);
-    if (rows_at_once(p) == 1) {
-        write_turns(p, each_element(p, leave_text(p, column, left, value)), out);
-        return;
-    }
-    const char *index = dense_index(p, p->region.inner);
+    return arena_text(&p->k->m->arena, "%s_left", column->sink->name);
+}
+
+static char *sum_in_turn(const Launch *p, const Column *column)
+{
+    return arena_text(&p->k->m->arena, "%s[turn][e]", column->sink->name);
+}
+
+static void leave_turn(Launch *p, const void *context, FILE *out)
+{
+    const Column *column = context;
+    fputs(each_element(p, leave_text(p, column, left_name(p, column), sum_in_turn(p, column))), out);
+}
+
+static void add_turn(Launch *p, const void *context, FILE *out)
+{
+    const Column *column = context;
     Text add;
     open_text(&add);
     FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of<$type>($parts[$index], $value);\n",
-         { "parts", sink->parts }, { "index", index }, { "value", value }, { "functor", functor_of(sink->node) },
+         { "parts", column->sink->parts }, { "index", dense_index(p, p->region.inner) },
+         { "value", sum_in_turn(p, column) }, { "functor", functor_of(column->sink->node) },
          { "type", type_of(column) });
+    fputs(each_element(p, close_text(&p->k->m->arena, &add)), out);
+}
+
+/* The sums of a row: each thread's own, or those of several rows put together in shared memory. */
+static void leave_row(Launch *p, const Column *column, FILE *out)
+{
+    if (rows_at_once(p) == 1) {
+        write_turns(p, leave_turn, column, out);
+        return;
+    }
     Text turns;
     open_text(&turns);
-    write_turns(p, each_element(p, close_text(&p->k->m->arena, &add)), turns.out);
-    FILL(out, cuda_row_sums_template, { "type", type_of(column) }, { "parts", sink->parts }, { "left", left },
-         { "count", number(p, wide_count(p, column)) }, { "rows", number(p, rows_at_once(p)) },
-         { "threads", number(p, p->threads) }, { "turns", close_text(&p->k->m->arena, &turns) });
+    write_turns(p, add_turn, column, turns.out);
+    FILL(out, cuda_row_sums_template, { "type", type_of(column) }, { "parts", column->sink->parts },
+         { "left", left_name(p, column) }, { "count", number(p, wide_count(p, column)) },
+         { "rows", number(p, rows_at_once(p)) }, { "threads", number(p, p->threads) },
+         { "turns", close_text(&p->k->m->arena, &turns) });
 }
 
 void write_sums_end(Launch *p, FILE *out)

@@ -56,35 +56,84 @@ static void write_accumulators(const Launch *p, int phase, FILE *out)
     }
 }
 
-/* `body` for each pack of a row that the thread has: from registers in a loop that is unrolled, or read again. */
-void write_turns(const Launch *p, const char *body, FILE *out)
+static char *indented(const Launch *p, const char *text)
+{
+    Text lines;
+    open_text(&lines);
+    FILL(lines.out, "    $text\n", { "text", text });
+    return close_text(&p->k->m->arena, &lines);
+}
+
+/* How many turns of a thread, or packs of a row that is read again, need no look at the row's end. */
+static int64_t full_turns(const Launch *p)
+{
+    bool is_one_loop = p->vector->dims == p->region.inner;
+    int64_t full = p->packs - (has_tail(p) ? 1 : 0);
+    if (has_tail(p) && !is_one_loop)
+        return 0;
+    return p->turns ? full / p->row_threads : full;
+}
+
+static void write_some_turns(Launch *p, int64_t from, int64_t end, TurnText *body, const void *context, FILE *out)
 {
     Arena *arena = &p->k->m->arena;
-    const char *text = with_indices(p, index_lines(p, "pack", p->region.inner, true), body);
+    bool is_exact = p->is_full || (int64_t)p->turns * p->row_threads == p->packs;
+    Text lines;
+    open_text(&lines);
+    body(p, context, lines.out);
+    const char *text = with_indices(p, index_lines(p, "pack", p->region.inner, true), close_text(arena, &lines));
+    Hole first = { "from", arena_text(arena, "%" PRId64, from) }, last = { "end", arena_text(arena, "%" PRId64, end) };
     if (!p->turns) {
-        FILL(out, cuda_strides_template, { "type", p->index_type }, { "packs", number(p, p->packs) },
+        FILL(out, cuda_strides_template, { "type", p->index_type },
+             { "from", from ? arena_text(arena, "%" PRId64 " + lane", from) : "lane" }, last,
              { "threads", number(p, p->row_threads) }, { "body", text });
         return;
     }
-    if ((int64_t)p->turns * p->row_threads != p->packs)
-        text = arena_text(arena, "if (pack >= %" PRId64 ")\n    break;\n%s", p->packs, text);
+    if (!is_exact)
+        text = arena_text(arena, end - from > 1 ? "if (pack >= %" PRId64 ")\n    break;\n%s"
+                                                : "if (pack < %" PRId64 ") {\n%s}\n",
+                          p->packs, end - from > 1 ? text : indented(p, text));
     const char *pack = arena_text(arena, "const int pack = turn * %d + lane;\n", p->row_threads);
-    FILL(out, cuda_turns_template, { "turns", number(p, p->turns) }, { "body", with_indices(p, pack, text) });
+    Hole lines_of_turn = { "body", with_indices(p, pack, text) };
+    if (end - from > 1)
+        FILL(out, cuda_turns_template, first, last, lines_of_turn);
+    else
+        FILL(out, cuda_turn_template, first, lines_of_turn);
 }
+
+/* `body` for each pack of a row that the thread has: from registers in loops that are unrolled, or read again.  Where
+ * the row ends within the last packs, these are written once more by themselves. */
+void write_turns(Launch *p, TurnText *body, const void *context, FILE *out)
+{
+    int64_t all = p->turns ? p->turns : p->packs, full = full_turns(p);
+    p->is_full = true;
+    if (full)
+        write_some_turns(p, 0, full, body, context, out);
+    p->is_full = false;
+    if (full < all)
+        write_some_turns(p, full, all, body, context, out);
+}
+
+static void write_early_turn(Launch *p, const void *context, FILE *out) { write_early_loads(p, out); }
+static void write_near_turn(Launch *p, const void *context, FILE *out) { write_near_loads(p, out); }
+static void write_phase_turn(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
 
 static void write_early(Launch *p, FILE *out)
 {
-    Text loads;
-    open_text(&loads);
+    bool any = false;
     for (int i = 0; i < p->k->narrays; i++)
         if (p->is_early[i])
             FILL(out, "RtPack<$type, $width> $name[$turns];\n",
                  { "type", element_type(p->k->array[i].value->type.dtype) }, { "width", number(p, p->width) },
                  { "name", p->pack_name[i] }, { "turns", number(p, p->turns) });
-    write_early_loads(p, loads.out);
-    char *text = close_text(&p->k->m->arena, &loads);
-    if (*text)
-        write_turns(p, text, out);
+    for (int i = 0; i < p->k->narrays; i++)
+        any |= p->is_early[i];
+    if (any)
+        write_turns(p, write_early_turn, NULL, out);
+    if (p->shared) {
+        write_turns(p, write_near_turn, NULL, out);
+        fputs("rt_copy_commit();\nrt_copy_wait<0>();\n", out);
+    }
 }
 
 /* What the lanes of a row have added up becomes the sum of all, in every thread.  Of a block that has one row after
@@ -119,10 +168,7 @@ static void write_row_phases(Launch *p, FILE *out)
     for (int phase = 0; phase < p->k->nphases; phase++) {
         if (is_phase_needed(p, phase)) {
             write_accumulators(p, phase, out);
-            Text body;
-            open_text(&body);
-            write_pack(p, phase, body.out);
-            write_turns(p, close_text(&p->k->m->arena, &body), out);
+            write_turns(p, write_phase_turn, &phase, out);
             write_row_sums(p, phase, out);
         }
         write_phase_values(p, phase + 1, out);
@@ -213,6 +259,7 @@ static void write_launch(Launch *p, const char *name, FILE *out)
     open_text(&end);
     p->k->depth = p->mapping == MAP_ROWS ? 4 : 3;
     write_needed_scalars(p, start.out);
+    write_near_rows(p, start.out);
     write_sums_start(p, start.out);
     if (p->mapping == MAP_ROWS) {
         write_row_phases(p, row.out);
@@ -272,7 +319,7 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
         if (i)
             fputc('\n', out);
         write_launch(p, own, out);
-        add_launch(launches, (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads }, m);
+        add_launch(launches, (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
         write_totals(p, own, launches, out);
     }
 }

@@ -21,9 +21,12 @@ enum {
     BLOCK = 256,         /* threads of a block, if nothing asks for another number */
     MOST_THREADS = 1024, /* of a block */
     PARTS = 264,         /* blocks that add up columns: two for each multiprocessor of a large device */
-    ROW_TURNS = 4,       /* packs of a row that one thread has, if more threads can be had */
+    ROW_TURNS = 4,       /* packs of a row that one thread has in registers, at most */
     REGISTERS = 65536,   /* of a multiprocessor */
-    OTHER_REGISTERS = 36 /* of a thread: what is neither the row nor its sums */
+    OTHER_REGISTERS = 36, /* of a thread: what is neither the row nor its sums */
+    ROW_REGISTERS = 40,   /* of a thread, for a row without sums: more would leave too few warps */
+    TWO_BLOCKS = 112 * 1024, /* bytes of shared memory of a block, if two are to live on a multiprocessor */
+    MOST_SHARED = 160 * 1024 /* of a block, on every device from sm_80 on */
 };
 
 typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;
@@ -54,9 +57,13 @@ typedef struct {
     int threads;     /* of a block */
     int row_threads; /* of one row, or of one row of a block of columns */
     int turns;       /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
+    bool is_full;    /* of what is being written: packs that lie within the row as a whole */
     int64_t blocks;
     bool *is_early;         /* by array: the row's packs of it stay in registers */
+    bool *is_near;          /* by array: the row's packs of it stay in shared memory */
+    int64_t shared;         /* bytes of that */
     const char **pack_name; /* by array */
+    const char **near_name;
 } Launch;
 
 /* cuda_row_plan.c: all that types decide. */
@@ -71,13 +78,15 @@ char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_pack
 bool has_wide_sums(const Launch *p);
 bool names_identifier(const char *text, const char *name);
 char *with_indices(const Launch *p, const char *declarations, const char *body);
-static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width; }
+static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }
 static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; }
 
 /* cuda_row_body.c: statements for one pack, and for one row. */
 void mark_needed(Launch *p);
 void write_needed_scalars(Launch *p, FILE *out);
 void write_early_loads(Launch *p, FILE *out);
+void write_near_rows(const Launch *p, FILE *out);
+void write_near_loads(Launch *p, FILE *out);
 bool is_phase_needed(const Launch *p, int phase);
 void write_pack(Launch *p, int phase, FILE *out);
 void write_phase_values(Launch *p, int phase, FILE *out);
@@ -93,7 +102,8 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
-void write_turns(const Launch *p, const char *body, FILE *out);
+typedef void TurnText(Launch *p, const void *context, FILE *out);
+void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
 const char *functor_of(const Node *reduction); /* RtSum, ... */

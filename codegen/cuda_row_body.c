@@ -121,6 +121,33 @@ void write_early_loads(Launch *p, FILE *out)
             write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[turn]", p->pack_name[i]), out);
 }
 
+/* Pointers to what stays in shared memory. */
+void write_near_rows(const Launch *p, FILE *out)
+{
+    int64_t bytes = 0;
+    if (p->shared)
+        fputs("RT_DYNAMIC_SHARED(memory);\n", out);
+    for (int i = 0; i < p->k->narrays; i++) {
+        if (!p->is_near[i])
+            continue;
+        FILL(out, "$type *const $name = reinterpret_cast<$type *>(memory$at);\n",
+             { "type", element_type(p->k->array[i].value->type.dtype) }, { "name", p->near_name[i] },
+             { "at", bytes ? arena_text(&p->k->m->arena, " + %" PRId64, bytes) : "" });
+        bytes += p->packs * 16;
+    }
+}
+
+/* Each thread copies the packs that it will read: it need not wait for others. */
+void write_near_loads(Launch *p, FILE *out)
+{
+    for (int i = 0; i < p->k->narrays; i++)
+        if (p->is_near[i])
+            FILL(out,
+                 has_tail(p) ? "rt_store_pack($to + pack * $width, rt_load_some<$width>($from, count));\n"
+                             : "rt_copy_async($to + pack * $width, $from, true);\n",
+                 { "to", p->near_name[i] }, { "width", number(p, p->width) }, { "from", pack_address(p, i) });
+}
+
 static void write_pack_loads(const Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->nnodes; i++) {
@@ -128,6 +155,12 @@ static void write_pack_loads(const Launch *p, FILE *out)
         if (node->op || !node->uses || !is_in_pack(p, node) || p->is_early[node->array] || !is_pack_of(p, node->array))
             continue;
         const char *type = pack_type(p, element_type(node->value->type.dtype));
+        if (p->is_near[node->array]) {
+            FILL(out, "const $type $pack = rt_load_pack<$width>($from + pack * $width);\n", { "type", type },
+                 { "pack", p->pack_name[node->array] }, { "width", number(p, p->width) },
+                 { "from", p->near_name[node->array] });
+            continue;
+        }
         write_pack_load(p, node->array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[node->array]),
                         out);
     }

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { WIDEST = 8, PACK_BYTES = 16, MOST_SHARED = 40000 };
+enum { PACK_BYTES = 16, STATIC_SHARED = 40000 };
 
 /* --- Loops ---------------------------------------------------------------------------------------- */
 
@@ -144,7 +144,7 @@ static int choose_width(Launch *p)
     bool is_row = p->mapping == MAP_ROWS || p->mapping == MAP_COLUMNS;
     while (width > 1 && is_row && turns_of(p, p->region.inner) / width < WARP)
         width /= 2;
-    while (width > 1 && p->mapping == MAP_COLUMNS && p->ncolumns * BLOCK * width * 4 > MOST_SHARED)
+    while (width > 1 && p->mapping == MAP_COLUMNS && p->ncolumns * BLOCK * width * 4 > STATIC_SHARED)
         width /= 2;
     for (int i = 0; i < p->k->narrays; i++)
         while (width > 1 && is_big(p, &p->k->array[i]) && is_contiguous(p, &p->k->array[i]) &&
@@ -182,7 +182,7 @@ static int64_t row_registers(const Launch *p, int64_t turns)
 /* Threads of a block whose rows have so many each. */
 static int block_of(const Launch *p, int row_threads)
 {
-    bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= MOST_SHARED;
+    bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= STATIC_SHARED;
     if (row_threads == WARP)
         return fits ? BLOCK : WARP;
     int rows = 1; /* those of one block meet at barriers: none of them may be without a row */
@@ -205,23 +205,43 @@ static int64_t registers_for_row(const Launch *p, int row_threads)
     int64_t most = REGISTERS / ((has_wide_sums(p) ? 2 : 1) * block_of(p, row_threads));
     most = most > 128 ? 128 : most;
     most -= OTHER_REGISTERS;
-    return has_wide_sums(p) || most < 64 ? most : 64; /* more would leave too few warps */
+    return has_wide_sums(p) || most < ROW_REGISTERS ? most : ROW_REGISTERS;
+}
+
+/* A row that does not fit into registers stays in shared memory, if it fits there; else it is read again, from the
+ * second-level cache. */
+static void plan_near_rows(Launch *p)
+{
+    bool fits = true;
+    int64_t bytes = 0;
+    for (int i = 0; i < p->k->narrays; i++)
+        if (may_be_early(p, i)) {
+            fits = fits && p->width * element_bytes(&p->k->array[i]) == PACK_BYTES;
+            bytes += p->packs * PACK_BYTES;
+        }
+    if (!fits || bytes > MOST_SHARED)
+        return;
+    for (int i = 0; i < p->k->narrays; i++)
+        p->is_near[i] = may_be_early(p, i);
+    p->shared = bytes;
+    p->row_threads = bytes <= TWO_BLOCKS ? MOST_THREADS / 2 : MOST_THREADS;
 }
 
 static void plan_row_threads(Launch *p)
 {
     p->packs = packs_of(p, p->region.inner);
     int64_t least = (p->packs + ROW_TURNS - 1) / ROW_TURNS;
-    int start = least > MOST_THREADS ? MOST_THREADS / 2 : (int)((least + WARP - 1) / WARP * WARP);
     p->row_threads = MOST_THREADS;
-    for (int threads = start; threads <= MOST_THREADS && !p->turns; threads += WARP) {
+    for (int64_t threads = (least + WARP - 1) / WARP * WARP; threads <= MOST_THREADS && !p->turns; threads += WARP) {
         int64_t turns = (p->packs + threads - 1) / threads;
-        if (row_registers(p, turns) <= registers_for_row(p, threads)) {
-            p->row_threads = threads;
+        if (row_registers(p, turns) <= registers_for_row(p, (int)threads)) {
+            p->row_threads = (int)threads;
             p->turns = (int)turns;
         }
     }
-    p->threads = block_of(p, p->row_threads);
+    if (!p->turns)
+        plan_near_rows(p);
+    p->threads = p->turns ? block_of(p, p->row_threads) : p->row_threads;
     for (int i = 0; i < p->k->narrays; i++)
         p->is_early[i] = p->turns && may_be_early(p, i);
     int64_t rows = turns_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
@@ -276,9 +296,13 @@ void plan_threads(Launch *p)
     p->index_type = index_type(k);
     p->width = 1;
     p->is_early = NEW_ARRAY(&k->m->arena, bool, k->narrays);
+    p->is_near = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->pack_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
-    for (int i = 0; i < k->narrays; i++)
+    p->near_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
+    for (int i = 0; i < k->narrays; i++) {
         p->pack_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_pack", k->array[i].name));
+        p->near_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_near", k->array[i].name));
+    }
     if (p->vector) {
         p->width = choose_width(p);
         p->first = p->vector->index;

@@ -1,3 +1,3 @@
-for ($type pack = lane; pack < $packs; pack += $threads) {
+for ($type pack = $from; pack < $end; pack += $threads) {
     $body
 }

@@ -1,4 +1,4 @@
 #pragma unroll
-for (int turn = 0; turn < $turns; turn++) {
+for (int turn = $from; turn < $end; turn++) {
     $body
 }

@@ -37,11 +37,22 @@ RT_INLINE void rt_set(float &to, float x) { to = x; }
 RT_INLINE void rt_set(int32_t &to, int32_t x) { to = x; }
 RT_INLINE void rt_set(bool &to, bool x) { to = x; }
 
-/* N elements on the boundary that a load of all of them asks for. */
-template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) RtPack {
+/* N elements on the boundary that a load of all of them asks for.  Elements of 16 bits stay two in a register. */
+template <typename T, int N, bool IS_HALVES = sizeof(T) == 2 && N % 2 == 0>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) RtPack {
     T at[N];
     __device__ __forceinline__ T &operator[](int i) { return at[i]; }
     __device__ __forceinline__ const T &operator[](int i) const { return at[i]; }
+    __device__ __forceinline__ void set(int i, T x) { at[i] = x; }
+};
+
+template <typename T, int N> struct alignas(2 * N < 16 ? 2 * N : 16) RtPack<T, N, true> {
+    uint32_t two[N / 2];
+    __device__ __forceinline__ T operator[](int i) const { return T{ (uint16_t)(two[i / 2] >> (16 * (i % 2))) }; }
+    __device__ __forceinline__ void set(int i, T x)
+    {
+        two[i / 2] = i % 2 ? (two[i / 2] & 0xFFFFu) | (uint32_t)x.bits << 16 : (two[i / 2] & 0xFFFF0000u) | x.bits;
+    }
 };
 
 template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_pack(const T *from)
@@ -68,7 +79,7 @@ template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_some(const T *from, 
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (i < count)
-            pack[i] = from[i];
+            pack.set(i, from[i]);
     return pack;
 }
 
@@ -80,12 +91,12 @@ template <int N, typename T> RT_INLINE RtPack<T, N> rt_elements(const T *, const
 template <int N> RT_INLINE RtPack<rt_bf16, N> rt_elements(const rt_bf16 *, const RtPack<float, N> &values)
 {
     RtPack<rt_bf16, N> pack;
+    if constexpr (N == 1) {
+        pack.set(0, rt_store_bf16(values[0]));
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; i += 2) {
-        const uint32_t two = rt_pack_bf16(values[i], i + 1 < N ? values[i + 1] : 0.0f);
-        pack[i].bits = (uint16_t)two;
-        if (i + 1 < N)
-            pack[i + 1].bits = (uint16_t)(two >> 16);
+        for (int i = 0; i < N; i += 2)
+            pack.two[i / 2] = rt_pack_bf16(values[i], values[i + 1]);
     }
     return pack;
 }
@@ -93,12 +104,12 @@ template <int N> RT_INLINE RtPack<rt_bf16, N> rt_elements(const rt_bf16 *, const
 template <int N> RT_INLINE RtPack<rt_f16, N> rt_elements(const rt_f16 *, const RtPack<float, N> &values)
 {
     RtPack<rt_f16, N> pack;
+    if constexpr (N == 1) {
+        pack.set(0, rt_store_f16(values[0]));
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; i += 2) {
-        const uint32_t two = rt_pack_f16(values[i], i + 1 < N ? values[i + 1] : 0.0f);
-        pack[i].bits = (uint16_t)two;
-        if (i + 1 < N)
-            pack[i + 1].bits = (uint16_t)(two >> 16);
+        for (int i = 0; i < N; i += 2)
+            pack.two[i / 2] = rt_pack_f16(values[i], values[i + 1]);
     }
     return pack;
 }

@@ -7,6 +7,7 @@
 #define MPC_CUDA_MACHINE_H
 
 #include <stdint.h>
+#include <string.h>
 
 #define RT_INLINE static __device__ __forceinline__
 
@@ -52,9 +53,6 @@ RT_INLINE float rt_exp2(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-
-/* Makes the compiler take a number for a new one, so that it does not keep what it has computed from it. */
-RT_INLINE void rt_forget_word(uint32_t &word) { asm volatile("" : "+r"(word)); }
 
 /* --- Tensor cores ---------------------------------------------------------------------------
  *

@@ -64,8 +64,6 @@ RT_INLINE uint32_t rt_pack_f16(float low, float high)
 
 RT_INLINE float rt_exp2(float x) { return exp2f(x); }
 
-RT_INLINE void rt_forget_word(uint32_t &) {}
-
 RT_INLINE void rt_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     emulator_mma(c, a, b0, b1, 1);

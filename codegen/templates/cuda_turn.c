@@ -1,0 +1,4 @@
+{
+    const int turn = $from;
+    $body
+}
