@@ -90,12 +90,15 @@ install: all
 	install -m 644 $(BUILD)/libmpcrt.a $(DESTDIR)$(PREFIX)/lib/mpc/
 	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(DESTDIR)$(PREFIX)/lib/mpc/include/
 	install -m 644 runtime/kernels/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels/
+	install -d $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc
+	install -m 644 runtime/cuda/*.cuh $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/
+	install -m 644 runtime/cuda/nvrtc/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc/
 	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/
 
 format:
-	clang-format -i ir/*.[ch] frontend/*.[ch] passes/*.[ch] codegen/*.[ch] driver/*.[ch] runtime/*.[ch] runtime/kernels/*.h
+	clang-format -i ir/*.[ch] frontend/*.[ch] passes/*.[ch] codegen/*.[ch] driver/*.[ch] runtime/*.[ch] runtime/kernels/*.h runtime/cuda/*.cuh
 
 clean:
 	rm -rf $(BUILD)

@@ -74,9 +74,8 @@ static bool is_name(const CudaProgram *program, const char *name)
 static const char *name_of(const CudaProgram *program, const Op *op)
 {
     Arena *arena = &program->m->arena;
-    const char *path = op->kind == OP_call
-                           ? op->attrs.callee
-                           : arena_text(arena, "%s.%s", op->path ? op->path : "", info(op)->name);
+    const char *path =
+        op->kind == OP_call ? op->attrs.callee : arena_text(arena, "%s.%s", op->path ? op->path : "", info(op)->name);
     path += strncmp(path, "k.", 2) == 0 ? 2 : 0;
     const char *base = arena_text(arena, "kernel_%s", c_identifier(program->m, path, 48)), *name = base;
     for (int i = 2; is_name(program, name); i++)

@@ -81,8 +81,8 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
     Tiles t = is_gradient ? backward_tiles(d, plain) : forward_tiles(d, plain);
     int64_t query_blocks = heads_of(o, false) * ((queries + t.queries - 1) / t.queries);
     if (!is_gradient) {
-        add(o, arena_text(arena, "%s%s", head, arguments),
-            (CudaLaunch){ name, query_blocks, t.threads, t.shared }, launches, out);
+        add(o, arena_text(arena, "%s%s", head, arguments), (CudaLaunch){ name, query_blocks, t.threads, t.shared },
+            launches, out);
         return;
     }
     int64_t shares = heads_of(o, false) * queries;
@@ -90,7 +90,8 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
         (CudaLaunch){ name, (shares + SHARE_ROWS - 1) / SHARE_ROWS, PLAIN_THREADS, 0 }, launches, out);
     add(o, arena_text(arena, "%s_keys%s", head, arguments),
         (CudaLaunch){ arena_text(arena, "%s_2", name), heads_of(o, true) * ((keys + t.keys - 1) / t.keys),
-                      t.key_threads, t.shared }, launches, out);
+                      t.key_threads, t.shared },
+        launches, out);
     add(o, arena_text(arena, "%s_queries%s", head, arguments),
         (CudaLaunch){ arena_text(arena, "%s_3", name), query_blocks, t.threads, t.shared }, launches, out);
 }

@@ -69,7 +69,11 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
     if (is_in_scratch(p, column))
         into = arena_text(&k->m->arena, "%s[%s]", into, dense_index(p, p->region.inner));
     else if (column->is_wide)
-        into = arena_text(&k->m->arena, p->mapping == MAP_ROWS ? "%s[turn][e]" : p->width > 1 ? "%s[e]" : "%s[0]", into);
+        into = arena_text(&k->m->arena,
+                          p->mapping == MAP_ROWS ? "%s[turn][e]"
+                          : p->width > 1         ? "%s[e]"
+                                                 : "%s[0]",
+                          into);
     if (info(column->sink->node->op)->over == SUM) {
         fputs(accumulation(k, column->sink->node, into, text), out);
         return;
@@ -130,9 +134,9 @@ static char *each_element(const Launch *p, const char *body)
 {
     Text text;
     open_text(&text);
-    const char *declare = p->width > 1 ? arena_text(&p->k->m->arena, "const %s %s = %s + e;\n", p->index_type,
-                                                    p->vector->index, p->first)
-                                       : "";
+    const char *declare =
+        p->width > 1 ? arena_text(&p->k->m->arena, "const %s %s = %s + e;\n", p->index_type, p->vector->index, p->first)
+                     : "";
     FILL(text.out, cuda_pack_template, { "width", number(p, p->width) },
          { "guard", has_tail(p) ? "if (e >= count)\n    break;\n" : "" },
          { "body", arena_text(&p->k->m->arena, "%s%s", declare, body) });
@@ -253,16 +257,16 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
     const char *indices = index_lines(p, "item", sink->node->dims, false);
     Text store;
     open_text(&store);
-    write_store(p->k, array->value->type.dtype, array->name,
-                index_text(p->k, &p->region, array->dims, array->stride), sink->name, store.out);
+    write_store(p->k, array->value->type.dtype, array->name, index_text(p->k, &p->region, array->dims, array->stride),
+                sink->name, store.out);
     FILL(out, by_lane ? cuda_total_by_lane_template : cuda_total_by_warp_template,
          { "head", launch_head(p, name, BLOCK) }, { "type", type_of(column) }, { "name", sink->name },
          { "parts", sink->parts }, { "start", start_of(sink->node) }, { "functor", functor_of(sink->node) },
          { "scratch", scratch_text(p, column) }, { "count", number(p, p->parts) }, { "results", number(p, results) },
          { "add", with_indices(p, indices, add_part(p, column)) },
          { "store", with_indices(p, indices, close_text(&p->k->m->arena, &store)) });
-    add_launch(launches,
-               (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK }, p->k->m);
+    add_launch(launches, (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK },
+               p->k->m);
 }
 
 void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out)
@@ -270,7 +274,6 @@ void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out
     for (int i = 0; i < p->ncolumns; i++)
         if (p->column[i].at >= 0) {
             fputc('\n', out);
-            write_total(p, &p->column[i],
-                        arena_text(&p->k->m->arena, "%s_total%d", name, i + 1), launches, out);
+            write_total(p, &p->column[i], arena_text(&p->k->m->arena, "%s_total%d", name, i + 1), launches, out);
         }
 }

@@ -44,10 +44,10 @@ static char *head_of(const Operands *o, CudaLaunch launch)
                                   element_type(o->value[count]->type.dtype), o->name[count]);
     if (cuda_library_scratch(o->m, o->op))
         items[count++] = "float *scratch";
-    return wrapped_list(o->m,
-                        arena_text(&o->m->arena, "extern \"C\" __global__ void __launch_bounds__(%d) %s(",
-                                   launch.threads, launch.name),
-                        count, items, ")", 0);
+    return wrapped_list(
+        o->m,
+        arena_text(&o->m->arena, "extern \"C\" __global__ void __launch_bounds__(%d) %s(", launch.threads, launch.name),
+        count, items, ")", 0);
 }
 
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out)
@@ -130,8 +130,7 @@ static char *numbers(const Operands *o, const Value *whole, const Value *of)
     char *text = "";
     for (int i = 0; i < whole->type.rank; i++)
         text = arena_text(&o->m->arena, "%s%s%" PRId64, text, i ? ", " : "",
-                          of ? stride_along(of, whole->type.dim[i].name)
-                             : loop_size(o->m, &whole->type.dim[i]));
+                          of ? stride_along(of, whole->type.dim[i].name) : loop_size(o->m, &whole->type.dim[i]));
     return arena_text(&o->m->arena, "{ %s }", text);
 }
 
@@ -142,8 +141,7 @@ static char *box_text(const Operands *o, int from, int64_t first, const char *cl
     Name dim = o->op->attrs.dims.dim[0].name;
     Text text;
     open_text(&text);
-    FILL(text.out, cuda_box_template, { "name", name },
-         { "rank", arena_text(&o->m->arena, "%d", y->type.rank) },
+    FILL(text.out, cuda_box_template, { "name", name }, { "rank", arena_text(&o->m->arena, "%d", y->type.rank) },
          { "dim", arena_text(&o->m->arena, "%d", find_dim(&y->type, dim)) },
          { "first", arena_text(&o->m->arena, "%" PRId64, first) },
          { "count", arena_text(&o->m->arena, "%" PRId64, size_along(o, o->value[from], dim)) },

@@ -9,11 +9,11 @@ static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m
 
 /* Names that the templates use, words of C++ that C does not have, and CUDA's. */
 static const char *const taken[] = {
-    "e",         "count",    "item",     "lane",      "team",    "pack",    "other",    "together", "class",
-    "new",       "delete",   "this",     "template",  "private", "public",  "operator", "default",  "namespace",
-    "virtual",   "try",      "catch",    "throw",     "using",   "friend",  "mutable",  "explicit", "export",
-    "and",       "or",       "not",      "xor",       "compl",   "bitand",  "bitor",    "typename", "protected",
-    "threadIdx", "blockIdx", "blockDim", "gridDim",   "warpSize", "constexpr", "nullptr", "alignas", "static_assert",
+    "e",         "count",    "item",     "lane",     "team",     "pack",      "other",    "together", "class",
+    "new",       "delete",   "this",     "template", "private",  "public",    "operator", "default",  "namespace",
+    "virtual",   "try",      "catch",    "throw",    "using",    "friend",    "mutable",  "explicit", "export",
+    "and",       "or",       "not",      "xor",      "compl",    "bitand",    "bitor",    "typename", "protected",
+    "threadIdx", "blockIdx", "blockDim", "gridDim",  "warpSize", "constexpr", "nullptr",  "alignas",  "static_assert",
 };
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
@@ -37,8 +37,8 @@ char *launch_head(const Launch *p, const char *name, int threads)
         items[count++] = "float *__restrict__ scratch";
     bool is_row = p->mapping == MAP_ROWS && has_wide_sums(p) && threads == p->threads;
     int blocks = is_row && p->turns ? 2 : 1; /* of a multiprocessor: registers_for_row has counted on it */
-    const char *bounds = blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks)
-                                    : arena_text(&k->m->arena, "%d", threads);
+    const char *bounds =
+        blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks) : arena_text(&k->m->arena, "%d", threads);
     return wrapped_list(
         k->m, arena_text(&k->m->arena, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name), count,
         items, ")", 0);
@@ -90,9 +90,9 @@ static void write_some_turns(Launch *p, int64_t from, int64_t end, TurnText *bod
         return;
     }
     if (!is_exact)
-        text = arena_text(arena, end - from > 1 ? "if (pack >= %" PRId64 ")\n    break;\n%s"
-                                                : "if (pack < %" PRId64 ") {\n%s}\n",
-                          p->packs, end - from > 1 ? text : indented(p, text));
+        text = arena_text(
+            arena, end - from > 1 ? "if (pack >= %" PRId64 ")\n    break;\n%s" : "if (pack < %" PRId64 ") {\n%s}\n",
+            p->packs, end - from > 1 ? text : indented(p, text));
     const char *pack = arena_text(arena, "const int pack = turn * %d + lane;\n", p->row_threads);
     Hole lines_of_turn = { "body", with_indices(p, pack, text) };
     if (end - from > 1)
@@ -182,8 +182,8 @@ static void write_by_row(Launch *p, const char *head, const char *row, FILE *out
 {
     int64_t rows = turns_of(p, p->region.dims & ~p->region.inner);
     bool is_exact = rows % rows_at_once(p) == 0;
-    FILL(out, cuda_row_template, { "head", head }, { "threads", number(p, p->row_threads) },
-         { "type", p->index_type }, { "at_once", number(p, rows_at_once(p)) },
+    FILL(out, cuda_row_template, { "head", head }, { "threads", number(p, p->row_threads) }, { "type", p->index_type },
+         { "at_once", number(p, rows_at_once(p)) },
          { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", rows) },
          { "row", with_indices(p, index_lines(p, "item", p->region.dims & ~p->region.inner, false), row) });
 }
@@ -213,7 +213,8 @@ static void write_rows_in_parts(Launch *p, const char *head, const char *start, 
          { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start }, { "type", p->index_type },
          { "side", has_sides ? "int side = 0;" : "" }, { "block", part_text(p, "blockIdx.x") },
          { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, turns_of(p, p->reduced)) },
-         { "step", number(p, p->parts * rows_at_once(p)) }, { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) },
+         { "step", number(p, p->parts * rows_at_once(p)) },
+         { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) },
          { "turn_side", has_sides ? "side ^= 1;" : "" }, { "end", end });
 }
 
@@ -221,14 +222,15 @@ static void write_columns_in_parts(Launch *p, const char *head, const char *star
                                    FILE *out)
 {
     int64_t tiles = (p->packs + WARP - 1) / WARP, warps = p->threads / WARP;
-    const char *block = tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x / %" PRId64, tiles) : "(int)blockIdx.x";
-    const char *pack = tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x %% %" PRId64 " * 32 + lane", tiles)
-                                 : "lane";
+    const char *block =
+        tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x / %" PRId64, tiles) : "(int)blockIdx.x";
+    const char *pack =
+        tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x %% %" PRId64 " * 32 + lane", tiles) : "lane";
     const char *inner = index_lines(p, "pack", p->region.inner, true);
     FILL(out, cuda_column_template, { "head", head }, { "pack", pack }, { "own", own_lines(p, block) },
          { "start", start }, { "columns", inner }, { "packs", number(p, p->packs) }, { "type", p->index_type },
-         { "part", part_text(p, block) }, { "warps", number(p, warps) },
-         { "rows", number(p, turns_of(p, p->reduced)) }, { "step", number(p, p->parts * warps) },
+         { "part", part_text(p, block) }, { "warps", number(p, warps) }, { "rows", number(p, turns_of(p, p->reduced)) },
+         { "step", number(p, p->parts * warps) },
          { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) }, { "end", end });
 }
 
@@ -244,10 +246,8 @@ static void write_all_in_parts(Launch *p, const char *head, const char *start, c
 static void write_points(Launch *p, const char *head, const char *start, const char *row, FILE *out)
 {
     bool is_exact = p->packs % p->threads == 0;
-    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type },
-         { "threads", number(p, p->threads) },
-         { "guard",
-           is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
+    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type }, { "threads", number(p, p->threads) },
+         { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
          { "start", start }, { "row", with_indices(p, index_lines(p, "item", p->region.dims, true), row) });
 }
 
@@ -319,7 +319,8 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
         if (i)
             fputc('\n', out);
         write_launch(p, own, out);
-        add_launch(launches, (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
+        add_launch(launches,
+                   (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
         write_totals(p, own, launches, out);
     }
 }

@@ -18,13 +18,13 @@
 
 enum {
     WARP = 32,
-    BLOCK = 256,         /* threads of a block, if nothing asks for another number */
-    MOST_THREADS = 1024, /* of a block */
-    PARTS = 264,         /* blocks that add up columns: two for each multiprocessor of a large device */
-    ROW_TURNS = 4,       /* packs of a row that one thread has in registers, at most */
-    REGISTERS = 65536,   /* of a multiprocessor */
-    OTHER_REGISTERS = 36, /* of a thread: what is neither the row nor its sums */
-    ROW_REGISTERS = 40,   /* of a thread, for a row without sums: more would leave too few warps */
+    BLOCK = 256,             /* threads of a block, if nothing asks for another number */
+    MOST_THREADS = 1024,     /* of a block */
+    PARTS = 264,             /* blocks that add up columns: two for each multiprocessor of a large device */
+    ROW_TURNS = 4,           /* packs of a row that one thread has in registers, at most */
+    REGISTERS = 65536,       /* of a multiprocessor */
+    OTHER_REGISTERS = 36,    /* of a thread: what is neither the row nor its sums */
+    ROW_REGISTERS = 40,      /* of a thread, for a row without sums: more would leave too few warps */
     TWO_BLOCKS = 112 * 1024, /* bytes of shared memory of a block, if two are to live on a multiprocessor */
     MOST_SHARED = 160 * 1024 /* of a block, on every device from sm_80 on */
 };
@@ -71,7 +71,7 @@ int plan_launches(RowKernel *k, Launch launch[MAX_LAUNCHES], int64_t *scratch);
 
 /* cuda_row_threads.c: all that strides decide. */
 void plan_threads(Launch *p);
-bool is_packed(const Launch *p, int array); /* loaded and stored in packs */
+bool is_packed(const Launch *p, int array);     /* loaded and stored in packs */
 int64_t turns_of(const Launch *p, DimSet dims); /* of the loops over these dims */
 int64_t packs_of(const Launch *p, DimSet dims);
 char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_packs);

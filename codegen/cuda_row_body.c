@@ -235,8 +235,7 @@ static void write_result_packs(const Launch *p, int phase, FILE *out)
     for (int i = 0; i < p->k->nsinks; i++) {
         int array = array_of_result(p, &p->k->sink[i]);
         if (is_drained(p, i, phase) && !p->k->sink[i].operand && is_pack_of(p, array))
-            FILL(out, "$type $pack;\n",
-                 { "type", pack_type(p, local_type(p->k->sink[i].node->value->type.dtype)) },
+            FILL(out, "$type $pack;\n", { "type", pack_type(p, local_type(p->k->sink[i].node->value->type.dtype)) },
                  { "pack", p->pack_name[array] });
     }
 }
@@ -262,8 +261,8 @@ static void write_sums(Launch *p, int phase, FILE *out)
     for (int i = 0; i < k->nnodes; i++)
         if (is_summed(p, &k->node[i], phase)) {
             const Node *operand = find_node(k, arg(k->node[i].op, 0));
-            write_guarded(p, first_only(p, operand->dims),
-                          accumulation(k, &k->node[i], k->node[i].name, operand->text), out);
+            write_guarded(p, first_only(p, operand->dims), accumulation(k, &k->node[i], k->node[i].name, operand->text),
+                          out);
         }
     for (int i = 0; i < p->ncolumns; i++) {
         const Sink *sink = p->column[i].sink;

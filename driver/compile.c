@@ -4,6 +4,7 @@
 #include "nvrtc.h"
 #include "plan.h"
 
+#include "codegen/cuda.h"
 #include "codegen/host.h"
 #include "pass.h"
 
@@ -224,9 +225,7 @@ int run_compile(Run *run)
     Module *m = o->compile_from ? read_ir(run, &settings, &after) : read_model(run, &settings);
     bool good = m && (!o->verify_passes || verify_small(run, after)) && pass_through(run, m, after);
     if (good)
-        good = o->compile_to ? write_ir(run, m)
-               : is_cuda(o)  ? build_cuda(run, m)
-                             : build_trainer(run, m, &settings);
+        good = o->compile_to ? write_ir(run, m) : is_cuda(o) ? build_cuda(run, m) : build_trainer(run, m, &settings);
     if (m)
         free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;

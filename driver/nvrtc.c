@@ -59,7 +59,8 @@ static bool find_nvrtc(Run *run, Nvrtc *nvrtc)
 {
     void *library = open_library(run);
     if (!library)
-        return run_failed(run, "cannot find NVRTC (libnvrtc.so): set CUDA_HOME to CUDA's folder, or put its nvcc on PATH");
+        return run_failed(run,
+                          "cannot find NVRTC (libnvrtc.so): set CUDA_HOME to CUDA's folder, or put its nvcc on PATH");
     static const char *const names[] = { "nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetProgramLogSize",
                                          "nvrtcGetProgramLog", "nvrtcDestroyProgram", "nvrtcGetErrorString" };
     void **const into[] = { (void **)&nvrtc->create, (void **)&nvrtc->compile, (void **)&nvrtc->log_size,

@@ -416,7 +416,8 @@ static void *build_library(Module *m, const char *directory)
     char *command = arena_text(
         &m->arena,
         "%s -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra -Werror "
-        "-Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers -I%s/tests/cuda/emulator -I%s/runtime/cuda -I%s/runtime -c %s -o %s.o && "
+        "-Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers -I%s/tests/cuda/emulator "
+        "-I%s/runtime/cuda -I%s/runtime -c %s -o %s.o && "
         "%s -shared -o %s %s.o -lm",
         cxx ? cxx : "g++", MPC_ROOT, MPC_ROOT, MPC_ROOT, source, library, cxx ? cxx : "g++", library, library);
     if (m->diags->errors || system(command) != 0)

@@ -25,9 +25,26 @@ if [ $# = 0 ]; then
         --set train.batch=2 --set train.microbatch=1
     plan bert -D layers=2 -D seq=16 -D embed=40 -D heads=4 -D vocab=150 --set train.batch=2 --set train.microbatch=2
     # tests/codegen/product.mir holds products, which are the library's
+    # shellcheck disable=SC2046
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
 fi
 for file; do
     "$BUILD/execute" "$file" || failed=1
 done
+
+# Ahead of time, at full size, with no registers spilled.
+nvrtc="not compiled by NVRTC: there is none here"
+for compiled in gpt2:sm_90 llama:sm_80; do
+    status=0
+    "$MPC" compile "examples/${compiled%:*}.mdl" --target=cuda --nvrtc="${compiled#*:}" -o "$models/out" \
+        > "$models/log" 2>&1 || status=$?
+    if grep -q "cannot find NVRTC" "$models/log"; then
+        break
+    elif [ $status != 0 ] || ! grep "compiled in" "$models/log" | grep -q "; 0 of their functions spill"; then
+        cat "$models/log"
+        failed=1
+    fi
+    nvrtc="compiled by NVRTC for sm_90 and sm_80 without spills"
+done
+[ $failed = 0 ] && echo "every kernel ran on the emulator as in the interpreter; $nvrtc"
 exit $failed

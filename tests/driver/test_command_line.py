@@ -89,7 +89,7 @@ MISTAKES = [
     (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
     (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
     (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--no-cc"], "--target=cuda runs no C compiler"),
-    (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--compile-to and --nvrtc: only one"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: only one"),
     (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
     (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: only one of them"),
     (["compile", "tiny.mdl", "-o", "x", "--no-cc", "--cflags=-g"], "--no-cc and --cflags: only one of them"),
@@ -155,7 +155,7 @@ def setting(mpc, name, *words):
 def reports_registers(mpc):
     """Of a machine without NVRTC: says so."""
     words = ["compile", "tiny.mdl", "-o", "out", "--target=cuda", "--nvrtc=sm_90"]
-    done = subprocess.run([mpc.program, *words], capture_output=True, text=True, cwd=mpc.directory)
+    done = subprocess.run([MPC, *words], capture_output=True, text=True, cwd=mpc.directory)
     if done.returncode == 0:
         return re.search(r"kernel_\S+ +\d+ x +\d+ +\d+ +\d+ +0  tiny.mdl", done.stdout)
     return "cannot find NVRTC" in done.stderr

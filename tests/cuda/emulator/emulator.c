@@ -185,8 +185,8 @@ bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments,
                      int64_t dynamic_shared)
 {
     if (threads < 1 || threads > EMULATOR_MAX_THREADS || count > EMULATOR_MAX_ARGUMENTS || blocks < 1) {
-        fprintf(stderr, "  %s cannot be launched with %" PRId64 " blocks of %d threads and %d arguments\n", name, blocks,
-                threads, count);
+        fprintf(stderr, "  %s cannot be launched with %" PRId64 " blocks of %d threads and %d arguments\n", name,
+                blocks, threads, count);
         return false;
     }
     now.name = name, now.kernel = kernel, now.arguments = arguments, now.narguments = count;

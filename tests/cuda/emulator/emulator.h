@@ -1,7 +1,7 @@
 /* emulator.h -- runs CUDA kernels on a processor and watches what they do to memory.
  *
- * A kernel is compiled as C++ with emulator/machine.cuh and -fsanitize=thread, so that each access to memory calls one of
- * emulator_memory.c's functions (gcc's own library for that is not linked).  Each thread of a block is a fiber;
+ * A kernel is compiled as C++ with emulator/machine.cuh and -fsanitize=thread, so that each access to memory calls one
+ * of emulator_memory.c's functions (gcc's own library for that is not linked).  Each thread of a block is a fiber;
  * fibers change at barriers and at operations of a warp; blocks run one after another.
  *
  * What is found: accesses outside of the operands; reads of what nobody has written, in memory and in shared memory;

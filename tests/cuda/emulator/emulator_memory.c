@@ -138,8 +138,7 @@ static bool is_ordered(const Access *earlier, const EmulatorPlace *now, bool wri
 
 static Access access_now(const EmulatorPlace *now, uint32_t stamp)
 {
-    return (Access){ now->thread,   now->block, now->warp, now->barriers, now->warp_barriers, now->warp_meetings,
-                     stamp };
+    return (Access){ now->thread, now->block, now->warp, now->barriers, now->warp_barriers, now->warp_meetings, stamp };
 }
 
 static void race(const Memory *memory, int64_t at, const Access *other, const char *what, const char *did)
@@ -235,9 +234,9 @@ void emulator_take_away(void *at, int64_t bytes)
     void __tsan_write##bytes(void *at);                                                                                \
     void __tsan_unaligned_read##bytes(void *at);                                                                       \
     void __tsan_unaligned_write##bytes(void *at);                                                                      \
-    void __tsan_read##bytes(void *at) { emulator_touch(at, bytes, false); }                                               \
-    void __tsan_write##bytes(void *at) { emulator_touch(at, bytes, true); }                                               \
-    void __tsan_unaligned_read##bytes(void *at) { emulator_touch(at, bytes, false); }                                    \
+    void __tsan_read##bytes(void *at) { emulator_touch(at, bytes, false); }                                            \
+    void __tsan_write##bytes(void *at) { emulator_touch(at, bytes, true); }                                            \
+    void __tsan_unaligned_read##bytes(void *at) { emulator_touch(at, bytes, false); }                                  \
     void __tsan_unaligned_write##bytes(void *at) { emulator_touch(at, bytes, true); }
 
 ACCESS(1)
