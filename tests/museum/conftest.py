@@ -4,7 +4,7 @@ Processes are run as tests/ranks runs them.
 """
 import importlib.util
 import pathlib
-import shlex
+import subprocess
 
 import pytest
 
@@ -14,18 +14,26 @@ ranks = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(ranks)
 text = ranks.text  # the fixture: bytes for training
 
+RUNTIME = HERE.parents[1] / "runtime"
+STEPS = 6
+
 HEADS = "shard heads, ff, vocab over tp"
 LAYOUTS = {  # lines of parallel { }, sequences a micro-batch
     "one": ((), 8),
     "dp2": (("mesh dp = 2", "shard batch over dp", "zero 2 over dp"), 2),
     "dp2-zero3": (("mesh dp = 2", "shard batch over dp", "zero 3 over dp"), 4),
     "tp2-seq": (("mesh tp = 2", HEADS + " else seq"), 4),
+    "dp-tp": (("mesh dp = 2, tp = 2", "shard batch over dp", HEADS), 4),
+    "tp-dp": (("mesh tp = 2, dp = 2", "shard batch over dp", HEADS), 4),
 }
 
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """compiled(layout, plant=None): its Trainer, made once.  `plant` is a command of sed for trainer.c."""
+    """compiled(layout, plant=None): its Trainer, made once.
+
+    `plant` is (file, command of sed): what is wrong in trainer.c, or in that file of the runtime.
+    """
     made = {}
 
     def make(name, plant=None):
@@ -41,29 +49,41 @@ def compiled(tmp_path_factory):
     return make
 
 
+def plant_into(path, command):
+    """The text of a file with the mistake in it."""
+    right = path.read_text()
+    wrong = subprocess.run(["sed", "-E", command], input=right, text=True, check=True, capture_output=True).stdout
+    assert wrong != right, f"nothing is planted in {path}"
+    return wrong
+
+
 def planting_compiler(folder, plant):
-    """A C compiler that edits trainer.c first, and complains if that changed nothing."""
+    """The C compiler to give to mpc.  A file of the runtime goes before the library, which then keeps its own out."""
     if not plant:
         return "cc"
-    script = folder / "cc"
-    script.write_text(f"""#!/bin/sh
-set -e
-for word; do
-    case $word in
-    *trainer.c)
-        sed -E {shlex.quote(plant)} "$word" >"$word.wrong"
-        if cmp -s "$word" "$word.wrong"; then
-            echo "nothing planted" >&2
-            exit 1
-        fi
-        mv "$word.wrong" "$word"
-        ;;
-    esac
+    name, command = plant
+    script, wrong = folder / "cc", folder / f"wrong_{name}"
+    if name == "trainer.c":
+        (folder / "command").write_text(command)
+        edit = """for word; do
+    case $word in *trainer.c) sed -E -f command "$word" >wrong.c; ! cmp -s "$word" wrong.c; mv wrong.c "$word" ;; esac
 done
 exec cc "$@"
-""")
+"""
+    else:
+        wrong.write_text(plant_into(RUNTIME / name, command))
+        edit = f'exec cc -D_GNU_SOURCE -I{RUNTIME} {wrong} "$@"\n'
+    script.write_text("#!/bin/sh\nset -e\n" + edit)
     script.chmod(0o755)
     return script
+
+
+@pytest.fixture(scope="session")
+def alone(compiled, text, tmp_path_factory):
+    """The log of one process: what every right layout has to repeat."""
+    folder = tmp_path_factory.mktemp("alone")
+    ranks.start(compiled("one").command("--steps", STEPS, "--data", text, "--data-format", "bytes", "--log", "log"), folder)
+    return ranks.read_log(folder / "log")
 
 
 @pytest.fixture

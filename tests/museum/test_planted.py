@@ -2,6 +2,7 @@
 
 And without the bug, every pass of the same program keeps what it computes, in reals and modulo a prime.
 """
+import re
 import subprocess
 import sys
 
@@ -37,6 +38,15 @@ def compiled(tmp_path_factory):
             run(layouts.MPC, "compile", entry.path, f"--compile-to={stage}", "-o", path)
         return path
     return make
+
+
+def test_list():
+    """README.md lists each entry, and the checks that notice it."""
+    listed = dict(re.findall(r"^\| \[(\w+)\]\(\1\.\w+\) \|.*\| (.*) \|$", (HERE / "README.md").read_text(), re.M))
+    others = [path.stem for path in HERE.glob("test_*.py") if path.stem != "test_planted"]
+    assert sorted(listed) == sorted([entry.name for entry in ENTRIES] + others)
+    for entry in ENTRIES:
+        assert set(listed[entry.name].split(" / ")) == {", ".join(plant.noticed) for plant in entry.plants}, entry.name
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
