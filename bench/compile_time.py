@@ -1,0 +1,50 @@
+"""Milliseconds of `mpc compile` at Llama-405B's sizes, for one rank and for 1024, without the C compiler.
+
+    python3 bench/compile_time.py       the table of `make bench`
+"""
+
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = dict(embed=16384, kv_heads=8, group=16, head=128, ff=53248, vocab=128256, seq=8192)
+MESH = "dp=64,cp=2,tp=8"
+DEPTHS = (12, 48, 96, 126)
+RUNS = 9
+
+
+def compile_once(layers, mesh):
+    """Milliseconds of the whole process."""
+    command = [ROOT / "build" / "mpc", "compile", ROOT / "examples" / "llama.mdl", "-o", ROOT / "out" / "bench" / "405b", "--no-cc",
+               f"-Dlayers={layers}", *[f"-D{name}={size}" for name, size in SIZES.items()], *([f"--mesh={mesh}"] if mesh else [])]
+    start = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return (time.monotonic() - start) * 1e3
+
+
+def row(layers):
+    """One rank and the mesh take turns, so that what else the machine does meets both."""
+    for mesh in ("", MESH):
+        compile_once(layers, mesh)
+    alone, many = zip(*[(compile_once(layers, ""), compile_once(layers, MESH)) for _ in range(RUNS)])
+    medians, fastest = [[of(times) for times in (alone, many)] for of in (statistics.median, min)]
+    cells = [layers, *[f"{ms:.1f}" for ms in (*medians, *fastest)], f"{medians[1] / medians[0]:.2f}", f"{fastest[1] / fastest[0]:.2f}"]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def table(say):
+    """Markdown."""
+    lines = ["## Compile time at Llama-405B's sizes", "",
+             f"`mpc compile --no-cc`, whole process with every check after every pass, ms: median of {RUNS}, and fastest.", "",
+             f"| layers | 1 rank | `{MESH}` | 1 rank, fastest | `{MESH}`, fastest | ratio of medians | of fastest |", "|" + " --- |" * 7]
+    for layers in DEPTHS:
+        lines.append(row(layers))
+        say("   " + lines[-1])
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    table(lambda text: print(text, flush=True))
