@@ -24,7 +24,7 @@ help:
 	@echo 'make            build mpc and the runtime into $(BUILD)/'
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
-	@echo 'make bench      compare with PyTorch on this machine; results go to bench/results/'
+	@echo 'make bench      compare with PyTorch, XLA and itself on this machine; results go to bench/results/'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format     clang-format over all sources'
 

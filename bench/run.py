@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Step time and memory of mpc's trainers against PyTorch, on this machine, in one run.
+"""What mpc's trainers and mpc itself cost on this machine, beside others, in one run.
 
-    make bench                      everything; writes bench/results/DATE-HOST.md
-    python3 bench/run.py --quick    one shape, few steps, nothing written
-    python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      rows whose name holds the text; nothing written
+    make bench                      everything; writes bench/results/DATE-cpu-N-threads.md
+    python3 bench/run.py --quick    one shape beside PyTorch, few steps, nothing written
+    python3 bench/run.py --only compile|xla|ranks|pytorch       one part; nothing written
+    python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      PyTorch's rows whose name holds the text; nothing written
 
-Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each in a process of its own with the
-same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each weight of a product
-and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the same run.
-PyTorch is the newest that installs from PyPI into build/torch; Debian's (1.13, eager, fp32 only) has a column of its own.
+compile_time.py, layouts.py (collectives, beside XLA's) and ranks.py (processes beside threads) are parts; the one here is
+step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
+in a process of its own with the same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each
+weight of a product and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the
+same run.  PyTorch is the newest that installs from PyPI into build/torch; Debian's (1.13, eager, fp32 only) has a column.
 """
 
 import argparse
@@ -21,6 +23,10 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+import compile_time
+import layouts
+import ranks
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "bench"
@@ -113,72 +119,81 @@ def version_of(python):
     return check.stdout.strip() if check.returncode == 0 else None
 
 
-def compile_times(threads):
-    rows = []
-    for layers in (12, 48, 96, 126):
-        command = [ROOT / "build" / "mpc", "compile", ROOT / "examples" / "llama.mdl", "-o", OUT / "405b", "--no-cc",
-                   *[word for pair in dict(layers=layers, embed=16384, kv_heads=8, group=16, head=128, ff=53248, vocab=128256,
-                                           seq=8192).items() for word in ("-D", f"{pair[0]}={pair[1]}")]]
-        times = []
-        for _ in range(9):
-            start = datetime.datetime.now()
-            run(command, threads)
-            times.append((datetime.datetime.now() - start).total_seconds() * 1e3)
-        rows.append((layers, statistics.median(times), min(times)))
-        say(f"   {layers:4d} layers: {rows[-1][1]:.1f} ms")
-    return rows
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one shape, few steps, nothing written")
-    parser.add_argument("--only", default="", help="only rows whose name holds this text; nothing written")
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    args = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
-    text = make_text()
+def against_pytorch(args, text):
+    """Markdown: a row for each shape and precision."""
     found = find_pytorch()
     versions = " and ".join(version for _, version in found) or "not found"
     say(f"PyTorch {versions}, {args.threads} threads")
     peers = [(name, *found[which], mode) for name, which, mode in
              (("eager", 0, "eager"), ("compiled", 0, "compile"), ("Debian", 1, "eager")) if which < len(found)]
-    steps = 4 if args.quick else args.steps
-    shapes = [("GPT-2 124M", GPT2, 4, 64), ("GPT-2 124M", GPT2, 4, 256), ("GPT-2 124M", GPT2, 1, 1024),
-              ("Llama-like 125M", LLAMA, 4, 256)]
-    rows = [(f"{label} {batch} x {seq} {precision}", label, shape, batch, seq, precision)
-            for label, shape, batch, seq in (shapes[1:2] if args.quick else shapes)
-            for precision in (("fp32",) if args.quick else ("fp32", "bf16"))]
     head = ["model", "batch x seq", "precision", "mpc ms", "GFLOP/s", "of peak",
             *[cell for name, *_ in peers for cell in (f"{name} ms", "ratio")], "mpc MB", "eager MB"]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    for name, label, shape, batch, seq, precision in rows:
-        if args.only not in name:
-            continue
-        say(name)
-        ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
-        theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads)
-                  if precision == "fp32" or not version.startswith("1.") else None for _, python, version, mode in peers]
-        again = mpc(shape, batch, seq, precision, steps, args.threads, text)
-        ms = min(ours["ms"], again["ms"])
-        cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{ours['flops'] / ms / 1e6:.0f}", f"{again['share']:.0%}"]
-        for their in theirs:
-            cells += [f"{their['ms']:.0f}", f"{their['ms'] / ms:.2f}"] if their else ["-", "-"]
-        cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs[0]['bytes'] / 1e6:.0f}" if theirs and theirs[0] else "-"]
-        lines.append("| " + " | ".join(cells) + " |")
-        say("   " + lines[-1])
-    say("compile time, Llama-405B's sizes, without the C compiler")
-    times = compile_times(args.threads)
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.processor())
+    lines = ["## Training steps, beside PyTorch", "",
+             f"PyTorch {versions}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; trainers in turn,",
+             "median step after two to warm up; ratio: PyTorch's time over mpc's (above 1: mpc is faster). mpc with `--recompute none`.",
+             "`of peak`: model FLOPs over the best square oneDNN product of the precision, measured when the trainer starts.", "",
+             "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    shapes = [("GPT-2 124M", GPT2, 4, 64), ("GPT-2 124M", GPT2, 4, 256), ("GPT-2 124M", GPT2, 1, 1024),
+              ("Llama-like 125M", LLAMA, 4, 256)]
+    for label, shape, batch, seq in (shapes[1:2] if args.quick else shapes):
+        for precision in (("fp32",) if args.quick else ("fp32", "bf16")):
+            name = f"{label} {batch} x {seq} {precision}"
+            if args.only in (*SECTIONS, "") or args.only in name:
+                say(name)
+                lines.append(row(label, shape, batch, seq, precision, peers, args, text))
+                say("   " + lines[-1])
+    return [*lines, ""]
+
+
+def row(label, shape, batch, seq, precision, peers, args, text):
+    """mpc before and after its peers; the faster of the two counts."""
+    steps = 4 if args.quick else args.steps
+    ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
+    theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads)
+              if precision == "fp32" or not version.startswith("1.") else None for _, python, version, mode in peers]
+    again = mpc(shape, batch, seq, precision, steps, args.threads, text)
+    ms = min(ours["ms"], again["ms"])
+    cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{ours['flops'] / ms / 1e6:.0f}", f"{again['share']:.0%}"]
+    for their in theirs:
+        cells += [f"{their['ms']:.0f}", f"{their['ms'] / ms:.2f}"] if their else ["-", "-"]
+    cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs[0]['bytes'] / 1e6:.0f}" if theirs and theirs[0] else "-"]
+    return "| " + " | ".join(cells) + " |"
+
+
+SECTIONS = {"pytorch": against_pytorch,
+            "compile": lambda args, text: compile_time.table(say),
+            "xla": lambda args, text: layouts.table(say),
+            "ranks": lambda args, text: ranks.table(say, OUT, text, args.steps)}
+
+
+def chosen_sections(args):
+    """Those that --only names; a text that names none is one of PyTorch's rows."""
+    if args.quick:
+        return ["pytorch"]
+    return [args.only] if args.only in SECTIONS else ["pytorch"] if args.only else list(SECTIONS)
+
+
+def processor():
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one shape, few steps, nothing written")
+    parser.add_argument("--only", default="", help="one part (%s), or PyTorch's rows whose name holds this text; nothing written"
+                        % ", ".join(SECTIONS))
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    text = make_text()
     date = datetime.date.today().isoformat()
-    report = "\n".join([
-        f"# {date}, {cpu}, {args.threads} threads", "",
-        f"`make bench`. PyTorch {versions}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; one run, trainers in turn,",
-        "median step after two to warm up; ratio: PyTorch's time over mpc's (above 1: mpc is faster). mpc with `--recompute none`.",
-        "`of peak`: model FLOPs over the best square oneDNN product of the precision, measured when the trainer starts.", "",
-        *lines, "", "Compile time of Llama-405B's sizes, `mpc compile --no-cc`, whole process, median of 9:", "",
-        "| layers | ms | fastest |", "| --- | --- | --- |", *[f"| {n} | {t:.1f} | {low:.1f} |" for n, t, low in times], ""])
+    lines = [f"# {date}, {processor()}, {args.threads} threads", "", "`make bench`, one run.", ""]
+    for section in chosen_sections(args):
+        say(section)
+        lines += SECTIONS[section](args, text)
+    report = "\n".join(lines)
     print(report)
     if not args.quick and not args.only:
         path = ROOT / "bench" / "results" / f"{date}-cpu-{args.threads}-threads.md"
