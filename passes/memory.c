@@ -92,11 +92,33 @@ static bool has_reduction(const Func *kernel)
     return false;
 }
 
+static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand);
+
+static int op_number(const Func *f, const Op *op)
+{
+    int number = 0;
+    for (const Op *other = f->first; other != op; other = other->next)
+        number++;
+    return number;
+}
+
+/* May f write its result where its parameter lies: does the op that makes it read the parameter last? */
+static bool may_return_over(const Module *m, const Func *f, const Value *result, const Value *param)
+{
+    return result->def && index_of(&result->def->args, param) >= 0 && last_use(f, param) == op_number(f, result->def) &&
+           may_overwrite(m, result->def, result, param);
+}
+
 /* May the op write this result where it reads that operand?  Only a kernel that reads and writes element
- * by element, on a tensor of the same dims. */
+ * by element, on a tensor of the same dims; or a function that does so, slice by slice. */
 static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (kernel && kernel->role != KERNEL) {
+        int at = index_of(&op->results, result), from = index_of(&op->args, operand);
+        return at >= op->attrs.carried && from >= op->attrs.carried && same_dims(&result->type, &operand->type) &&
+               may_return_over(m, kernel, kernel->results.at[at], kernel->params.at[from]);
+    }
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, &result->type) == local_bytes(m, &operand->type);
     return kernel && kernel->role == KERNEL && !has_reduction(kernel) && same_dims(&result->type, &operand->type) &&
@@ -229,8 +251,19 @@ static void place_started(const Value *value)
         arg(value->def, 0)->storage = value->storage;
 }
 
-/* The pointer numbers of a called function: parameters, then results.  A carried result takes the number of its
- * parameter where the op that makes it reads the parameter last, element by element. */
+static bool same_place(const Storage *a, const Storage *b) { return a && b && a->at == b->at && a->plus == b->plus; }
+
+/* The parameter that lies where the caller wants result i; NULL: none. */
+static Value *param_in_place(const Func *f, const Op *call, int i)
+{
+    for (int j = (int)call->attrs.carried; j < f->params.count; j++)
+        if (same_place(arg(call, j)->storage, call->results.at[i]->storage))
+            return f->params.at[j];
+    return NULL;
+}
+
+/* The pointer numbers of a called function: parameters, then results.  A result takes the number of the
+ * parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter last. */
 static void number_pointers(const Frame *frame, Func *f, const Op *call)
 {
     Module *m = frame->m;
@@ -239,11 +272,9 @@ static void number_pointers(const Frame *frame, Func *f, const Op *call)
         place_pointer(frame, f->params.at[i], arg(call, i), at--, &f->params, &call->args);
     for (int i = 0; i < f->results.count; i++, at--) {
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
-        int number = 0;
-        for (const Op *op = f->first; op && op != value->def; op = op->next)
-            number++;
-        bool in_place = param && index_of(&value->def->args, param) >= 0 && last_use(f, param) == number &&
-                        may_overwrite(m, value->def, value, param);
+        if (!param)
+            param = param_in_place(f, call, i);
+        bool in_place = param && may_return_over(m, f, value, param);
         for (int j = 0; in_place && j < f->results.count; j++)
             in_place = f->results.at[j] != param;
         if (in_place)
