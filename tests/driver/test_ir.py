@@ -65,7 +65,7 @@ def test_verifying_changes_nothing(mpc, lowered):
 
 def test_opt_pass_by_pass_is_compile(mpc, lowered, fused):
     mpc("opt", lowered, "--pass=simplify,precision", "-o", "a.mir")
-    mpc("opt", "a.mir", "--pass=autodiff,recompute,fuse", "-o", "b.mir")
+    mpc("opt", "a.mir", "--pass=autodiff,recompute,accumulate,fuse", "-o", "b.mir")
     assert renumbered((mpc.directory / "b.mir").read_text()) == renumbered(mpc("print", fused).stdout)
 
 

@@ -15,12 +15,20 @@ def test_memory_adds_up(report, layout, precision):
     figures = report(*layout, precision=precision)
     memory = figures["memory"]
     assert sum(memory["classes"].values()) + memory["unused"] == memory["arena"]
-    assert 0 <= memory["unused"] < memory["arena"] / 125  # a life that is off by one op idles more
+    assert 0 <= memory["unused"] < memory["arena"] / 20  # in so small a program one tensor's gap is much
     assert memory["peak"]["step"] == sum(memory["classes"].values())
     assert re.fullmatch(r"gpt\.mdl:\d+:\d+", memory["peak"]["where"]) and memory["peak"]["op"]
     assert (memory["classes"]["master weights"] > 0) == (precision != "fp32")
     lying = sorted((tensor["offset"], tensor["bytes"]) for tensor in memory["tensors"])
     assert lying[0][0] == 0 and all(0 <= at <= at + size <= memory["arena"] for at, size in lying)
+
+
+@pytest.mark.parametrize("layout", [(), ("--mesh=dp=2",), ("--mesh=dp=2", "--zero=3")], ids=" ".join)
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
+def test_no_memory_is_idle_at_the_peak(report, name, layout):
+    """But for places rounded up to cache lines; a life that the report took to be shorter by one op would be."""
+    memory = report(*layout, file=ROOT / f"examples/{name}.mdl")["memory"]
+    assert 0 <= memory["unused"] < 1024
 
 
 def test_trainer_allocates_the_arena(report, model, tmp_path):
