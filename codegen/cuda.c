@@ -1,6 +1,7 @@
 /* cuda.c -- the CUDA text of a program: which ops are kernels of ours, and each text once. */
 #include "cuda.h"
 
+#include "cuda_group.h"
 #include "cuda_library.h"
 #include "cuda_row.h"
 #include "map.h"
@@ -43,22 +44,25 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op)
 
 typedef struct {
     CudaKernel kernel;
-    const char *name, *text; /* the text as it is under the name of all candidates, from its first function on */
+    const char *name, *text; /* the text as it is under the name of all candidates, without its comment */
 } KernelText;
 
 struct CudaProgram {
     Module *m;
     int count, room;
     KernelText *at;
-    Map launches; /* Op -> CudaLaunches */
+    Map calls; /* Op -> CudaCall */
     const char *text;
 };
 
-static char *text_of(Module *m, const Op *op, const char *name, CudaLaunches *launches)
+static char *text_of(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches)
 {
     Text text;
     open_text(&text);
-    emit_cuda_kernel(m, op, name, launches, text.out);
+    if (call->count > 1)
+        emit_cuda_group(m, call->count, call->op, name, launches, text.out);
+    else
+        emit_cuda_kernel(m, call->op[0], name, launches, text.out);
     return close_text(&m->arena, &text);
 }
 
@@ -71,13 +75,16 @@ static bool is_name(const CudaProgram *program, const char *name)
 }
 
 /* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
-static const char *name_of(const CudaProgram *program, const Op *op)
+static const char *name_of(const CudaProgram *program, const CudaCall *call)
 {
     Arena *arena = &program->m->arena;
+    const Op *op = call->op[0];
     const char *path =
         op->kind == OP_call ? op->attrs.callee : arena_text(arena, "%s.%s", op->path ? op->path : "", info(op)->name);
     path += strncmp(path, "k.", 2) == 0 ? 2 : 0;
-    const char *base = arena_text(arena, "kernel_%s", c_identifier(program->m, path, 48)), *name = base;
+    const char *base = arena_text(arena, "kernel_%s%s", c_identifier(program->m, path, 48),
+                                  call->count > 1 ? "_and_others" : ""),
+               *name = base;
     for (int i = 2; is_name(program, name); i++)
         name = arena_text(arena, "%s_v%d", base, i);
     return name;
@@ -96,23 +103,33 @@ static KernelText *new_kernel(CudaProgram *program)
 }
 
 /* Two kernels that read alike but for their comment are one. */
-static void add_kernel(CudaProgram *program, const Op *op, FILE *out)
+static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call, FILE *out)
 {
     Module *m = program->m;
+    const Op *op = call->op[0];
     CudaLaunches *launches = NEW(&m->arena, CudaLaunches);
-    const char *text = strstr(text_of(m, op, "kernel", launches), "extern");
+    const char *text = strstr(text_of(m, call, "kernel", launches), "*/");
     for (int i = 0; i < program->count && text; i++)
-        if (strcmp(program->at[i].text, text) == 0) {
-            map_put(&program->launches, op, &program->at[i].kernel.launches);
-            return;
-        }
-    const char *name = name_of(program, op);
-    fprintf(out, "%s\n", text_of(m, op, name, launches));
-    *new_kernel(program) =
-        (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", *launches },
-                      .name = name,
-                      .text = text ? text : "" };
-    map_put(&program->launches, op, launches);
+        if (strcmp(program->at[i].text, text) == 0)
+            return program->at[i].kernel.launches;
+    const char *name = name_of(program, call);
+    fprintf(out, "%s\n", text_of(m, call, name, launches));
+    *new_kernel(program) = (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches },
+                                         .name = name,
+                                         .text = text ? text : "" };
+    return launches;
+}
+
+/* The kernel of an op and of those that it does along; the last of them. */
+static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
+{
+    Module *m = program->m;
+    const Op **group = NEW_ARRAY(&m->arena, const Op *, MAX_GROUP);
+    CudaCall *call = NEW(&m->arena, CudaCall);
+    *call = (CudaCall){ .count = find_cuda_group(m, op, group), .op = group };
+    call->launches = add_kernel(program, call, out);
+    map_put(&program->calls, op, call);
+    return group[call->count - 1];
 }
 
 static const char *kernels_text(CudaProgram *program)
@@ -122,7 +139,7 @@ static const char *kernels_text(CudaProgram *program)
     for (const Func *f = program->m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (is_cuda_kernel(program->m, op))
-                add_kernel(program, op, text.out);
+                op = add_call(program, op, text.out);
     return close_text(&program->m->arena, &text);
 }
 
@@ -130,7 +147,7 @@ CudaProgram *emit_cuda_program(Module *m)
 {
     int errors = m->diags->errors;
     CudaProgram *program = NEW(&m->arena, CudaProgram);
-    *program = (CudaProgram){ .m = m, .launches.arena = &m->arena };
+    *program = (CudaProgram){ .m = m, .calls.arena = &m->arena };
     const char *kernels = kernels_text(program);
     Text text, places;
     open_text(&text);
@@ -143,7 +160,7 @@ CudaProgram *emit_cuda_program(Module *m)
 }
 
 const char *cuda_program_text(const CudaProgram *program) { return program->text; }
-const CudaLaunches *cuda_launches(const CudaProgram *program, const Op *op) { return map_get(&program->launches, op); }
+const CudaCall *cuda_call(const CudaProgram *program, const Op *op) { return map_get(&program->calls, op); }
 
 const CudaKernel *cuda_kernel(const CudaProgram *program, int number)
 {

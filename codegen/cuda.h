@@ -37,12 +37,21 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op);
 typedef struct CudaProgram CudaProgram;
 CudaProgram *emit_cuda_program(Module *m); /* the module has been through the memory pass; NULL after an error */
 const char *cuda_program_text(const CudaProgram *program);
-const CudaLaunches *cuda_launches(const CudaProgram *program, const Op *op); /* of a call: NULL if it is no kernel */
+
+/* What one run of launches does: one op, or a group of small ones.  Arguments are those of each op in turn. */
+typedef struct {
+    const CudaLaunches *launches;
+    int count;
+    const Op *const *op;
+} CudaCall;
+
+/* The launches that stand in the place of an op: NULL if it is no kernel, or if an earlier op does it along. */
+const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
 
 /* Every kernel once: where it comes from, and how it is launched.  NULL behind the last. */
 typedef struct {
     const char *path, *where; /* of the first call in the program */
-    CudaLaunches launches;
+    const CudaLaunches *launches;
 } CudaKernel;
 const CudaKernel *cuda_kernel(const CudaProgram *program, int number);
 

@@ -24,6 +24,13 @@ void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
         error_at(m->diags, (Where){ 0 }, "kernel '%s' takes more than %d launches", launches->at[0].name, MAX_LAUNCHES);
 }
 
+char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[])
+{
+    return wrapped_list(m,
+                        arena_text(&m->arena, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name),
+                        count, items, ")", 0);
+}
+
 char *launch_head(const Launch *p, const char *name, int threads)
 {
     const RowKernel *k = p->k;
@@ -35,13 +42,14 @@ char *launch_head(const Launch *p, const char *name, int threads)
                                     k->array[i].shared ? "" : "__restrict__ ", k->array[i].name);
     if (k->scratch)
         items[count++] = "float *__restrict__ scratch";
+    if (p->is_member)
+        return wrapped_list(k->m, arena_text(&k->m->arena, "RT_INLINE void %s(int block, ", name), count, items, ")",
+                            0);
     bool is_row = p->mapping == MAP_ROWS && has_wide_sums(p) && threads == p->threads;
     int blocks = is_row && p->turns ? 2 : 1; /* of a multiprocessor: registers_for_row has counted on it */
     const char *bounds =
         blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks) : arena_text(&k->m->arena, "%d", threads);
-    return wrapped_list(
-        k->m, arena_text(&k->m->arena, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name), count,
-        items, ")", 0);
+    return kernel_head(k->m, name, bounds, count, items);
 }
 
 /* --- Phases of a row ------------------------------------------------------------------------------ */
@@ -246,7 +254,8 @@ static void write_all_in_parts(Launch *p, const char *head, const char *start, c
 static void write_points(Launch *p, const char *head, const char *start, const char *row, FILE *out)
 {
     bool is_exact = p->packs % p->threads == 0;
-    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type }, { "threads", number(p, p->threads) },
+    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type },
+         { "block", p->is_member ? "block" : "blockIdx.x" }, { "threads", number(p, p->threads) },
          { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
          { "start", start }, { "row", with_indices(p, index_lines(p, "item", p->region.dims, true), row) });
 }
@@ -323,4 +332,24 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
                    (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
         write_totals(p, own, launches, out);
     }
+}
+
+bool is_cuda_member(Module *m, const Func *kernel)
+{
+    Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    int count;
+    const RowKernel *k = plan_kernel(m, kernel, NULL, launch, &count);
+    return count == 1 && launch[0].mapping == MAP_POINTS && !k->scratch;
+}
+
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunch *launch, FILE *out)
+{
+    Launch *p = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    int count;
+    plan_kernel(m, kernel, call, p, &count);
+    p->is_member = true;
+    mark_needed(p);
+    plan_threads(p);
+    write_launch(p, name, out);
+    *launch = (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads };
 }

@@ -58,6 +58,7 @@ typedef struct {
     int row_threads; /* of one row, or of one row of a block of columns */
     int turns;       /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
     bool is_full;    /* of what is being written: packs that lie within the row as a whole */
+    bool is_member; /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
     int64_t blocks;
     bool *is_early;         /* by array: the row's packs of it stay in registers */
     bool *is_near;          /* by array: the row's packs of it stay in shared memory */
@@ -102,6 +103,9 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
+bool is_cuda_member(Module *m, const Func *kernel); /* element-wise: it may be one of a group */
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunch *launch, FILE *out);
+char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
 typedef void TurnText(Launch *p, const void *context, FILE *out);
 void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);

@@ -266,7 +266,7 @@ static void plan_sum_threads(Launch *p)
 static void plan_point_threads(Launch *p)
 {
     p->packs = packs_of(p, p->region.dims);
-    p->threads = p->row_threads = p->packs < BLOCK ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
+    p->threads = p->row_threads = p->packs < BLOCK && !p->is_member ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
     p->blocks = (p->packs + p->threads - 1) / p->threads;
 }
 

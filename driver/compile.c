@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") == 0; }
 
 /* --- The module ---------------------------------------------------------------------------- */
 

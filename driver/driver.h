@@ -40,6 +40,9 @@ bool make_folder(Run *run, const char *path);
 /* A model lowered as the options say; NULL after errors.  `shrink`: see lower.h. */
 Module *lower_source(Run *run, int64_t shrink, Settings *settings);
 
+/* Is it --target=cuda? */
+bool is_cuda(const Options *o);
+
 /* The IR in run->source, verified; NULL after errors. */
 Module *parse_ir(Run *run);
 

@@ -108,8 +108,8 @@ static bool find_usage(Run *run, const char *log, const char *name, Usage *usage
 
 static void print_usage(Run *run, const CudaKernel *kernel, const char *log, int *spilling)
 {
-    for (int i = 0; i < kernel->launches.count; i++) {
-        const CudaLaunch *launch = &kernel->launches.at[i];
+    for (int i = 0; i < kernel->launches->count; i++) {
+        const CudaLaunch *launch = &kernel->launches->at[i];
         Usage usage = { 0 };
         if (!find_usage(run, log, launch->name, &usage))
             continue;

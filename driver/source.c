@@ -1,6 +1,7 @@
 /* source.c -- a command's operand becomes a module. */
 #include "driver.h"
 
+#include "codegen/cuda.h"
 #include "codegen/host.h"
 #include "pass.h"
 
@@ -18,6 +19,8 @@ static Override *read_overrides(Run *run, const TextList *list)
     return overrides;
 }
 
+bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") == 0; }
+
 Module *lower_source(Run *run, int64_t shrink, Settings *settings)
 {
     const Options *o = run->options;
@@ -33,14 +36,14 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
     const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
     Module *m = run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);
     if (m)
-        m->scratch_bytes = c_scratch_bytes;
+        m->scratch_bytes = is_cuda(run->options) ? cuda_scratch_bytes : c_scratch_bytes;
     return m;
 }
 
 Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
-    m->scratch_bytes = c_scratch_bytes;
+    m->scratch_bytes = is_cuda(run->options) ? cuda_scratch_bytes : c_scratch_bytes;
     if (run->diags.errors == 0 && verify_module(m))
         return m;
     free_module(m);

@@ -1,6 +1,6 @@
 $head
 {
-    const $type item = ($type)blockIdx.x * $threads + threadIdx.x;
+    const $type item = ($type)$block * $threads + threadIdx.x;
     $guard
     $start
     $row

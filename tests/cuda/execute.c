@@ -3,8 +3,8 @@
  *     execute [-e] FILE.mir
  *
  * FILE.mir has been through the memory pass, or is a file of tests/codegen whose @main calls kernels.  Each call of a
- * kernel, and each LIBRARY op, of every function runs by itself: on random operands, in memory where nothing but the
- * operands may be touched and where results hold nothing yet.  Calls that differ in nothing run once.
+ * kernel, and each LIBRARY op, of every function runs by itself or with its group: on random operands, in memory where
+ * nothing but the operands may be touched and where results hold nothing yet.  Calls that differ in nothing run once.
  * -e: only writes the CUDA text, to stdout.
  */
 #include "codegen/cuda.h"
@@ -22,17 +22,9 @@
 
 enum { MAX_CALLS = 1024, MAX_OPERANDS_HERE = 512, GAP = 256 };
 
-/* One op that is tested. */
-typedef struct {
-    const Func *in;
-    const Op *op;
-    const char *name;
-    CudaLaunches launches;
-} Call;
-
-static Call calls[MAX_CALLS];
+/* What is tested: each kernel once. */
+static const CudaCall *calls[MAX_CALLS];
 static int ncalls;
-static const char *seen_text[MAX_CALLS];
 
 /* --- Programs ----------------------------------------------------------------------------------- */
 
@@ -64,45 +56,31 @@ static void place_all(Module *m)
     }
 }
 
-static char *kernel_text(Module *m, const Op *op, const char *name, CudaLaunches *launches)
+static bool is_new(const CudaCall *call)
 {
-    Text text;
-    open_text(&text);
-    emit_cuda_kernel(m, op, name, launches, text.out);
-    return close_text(&m->arena, &text);
-}
-
-/* The text from the first function on: a comment says where it comes from. */
-static bool is_new(Module *m, const Op *op)
-{
-    CudaLaunches launches;
-    const char *text = strstr(kernel_text(m, op, "kernel", &launches), "extern");
-    for (int i = 0; i < ncalls && text; i++)
-        if (strcmp(seen_text[i], text) == 0)
+    for (int i = 0; i < ncalls; i++)
+        if (calls[i]->launches == call->launches)
             return false;
-    seen_text[ncalls] = text ? text : "";
-    return text != NULL;
+    return true;
 }
 
 static void write_program(Module *m, FILE *out)
 {
-    Text kernels;
-    open_text(&kernels);
     ncalls = 0;
+    const CudaProgram *program = emit_cuda_program(m);
+    if (!program)
+        return;
+    fprintf(out, "%s\n#ifndef EMULATED\n#define EMULATED(name)\n#endif\n", cuda_program_text(program));
+    const CudaKernel *kernel;
+    for (int i = 0; (kernel = cuda_kernel(program, i)); i++)
+        for (int j = 0; j < kernel->launches->count; j++)
+            fprintf(out, "EMULATED(%s)\n", kernel->launches->at[j].name);
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
-            if (!is_cuda_kernel(m, op) || ncalls == MAX_CALLS || !is_new(m, op))
-                continue;
-            Call *call = &calls[ncalls++];
-            const char *what = op->attrs.callee ? op->attrs.callee : info(op)->name;
-            *call = (Call){ .in = f, .op = op };
-            call->name = arena_text(&m->arena, "%s_%d", c_identifier(m, what, 40), ncalls);
-            fprintf(kernels.out, "%s\n", kernel_text(m, op, call->name, &call->launches));
-            for (int i = 0; i < call->launches.count; i++)
-                fprintf(kernels.out, "EMULATED(%s)\n\n", call->launches.at[i].name);
+            const CudaCall *call = cuda_call(program, op);
+            if (call && ncalls < MAX_CALLS && is_new(call))
+                calls[ncalls++] = call;
         }
-    fprintf(out, "#include \"cuda/kernels.cuh\"\n\n#ifndef EMULATED\n#define EMULATED(name)\n#endif\n\n%s",
-            close_text(&m->arena, &kernels));
 }
 
 /* --- Memory of one call --------------------------------------------------------------------------- */
@@ -338,19 +316,15 @@ static bool check_result(const Operands *o, int operand, const Tensor *expected,
 
 /* --- One call ----------------------------------------------------------------------------------------- */
 
-static bool launch_all(const Call *call, void *library, Operands *o, char *scratch)
+static bool launch_all(const CudaLaunches *launches, void *library, void **arguments, int count)
 {
-    void *arguments[MAX_OPERANDS_HERE + 1];
-    for (int i = 0; i < o->count; i++)
-        arguments[i] = o->memory + o->at[i];
-    arguments[o->count] = scratch;
-    for (int i = 0; i < call->launches.count; i++) {
-        const CudaLaunch *launch = &call->launches.at[i];
+    for (int i = 0; i < launches->count; i++) {
+        const CudaLaunch *launch = &launches->at[i];
         char symbol[200];
         snprintf(symbol, sizeof symbol, "%s_emulated", launch->name);
         EmulatorKernel *kernel = (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
-        if (!kernel || !emulator_launch(launch->name, kernel, arguments, o->count + 1, launch->blocks, launch->threads,
-                                        launch->shared))
+        if (!kernel ||
+            !emulator_launch(launch->name, kernel, arguments, count, launch->blocks, launch->threads, launch->shared))
             return false;
     }
     return true;
@@ -369,32 +343,78 @@ static void add_static_memory(void *library)
     }
 }
 
-static bool run_call(Module *m, const Call *call, void *library)
+/* Operands of all ops of a call, in turn, and pointers to them for the launches. */
+static Operands operands_of(const Module *m, const CudaCall *call)
 {
-    const Op *op = call->op;
-    Func *f = op->kind == OP_call ? find_func(m, op->attrs.callee) : function_of(m, op);
     Operands o = { 0 };
-    for (int i = 0; i < op->args.count; i++)
-        o.value[o.count++] = arg(op, i);
-    for (int i = 0; i < op->results.count; i++)
-        o.value[o.count++] = op->results.at[i];
+    for (int n = 0; n < call->count; n++) {
+        const Op *op = call->op[n];
+        for (int i = 0; i < op->args.count; i++)
+            o.value[o.count++] = arg(op, i);
+        for (int i = 0; i < op->results.count; i++)
+            o.value[o.count++] = op->results.at[i];
+    }
     lay_out(m, &o);
-    int64_t scratch_bytes = cuda_scratch_bytes(m, op);
+    return o;
+}
+
+/* The first operand that is the same value: several ops of a group may read it. */
+static int first_of(const Operands *o, int operand)
+{
+    int i = 0;
+    while (o->value[i] != o->value[operand])
+        i++;
+    return i;
+}
+
+/* Random operands of one op, into memory. */
+static void set_operands(Module *m, const Operands *o, int first, const Op *op, const Func *f, Tensor *args)
+{
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        each_in_memory(m, o, first + i, i < op->args.count);
+    for (int i = 0; i < op->args.count; i++) {
+        int same = first_of(o, first + i);
+        args[first + i] = same < first + i ? args[same] : random_operand(m, f, i);
+        if (same == first + i)
+            copy_tensor(o, first + i, &args[first + i], true);
+    }
+}
+
+static bool check_op(Module *m, const Operands *o, int first, const Op *op, Func *f, Tensor *args)
+{
+    Tensor *expected = NEW_ARRAY(&m->arena, Tensor, op->results.count + 1);
+    bool ok = interpret(m, f, args, expected);
+    for (int i = 0; i < op->results.count && ok; i++)
+        ok &= check_result(o, first + op->args.count + i, &expected[i], op, points_of(f));
+    return ok;
+}
+
+static bool run_call(Module *m, const CudaCall *call, void *library)
+{
+    Operands o = operands_of(m, call);
+    int64_t scratch_bytes = cuda_scratch_bytes(m, call->op[0]);
     char *scratch = aligned_alloc(GAP, (size_t)(scratch_bytes + 2 * GAP) / GAP * GAP);
     emulator_add_memory("the operands", o.memory, o.bytes);
     emulator_add_memory("scratch", scratch, scratch_bytes + 1);
     emulator_allow(scratch, scratch_bytes, false);
     add_static_memory(library);
-    Tensor *args = NEW_ARRAY(&m->arena, Tensor, o.count), *expected = NEW_ARRAY(&m->arena, Tensor, o.count);
+    Tensor *args = NEW_ARRAY(&m->arena, Tensor, o.count);
+    Func **f = NEW_ARRAY(&m->arena, Func *, call->count);
+    void *arguments[MAX_OPERANDS_HERE + 1];
     for (int i = 0; i < o.count; i++)
-        each_in_memory(m, &o, i, i < op->args.count);
-    for (int i = 0; i < op->args.count; i++) {
-        args[i] = random_operand(m, f, i);
-        copy_tensor(&o, i, &args[i], true);
+        arguments[i] = o.memory + o.at[i];
+    arguments[o.count] = scratch;
+    for (int n = 0, first = 0; n < call->count; n++) {
+        const Op *op = call->op[n];
+        f[n] = op->kind == OP_call ? find_func(m, op->attrs.callee) : function_of(m, op);
+        set_operands(m, &o, first, op, f[n], args);
+        first += op->args.count + op->results.count;
     }
-    bool ok = launch_all(call, library, &o, scratch) && interpret(m, f, args, expected);
-    for (int i = 0; i < op->results.count && ok; i++)
-        ok &= check_result(&o, op->args.count + i, &expected[i], op, points_of(f));
+    bool ok = launch_all(call->launches, library, arguments, o.count + 1);
+    for (int n = 0, first = 0; n < call->count && ok; n++) {
+        ok &= check_op(m, &o, first, call->op[n], f[n], args + first);
+        first += call->op[n]->args.count + call->op[n]->results.count;
+    }
     emulator_forget_memory();
     free(o.memory);
     free(scratch);
@@ -447,8 +467,8 @@ static bool run_all(Module *m, const char *directory)
     }
     int failed = 0;
     for (int i = 0; i < ncalls; i++)
-        if (!run_call(m, &calls[i], library)) {
-            printf("  %s fails\n", calls[i].name);
+        if (!run_call(m, calls[i], library)) {
+            printf("  %s fails\n", calls[i]->launches->at[0].name);
             failed++;
         }
     dlclose(library);

@@ -1,0 +1,5 @@
+$head
+{
+    const int all = blockIdx.x;
+    $cases
+}

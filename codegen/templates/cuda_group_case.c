@@ -1,0 +1,2 @@
+if (all < $end)
+    return $call
