@@ -65,7 +65,7 @@ class Trainer:
 def row(name, trainer, alone):
     tokens, sent = trainer.median("tokens_per_s"), trainer.median("sent_bytes")
     spent, waited = trainer.median("comm_ms"), trainer.median("comm_wait_ms")
-    hidden = f"{1 - waited / spent:.0%}" if spent else "-"
+    hidden = f"{max(0, 1 - waited / spent):.0%}" if spent else "-"
     cells = [name, f"{trainer.median('step_ms'):.0f}", f"{tokens:.0f}", f"{tokens / alone:.2f}", f"{sent / 1e6:.0f}",
              f"{spent:.0f}", f"{waited:.0f}", hidden, f"{trainer.median('peak_bytes') / 1e6:.0f}"]
     return "| " + " | ".join(cells) + " |"
