@@ -85,7 +85,8 @@ void open_text(Text *text)
 char *close_text(Arena *arena, Text *text)
 {
     fclose(text->out);
-    char *kept = arena_text(arena, "%s", text->text);
+    char *kept = NEW_ARRAY(arena, char, text->size + 1);
+    memcpy(kept, text->text, text->size);
     free(text->text);
     return kept;
 }

@@ -3,6 +3,7 @@
 
 #include "map.h"
 
+#include <stdint.h>
 #include <string.h>
 
 bool same_op(const Op *a, const Op *b)
@@ -12,32 +13,57 @@ bool same_op(const Op *a, const Op *b)
            memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
 }
 
-/* Linear search: a function has some hundred ops. */
+/* What equal ops have in common: the first operand, or the kind. */
+static const void *key_of(const Op *op) { return op->args.count ? (const void *)arg(op, 0) : (const void *)info(op); }
+
 void share_equal(Func *f)
 {
+    Arena scratch = { 0 };
+    Map latest = { .arena = &scratch };  /* the last op of a key */
+    Map earlier = { .arena = &scratch }; /* the op of its key before an op */
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
-        for (Op *above = f->first; above != op; above = above->next) {
-            if (!same_op(above, op))
-                continue;
-            for (int i = 0; i < op->results.count; i++)
-                replace_uses(f, op->results.at[i], above->results.at[i]);
-            remove_op(f, op);
-            break;
+        Op *last = map_get(&latest, key_of(op)), *same = last;
+        while (same && !same_op(same, op))
+            same = map_get(&earlier, same);
+        if (!same) {
+            map_put(&earlier, op, last);
+            map_put(&latest, key_of(op), op);
+            continue;
         }
+        for (int i = 0; i < op->results.count; i++)
+            replace_uses(f, op->results.at[i], same->results.at[i]);
+        remove_op(f, op);
     }
+    arena_free(&scratch);
+}
+
+static int count_of(const Map *readers, const Value *value) { return (int)(intptr_t)map_get(readers, value); }
+
+static void count_readers(Map *readers, const Values *read, int by)
+{
+    for (int i = 0; i < read->count; i++)
+        map_put(readers, read->at[i], (void *)(intptr_t)(count_of(readers, read->at[i]) + by));
 }
 
 void drop_dead(Func *f)
 {
+    Arena scratch = { 0 };
+    Map readers = { .arena = &scratch }; /* how many a value has */
+    count_readers(&readers, &f->results, 1);
+    for (const Op *op = f->first; op; op = op->next)
+        count_readers(&readers, &op->args, 1);
     for (Op *op = f->last, *above; op; op = above) {
         above = op->prev;
         bool live = false;
         for (int i = 0; i < op->results.count && !live; i++)
-            live = is_used(f, op->results.at[i]);
-        if (!live)
+            live = count_of(&readers, op->results.at[i]) > 0;
+        if (!live) {
+            count_readers(&readers, &op->args, -1);
             remove_op(f, op);
+        }
     }
+    arena_free(&scratch);
 }
 
 static bool is_called(const Module *m, const Func *f)

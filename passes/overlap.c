@@ -22,7 +22,7 @@
 typedef struct {
     Op **op;
     int count;
-    bool starts, waits, listed;
+    bool starts, waits, calls, listed; /* `calls`: a function that is no kernel */
 } Unit;
 
 typedef struct {
@@ -100,6 +100,12 @@ static bool belongs_to(const Op *op, const Op *first)
     return info(op)->traits & SENDS && info(first)->traits & SENDS && same_bucket(op, first);
 }
 
+static bool calls_function(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL;
+}
+
 static void find_units(List *list)
 {
     int n = 0;
@@ -111,7 +117,10 @@ static void find_units(List *list)
         Unit *last = list->n ? &list->unit[list->n - 1] : NULL;
         if (!last || !belongs_to(op, last->op[0])) {
             last = &list->unit[list->n++];
-            *last = (Unit){ .op = ops, .starts = op->attrs.started, .waits = op->kind == OP_wait };
+            *last = (Unit){ .op = ops,
+                            .starts = op->attrs.started,
+                            .waits = op->kind == OP_wait,
+                            .calls = calls_function(list->m, op) };
         }
         *ops++ = op;
         last->count++;
@@ -138,12 +147,6 @@ static void find_updates(List *list)
 }
 
 /* --- The new order -------------------------------------------------------------------------------- */
-
-static bool calls_function(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL;
-}
 
 /* Has everything been listed that reads what this op writes over? */
 static bool readers_are_listed(const List *list, const Op *op)
@@ -186,7 +189,7 @@ static Unit *next_unit(const List *list)
         Unit **first = unit->waits ? &wait : &other;
         if (!unit->starts && !*first && is_ready(list, unit))
             *first = unit;
-        is_behind_call |= calls_function(list->m, unit->op[0]);
+        is_behind_call |= unit->calls;
         if (is_behind_call && other)
             break;
     }
