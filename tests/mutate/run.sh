@@ -2,9 +2,10 @@
 # How many planted mistakes are noticed, and by which check.  MUTANTS=N: of each kind, in each program (default 6).
 set -eu
 cd "$(dirname "$0")/../.."
-out=${BUILD:-build}/mutate
+build=${BUILD:-build}
+out=$build/mutate
 mkdir -p "$out"
 # shellcheck disable=SC2086
 ${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -Iir -Ipasses \
-    -Itests/mutate tests/mutate/*.c passes/meaning.c ir/*.c -lm -o "$out/mutate"
+    -Itests/mutate tests/mutate/*.c "$build/passes/meaning.o" "$build"/ir/*.o -lm -o "$out/mutate"
 exec /usr/bin/python3 tests/mutate/score.py "$out" "${MUTANTS:-6}"

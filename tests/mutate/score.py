@@ -1,7 +1,7 @@
 """score.py FOLDER MUTANTS -- plants mistakes in compiled programs; every one has to be noticed by some check.
 
 Prints one row a kind of mistake: mutants, how many the verifier of types, reals and residues notice, how many nobody.
-Three programs after the passes that know the mesh, and after memory.
+Each program after the passes that know the mesh, and after memory.
 """
 import collections
 import concurrent.futures
