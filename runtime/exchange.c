@@ -56,17 +56,21 @@ static Slots received_slots(RtCollectiveKind kind, const RtPiece *p)
     return (Slots){ .rows = rows, .run = run, .zigzag = p->zigzag };
 }
 
-/* Copies rank q's slots out of a tensor into a message, or (into) back. */
-static void copy_slots(const Slots *s, int64_t element, int n, int q, char *tensor, char *message, bool into)
+/* Copies bytes first to end of rank q's message out of its slots in a tensor, or (into) back; `message` points to the
+ * first of them. */
+static void copy_slots(const Slots *s, int64_t element, int n, int q, char *tensor, char *message, int64_t first,
+                       int64_t end, bool into)
 {
     int halves = s->zigzag ? 2 : 1;
-    int64_t run = element * s->run / halves;
-    for (int64_t row = 0; row < s->rows; row++)
-        for (int half = 0; half < halves; half++, message += run) {
-            int64_t slot = half ? 2 * n - 1 - q : q;
-            char *at = tensor + (row * n * halves + slot) * run;
-            memcpy(into ? at : message, into ? message : at, (size_t)run);
-        }
+    int64_t run = element * (s->all ? s->rows * s->run : s->run / halves);
+    while (first < end) {
+        int64_t number = first / run, skip = first % run, some = run - skip < end - first ? run - skip : end - first;
+        int64_t row = number / halves, half = number % halves, slot = s->all ? 0 : half ? 2 * n - 1 - q : q;
+        char *at = tensor + (row * n * halves + slot) * run + skip;
+        memcpy(into ? at : message, into ? message : at, (size_t)some);
+        message += some;
+        first += some;
+    }
 }
 
 /* Where in the tensor these slots lie in one piece, or NULL. */
@@ -148,7 +152,16 @@ static void combine(const RtCollective *c, int n, const RtMessage from[], char *
     }
 }
 
-/* --- Messages ------------------------------------------------------------------------------------- */
+/* --- Messages -------------------------------------------------------------------------------------
+ *
+ * A round exchanges so many bytes of each message: what is packed and what has come stay small, however large the
+ * tensors are. */
+
+#ifndef ROUND /* tests make rounds of small messages, too */
+#define ROUND (4 << 20)
+#endif
+
+typedef Slots SlotsOf(RtCollectiveKind kind, const RtPiece *piece);
 
 typedef struct {
     Rt *rt;
@@ -156,6 +169,7 @@ typedef struct {
     const RtGroup *group;
     RtMessage *to, *from; /* one for each rank of the group */
     char *workspace;      /* what is left of it */
+    int64_t first, bytes; /* of every message: the part of this round */
     int64_t sent;
 } Exchange;
 
@@ -166,12 +180,14 @@ static char *take(Exchange *x, int64_t bytes)
     return at;
 }
 
-static int64_t message_bytes(const RtCollective *c, Slots slots_of(RtCollectiveKind, const RtPiece *))
+static int64_t piece_bytes(const RtCollective *c, const Slots *s) { return s->rows * s->run * bytes_of(c->type); }
+
+static int64_t message_bytes(const RtCollective *c)
 {
     int64_t bytes = 0;
     for (int i = 0; i < c->npieces; i++) {
-        Slots s = slots_of(c->kind, &c->piece[i]);
-        bytes += s.rows * s.run * bytes_of(c->type);
+        Slots s = sent_slots(c->kind, &c->piece[i]);
+        bytes += piece_bytes(c, &s);
     }
     return bytes;
 }
@@ -186,58 +202,58 @@ static void swap_messages(Exchange *x)
         x->sent += q == own ? 0 : x->to[q].bytes;
 }
 
-/* The messages to all ranks: where they lie, packed where they do not lie in one piece. */
+/* The round's part of the message to or from rank q, where it lies in the only tensor; NULL: it has to be packed. */
+static char *place_of(const Exchange *x, SlotsOf *slots_of, int q, const void *tensor)
+{
+    Slots s = slots_of(x->c->kind, &x->c->piece[0]);
+    char *place = x->c->npieces == 1 ? in_one_piece(&s, bytes_of(x->c->type), q, (char *)(uintptr_t)tensor) : NULL;
+    return place ? place + x->first : NULL;
+}
+
+/* Copies the round's part of rank q's message out of the tensors, or (into) back; tensors lie one behind the other in
+ * it. */
+static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void *const tensor[], char *message,
+                         bool into)
+{
+    int64_t begin = 0, end = x->first + x->bytes;
+    for (int i = 0; i < x->c->npieces; i++) {
+        Slots s = slots_of(x->c->kind, &x->c->piece[i]);
+        int64_t bytes = piece_bytes(x->c, &s);
+        int64_t first = x->first > begin ? x->first - begin : 0, last = end < begin + bytes ? end - begin : bytes;
+        if (first < last)
+            copy_slots(&s, bytes_of(x->c->type), x->group->count, q, (char *)(uintptr_t)tensor[i],
+                       message + begin + first - x->first, first, last, into);
+        begin += bytes;
+    }
+}
+
 static void pack(Exchange *x, const void *const in[])
 {
-    const RtCollective *c = x->c;
-    int64_t element = bytes_of(c->type), bytes = message_bytes(c, sent_slots);
-    Slots first = sent_slots(c->kind, &c->piece[0]);
+    bool is_same = sent_slots(x->c->kind, &x->c->piece[0]).all; /* all ranks get the same */
     for (int q = 0; q < x->group->count; q++) {
-        char *tensor = (char *)(uintptr_t)in[0], *place = in_one_piece(&first, element, q, tensor);
-        bool is_same = first.all && q > 0; /* all ranks get the same */
-        x->to[q] = (RtMessage){ is_same ? x->to[0].data : c->npieces == 1 && place ? place : take(x, bytes), bytes };
-        if (is_same || x->to[q].data == place)
-            continue;
-        char *at = x->to[q].data;
-        for (int i = 0; i < c->npieces; i++) {
-            Slots s = sent_slots(c->kind, &c->piece[i]);
-            tensor = (char *)(uintptr_t)in[i];
-            if (s.all)
-                memcpy(at, tensor, (size_t)(s.rows * s.run * element));
-            else
-                copy_slots(&s, element, x->group->count, q, tensor, at, false);
-            at += s.rows * s.run * element;
-        }
+        char *place = place_of(x, sent_slots, q, in[0]);
+        bool is_packed = !place && (q == 0 || !is_same);
+        x->to[q] = (RtMessage){ place ? place : is_packed ? take(x, x->bytes) : x->to[0].data, x->bytes };
+        if (is_packed)
+            copy_message(x, sent_slots, q, in, x->to[q].data, false);
     }
 }
 
 /* Where the messages of others are to come: into place, if they are in one piece there. */
 static void make_room(Exchange *x, void *const out[])
 {
-    const RtCollective *c = x->c;
-    int64_t bytes = message_bytes(c, received_slots);
-    Slots first = received_slots(c->kind, &c->piece[0]);
+    bool is_sum = received_slots(x->c->kind, &x->c->piece[0]).all;
     for (int q = 0; q < x->group->count; q++) {
-        char *place = first.all ? NULL : in_one_piece(&first, bytes_of(c->type), q, out[0]);
-        x->from[q] = (RtMessage){ c->npieces == 1 && place ? place : take(x, bytes), bytes };
+        char *place = is_sum ? NULL : place_of(x, received_slots, q, out[0]);
+        x->from[q] = (RtMessage){ place ? place : take(x, x->bytes), x->bytes };
     }
 }
 
 /* Puts one rank's message, or the sum of all, where it belongs. */
-static void unpack(Exchange *x, int q, const char *message, void *const out[])
+static void unpack(Exchange *x, int q, char *message, void *const out[])
 {
-    const RtCollective *c = x->c;
-    int64_t element = bytes_of(c->type);
-    for (int i = 0; i < c->npieces; i++) {
-        Slots s = received_slots(c->kind, &c->piece[i]);
-        int64_t bytes = s.rows * s.run * element;
-        char *place = in_one_piece(&s, element, q, out[i]);
-        if (!place)
-            copy_slots(&s, element, x->group->count, q, out[i], (char *)(uintptr_t)message, true);
-        else if (place != message)
-            memcpy(place, message, (size_t)bytes);
-        message += bytes;
-    }
+    if (message != place_of(x, received_slots, q, out[0]))
+        copy_message(x, received_slots, q, (const void *const *)out, message, true);
 }
 
 static void gather_or_scatter(Exchange *x, const void *const in[], void *const out[])
@@ -246,8 +262,7 @@ static void gather_or_scatter(Exchange *x, const void *const in[], void *const o
     make_room(x, out);
     swap_messages(x);
     if (x->c->kind == RT_REDUCE_SCATTER) {
-        bool direct = x->c->npieces == 1;
-        char *sum = direct ? out[0] : x->from[0].data;
+        char *place = place_of(x, received_slots, 0, out[0]), *sum = place ? place : x->from[0].data;
         combine(x->c, x->group->count, x->from, sum);
         unpack(x, x->group->own, sum, out);
         return;
@@ -267,9 +282,9 @@ static void all_reduce(Exchange *x, const void *const in[], void *const out[])
 {
     const RtCollective *c = x->c;
     int n = x->group->count, own = x->group->own;
-    int64_t element = bytes_of(c->type), bytes = message_bytes(c, sent_slots), count = bytes / element;
+    int64_t element = bytes_of(c->type), count = x->bytes / element;
     pack(x, in);
-    char *whole = x->to[0].data, *result = c->npieces == 1 ? out[0] : whole;
+    char *whole = x->to[0].data, *place = place_of(x, received_slots, own, out[0]), *result = place ? place : whole;
     RtMessage mine = piece_of(whole, count, element, n, own);
     for (int q = 0; q < n; q++) {
         x->to[q] = piece_of(whole, count, element, n, q);
@@ -290,18 +305,24 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
 {
     const RtGroup *group = rt_comm_group(rt, collective);
     RtMessage messages[2 * group->count];
-    Exchange x = { rt, collective, group, messages, messages + group->count, workspace, 0 };
-    if (collective->kind == RT_ALL_REDUCE)
-        all_reduce(&x, in, out);
-    else
-        gather_or_scatter(&x, in, out);
-    return x.sent;
+    int64_t bytes = message_bytes(collective), sent = 0;
+    for (int64_t first = 0; first < bytes; first += ROUND) {
+        int64_t some = bytes - first < ROUND ? bytes - first : ROUND;
+        Exchange x = { rt, collective, group, messages, messages + group->count, workspace, first, some, 0 };
+        if (collective->kind == RT_ALL_REDUCE)
+            all_reduce(&x, in, out);
+        else
+            gather_or_scatter(&x, in, out);
+        sent += x.sent;
+    }
+    return sent;
 }
 
 int64_t rt_exchange_workspace(const RtCollective *collective, int ranks)
 {
-    int64_t sent = message_bytes(collective, sent_slots), received = message_bytes(collective, received_slots);
+    int64_t bytes = message_bytes(collective);
+    bytes = bytes < ROUND ? bytes : ROUND;
     if (collective->kind == RT_ALL_REDUCE) /* packed, and a piece from each rank, the larger ones rounded up */
-        return 2 * sent + ranks * bytes_of(collective->type);
-    return (collective->kind == RT_ALL_GATHER ? 1 : ranks) * sent + ranks * received; /* gathered: all get the same */
+        return 2 * bytes + ranks * bytes_of(collective->type);
+    return ((collective->kind == RT_ALL_GATHER ? 1 : ranks) + ranks) * bytes; /* gathered: all get the same */
 }

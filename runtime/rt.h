@@ -111,12 +111,17 @@ typedef struct {
     double bytes;      /* read and written by one call, at least */
 } RtKernel;
 
-/* What a collective does to one tensor, which is row-major in memory on both sides.  n is the number of ranks in the
- * group. all_reduce      [outer, block] -> [outer, block]: the sum (or maximum) all_gather      [outer, block] ->
- * [outer, n, block] reduce_scatter  [outer, n, block] -> [outer, block] all_to_all      gathers one dim and splits
- * another.  gathers_first: [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner]; else [outer,
- * n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner] Where the split is in zig-zag, n stands for
- * pieces as RtSplit says: block (or cut) is two pieces, which lie at places r and 2n-1-r of 2n. */
+/* What a collective does to one tensor, which is row-major in memory on both sides; n ranks are in the group.
+ *
+ *   all_reduce      [outer, block] -> [outer, block]: the sum, or the maximum
+ *   all_gather      [outer, block] -> [outer, n, block]
+ *   reduce_scatter  [outer, n, block] -> [outer, block]
+ *   all_to_all      gathers one dim and splits another; gathers_first says which of them comes first:
+ *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
+ *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
+ *
+ * Where the split is in zig-zag, n stands for pieces as RtSplit says: block (or cut) is two pieces, which lie at places
+ * r and 2n-1-r of 2n. */
 typedef struct {
     int64_t outer, block, middle, cut, inner; /* elements; the last three of all_to_all only */
     bool gathers_first;

@@ -35,3 +35,8 @@ def test_collectives(program, tmp_path, ranks, compared):
 def test_messages_in_pieces(program, tmp_path):
     """MPI counts bytes in an int, so larger messages are cut; here those of more than 1000 bytes."""
     assert start(mpirun(4, program("-DPIECE=1000"), 4), tmp_path).stdout == "5155 compared\n"
+
+
+def test_messages_in_rounds(program, tmp_path):
+    """Large ones are exchanged bit by bit; here those of more than 192 bytes, which cuts through tensors and rows."""
+    assert start(mpirun(4, program("-DROUND=192"), 4), tmp_path).stdout == "5155 compared\n"
