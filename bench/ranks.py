@@ -3,6 +3,7 @@ of the communication is hidden behind computation.
 
     python3 bench/ranks.py              GPT-2 124M, the table of `make bench`
     python3 bench/ranks.py --small      a model of a few seconds, to see that it works
+    python3 bench/ranks.py --only ZeRO  layouts whose name holds the text
 """
 
 import argparse
@@ -71,36 +72,37 @@ def row(name, trainer, alone):
     return "| " + " | ".join(cells) + " |"
 
 
-def table(say, folder, data, steps, small=False):
+def table(say, folder, data, steps, small=False, only=""):
     """Markdown.  Trainers take turns, twice, so that what else the machine does meets all of them."""
     sizes = SMALL if small else FULL
     one = Trainer(folder / "ranks-1", sizes, {}, False, [])
-    trainers = [(f"{CORES} processes: {name}", Trainer(folder / f"ranks-{number}-of-{CORES}", sizes, *layout))
-                for number, (name, *layout) in enumerate(LAYOUTS)]
+    trainers = [(f"1 process, {CORES} threads", one)]
+    trainers += [(f"{CORES} processes: {name}", Trainer(folder / f"ranks-{number}-of-{CORES}", sizes, *layout))
+                 for number, (name, *layout) in enumerate(LAYOUTS) if only in name]
     for _ in range(2):
-        for _, trainer in [("", one), *trainers]:
+        for name, trainer in trainers:
             trainer.steps(steps, data)
+            say(f"   {name}: {trainer.median('step_ms'):.0f} ms a step")
     alone = one.median("tokens_per_s")
-    lines = [f"## {CORES} processes of one core beside one of {CORES} threads", "",
-             f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all processes, fp32; medians. Ratio: of tokens a",
-             "second, to one process. `hidden`: the share of the time of collectives in which the computation did not wait for",
-             "them; both processes copy what they send with the cores that compute. MB of one process.", "",
-             "| layout | step ms | tokens/s | ratio | MB sent | collectives ms | waited ms | hidden | MB used |", "|" + " --- |" * 9,
-             row(f"1 process, {CORES} threads", one, alone), *[row(name, trainer, alone) for name, trainer in trainers], ""]
-    for line in lines[-len(trainers) - 2:-1]:
-        say("   " + line)
-    return lines
+    return [f"## {CORES} processes of one core beside one of {CORES} threads", "",
+            f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all processes, fp32; medians. Ratio: of tokens a",
+            "second, to one process. `hidden`: the share of the time of collectives in which the computation did not wait for",
+            "them; both processes copy what they send with the cores that compute. MB of one process.", "",
+            "| layout | step ms | tokens/s | ratio | MB sent | collectives ms | waited ms | hidden | MB used |", "|" + " --- |" * 9,
+            *[row(name, trainer, alone) for name, trainer in trainers], ""]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--only", default="")
     parser.add_argument("--steps", type=int, default=8)
     args = parser.parse_args()
     folder = ROOT / "out" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     from run import make_text
-    print("\n".join(table(lambda text: None, folder, make_text(), args.steps, args.small)))
+    say = lambda text: print(text, flush=True)  # noqa: E731
+    say("\n".join(table(say, folder, make_text(), args.steps, args.small, args.only)))
 
 
 if __name__ == "__main__":
