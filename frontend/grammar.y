@@ -256,7 +256,7 @@ otherwise:
 
 over:
   %empty                            { $$ = NULL; }
-| OVER name                         { $$ = $name; }
+| OVER names                        { $$ = $names; }
 ;
 
 pipeline_options:

@@ -176,31 +176,44 @@ static void note_zero_options(Lower *l, const Ast *ast)
     }
 }
 
+/* The names of the axes, as one text. */
+static const char *read_zero_axes(Layout *p, const Ast *names)
+{
+    Lower *l = p->l;
+    const char *all = NULL;
+    for (const Ast *name = names; name; name = name->next) {
+        const MeshAxis *axis = use_axis(p, name);
+        all = all ? arena_text(l->arena, "%s, %s", all, name->name) : name->name;
+        if (axis && axis->count && !splits_data(l, axis))
+            complain(l, (Where){ .at = name->loc, .help = arena_text(l->arena, "shard batch over %s", axis->name) },
+                     "zero is over axes along which data are parallel, but no input is split over '%s'", axis->name);
+        for (int i = 0; axis && i < axis->count; i++)
+            l->m->train.zero_axes |= 1u << (axis->first + i);
+    }
+    return all;
+}
+
 static void read_zero(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
     Train *t = &l->m->train;
     const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
-    const MeshAxis *axis = ast->init ? use_axis(p, ast->init) : NULL;
+    const char *axes = read_zero_axes(p, ast->init);
     t->bucket = 25000000; /* as PyTorch's DistributedDataParallel */
     for (const Ast *option = ast->child; option; option = option->next)
         read_zero_option(l, option);
     check_given_once(l, ast->child);
+    check_given_once(l, ast->init);
     if (!ast->init && stage && strcmp(stage, "0") != 0)
         complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
                  "zero %s needs the axis that it is over", stage);
-    if (axis && axis->count && !splits_data(l, axis))
-        complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "shard batch over %s", axis->name) },
-                 "zero is over an axis along which data are parallel, but no input is split over '%s'", axis->name);
     t->zero = stage ? stage[0] - '0' : 0;
-    for (int i = 0; axis && i < axis->count; i++)
-        t->zero_axes |= 1u << (axis->first + i);
     if (!t->zero_axes) /* one rank: nothing to split */
         t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
     if (stage)
         note(l, "parallel.zero", stage, ast, l->options->zero);
-    if (ast->init)
-        note(l, "parallel.zero.over", ast->init->name, ast->init, NULL);
+    if (axes)
+        note(l, "parallel.zero.over", axes, ast->init, NULL);
     note_zero_options(l, ast);
 }
 

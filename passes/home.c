@@ -82,10 +82,12 @@ void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)
             taken |= 1u << rule->axis;
 }
 
+/* The last axis, whose ranks are nearest, comes first: so gradients are reduced along it before what is left of them is
+ * reduced along others, and parameters are gathered along it at the end. */
 void split_by_zero(const Homes *h, Type *type)
 {
     Axes taken = axes_in_use(type);
-    for (int axis = 0; axis < h->m->naxes; axis++)
+    for (int axis = h->m->naxes - 1; axis >= 0; axis--)
         for (int i = 0; i < type->rank && h->m->train.zero_axes & ~taken & 1u << axis; i++)
             if (!has_name(&h->looped, type->dim[i].name) && split_once(h, &type->dim[i], axis, false))
                 taken |= 1u << axis;

@@ -33,7 +33,7 @@ def layouts():
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
                    accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
-                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]))
+                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp"]))
 
 
 def parallel_text(model, layout):
@@ -43,7 +43,7 @@ def parallel_text(model, layout):
     shard batch over dp
     shard seq over cp
     shard {HEADS[model]} over tp{otherwise}
-    zero {layout["zero"]} over dp
+    zero {layout["zero"]} over {layout["over"]}
     recompute {layout["recompute"]}
 }}
 """
@@ -110,7 +110,7 @@ def pair_cases():
     """More ranks than heads of keys: the pair is split as one dim, and what has heads alone is held by several."""
     for tp, zero in ((4, 0), (4, 2), (4, 3)):
         layout = dict(dp=2, cp=1, tp=tp, zero=zero, otherwise=zero > 0, accumulation=1, recompute="selective",
-                      precision="fp32")
+                      precision="fp32", over="dp")
         text = model_text("llama", layout).replace("shard kv_heads,", "shard (kv_heads, group),")
         yield f"pair-zero{zero}", text, settings("llama", layout) + ["-Dkv_heads=2"]
 
@@ -121,7 +121,7 @@ def padded_cases():
     for model, sizes in smaller.items():
         for cp, tp, zero in ((2, 1, 0), (1, 2, 2), (2, 2, 3)):
             layout = dict(dp=2, cp=cp, tp=tp, zero=zero, otherwise=False, accumulation=1, recompute="selective",
-                          precision="fp32")
+                          precision="fp32", over="dp")
             text = re.sub(r"dim (seq|heads|kv_heads|ff|vocab) ( *= [^#\n]*?)( padded \d+)?( *(#.*)?)\n",
                           r"dim \1 \2 padded 4\4\n", model_text(model, layout))
             said = settings(model, layout) + ["-Dseq=6"] + [f"-D{name}={size}" for name, size in sizes.items()]

@@ -160,7 +160,7 @@ class Model:
             rules.append(f"shard {', '.join(dims)} over {axis}{otherwise}")
         options = self.draw.choice(["", " (bucket = 64)", " (grad_dtype = f32)", " (overlap_grads)"])
         if "dp" in axes or "cp" in axes:
-            over = "dp" if "dp" in axes else "cp"
+            over = self.draw.choice([axis for axis in ("dp", "cp", "dp, cp") if set(axis.split(", ")) <= axes.keys()])
             rules.append(f"zero {self.draw.randint(0, 3)} over {over}{options}")
         rules.append(f"recompute {self.draw.choice(['none', 'full', 'selective'])}")
         mesh = ", ".join(f"{axis} = {size}" for axis, size in axes.items())
