@@ -45,12 +45,17 @@ char *launch_head(const Launch *p, const char *name, int threads)
     if (p->is_member)
         return wrapped_list(k->m, arena_text(&k->m->arena, "RT_INLINE void %s(int block, ", name), count, items, ")",
                             0);
-    bool is_row = p->mapping == MAP_ROWS && has_wide_sums(p) && threads == p->threads;
-    int blocks = is_row && p->turns ? 2 : 1; /* of a multiprocessor: registers_for_row has counted on it */
+    bool has_sums = has_wide_sums(p) && threads == p->threads && (p->mapping == MAP_COLUMNS || p->turns);
+    int blocks = has_sums ? 2 : 1; /* of a multiprocessor: most_registers has counted on it */
     const char *bounds =
         blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks) : arena_text(&k->m->arena, "%d", threads);
     return kernel_head(k->m, name, bounds, count, items);
 }
+
+/* Which elements of a row stay: the text that says so of one, and the bits. */
+typedef struct {
+    const char *name, *stays;
+} RowMask;
 
 /* --- Phases of a row ------------------------------------------------------------------------------ */
 
@@ -126,6 +131,45 @@ static void write_early_turn(Launch *p, const void *context, FILE *out) { write_
 static void write_near_turn(Launch *p, const void *context, FILE *out) { write_near_loads(p, out); }
 static void write_phase_turn(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
 
+static void write_mask_turn(Launch *p, const void *mask, FILE *out)
+{
+    const RowMask *of = mask;
+    Text body;
+    open_text(&body);
+    if (p->width > 1 && names_identifier(of->stays, p->vector->index))
+        FILL(body.out, "const $type $index = $first + e;\n", { "type", p->index_type }, { "index", p->vector->index },
+             { "first", p->first });
+    FILL(body.out, "$name[turn] |= (uint32_t)$stays << e;\n", { "name", of->name }, { "stays", of->stays });
+    FILL(out, cuda_pack_template, { "width", number(p, p->width) }, { "guard", "" },
+         { "body", close_text(&p->k->m->arena, &body) });
+}
+
+/* Which elements of the row dropout keeps, a bit each: random numbers cost more than all else, and several phases, and
+ * the gradient, ask for the same. */
+static void write_masks(Launch *p, FILE *out)
+{
+    RowKernel *k = p->k;
+    RowMask *mask = NEW_ARRAY(&k->m->arena, RowMask, k->nnodes);
+    int count = 0;
+    for (int i = 0; i < k->nnodes; i++) {
+        Node *node = &k->node[i];
+        if (!p->turns || !node->is_wanted || !node->op || node->op->kind != OP_dropout ||
+            !(node->dims & p->region.inner))
+            continue;
+        const char *stays = keep_text(k, node->op, element_position(k, &p->region, node));
+        int same = 0;
+        while (same < count && strcmp(mask[same].stays, stays) != 0)
+            same++;
+        if (same == count) {
+            const char *name = new_identifier(&k->names, arena_text(&k->m->arena, "%s_mask", node->name));
+            mask[count++] = (RowMask){ name, stays };
+            FILL(out, "uint32_t $name[$turns] = {};\n", { "name", name }, { "turns", number(p, p->turns) });
+            write_turns(p, write_mask_turn, &mask[same], out);
+        }
+        node->mask = arena_text(&k->m->arena, "(%s[turn] >> e & 1u) != 0", mask[same].name);
+    }
+}
+
 static void write_early(Launch *p, FILE *out)
 {
     bool any = false;
@@ -172,6 +216,7 @@ static void write_row_sums(const Launch *p, int phase, FILE *out)
 static void write_row_phases(Launch *p, FILE *out)
 {
     write_early(p, out);
+    write_masks(p, out);
     write_phase_values(p, 0, out);
     for (int phase = 0; phase < p->k->nphases; phase++) {
         if (is_phase_needed(p, phase)) {

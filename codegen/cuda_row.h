@@ -23,6 +23,7 @@ enum {
     PARTS = 264,             /* blocks that add up columns: two for each multiprocessor of a large device */
     ROW_TURNS = 4,           /* packs of a row that one thread has in registers, at most */
     REGISTERS = 65536,       /* of a multiprocessor */
+    MOST_REGISTERS = 128,    /* of a thread: with more, too few warps live on a multiprocessor */
     OTHER_REGISTERS = 36,    /* of a thread: what is neither the row nor its sums */
     ROW_REGISTERS = 40,      /* of a thread, for a row without sums: more would leave too few warps */
     TWO_BLOCKS = 112 * 1024, /* bytes of shared memory of a block, if two are to live on a multiprocessor */
@@ -58,7 +59,7 @@ typedef struct {
     int row_threads; /* of one row, or of one row of a block of columns */
     int turns;       /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
     bool is_full;    /* of what is being written: packs that lie within the row as a whole */
-    bool is_member; /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
+    bool is_member;  /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
     int64_t blocks;
     bool *is_early;         /* by array: the row's packs of it stay in registers */
     bool *is_near;          /* by array: the row's packs of it stay in shared memory */

@@ -32,7 +32,7 @@ void mark_needed(Launch *p)
     for (int i = 0; i < p->k->nnodes; i++) {
         Node *node = &p->k->node[i];
         node->is_wanted = node->is_loaded = false;
-        node->text = NULL;
+        node->text = node->mask = NULL;
         for (int s = 0; s < p->k->nsinks; s++)
             node->is_wanted |= p->has[s] && reads(p->k, source_of(&p->k->sink[s]), node);
     }

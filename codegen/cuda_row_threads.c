@@ -176,19 +176,22 @@ static int64_t row_registers(const Launch *p, int64_t turns)
         registers += may_be_early(p, i) ? turns * ((p->width * element_bytes(&p->k->array[i]) + 3) / 4) : 0;
     for (int i = 0; i < p->ncolumns; i++)
         registers += p->column[i].is_wide ? turns * p->width : 0;
+    for (int i = 0; i < p->k->nnodes; i++)
+        registers += p->k->node[i].is_wanted && p->k->node[i].op && p->k->node[i].op->kind == OP_dropout ? turns : 0;
     return registers;
 }
 
-/* Threads of a block whose rows have so many each. */
-static int block_of(const Launch *p, int row_threads)
+/* Beside the row: what a row has once; and for one pack at a time, what is loaded as it is needed, and results before
+ * they are stored.  Of all that the compiler has about half alive at once. */
+static int64_t other_registers(const Launch *p)
 {
-    bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= STATIC_SHARED;
-    if (row_threads == WARP)
-        return fits ? BLOCK : WARP;
-    int rows = 1; /* those of one block meet at barriers: none of them may be without a row */
-    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK && turns_of(p, p->reduced) % (rows * 2) == 0)
-        rows *= 2;
-    return row_threads * rows;
+    int64_t registers = 0;
+    for (int i = 0; i < p->k->narrays; i++)
+        if (is_packed(p, i) && !may_be_early(p, i))
+            registers += reads_array(p, i) ? (p->width * element_bytes(&p->k->array[i]) + 3) / 4 : p->width;
+    for (int i = 0; i < p->k->nnodes; i++)
+        registers += p->k->node[i].is_wanted && !(p->k->node[i].dims & p->region.inner);
+    return OTHER_REGISTERS + registers / 2;
 }
 
 bool has_wide_sums(const Launch *p)
@@ -199,13 +202,32 @@ bool has_wide_sums(const Launch *p)
     return false;
 }
 
-/* Registers that there are for the row: of a launch that adds up columns, two blocks live on a multiprocessor. */
-static int64_t registers_for_row(const Launch *p, int row_threads)
+/* Registers that a thread may have.  Two blocks are to live on a multiprocessor, so that one computes while the other
+ * waits; those that add up columns stay until the end, the others come and go. */
+static int64_t most_registers(int threads)
 {
-    int64_t most = REGISTERS / ((has_wide_sums(p) ? 2 : 1) * block_of(p, row_threads));
-    most = most > 128 ? 128 : most;
-    most -= OTHER_REGISTERS;
-    return has_wide_sums(p) || most < ROW_REGISTERS ? most : ROW_REGISTERS;
+    int64_t most = REGISTERS / (2 * threads);
+    return most > MOST_REGISTERS ? MOST_REGISTERS : most;
+}
+
+/* Threads of a block whose rows have so many each, of so many registers. */
+static int block_of(const Launch *p, int row_threads, int64_t registers)
+{
+    bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= STATIC_SHARED;
+    if (row_threads == WARP)
+        return fits ? BLOCK : WARP;
+    int rows = 1; /* those of one block meet at barriers: none of them may be without a row */
+    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK && turns_of(p, p->reduced) % (rows * 2) == 0 &&
+           registers <= most_registers(row_threads * rows * 2))
+        rows *= 2;
+    return row_threads * rows;
+}
+
+/* Can so many threads have a row in registers? */
+static bool fits_in_registers(const Launch *p, int row_threads)
+{
+    int64_t row = row_registers(p, (p->packs + row_threads - 1) / row_threads), all = row + other_registers(p);
+    return all <= most_registers(block_of(p, row_threads, all)) && (has_wide_sums(p) || row <= ROW_REGISTERS);
 }
 
 /* A row that does not fit into registers stays in shared memory, if it fits there; else it is read again, from the
@@ -232,16 +254,16 @@ static void plan_row_threads(Launch *p)
     p->packs = packs_of(p, p->region.inner);
     int64_t least = (p->packs + ROW_TURNS - 1) / ROW_TURNS;
     p->row_threads = MOST_THREADS;
-    for (int64_t threads = (least + WARP - 1) / WARP * WARP; threads <= MOST_THREADS && !p->turns; threads += WARP) {
-        int64_t turns = (p->packs + threads - 1) / threads;
-        if (row_registers(p, turns) <= registers_for_row(p, (int)threads)) {
+    for (int64_t threads = (least + WARP - 1) / WARP * WARP; threads <= 2 * BLOCK && !p->turns; threads += WARP)
+        if (fits_in_registers(p, (int)threads)) {
             p->row_threads = (int)threads;
-            p->turns = (int)turns;
+            p->turns = (int)((p->packs + threads - 1) / threads);
         }
-    }
     if (!p->turns)
         plan_near_rows(p);
-    p->threads = p->turns ? block_of(p, p->row_threads) : p->row_threads;
+    p->threads = p->row_threads;
+    if (p->turns)
+        p->threads = block_of(p, p->row_threads, row_registers(p, p->turns) + other_registers(p));
     for (int i = 0; i < p->k->narrays; i++)
         p->is_early[i] = p->turns && may_be_early(p, i);
     int64_t rows = turns_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
@@ -266,7 +288,8 @@ static void plan_sum_threads(Launch *p)
 static void plan_point_threads(Launch *p)
 {
     p->packs = packs_of(p, p->region.dims);
-    p->threads = p->row_threads = p->packs < BLOCK && !p->is_member ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
+    p->threads = p->row_threads =
+        p->packs < BLOCK && !p->is_member ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
     p->blocks = (p->packs + p->threads - 1) / p->threads;
 }
 

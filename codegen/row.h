@@ -55,6 +55,7 @@ typedef struct {
     const char *kept_in; /* an array with the dims of the row: a local one or a result */
     int kept_array;      /* the result's, else -1 */
     bool is_loaded;      /* the phase that is being written is a later one */
+    const char *mask;    /* dropout: what says whether the element stays; NULL: that is computed where it is asked */
     const char *name;    /* of its local */
     const char *text;    /* what stands for it where C is being written; NULL: not computed here */
 } Node;
@@ -132,6 +133,8 @@ void write_local(const RowKernel *k, const char *type, const char *name, const c
 int count_uses(const Op *op, int operand); /* how often the text of an op names an operand */
 bool is_copy(const Node *node);
 void write_node(RowKernel *k, const Region *region, Node *node, FILE *out);
+char *keep_text(const RowKernel *k, const Op *dropout, const char *at); /* does the element at this place stay? */
+char *element_position(const RowKernel *k, const Region *region, const Node *node);
 const char *start_of(const Node *reduction); /* the constant that a sum or maximum starts from */
 char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b);
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);

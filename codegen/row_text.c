@@ -106,7 +106,7 @@ static char *map_text(const RowKernel *k, const Op *op)
 }
 
 /* Which element of the whole tensor this is, wherever it lies in memory. */
-static char *position_text(const RowKernel *k, const Region *region, const Node *node)
+char *element_position(const RowKernel *k, const Region *region, const Node *node)
 {
     int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, &node->value->type, stride);
     char *index = position_index(k, region, &node->value->type, stride);
@@ -115,16 +115,22 @@ static char *position_text(const RowKernel *k, const Region *region, const Node 
     return arena_text(&k->m->arena, "%s * INT64_C(%" PRId64 ") + %s", operand_text(k, node->op, 2), sequence, index);
 }
 
+char *keep_text(const RowKernel *k, const Op *op, const char *at)
+{
+    return arena_text(&k->m->arena, "rt_keep((uint32_t)%s, %" PRId64 ", %s, %s)", operand_text(k, op, 1),
+                      op->attrs.instance, at, c_number(k->m, op->attrs.rate, false));
+}
+
 static void write_dropout(RowKernel *k, const Region *region, const Node *node, FILE *out)
 {
     const Op *op = node->op;
-    const char *at = new_identifier(&k->names, arena_text(&k->m->arena, "%s_at", node->name));
-    const char *kept = new_identifier(&k->names, arena_text(&k->m->arena, "%s_kept", node->name));
-    write_local(k, "int64_t", at, position_text(k, region, node), out);
-    write_local(k, "bool", kept,
-                arena_text(&k->m->arena, "rt_keep((uint32_t)%s, %" PRId64 ", %s, %s)", operand_text(k, op, 1),
-                           op->attrs.instance, at, c_number(k->m, op->attrs.rate, false)),
-                out);
+    const char *kept = new_identifier(&k->names, arena_text(&k->m->arena, "%s_kept", node->name)), *stays = node->mask;
+    if (!stays) {
+        const char *at = new_identifier(&k->names, arena_text(&k->m->arena, "%s_at", node->name));
+        write_local(k, "int64_t", at, element_position(k, region, node), out);
+        stays = keep_text(k, op, at);
+    }
+    write_local(k, "bool", kept, stays, out);
     write_local(k, "float", node->name,
                 arena_text(&k->m->arena, "%s ? %s * %s : 0.0f", kept, operand_text(k, op, 0),
                            c_number(k->m, 1 / (1 - op->attrs.rate), false)),

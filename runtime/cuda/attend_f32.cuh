@@ -1,5 +1,5 @@
-/* attend_f32.cuh -- attention and its gradients for f32 models: the kernels of attend.cuh and attend_grad.cuh with plain
- * f32 arithmetic, since tensor cores would round operands.
+/* attend_f32.cuh -- attention and its gradients for f32 models: the kernels of attend.cuh and attend_grad.cuh with
+ * plain f32 arithmetic, since tensor cores would round operands.
  *
  * A block has 16 x 16 threads; thread (y, x) has rows y, y + 16, ... and columns x, x + 16, ... of each tile.
  */
@@ -26,8 +26,7 @@ template <int D> RT_INLINE void rt_plain_load(float *tile, const float *from, in
 }
 
 /* c = left (right turned) */
-template <int D, int N>
-RT_INLINE void rt_plain_scores(float (&c)[N][N], const float *left, const float *right)
+template <int D, int N> RT_INLINE void rt_plain_scores(float (&c)[N][N], const float *left, const float *right)
 {
     constexpr int PITCH = RtPlainTiles<D>::PITCH;
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
@@ -79,8 +78,7 @@ template <int N, int FEATURES> RT_INLINE void rt_plain_clear(float (&c)[N][FEATU
             c[i][j] = 0;
 }
 
-template <int D, int N>
-RT_INLINE void rt_plain_put(float *weights, const float (&c)[N][N])
+template <int D, int N> RT_INLINE void rt_plain_put(float *weights, const float (&c)[N][N])
 {
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll

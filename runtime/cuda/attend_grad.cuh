@@ -1,5 +1,5 @@
-/* attend_grad.cuh -- the gradients of attend.cuh (Dao, "FlashAttention-2", algorithm 2), weights computed again from the
- * saved log-sum-exp.
+/* attend_grad.cuh -- the gradients of attend.cuh (Dao, "FlashAttention-2", algorithm 2), weights computed again from
+ * the saved log-sum-exp.
  *
  * Three launches, and no atomics: the first takes share = dy . y of each query; the second gives each block a tile of
  * keys, which goes over the queries and adds up dk and dv; the third gives each block a tile of queries, which
@@ -36,7 +36,8 @@ RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y,
         return;
     const int64_t query = item % s.queries, head = item / s.queries;
     const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
-    const T *one = rt_head_of(y, s.y, b, h, g) + query * s.y.row, *other = rt_head_of(dy, s.dy, b, h, g) + query * s.dy.row;
+    const T *one = rt_head_of(y, s.y, b, h, g) + query * s.y.row,
+            *other = rt_head_of(dy, s.dy, b, h, g) + query * s.dy.row;
     float sum = 0;
 #pragma unroll
     for (int d = threadIdx.x % 32 * WIDTH; d < D; d += 32 * WIDTH) {
@@ -118,8 +119,8 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
 
 /* Weights [keys, queries] from scores. */
 template <int N>
-RT_INLINE void rt_weights_of_keys(float (&score)[1][N][4], const float *level, int key, int query, float scale2, bool all,
-                                  const RtAttend s)
+RT_INLINE void rt_weights_of_keys(float (&score)[1][N][4], const float *level, int key, int query, float scale2,
+                                  bool all, const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll

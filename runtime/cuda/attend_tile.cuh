@@ -106,12 +106,13 @@ template <typename T> RT_INLINE void rt_left_of(uint32_t (&a)[4], const float (&
     a[3] = rt_pack_two(high[2], high[3], type);
 }
 
-/* c[16 * ROWS, 8 * N] += left rows * (right tile turned), over D. */
+/* c[16 * ROWS, 8 * N] += left rows * (right tile turned), over D.  Unrolled as a whole, the loads of all steps would
+ * come first, and registers would run out. */
 template <int D, int ROWS, int N, typename T>
 RT_INLINE void rt_product_of_rows(float (&c)[ROWS][N][4], const T *left, int row, const T *right, int column)
 {
     constexpr int PITCH = RtTile<D>::PITCH;
-#pragma unroll
+#pragma unroll 2
     for (int k = 0; k < RtTile<D>::WIDE; k += 16) {
         uint32_t a[ROWS][4];
 #pragma unroll

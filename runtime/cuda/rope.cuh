@@ -31,7 +31,7 @@ template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const 
         const T *from = x + o * s.x.outer + t * s.x.seq + m * s.x.middle;
         T *to = y + o * s.y.outer + t * s.y.seq + m * s.y.middle;
         if (s.interleaved) {
-            const RtPack<T, 2 * WIDTH> pairs = rt_load_pack<2 * WIDTH>(from + 2 * i);
+            const RtPack<T, 2 *WIDTH> pairs = rt_load_pack<2 * WIDTH>(from + 2 * i);
             RtPack<float, 2 * WIDTH> turned;
 #pragma unroll
             for (int e = 0; e < WIDTH; e++) {

@@ -55,7 +55,8 @@ template <int WIDTH> struct RtScatterShared {
 };
 
 /* The places from `from` on, 256 of them, that have this index: their numbers in order, in shared memory. */
-RT_INLINE int rt_scatter_find(const int32_t *index, int64_t from, int64_t count, int32_t wanted, int *found, int *counts)
+RT_INLINE int rt_scatter_find(const int32_t *index, int64_t from, int64_t count, int32_t wanted, int *found,
+                              int *counts)
 {
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const bool is_wanted = from + thread < count && index[from + thread] == wanted;
