@@ -10,8 +10,8 @@
 #include "codegen/cuda.h"
 #include "codegen/fill.h"
 #include "emulator/emulator.h"
-#include "ir/interp.h"
-#include "runtime/convert.h"
+#include "memory.h"
+#include "ranks.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_CALLS = 1024, MAX_OPERANDS_HERE = 512, GAP = 256 };
+enum { MAX_CALLS = 1024 };
 
 /* What is tested: each kernel once. */
 static const CudaCall *calls[MAX_CALLS];
@@ -71,6 +71,7 @@ static void write_program(Module *m, FILE *out)
     if (!program)
         return;
     fprintf(out, "%s\n#ifndef EMULATED\n#define EMULATED(name)\n#endif\n", cuda_program_text(program));
+    write_ranks(m, cuda_program_text(program), out);
     const CudaKernel *kernel;
     for (int i = 0; (kernel = cuda_kernel(program, i)); i++)
         for (int j = 0; j < kernel->launches->count; j++)
@@ -81,133 +82,6 @@ static void write_program(Module *m, FILE *out)
             if (call && ncalls < MAX_CALLS && is_new(call))
                 calls[ncalls++] = call;
         }
-}
-
-/* --- Memory of one call --------------------------------------------------------------------------- */
-
-typedef struct {
-    int count;
-    const Value *value[MAX_OPERANDS_HERE];
-    int64_t at[MAX_OPERANDS_HERE]; /* in `memory` */
-    char *memory;
-    int64_t bytes;
-} Operands;
-
-static int64_t span(const Module *m, const Value *value)
-{
-    int64_t last = 0;
-    for (int i = 0; i < value->type.rank; i++)
-        last += (local_size(m, &value->type.dim[i]) - 1) * value->storage->stride[i];
-    return (last + 1) * dtype_bytes(value->type.dtype);
-}
-
-/* Operands that overlap keep their distance; the others are put close together. */
-static void lay_out(const Module *m, Operands *o)
-{
-    bool done[MAX_OPERANDS_HERE] = { false };
-    o->bytes = GAP;
-    for (int i = 0; i < o->count; i++) {
-        if (done[i])
-            continue;
-        const Storage *s = o->value[i]->storage;
-        bool is_pointer = s->at < 0, grown = true;
-        int64_t low = is_pointer ? s->plus : s->at, high = low + span(m, o->value[i]);
-        bool member[MAX_OPERANDS_HERE] = { false };
-        while (grown) {
-            grown = false;
-            for (int j = 0; j < o->count; j++) {
-                const Storage *t = o->value[j]->storage;
-                int64_t from = is_pointer ? t->plus : t->at, to = from + span(m, o->value[j]);
-                bool same = is_pointer ? t->at == s->at : t->at >= 0 && from < high && low < to;
-                if (done[j] || member[j] || !same)
-                    continue;
-                member[j] = grown = true;
-                low = from < low ? from : low;
-                high = to > high ? to : high;
-            }
-        }
-        int64_t base = (o->bytes + GAP - 1) / GAP * GAP + low % GAP;
-        for (int j = 0; j < o->count; j++)
-            if (member[j]) {
-                const Storage *t = o->value[j]->storage;
-                o->at[j] = base + (is_pointer ? t->plus : t->at) - low;
-                done[j] = true;
-            }
-        o->bytes = base + high - low + GAP;
-    }
-    o->memory = aligned_alloc(GAP, (size_t)(o->bytes + GAP - 1) / GAP * GAP);
-    memset(o->memory, 0x7F, (size_t)o->bytes);
-}
-
-/* Calls `visit` with the address of each element, padding too. */
-static void each_in_memory(const Module *m, const Operands *o, int operand, bool is_written)
-{
-    const Value *value = o->value[operand];
-    int64_t index[MAX_RANK] = { 0 }, count = 1;
-    for (int i = 0; i < value->type.rank; i++)
-        count *= local_size(m, &value->type.dim[i]);
-    for (int64_t n = 0; n < count; n++) {
-        int64_t at = 0;
-        for (int i = 0; i < value->type.rank; i++)
-            at += index[i] * value->storage->stride[i];
-        int bytes = dtype_bytes(value->type.dtype);
-        emulator_allow(o->memory + o->at[operand] + at * bytes, bytes, is_written);
-        for (int i = value->type.rank - 1; i >= 0 && ++index[i] == local_size(m, &value->type.dim[i]); i--)
-            index[i] = 0;
-    }
-}
-
-static double get_element(const char *at, DType dtype)
-{
-    float f;
-    int32_t n;
-    uint16_t half;
-    switch (dtype) {
-    case F32:
-        memcpy(&f, at, 4);
-        return f;
-    case I32:
-        memcpy(&n, at, 4);
-        return n;
-    case BOOL:
-        return *at != 0;
-    default:
-        memcpy(&half, at, 2);
-        return dtype == BF16 ? rt_float_of_bf16(half) : rt_float_of_f16(half);
-    }
-}
-
-static void set_element(char *at, DType dtype, double x)
-{
-    float f = (float)x;
-    int32_t n = dtype == I32 ? (int32_t)x : 0;
-    uint16_t half = dtype == BF16 ? rt_bf16_of_float(f) : rt_f16_of_float(f);
-    memcpy(at, dtype == F32 ? (void *)&f : dtype == I32 ? (void *)&n : (void *)&half, (size_t)dtype_bytes(dtype));
-    if (dtype == BOOL)
-        *at = x != 0;
-}
-
-/* Between memory and a tensor of logical elements.  Into memory: the tensor gets the numbers as rounded.  Out of it:
- * false if an element was never written. */
-static bool copy_tensor(const Operands *o, int operand, Tensor *tensor, bool into_memory)
-{
-    const Type *type = &o->value[operand]->type;
-    int64_t index[MAX_RANK] = { 0 }, count = element_count(type);
-    bool all = true;
-    for (int64_t n = 0; n < count; n++) {
-        int64_t at = 0;
-        for (int i = 0; i < type->rank; i++)
-            at += index[i] * o->value[operand]->storage->stride[i];
-        char *element = o->memory + o->at[operand] + at * dtype_bytes(type->dtype);
-        if (into_memory)
-            set_element(element, type->dtype, tensor->data[n]);
-        else
-            all &= emulator_is_written(element);
-        tensor->data[n] = get_element(element, type->dtype);
-        for (int i = type->rank - 1; i >= 0 && ++index[i] == type->dim[i].size; i--)
-            index[i] = 0;
-    }
-    return all;
 }
 
 /* --- Operands ------------------------------------------------------------------------------------- */
@@ -248,7 +122,10 @@ static Tensor random_operand(const Module *m, const Func *f, int param)
     if (value->type.dtype == I32)
         return random_tensor(value->name, &value->type, strncmp(value->name, "labels", 6) == 0 ? -1 : 0,
                              bound_of(m, f));
-    return random_tensor(value->name, &value->type, must_be_positive(f, value) ? 0.5 : -1, 1.5);
+    Tensor tensor = random_tensor(value->name, &value->type, must_be_positive(f, value) ? 0.5 : -1, 1.5);
+    for (int64_t i = 0; i < element_count(&value->type); i++)
+        tensor.data[i] = rounded(tensor.data[i], value->type.dtype);
+    return tensor;
 }
 
 /* A function of one op. */
@@ -298,20 +175,14 @@ static double points_of(const Func *f)
     return most;
 }
 
-static bool check_result(const Operands *o, int operand, const Tensor *expected, const Op *op, double points)
+static bool check_result(const Value *value, const Tensor *expected, const Tensor *got, const Op *op, double points)
 {
-    const Value *value = o->value[operand];
-    Tensor got = new_tensor(&value->type);
-    bool written = copy_tensor(o, operand, &got, false);
-    Difference d = tensor_difference(expected, &got, 0);
+    Difference d = tensor_difference(expected, got, 0);
     double most = tolerance(&value->type, op, points);
-    if (!written)
-        printf("    %%%s: not all of it is written\n", value->name);
-    else if (!(d.by <= most))
+    if (!(d.by <= most))
         printf("    %%%s: differs by %.3g (of %.3g) at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, most,
                d.at, d.a, d.b);
-    free_tensors(&got, 1);
-    return written && d.by <= most;
+    return d.by <= most;
 }
 
 /* --- One call ----------------------------------------------------------------------------------------- */
@@ -343,20 +214,15 @@ static void add_static_memory(void *library)
     }
 }
 
-/* Operands of all ops of a call, in turn, and pointers to them for the launches. */
-static Operands operands_of(const Module *m, const CudaCall *call)
-{
-    Operands o = { 0 };
-    for (int n = 0; n < call->count; n++) {
-        const Op *op = call->op[n];
-        for (int i = 0; i < op->args.count; i++)
-            o.value[o.count++] = arg(op, i);
-        for (int i = 0; i < op->results.count; i++)
-            o.value[o.count++] = op->results.at[i];
-    }
-    lay_out(m, &o);
-    return o;
-}
+/* One call on all ranks: its operands, whole, and what the ranks make of them. */
+typedef struct {
+    Module *m;
+    const CudaCall *call;
+    Operands operands;
+    Func **f;                     /* by op: what it does, as a function */
+    int first[MAX_OPERANDS_HERE]; /* by op: its first operand */
+    Tensor *tensor;               /* by operand */
+} Run;
 
 /* The first operand that is the same value: several ops of a group may read it. */
 static int first_of(const Operands *o, int operand)
@@ -367,57 +233,103 @@ static int first_of(const Operands *o, int operand)
     return i;
 }
 
-/* Random operands of one op, into memory. */
-static void set_operands(Module *m, const Operands *o, int first, const Op *op, const Func *f, Tensor *args)
+static void open_run(Run *run)
 {
-    for (int i = 0; i < op->args.count + op->results.count; i++)
-        each_in_memory(m, o, first + i, i < op->args.count);
-    for (int i = 0; i < op->args.count; i++) {
-        int same = first_of(o, first + i);
-        args[first + i] = same < first + i ? args[same] : random_operand(m, f, i);
-        if (same == first + i)
-            copy_tensor(o, first + i, &args[first + i], true);
+    Module *m = run->m;
+    Operands *o = &run->operands;
+    run->f = NEW_ARRAY(&m->arena, Func *, run->call->count);
+    run->tensor = NEW_ARRAY(&m->arena, Tensor, MAX_OPERANDS_HERE);
+    for (int n = 0; n < run->call->count; n++) {
+        const Op *op = run->call->op[n];
+        run->f[n] = op->kind == OP_call ? find_func(m, op->attrs.callee) : function_of(m, op);
+        run->first[n] = o->count;
+        for (int i = 0; i < op->args.count; i++) {
+            int at = o->count++;
+            o->value[at] = arg(op, i);
+            int same = first_of(o, at);
+            run->tensor[at] = same < at ? run->tensor[same] : random_operand(m, run->f[n], i);
+        }
+        for (int i = 0; i < op->results.count; i++) {
+            o->value[o->count] = op->results.at[i];
+            run->tensor[o->count++] = new_tensor(&op->results.at[i]->type);
+        }
     }
 }
 
-static bool check_op(Module *m, const Operands *o, int first, const Op *op, Func *f, Tensor *args)
+/* What a rank computes becomes part of the tensors of results. */
+static bool take_results(Run *run, int rank)
 {
-    Tensor *expected = NEW_ARRAY(&m->arena, Tensor, op->results.count + 1);
-    bool ok = interpret(m, f, args, expected);
+    bool ok = true;
+    for (int n = 0; n < run->call->count; n++) {
+        const Op *op = run->call->op[n];
+        for (int i = 0; i < op->results.count; i++) {
+            int at = run->first[n] + op->args.count + i;
+            bool written = take_part(run->m, &run->operands, at, &run->tensor[at], rank);
+            if (!written)
+                printf("    %%%s: not all of it is written\n", op->results.at[i]->name);
+            ok &= written;
+        }
+    }
+    return ok;
+}
+
+static void put_operands(const Run *run, int rank)
+{
+    for (int n = 0; n < run->call->count; n++) {
+        const Op *op = run->call->op[n];
+        for (int i = 0; i < op->args.count + op->results.count; i++) {
+            allow_operand(run->m, &run->operands, run->first[n] + i, i < op->args.count);
+            if (i < op->args.count)
+                put_part(run->m, &run->operands, run->first[n] + i, &run->tensor[run->first[n] + i], rank);
+        }
+    }
+}
+
+static bool run_rank(Run *run, void *library, int rank)
+{
+    Operands *o = &run->operands;
+    lay_out(run->m, o);
+    int64_t scratch_bytes = cuda_scratch_bytes(run->m, run->call->op[0]);
+    char *scratch = aligned_alloc(GAP, (size_t)(scratch_bytes + 2 * GAP) / GAP * GAP);
+    emulator_add_memory("the operands", o->memory, o->bytes);
+    emulator_add_memory("scratch", scratch, scratch_bytes + 1);
+    emulator_allow(scratch, scratch_bytes, false);
+    add_static_memory(library);
+    void (*set_rank)(int) = (void (*)(int))(intptr_t)dlsym(library, "emulated_rank");
+    set_rank(rank);
+    void *arguments[MAX_OPERANDS_HERE + 1];
+    for (int i = 0; i < o->count; i++)
+        arguments[i] = o->memory + o->at[i];
+    arguments[o->count] = scratch;
+    put_operands(run, rank);
+    bool ok = launch_all(run->call->launches, library, arguments, o->count + 1) && take_results(run, rank);
+    emulator_forget_memory();
+    free(o->memory);
+    free(scratch);
+    return ok;
+}
+
+static bool check_op(const Run *run, int n)
+{
+    Module *m = run->m;
+    const Op *op = run->call->op[n];
+    Tensor *of = run->tensor + run->first[n], *expected = NEW_ARRAY(&m->arena, Tensor, op->results.count + 1);
+    bool ok = interpret(m, run->f[n], of, expected);
     for (int i = 0; i < op->results.count && ok; i++)
-        ok &= check_result(o, first + op->args.count + i, &expected[i], op, points_of(f));
+        ok &= check_result(op->results.at[i], &expected[i], &of[op->args.count + i], op, points_of(run->f[n]));
     return ok;
 }
 
 static bool run_call(Module *m, const CudaCall *call, void *library)
 {
-    Operands o = operands_of(m, call);
-    int64_t scratch_bytes = cuda_scratch_bytes(m, call->op[0]);
-    char *scratch = aligned_alloc(GAP, (size_t)(scratch_bytes + 2 * GAP) / GAP * GAP);
-    emulator_add_memory("the operands", o.memory, o.bytes);
-    emulator_add_memory("scratch", scratch, scratch_bytes + 1);
-    emulator_allow(scratch, scratch_bytes, false);
-    add_static_memory(library);
-    Tensor *args = NEW_ARRAY(&m->arena, Tensor, o.count);
-    Func **f = NEW_ARRAY(&m->arena, Func *, call->count);
-    void *arguments[MAX_OPERANDS_HERE + 1];
-    for (int i = 0; i < o.count; i++)
-        arguments[i] = o.memory + o.at[i];
-    arguments[o.count] = scratch;
-    for (int n = 0, first = 0; n < call->count; n++) {
-        const Op *op = call->op[n];
-        f[n] = op->kind == OP_call ? find_func(m, op->attrs.callee) : function_of(m, op);
-        set_operands(m, &o, first, op, f[n], args);
-        first += op->args.count + op->results.count;
-    }
-    bool ok = launch_all(call->launches, library, arguments, o.count + 1);
-    for (int n = 0, first = 0; n < call->count && ok; n++) {
-        ok &= check_op(m, &o, first, call->op[n], f[n], args + first);
-        first += call->op[n]->args.count + call->op[n]->results.count;
-    }
-    emulator_forget_memory();
-    free(o.memory);
-    free(scratch);
+    Run *run = NEW(&m->arena, Run);
+    *run = (Run){ .m = m, .call = call };
+    open_run(run);
+    bool ok = true;
+    for (int rank = 0; rank < rank_count(m) && ok; rank++)
+        ok = run_rank(run, library, rank);
+    for (int n = 0; n < call->count && ok; n++)
+        ok = check_op(run, n);
     return ok;
 }
 

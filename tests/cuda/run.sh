@@ -15,15 +15,27 @@ plan() # NAME OPTION... -- an example with small, odd sizes
 {
     name=$1
     shift
-    "$MPC" compile "examples/$name.mdl" --target=cuda --compile-to=memory -o "$models/$name.mir" "$@"
+    "$MPC" compile "examples/$name.mdl" --target=cuda --compile-to=memory -o "$models/$name$n.mir" "$@"
+    n=$((n + 1))
 }
-failed=0
+GPT2="-D layers=2 -D seq=32 -D embed=48 -D heads=4 -D vocab=301 --set train.batch=4 --set train.microbatch=2"
+LLAMA="-D layers=2 -D embed=64 -D kv_heads=2 -D group=3 -D head=16 -D ff=80 --set train.batch=2 --set train.microbatch=1"
+failed=0 n=0
 if [ $# = 0 ]; then
-    plan chars -D layers=2 -D seq=21 -D embed=36 -D vocab=37 --set train.batch=3 --set train.microbatch=3
-    plan gpt2 -D layers=2 -D seq=32 -D embed=48 -D heads=4 -D vocab=301 --set train.batch=4 --set train.microbatch=2
-    plan llama -D layers=2 -D seq=19 -D embed=64 -D kv_heads=2 -D group=3 -D head=16 -D ff=80 -D vocab=131 \
-        --set train.batch=2 --set train.microbatch=1
-    plan bert -D layers=2 -D seq=16 -D embed=40 -D heads=4 -D vocab=150 --set train.batch=2 --set train.microbatch=2
+    # shellcheck disable=SC2086
+    for precision in fp32 bf16 fp16; do
+        plan chars --set train.precision=$precision -D layers=2 -D seq=21 -D embed=36 -D vocab=37 \
+            --set train.batch=3 --set train.microbatch=3
+        plan gpt2 --set train.precision=$precision $GPT2
+        plan llama --set train.precision=$precision $LLAMA -D seq=19 -D vocab=131
+        plan bert --set train.precision=$precision -D layers=2 -D seq=16 -D embed=40 -D heads=4 -D vocab=150 \
+            --set train.batch=2 --set train.microbatch=2
+    done
+    # What ranks have: logits split by vocabulary, with padding; positions dealt out forth and back.
+    # shellcheck disable=SC2086
+    plan gpt2 --mesh=tp=2 $GPT2
+    # shellcheck disable=SC2086
+    plan llama --mesh=cp=2,tp=2 $LLAMA -D seq=20 -D vocab=130
     # tests/codegen/product.mir holds products, which are the library's
     # shellcheck disable=SC2046
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
@@ -34,14 +46,17 @@ done
 
 # Ahead of time, at full size, with no registers spilled.
 nvrtc="not compiled by NVRTC: there is none here"
-for compiled in gpt2:sm_90 llama:sm_80; do
-    status=0
-    "$MPC" compile "examples/${compiled%:*}.mdl" --target=cuda --nvrtc="${compiled#*:}" -o "$models/out" \
+for compiled in gpt2:sm_90 gpt2:sm_80:fp16 llama:sm_90 llama:sm_80:fp32 bert:sm_90 bert:sm_80:fp32 chars:sm_80; do
+    model=${compiled%%:*} rest=${compiled#*:} status=0 precision=
+    case $rest in *:*) precision="--set train.precision=${rest#*:}" ;; esac
+    # shellcheck disable=SC2086
+    "$MPC" compile "examples/$model.mdl" --target=cuda --nvrtc="${rest%%:*}" $precision -o "$models/out" \
         > "$models/log" 2>&1 || status=$?
     if grep -q "cannot find NVRTC" "$models/log"; then
         break
     elif [ $status != 0 ] || ! grep "compiled in" "$models/log" | grep -q "; 0 of their functions spill"; then
-        cat "$models/log"
+        echo "$compiled:"
+        grep -v " 0  [a-z0-9]*.mdl" "$models/log"
         failed=1
     fi
     nvrtc="compiled by NVRTC for sm_90 and sm_80 without spills"
