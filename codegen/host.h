@@ -10,6 +10,7 @@ int64_t c_scratch_bytes(Module *m, const Op *op);
 typedef struct {
     const char *plan;    /* plan.json, which the trainer can print */
     const char *version; /* of mpc */
+    const char *comm;    /* what carries messages between ranks: "mpi", "tcp" */
 } TrainerTexts;
 
 /* Writes trainer.c: kernels, the program's functions, its tables, main.  The module has been through the memory

@@ -384,12 +384,12 @@ static void write_axes(const Module *m, FILE *out)
     fputs("};\n\n", out);
 }
 
-static char *mesh_fields(const Host *h)
+static char *mesh_fields(const Host *h, TrainerTexts texts)
 {
     Module *m = h->m;
     if (m->naxes == 0)
         return "";
-    return arena_text(&m->arena, "    .axes = axes,\n    .naxes = %d,\n    .comm = &rt_mpi,\n%s", m->naxes,
+    return arena_text(&m->arena, "    .axes = axes,\n    .naxes = %d,\n    .comm = &rt_%s,\n%s", m->naxes, texts.comm,
                       h->ncollectives ? "    .collectives = collectives,\n"
                                         "    .ncollectives = sizeof collectives / sizeof *collectives,\n"
                                       : "");
@@ -404,7 +404,7 @@ static void write_create(const Host *h, const char *text, FILE *out)
                 h->nproducts ? "    create_products(rt);\n" : "");
 }
 
-static void write_program(Host *h, const char *text, FILE *out)
+static void write_program(Host *h, TrainerTexts texts, const char *text, FILE *out)
 {
     Module *m = h->m;
     Facts facts = program_facts(m);
@@ -427,7 +427,7 @@ static void write_program(Host *h, const char *text, FILE *out)
          "    .precision = $precision,\n"
          "    .is_causal_lm = $causal,\n",
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
-         { "mesh", mesh_fields(h) }, { "arena", integer_text(m, func_with_role(m, STEP)->frame) },
+         { "mesh", mesh_fields(h, texts) }, { "arena", integer_text(m, func_with_role(m, STEP)->frame) },
          { "state", integer_text(m, state_bytes(m)) }, { "flops", number_text(m, facts.flops) },
          { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
@@ -454,5 +454,5 @@ void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out)
             write_inputs(m, func_with_role(m, entries[i]), out);
     write_literals(m, "plan", texts.plan, out);
     write_create(h, program, out);
-    write_program(h, program, out);
+    write_program(h, texts, program, out);
 }

@@ -79,7 +79,7 @@ static void add_words(Words *words, const char *text)
             add_word(words, arena_text(words->arena, "%.*s", length, word));
 }
 
-const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program, bool has_mesh)
+const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program, bool needs_mpi)
 {
     const Options *o = run->options;
     const char *named = getenv("CC");
@@ -95,7 +95,7 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *source, co
     add_word(&words, runtime->library);
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         add_word(&words, libraries[i]);
-    if (has_mesh)
+    if (needs_mpi)
         add_word(&words, "-lmpi");
     const char **argv = NEW_ARRAY(&run->arena, const char *, words.count + 1);
     memcpy(argv, words.at, (size_t)words.count * sizeof *argv);

@@ -14,8 +14,8 @@ typedef struct {
  * missing. */
 bool find_runtime(Run *run, Runtime *runtime);
 
-/* The command that compiles `source` into `program`, a NULL at its end.  With a mesh it links MPI. */
-const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program, bool has_mesh);
+/* The command that compiles `source` into `program`, a NULL at its end.  With MPI it links that. */
+const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program, bool needs_mpi);
 
 /* Its words with a space between. */
 char *command_text(Run *run, const char *const argv[]);

@@ -15,6 +15,11 @@
 #include <unistd.h>
 
 
+/* Between GPUs tensors go by NCCL; for all else a trainer for CUDA needs no MPI. */
+const char *comm_of(const Options *o) { return is_cuda(o) ? "tcp" : o->comm ? o->comm : "mpi"; }
+
+static bool is_tcp(const Options *o) { return strcmp(comm_of(o), "tcp") == 0; }
+
 /* --- The module ---------------------------------------------------------------------------- */
 
 /* The pass after which a file of IR was written: its first line is "# PASS: ...". */
@@ -94,20 +99,21 @@ static bool write_trainer(Run *run, Module *m, const char *path, const char *pla
     NewFile file;
     if (!open_new(run, &file, path))
         return false;
-    bool good = emit_trainer(m, (TrainerTexts){ .plan = plan, .version = MPC_VERSION }, file.out);
+    TrainerTexts texts = { .plan = plan, .version = MPC_VERSION, .comm = comm_of(run->options) };
+    bool good = emit_trainer(m, texts, file.out);
     if (good)
         return close_new(run, &file);
     drop_new(&file);
     return false;
 }
 
-static bool compile_c(Run *run, const char *source, const char *program, bool has_mesh)
+static bool compile_c(Run *run, const char *source, const char *program, bool needs_mpi)
 {
     Runtime runtime;
     if (!find_runtime(run, &runtime))
         return false;
     const char *aside = arena_text(&run->arena, "%s.tmp", program);
-    const char **command = cc_command(run, &runtime, source, aside, has_mesh);
+    const char **command = cc_command(run, &runtime, source, aside, needs_mpi);
     if (run->options->verbose)
         printf("%s\n", command_text(run, command));
     fflush(stdout);
@@ -143,9 +149,10 @@ static void print_summary(const Report *report)
 }
 
 /* What starts the trainer once for each rank. */
-static const char *launcher_text(Module *m)
+static const char *launcher_text(Module *m, const Options *o)
 {
-    return m->naxes ? arena_text(&m->arena, "mpirun -n %lld ", (long long)count_ranks(m, ~0u)) : "";
+    const char *launcher = is_tcp(o) ? "torchrun --no_python --nproc_per_node=" : "mpirun -n ";
+    return m->naxes ? arena_text(&m->arena, "%s%lld ", launcher, (long long)count_ranks(m, ~0u)) : "";
 }
 
 static void print_next(Module *m, const Options *o)
@@ -156,8 +163,8 @@ static void print_next(Module *m, const Options *o)
     if (o->no_cc)
         printf("next: compile %s/trainer.c, or leave --no-cc out\n", o->output);
     else
-        printf("next: %s%s%s/trainer --data FILE --steps 100    (--help lists its options)\n", launcher_text(m), slash,
-               o->output);
+        printf("next: %s%s%s/trainer --data FILE --steps 100    (--help lists its options)\n", launcher_text(m, o),
+               slash, o->output);
 }
 
 /* --- CUDA ---------------------------------------------------------------------------------- */
@@ -185,6 +192,9 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
     const Options *o = run->options;
     const char *source = arena_text(&run->arena, "%s/trainer.c", o->output);
     const char *program = arena_text(&run->arena, "%s/trainer", o->output);
+    if (o->comm && m->naxes == 0)
+        return run_failed(run, "--comm=%s has no effect on one rank: leave it out, or give a mesh (--mesh AXIS=N)",
+                          o->comm);
     const Report report = make_report(run, m);
     const char *plan = plan_text(&report, settings);
     if (!make_folder(run, o->output) || !write_trainer(run, m, source, plan) ||
@@ -194,7 +204,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
     print_summary(&report);
     if (o->verbose)
         print_settings(run, settings);
-    if (!o->no_cc && !compile_c(run, source, program, m->naxes > 0))
+    if (!o->no_cc && !compile_c(run, source, program, m->naxes > 0 && !is_tcp(o)))
         return false;
     print_next(m, o);
     return true;
@@ -208,6 +218,8 @@ static int check_options(const Options *o)
         return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
     if (is_cuda(o) && (o->cc || o->cflags || o->no_cc))
         return usage_error(o->command, "--target=cuda runs no C compiler: leave --cc, --cflags and --no-cc out");
+    if (is_cuda(o) && o->comm)
+        return usage_error(o->command, "--target=cuda always takes --comm=tcp: leave --comm out");
     if (!o->output && !o->compile_to)
         return usage_error(o->command, "where to? give -o OUT, the folder to write");
     return STATUS_OK;

@@ -75,6 +75,9 @@ bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *s
 /* A mistake on the command line: one line on stderr that names the command; gives STATUS_USAGE. */
 int usage_error(int command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What carries messages between ranks. */
+const char *comm_of(const Options *options);
+
 int find_command(const char *name); /* its index, or -1 */
 bool is_given(const Options *options, const OptionInfo *option);
 

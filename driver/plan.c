@@ -70,11 +70,13 @@ static const char *option_text(Run *run, const OptionInfo *option)
     return text;
 }
 
-static const char *default_text(const OptionInfo *option, const char **from)
+static const char *default_text(const Options *options, const OptionInfo *option, const char **from)
 {
     const char *compiler = getenv("CC");
     if (strcmp(option->field, "target") == 0)
         return "c";
+    if (strcmp(option->field, "comm") == 0)
+        return comm_of(options);
     if (strcmp(option->field, "cc") == 0) {
         *from = compiler && *compiler ? "environment" : *from;
         return compiler && *compiler ? compiler : "cc";
@@ -93,7 +95,7 @@ static void add_options(cJSON *plan, Run *run)
         const char *from = "command line", *text = option_text(run, option);
         if (!text) {
             from = "default";
-            text = default_text(option, &from);
+            text = default_text(run->options, option, &from);
         }
         cJSON *entry = cJSON_CreateObject();
         cJSON_AddItemToArray(list, entry);

@@ -1,8 +1,8 @@
 /* comm.h -- ranks: which one this is, and how they talk.
  *
  * comm.c does the arithmetic of the mesh and forms groups; exchange.c turns a collective into messages; collective.c
- * runs collectives in the background; a transport carries messages (comm_mpi.c).  A program of one rank has no
- * transport, and all of this does nothing. */
+ * runs collectives in the background; a transport carries messages (comm_mpi.c, comm_tcp.c).  A program of one rank
+ * has no transport, and all of this does nothing. */
 #ifndef MPC_RUNTIME_COMM_H
 #define MPC_RUNTIME_COMM_H
 
@@ -17,12 +17,13 @@ typedef struct {
 
 /* A transport.  One exchange at a time; never called by two threads at once but for `abort`. */
 struct RtComm {
+    bool takes_place; /* heeds --rank, --ranks and --master */
     void (*open)(int *argc, char ***argv);
     void (*close)(void);
     void (*abort)(int status); /* ends all ranks and does not return; from any thread */
     int (*rank)(void);
     int (*ranks)(void);
-    int (*launched_as)(void); /* the rank that the launcher has in mind: known before `open`; 0 without a launcher */
+    int (*launched_as)(int argc, char **argv); /* the rank that is meant: known before `open`; 0 without a launcher */
     void (*host)(int *local_rank, int *local_ranks); /* among those on the same machine */
 
     /* All ranks call it: those of one colour form a group, in the order of their keys. */
@@ -33,7 +34,8 @@ struct RtComm {
     bool (*is_done)(RtChannel *channel);
     bool (*has_come)(RtChannel *channel, int from); /* has rank `from` of the exchange at hand sent its message? */
 
-    /* Who waits for messages answers when called, so that of ranks that wait for each other nobody blames the wrong one. */
+    /* Who waits for messages answers when called, so that of ranks that wait for each other nobody blames the wrong
+     * one. */
     void (*call)(int rank);
     int (*listen)(void); /* answers calls; a rank that has answered this one's, or -1 */
 

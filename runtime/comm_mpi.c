@@ -73,7 +73,7 @@ static int ranks_of_mpi(void)
     return ranks;
 }
 
-static int launched_as_of_mpi(void)
+static int launched_as_of_mpi(int argc, char **argv)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

@@ -183,7 +183,7 @@ int rt_main(int argc, char **argv, const RtProgram *program)
 {
     RtRun run = { .rt = { .program = program } };
     bool only_answers = rt_options_only_ask(argc, argv); /* which one rank does, without the others */
-    if (only_answers && program->comm && program->comm->launched_as() > 0)
+    if (only_answers && program->comm && program->comm->launched_as(argc, argv) > 0)
         return RT_EXIT_OK;
     if (!only_answers)
         rt_comm_open(&run.rt, &argc, &argv);

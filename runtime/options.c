@@ -1,7 +1,7 @@
 /* options.c -- parses, checks and prints the options of options.def. */
 #include "options.h"
 
-#include "state.h"
+#include "comm.h"
 
 #include <errno.h>
 #include <math.h>
@@ -194,6 +194,25 @@ bool rt_options_only_ask(int argc, char **argv)
     return false;
 }
 
+const char *rt_options_text(int argc, char **argv, const char *field)
+{
+    const char *text = find(field)->preset;
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2))
+            continue;
+        const char *equals = strchr(argv[i], '=');
+        char *name = rt_text("%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);
+        const Option *option = find(name);
+        free(name);
+        if (!option || !takes_value(option))
+            continue;
+        const char *value = equals ? equals + 1 : argv[++i]; /* argv ends with NULL */
+        if (!strcmp(option->field, field))
+            text = value;
+    }
+    return text;
+}
+
 /* --- Options against each other ------------------------------------------------------------- */
 
 static bool has_effect(const RtOptions *result, const Option *option)
@@ -214,16 +233,32 @@ static void check_needs(const RtOptions *result)
     }
 }
 
+static void check_ranks_can(const RtOptions *result, const RtProgram *program)
+{
+    const char *launch = result->given.rank     ? "rank"
+                         : result->given.ranks  ? "ranks"
+                         : result->given.master ? "master"
+                                                : NULL;
+    const char *several = result->given.timeout   ? "timeout"
+                          : result->print_mesh    ? "print-mesh"
+                          : result->print_traffic ? "print-traffic"
+                                                  : launch;
+    if (!program->comm && several)
+        rt_end(RT_EXIT_USAGE,
+               "--%s has no effect on one rank: leave it out, or compile for a mesh (mpc compile --mesh ...)", several);
+    if (program->comm && launch && !program->comm->takes_place)
+        rt_end(
+            RT_EXIT_USAGE,
+            "--%s has no effect where ranks talk over MPI, whose launcher numbers them: leave it out, or compile with "
+            "--comm=tcp",
+            launch);
+}
+
 static void check_program_can(const RtOptions *result, const RtProgram *program)
 {
     if (result->steps > 0 && !result->data)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
-    if (!program->comm && (result->given.timeout || result->print_mesh || result->print_traffic))
-        rt_end(RT_EXIT_USAGE,
-               "--%s has no effect on one rank: leave it out, or compile for a mesh (mpc compile --mesh ...)",
-               result->print_mesh      ? "print-mesh"
-               : result->print_traffic ? "print-traffic"
-                                       : "timeout");
+    check_ranks_can(result, program);
     if (result->data_format && !result->data && !result->eval_data)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
     if (result->eval_data && !program->eval.run)

@@ -29,6 +29,10 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program);
 /* Is --help or --plan among them?  Looks for no mistakes. */
 bool rt_options_only_ask(int argc, char **argv);
 
+/* What is given for an option that takes a value, or its preset, or NULL.  Looks for no mistakes: for what must be
+ * known before the ranks have met, when a mistake would be told by each of them. */
+const char *rt_options_text(int argc, char **argv, const char *field);
+
 void rt_options_help(const char *command, const RtProgram *program, bool markdown); /* on stdout */
 
 #endif

@@ -142,8 +142,8 @@ typedef struct {
     int npieces;
 } RtCollective;
 
-typedef struct RtComm RtComm; /* how ranks talk: &rt_mpi, or NULL in a program of one rank */
-extern const RtComm rt_mpi;
+typedef struct RtComm RtComm; /* how ranks talk; NULL in a program of one rank */
+extern const RtComm rt_mpi, rt_tcp;
 
 typedef struct {
     const char *name; /* of the model */

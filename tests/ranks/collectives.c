@@ -1,4 +1,4 @@
-/* collectives.c -- every kind of collective, run by the runtime over MPI and compared with its meaning.
+/* collectives.c -- every kind of collective, run by the runtime over MPI or TCP and compared with its meaning.
  *
  * Each rank knows the whole tensor of each rank (a hash of the place), so it works out alone what must come.  A split
  * is described by place_of below, from the words of rt.h; nothing here is shared with exchange.c.  Usage: mpirun -n N
@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifndef COMM
+#define COMM rt_mpi
+#endif
 
 enum { MAX_CASES = 4000, MAX_PIECES = 3, CANARY = 16 };
 
@@ -471,7 +475,7 @@ int main(int argc, char **argv)
                           .naxes = ranks == 2   ? 1
                                    : ranks == 4 ? 2
                                                 : 3,
-                          .comm = &rt_mpi,
+                          .comm = &COMM,
                           .collectives = collectives };
     rt.program = &program;
     add_groups(&program);
