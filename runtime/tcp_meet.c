@@ -22,7 +22,7 @@
 
 /* --- 1: rank 0 ------------------------------------------------------------------------------------- */
 
-static void leave_port(const RtMeeting *m)
+static void leave_port(RtMeeting *m)
 {
     char *aside = rt_text("%s.%d", m->launch->file, (int)getpid());
     int file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -78,7 +78,7 @@ static bool is_stranger(const RtMeeting *m, const RtHello *hello)
     return hello->kind != RT_HELLO_JOIN || (hello->job && m->own.job && hello->job != m->own.job);
 }
 
-static void check_joining(const RtMeeting *m, const RtHello *hello)
+static void check_joining(RtMeeting *m, const RtHello *hello)
 {
     int rank = hello->rank, ranks = m->launch->ranks;
     char *who = rt_meeting_process_text(&hello->process);
@@ -248,7 +248,7 @@ static RtPlace *join(RtMeeting *m)
     RtFrame head = { 0 };
     RtPlace *place = rt_allocate(ranks, sizeof *place);
     if (!rt_socket_write(first, &m->own, sizeof m->own, until) || !rt_socket_read(first, &head, sizeof head, until))
-        doubt_first(m, errno ? strerror(errno) : "it closes the connection");
+        doubt_first(m, errno == ECONNRESET || !errno ? "it breaks off" : strerror(errno));
     if (head.kind == RT_FRAME_ABORT)
         exit(head.value);
     if (head.kind == RT_FRAME_STRANGER)

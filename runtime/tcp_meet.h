@@ -64,11 +64,11 @@ RtHello rt_meeting_hello(const RtLaunch *launch); /* what this process says of i
 void rt_meeting_raise_file_limit(int ranks);
 void rt_meeting_send(int socket, RtFrame frame); /* the last that goes this way; socket -1: nothing */
 
-/* Ends all ranks that are connected: says why, or only passes on that rank `rank` has gone, who may have said it. */
-_Noreturn void rt_meeting_give_up(const RtMeeting *m, char *text); /* takes the text */
-_Noreturn void rt_meeting_mourn(const RtMeeting *m, int rank);
+/* End all ranks: say why, or that rank `rank` has gone, unless it has said why itself. */
+_Noreturn void rt_meeting_give_up(RtMeeting *m, char *text); /* takes the text */
+_Noreturn void rt_meeting_mourn(RtMeeting *m, int rank);
 
-void rt_meeting_wait(const RtMeeting *m); /* until someone calls, or for a moment */
+void rt_meeting_wait(RtMeeting *m); /* until someone calls, or for a moment */
 char *rt_meeting_process_text(const RtProcess *process);
 char *rt_meeting_missing(const RtMeeting *m, bool of_data, int first); /* "1, 4-7": from rank `first` on */
 

@@ -74,29 +74,39 @@ void rt_meeting_send(int socket, RtFrame frame)
     }
 }
 
-static void end_others(const RtMeeting *m, int status)
+/* Who comes to rank 0 within a moment is told, too: it would look for rank 0 until its time is over. */
+static void tell_latecomers(RtMeeting *m, int status)
 {
-    rt_meeting_send(m->newcomer, (RtFrame){ RT_FRAME_ABORT, status });
-    for (int q = 0; q < m->launch->ranks; q++)
-        rt_meeting_send(m->peer[q].control, (RtFrame){ RT_FRAME_ABORT, status });
+    enum { SECONDS = 2, MOMENT = 50 }; /* MOMENT: ms */
+    for (double begin = rt_seconds(); m->door.caller && rt_seconds() - begin < SECONDS;) {
+        RtHello hello;
+        int socket = rt_door_answer(&m->door, &hello);
+        if (socket >= 0)
+            rt_meeting_send(socket, (RtFrame){ RT_FRAME_ABORT, status });
+        else
+            poll(m->ready, (nfds_t)rt_door_fill(&m->door, m->ready), MOMENT);
+    }
 }
 
-/* Another has said why. */
-static _Noreturn void end_quietly(const RtMeeting *m, int status)
+static _Noreturn void end_all(RtMeeting *m, int status)
 {
-    end_others(m, status);
-    if (m->launch->file && m->launch->rank == 0)
+    bool is_missed = false;
+    rt_meeting_send(m->newcomer, (RtFrame){ RT_FRAME_ABORT, status });
+    for (int q = 0; q < m->launch->ranks; q++) {
+        rt_meeting_send(m->peer[q].control, (RtFrame){ RT_FRAME_ABORT, status });
+        is_missed = is_missed || (q > 0 && m->peer[q].control < 0);
+    }
+    if (m->launch->rank == 0 && is_missed)
+        tell_latecomers(m, status);
+    if (m->launch->rank == 0 && m->launch->file)
         unlink(m->launch->file);
     exit(status);
 }
 
-/* Takes the text. */
-_Noreturn void rt_meeting_give_up(const RtMeeting *m, char *text)
+_Noreturn void rt_meeting_give_up(RtMeeting *m, char *text)
 {
-    end_others(m, RT_EXIT_ERROR);
-    if (m->launch->file && m->launch->rank == 0)
-        unlink(m->launch->file);
-    rt_fail("%s", text);
+    rt_note("error: %s", text);
+    end_all(m, RT_EXIT_ERROR);
 }
 
 /* What others send is not trusted to be letters. */
@@ -114,20 +124,20 @@ char *rt_meeting_process_text(const RtProcess *process)
 /* --- Waiting --------------------------------------------------------------------------------------- */
 
 /* A rank that was there has gone. */
-_Noreturn void rt_meeting_mourn(const RtMeeting *m, int rank)
+_Noreturn void rt_meeting_mourn(RtMeeting *m, int rank)
 {
     RtFrame frame[64];
     ssize_t count = recv(m->peer[rank].control, frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT);
     for (ssize_t i = 0; i < count / (ssize_t)sizeof *frame; i++)
         if (frame[i].kind == RT_FRAME_ABORT)
-            end_quietly(m, frame[i].value);
+            end_all(m, frame[i].value); /* it has said why */
     rt_meeting_give_up(m, rt_text("rank %d (%s) has ended while the ranks met", rank,
                                   rt_meeting_process_text(&m->peer[rank].process)));
 }
 
 /* Until someone calls, or for a moment.  Of the ranks that are there it only looks whether they still are: what they
  * send is for later. */
-void rt_meeting_wait(const RtMeeting *m)
+void rt_meeting_wait(RtMeeting *m)
 {
     enum { MOMENT = 200 }; /* ms */
     int callers = rt_door_fill(&m->door, m->ready), count = callers, ranks = m->launch->ranks;

@@ -89,6 +89,8 @@ MISTAKES = [
     (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
     (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
     (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--no-cc"], "--target=cuda runs no C compiler"),
+    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always takes --comm=tcp"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--comm=tcp"], "--comm and --compile-to: only one of them"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: only one"),
     (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
     (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: only one of them"),
@@ -119,6 +121,7 @@ FAILURES = [
     (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not say after which pass it was written"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
     (["compile", "tiny.mdl", "-o", "out", "--cflags=--no-such-flag"], "the C compiler failed: "),
+    (["compile", "tiny.mdl", "-o", "out", "--comm=tcp"], "--comm=tcp has no effect on one rank: leave it out, or give a mesh"),
     (["compile", "tiny.mdl", "-o", "out", "--mesh=dp=0"], "--mesh dp=0: "),
     (["compile", "tiny.mdl", "-o", "out", "--mesh=tp=2"], "--mesh tp=2: "),
     (["check", "tiny.mdl", "-D", "layer=2"], "-D layer=2: "),
@@ -161,6 +164,16 @@ def reports_registers(mpc):
     return "cannot find NVRTC" in done.stderr
 
 
+def links_no_mpi(mpc):
+    """And both say which program starts the ranks."""
+    words = ["compile", "tiny.mdl", "-o", "out", "--mesh=dp=2", "--cflags=-O0", "-v"]
+    said = {comm: mpc(*words, f"--comm={comm}").stdout for comm in ("mpi", "tcp")}
+    assert (mpc.directory / "out/trainer.c").read_text().count("    .comm = &rt_tcp,\n") == 1
+    assert "next: mpirun -n 2 ./out/trainer " in said["mpi"]
+    assert "next: torchrun --no_python --nproc_per_node=2 ./out/trainer " in said["tcp"]
+    return " -lmpi\n" in said["mpi"] and "mpi" not in said["tcp"]
+
+
 def compile_effect(option, mpc):
     def compiled(*words):
         return mpc("compile", "tiny.mdl", *words)
@@ -178,6 +191,7 @@ def compile_effect(option, mpc):
         "recompute": lambda: from_command_line("parallel.recompute", "full", "--recompute=full"),
         "schedule": lambda: from_command_line("parallel.schedule", "gpipe", "--schedule=gpipe"),
         "target": lambda: compiled("-o", "out", "--target=cuda") and (here / "out/kernels.cu").exists(),
+        "comm": lambda: links_no_mpi(mpc),
         "nvrtc": lambda: reports_registers(mpc),
         "dump-ir": lambda: compiled("--compile-to=simplify", "--dump-ir=ir")
         and {p.name for p in (here / "ir").iterdir()} == {"00-lower.mir", "01-simplify.mir", "01-simplify.diff"},
