@@ -5,13 +5,15 @@
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, without a word to anybody
  *
- * First, sums of several settled sums become one sum that is settled once, and a reshard of a reshard one reshard.
- * Then those that stand together are written step by step, like beside like, and get a bucket's number: the runtime
- * sends a bucket as one message.
+ * First, sums of several settled sums become one sum that is settled once, and a reshard of a reshard one reshard;
+ * the weights of a layer are gathered together, as far as `bucket` lets them.  Then those that stand together are
+ * written step by step, like beside like, and get a bucket's number: the runtime sends a bucket as one message.
  */
 #include "cleanup.h"
 #include "home.h"
 #include "pass.h"
+
+#include <string.h>
 
 static Type type_after(const Op *reshard) { return result(reshard)->type; }
 
@@ -73,6 +75,47 @@ static void make_room(Func *f)
         while (is_cast(op, true) && below && below->kind == OP_reshard && arg(below, 0) != result(op))
             below = below->next;
         move_op(f, op, below);
+    }
+}
+
+/* --- Weights that zero 3 gathers ----------------------------------------------------------------- */
+
+static bool gathers_weight(const Op *op)
+{
+    bool is_parameter = op->kind == OP_reshard && !arg(op, 0)->def && !arg(op, 0)->type.partial;
+    return is_parameter && op->attrs.cause && strncmp(op->attrs.cause, "zero.", 5) == 0;
+}
+
+/* The one of those from `first` to `last` that gathers the same, or NULL. */
+static Op *find_gathered(Op *first, const Op *last, const Op *op)
+{
+    for (Op *other = first; other; other = other == last ? NULL : other->next)
+        if (arg(other, 0) == arg(op, 0) && type_equal(&result(other)->type, &result(op)->type))
+            return other;
+    return NULL;
+}
+
+/* Each moves up to those before it that are of its bucket: as they are read first, so they are sent. */
+static void gather_together(Module *m, Func *f)
+{
+    Op *first = NULL, *last = NULL;
+    int64_t bytes = 0;
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        if (!gathers_weight(op))
+            continue;
+        Op *same = find_gathered(first, last, op);
+        if (same) {
+            replace_uses(f, result(op), result(same));
+            remove_op(f, op);
+            continue;
+        }
+        bytes += local_bytes(m, &result(op)->type);
+        if (last && (m->train.bucket == 0 || bytes <= m->train.bucket))
+            move_op(f, op, last->next);
+        else
+            first = op, bytes = local_bytes(m, &result(op)->type);
+        last = op;
     }
 }
 
@@ -329,6 +372,7 @@ void pass_collectives(Module *m)
         join_reshards(f);
         share_equal(f);
         make_room(f);
+        gather_together(m, f);
         for (Op *op = f->first, *next; op; op = next) {
             Way ways[MANY];
             int n = count_together(op, ways);

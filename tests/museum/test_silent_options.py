@@ -36,7 +36,8 @@ def test_each_stage_of_zero():
     (state0, gradients0, weights0), one, two, three = (classes(stage) for stage in range(4))
     assert 4 * one[0] == state0 and one[1:] == (gradients0, weights0)
     assert two[0] == one[0] and two[1] < gradients0 / 2 and two[2] == weights0
-    assert three[:2] == two[:2] and 4 * three[2] == weights0
+    assert three[0] == two[0] and three[1] < gradients0 / 2
+    assert weights0 / 4 <= three[2] < weights0 / 2  # its share, and what a layer has gathered
 
 
 def messages(tmp_path, bucket):

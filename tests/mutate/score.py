@@ -20,7 +20,7 @@ KINDS = "abcdefghijkl"
 
 def score(folder, most, number, stage):
     model, mesh = PROGRAMS[number]
-    layout = dict(mesh, otherwise=True, accumulation=4, recompute="selective", precision="fp32")
+    layout = dict(mesh, otherwise=True, accumulation=4, recompute="selective", precision="fp32", over="dp")
     source, ir = folder / f"{model}-{number}-{stage}.mdl", folder / f"{model}-{number}-{stage}.mir"
     source.write_text(layouts.model_text(model, layout))
     said = layouts.settings(model, layout)
