@@ -136,24 +136,26 @@ static void rest(const struct RtCollectives *c, int turn)
 
 void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[])
 {
+    const double between_calls = 0.001;
     const RtComm *comm = rt->program->comm;
-    double begin = rt_seconds(), last = begin, timeout = rt->collectives->timeout;
+    double begin = rt_seconds(), last = begin, listened = begin, timeout = rt->collectives->timeout;
     bool has_called = false;
     comm->start(group->channel, group->count, to, from);
     for (int turn = 0; !comm->is_done(group->channel); turn++) {
         rest(rt->collectives, turn);
-        if (turn % 16 < 15)
-            continue;
         double now = rt_seconds();
-        comm->listen();
         if (now - last > timeout / 2) /* this rank itself was stopped, and others have had no time to answer */
             begin = now;
+        last = now;
+        if (now - listened < between_calls)
+            continue;
+        listened = now;
+        comm->listen();
         if (now - begin > timeout) {
             complain(rt, group, now - begin, has_called);
             has_called = true;
-            begin = now = rt_seconds();
+            begin = last = rt_seconds();
         }
-        last = now;
     }
 }
 

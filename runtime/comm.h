@@ -39,8 +39,9 @@ struct RtComm {
     void (*call)(int rank);
     int (*listen)(void); /* answers calls; a rank that has answered this one's, or -1 */
 
-    /* Before the last message of all: tells the others that it comes; false where another has told so. */
-    bool (*has_word)(void);
+    /* Before the last message of all: tells the others that it comes; the first of those that have told so, or -1. */
+    void (*claim_word)(void);
+    int (*hear_claim)(void);
 };
 
 /* --- comm.c ------------------------------------------------------------------------------------- */

@@ -222,15 +222,23 @@ static int listen_to_calls(void)
     return answered;
 }
 
-static bool has_word(void)
+static void claim_word(void)
 {
     pthread_mutex_lock(&lock);
-    bool is_first = receive_byte(WORD) < 0;
-    for (int rank = 0, own = rank_of_mpi(); is_first && rank < ranks_of_mpi(); rank++)
+    for (int rank = 0, own = rank_of_mpi(); rank < ranks_of_mpi(); rank++)
         if (rank != own)
             send_byte(rank, WORD);
     pthread_mutex_unlock(&lock);
-    return is_first;
+}
+
+static int hear_claim(void)
+{
+    static int first = -1;
+    pthread_mutex_lock(&lock);
+    for (int rank; (rank = receive_byte(WORD)) >= 0;)
+        first = first < 0 || rank < first ? rank : first;
+    pthread_mutex_unlock(&lock);
+    return first;
 }
 
 const RtComm rt_mpi = { .open = open_mpi,
@@ -246,4 +254,5 @@ const RtComm rt_mpi = { .open = open_mpi,
                         .has_come = has_come,
                         .call = call,
                         .listen = listen_to_calls,
-                        .has_word = has_word };
+                        .claim_word = claim_word,
+                        .hear_claim = hear_claim };

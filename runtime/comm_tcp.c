@@ -298,4 +298,5 @@ const RtComm rt_tcp = { .takes_place = true,
                         .has_come = has_come,
                         .call = rt_control_call,
                         .listen = rt_control_listen,
-                        .has_word = rt_control_has_word };
+                        .claim_word = rt_control_claim_word,
+                        .hear_claim = rt_control_hear_claim };

@@ -2,6 +2,7 @@
 #include "comm.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -34,13 +35,26 @@ static void sleep_or_end(int moments)
             _exit(RT_EXIT_ERROR);
 }
 
+/* Of threads that speak at one time one has the word, and of ranks, before one has heard of the other, the first. */
+static bool has_word(const RtComm *comm)
+{
+    enum { AT_ONE_TIME = 2 };
+    static atomic_flag is_claimed = ATOMIC_FLAG_INIT;
+    if (comm->hear_claim() >= 0 || atomic_flag_test_and_set(&is_claimed))
+        return false;
+    comm->claim_word();
+    sleep_or_end(AT_ONE_TIME);
+    int other = comm->hear_claim();
+    return other < 0 || other > own->rank;
+}
+
 /* What one rank finds, others mostly find, too: each gives those before it a moment to say so, and the first one that
  * does ends all. */
 static void let_one_speak(void)
 {
     enum { MOST = 20, UNTIL_ENDED = 600 };
     sleep_or_end(own->rank < MOST ? own->rank : MOST);
-    if (!own->program->comm->has_word())
+    if (!has_word(own->program->comm))
         sleep_or_end(UNTIL_ENDED);
 }
 

@@ -98,7 +98,8 @@ void rt_control_close(void);
 
 void rt_control_call(int rank);
 int rt_control_listen(void);
-bool rt_control_has_word(void);
+void rt_control_claim_word(void);
+int rt_control_hear_claim(void);
 _Noreturn void rt_control_abort(int status);
 
 /* This connection to a rank is broken (errno, or 0: closed): after a moment all ranks end, unless another has said why.

@@ -29,7 +29,7 @@ static struct {
     int own, count;
     Link *link;
     int wake; /* tells the thread that all is over */
-    bool is_open, is_mourning, is_ending, has_word;
+    bool is_open, is_mourning, is_ending;
     pthread_t thread;
     pthread_mutex_t lock; /* of all of it */
 } control = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -299,18 +299,22 @@ int rt_control_listen(void)
     return answered;
 }
 
-bool rt_control_has_word(void)
+void rt_control_claim_word(void)
 {
     pthread_mutex_lock(&control.lock);
-    bool is_first = !control.has_word && !control.is_ending;
-    for (int q = 0; q < control.count; q++)
-        is_first = is_first && !control.link[q].has_word;
-    if (is_first) {
-        control.has_word = true;
-        send_to_all(RT_FRAME_WORD, 0);
-    }
+    send_to_all(RT_FRAME_WORD, 0);
     pthread_mutex_unlock(&control.lock);
-    return is_first;
+}
+
+/* Where the end has come already, rank 0 stands for who has brought it. */
+int rt_control_hear_claim(void)
+{
+    pthread_mutex_lock(&control.lock);
+    int first = control.is_ending ? 0 : -1;
+    for (int q = 0; q < control.count && first < 0; q++)
+        first = control.link[q].has_word ? q : -1;
+    pthread_mutex_unlock(&control.lock);
+    return first;
 }
 
 /* Signals are for the threads of the trainer. */
