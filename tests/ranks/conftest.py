@@ -23,12 +23,14 @@ SIZES = {
 HEADS = {"chars": "heads, ff, vocab", "gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab",
          "bert": "heads, ff, vocab"}
 SETTINGS = {"batch": 8, "microbatch": 8, "precision": "fp32", "optimizer.lr": 1e-3, "schedule.warmup": 2}
-QUICK = "--cflags=-O0"  # the kernels are tested elsewhere, as the user's C compiler makes them
+EXTRA = os.environ.get("EXTRA_CFLAGS", "")  # sanitizers
+QUICK = f"--cflags=-O0 {EXTRA}"  # the kernels are tested elsewhere, as the user's C compiler makes them
 
 # Ranks share the cores with others.  In a container processes may not read each other's memory: then OpenMPI complains
 # unless it is told to copy twice.
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+         "ASAN_OPTIONS": "detect_leaks=0"}  # MPI itself leaks
 
 
 def mpirun(ranks, *command):

@@ -1,9 +1,8 @@
 """Collectives alone: every kind, type and shape, against what each is for."""
-import os
 import shlex
 
 import pytest
-from conftest import ROOT, mpirun, start
+from conftest import EXTRA, ROOT, mpirun, start
 
 SOURCES = ["comm", "comm_mpi", "collective", "exchange", "error", "trace", "output"]
 
@@ -19,7 +18,7 @@ def program(tmp_path_factory):
             runtime = ROOT / "runtime"
             sources = [runtime / f"{name}.c" for name in SOURCES]
             start(["mpicc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
-                   "-Wno-unused-parameter", f"-I{runtime}", *shlex.split(os.environ.get("EXTRA_CFLAGS", "")), *flags,
+                   "-Wno-unused-parameter", f"-I{runtime}", *shlex.split(EXTRA), *flags,
                    ROOT / "tests/ranks/collectives.c", *sources, "-o", path, "-lcjson", "-lm", "-lpthread"], path.parent)
             made[flags] = path
         return made[flags]

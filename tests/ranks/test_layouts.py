@@ -14,7 +14,7 @@ at most here: 0.5 sqrt(25 / 128) u of a loss of 5, so 0.045 u; u / 8 is near thr
 import re
 
 import pytest
-from conftest import HEADS, layout_of, read_log, start
+from conftest import EXTRA, HEADS, layout_of, read_log, start
 
 STEPS = 20
 ROUNDING = {"fp32": None, "bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -123,7 +123,7 @@ def test_as_the_user_compiles(compiled, train, reference):
     """With mpc's own flags for the C compiler: vectors, and other orders within sums."""
     ranks, accumulation, how = KINDS["dp2-cp2-tp2-zero3"]
     layout = layout_of("llama", ranks, **how)
-    trainer = compiled("llama", layout, (), {"microbatch": microbatch(ranks, accumulation)}, "--cflags=")
+    trainer = compiled("llama", layout, (), {"microbatch": microbatch(ranks, accumulation)}, f"--cflags={EXTRA}")
     same_training(train(trainer, STEPS), reference("llama"))
 
 
