@@ -154,14 +154,44 @@ static int find_bucket(const Op *first, const Op *ops[], int room)
     return count;
 }
 
-static char *pointers_text(FuncText *t, const char *head, const Op *const ops[], int count, bool results,
-                           const char *tail)
+char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],
+                      const char *const out[])
+{
+    enum { WIDTH = 116 };
+    char *from = wrapped_list(m, "RT_IN(", count, in, ")", 4), *to = wrapped_list(m, "RT_OUT(", count, out, ")", 4);
+    char *line = arena_text(&m->arena, "%s(rt, %d, %s, %s);\n", function, id, from, to);
+    bool fits = strlen(line) <= WIDTH && !strchr(from, '\n') && !strchr(to, '\n');
+    return fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", function, id, from, to);
+}
+
+/* What has been started a turn ago is waited for, and the next turn's is started. */
+static char *ahead_text(FuncText *t, int id, int count, const Op *const ops[])
 {
     Module *m = t->h->m;
-    const char **items = NEW_ARRAY(&m->arena, const char *, count);
-    for (int i = 0; i < count; i++)
-        items[i] = pointer_to(t, results ? result(ops[i]) : arg(ops[i], 0));
-    return wrapped_list(m, head, count, items, tail, 4);
+    const char **in = NEW_ARRAY(&m->arena, const char *, count), **out = NEW_ARRAY(&m->arena, const char *, count);
+    for (int i = 0; i < count; i++) {
+        int64_t number = -1 - result(ops[i])->storage->at;
+        out[i] = t->pointer[number + 1];
+        in[i] = t->pointer[number + 2];
+    }
+    char *start = collective_text(m, "rt_collective_start", id, count, in, out), *text;
+    Text moved;
+    open_text(&moved);
+    FILL(moved.out, "rt_collective_wait(rt, $id);\nif ($next) {\n    $start\n}\n",
+         { "id", arena_text(&m->arena, "%d", id) }, { "next", in[0] }, { "start", start });
+    text = close_text(&m->arena, &moved);
+    return text;
+}
+
+static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
+{
+    Module *m = t->h->m;
+    const char **in = NEW_ARRAY(&m->arena, const char *, count), **out = NEW_ARRAY(&m->arena, const char *, count);
+    for (int i = 0; i < count; i++) {
+        in[i] = pointer_to(t, arg(ops[i], 0));
+        out[i] = pointer_to(t, result(ops[i]));
+    }
+    return collective_text(m, ops[0]->attrs.started ? "rt_collective_start" : "rt_collective", id, count, in, out);
 }
 
 /* A copy of this rank's block: of a dim that was whole, the part that it gets; else a block of its own block. */
@@ -217,26 +247,21 @@ const Op *write_collective(FuncText *t, const Op *op)
         if (!check_places(t, ops[i]))
             return ops[count - 1];
     int id = add_collective(t->h, ops, count);
-    char *in = pointers_text(t, "RT_IN(", ops, count, false, ")"),
-         *out = pointers_text(t, "RT_OUT(", ops, count, true, ")");
-    enum { WIDTH = 116 };
-    const char *call = op->attrs.started ? "rt_collective_start" : "rt_collective";
-    char *line = arena_text(&m->arena, "%s(rt, %d, %s, %s);\n", call, id, in, out);
-    bool fits = strlen(line) <= WIDTH && !strchr(in, '\n') && !strchr(out, '\n');
     write_statement(t, place_text(m, op),
-                    fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", call, id, in, out));
+                    op->attrs.ahead ? ahead_text(t, id, count, ops) : run_text(t, id, count, ops));
     for (int i = 0; i < count && op->attrs.started; i++)
         map_put(&t->h->started, ops[i], (void *)(intptr_t)(id + 1));
     return ops[count - 1];
 }
 
+int collective_number(const Host *h, const Op *op) { return (int)(intptr_t)map_get(&h->started, op) - 1; }
+
 void write_wait(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    int id = (int)(intptr_t)map_get(&t->h->started, arg(op, 0)->def) - 1;
+    int id = collective_number(t->h, arg(op, 0)->def);
     const Op *before = op->prev;
-    bool is_first =
-        !before || before->kind != OP_wait || (int)(intptr_t)map_get(&t->h->started, arg(before, 0)->def) - 1 != id;
-    if (is_first)
+    bool is_first = !before || before->kind != OP_wait || collective_number(t->h, arg(before, 0)->def) != id;
+    if (is_first && !arg(op, 0)->def->attrs.ahead)
         write_statement(t, place_text(m, op), arena_text(&m->arena, "rt_collective_wait(rt, %d);\n", id));
 }

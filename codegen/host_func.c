@@ -196,28 +196,46 @@ void write_statement(FuncText *t, const char *comment, const char *text)
 
 /* --- The function -------------------------------------------------------------------------- */
 
+static void name_pointer(FuncText *t, int64_t number, const Value *of, const char *name, bool written)
+{
+    t->c->written[number] |= written;
+    if (t->c->of[number])
+        return;
+    t->c->of[number] = of;
+    t->pointer[number] = local_name(t, name);
+}
+
+/* Of each collective that runs ahead: where its data are, and where the next turn's go and come from. */
+static void name_ahead(FuncText *t)
+{
+    Arena *arena = &t->h->m->arena;
+    for (const Op *op = first_ahead(t->f); op; op = next_ahead(op)) {
+        const Value *made = result(op), *operand = arg(op, 0);
+        int64_t number = -1 - made->storage->at;
+        name_pointer(t, number, made, arena_text(arena, "%s_whole", operand->name), true);
+        name_pointer(t, number + 1, made, arena_text(arena, "%s_whole_next", operand->name), true);
+        name_pointer(t, number + 2, operand, arena_text(arena, "%s_next", operand->name), false);
+    }
+}
+
 static void name_pointers(FuncText *t)
 {
     const Func *f = t->f;
     HostFunc *c = t->c;
     Arena *arena = &t->h->m->arena;
-    c->npointers = f->params.count + f->results.count;
+    const int nvalues = f->params.count + f->results.count;
+    c->npointers = nvalues + AHEAD_POINTERS * count_ahead(f);
     c->takes = NEW_ARRAY(arena, bool, c->npointers + 1);
     c->written = NEW_ARRAY(arena, bool, c->npointers + 1);
     c->of = NEW_ARRAY(arena, const Value *, c->npointers + 1);
     t->pointer = NEW_ARRAY(arena, const char *, c->npointers + 1);
-    for (int i = 0; i < c->npointers; i++) {
+    for (int i = 0; i < nvalues; i++) {
         bool is_result = i >= f->params.count;
         const Value *value = is_result ? f->results.at[i - f->params.count] : f->params.at[i];
-        int64_t number = -1 - value->storage->at;
-        if (number < 0)
-            continue;
-        c->written[number] |= is_result;
-        if (!c->of[number]) {
-            c->of[number] = value;
-            t->pointer[number] = local_name(t, value->name);
-        }
+        if (value->storage->at < 0)
+            name_pointer(t, -1 - value->storage->at, value, value->name, is_result);
     }
+    name_ahead(t);
 }
 
 static char *function_head(const FuncText *t)

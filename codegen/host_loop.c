@@ -8,14 +8,13 @@
  *   }
  *
  * What a turn makes in place is put where it will end before the loop begins.  All else goes to and fro between
- * two buffers, so that the last turn writes where the loop's result lies.
+ * two buffers, so that the last turn writes where the loop's result lies.  What collectives bring a turn early comes
+ * into two buffers by turns.
  */
 #include "host_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-enum { ALIGN = 64 }; /* bytes, as in passes/memory.c */
 
 typedef struct {
     FuncText *t;
@@ -29,10 +28,7 @@ typedef struct {
     Text before, first, last; /* before the loop; at the beginning and end of a turn */
 } LoopText;
 
-static bool in_place(const LoopText *l, int i)
-{
-    return i < l->op->attrs.carried && l->callee->params.at[i]->storage->at == l->callee->results.at[i]->storage->at;
-}
+static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->op, l->callee, i); }
 
 /* --- Slices -------------------------------------------------------------------------------- */
 
@@ -48,18 +44,24 @@ static bool lies_as(const LoopText *l, const Value *here, const Value *there)
     return good || internal_error(l->t->h->m, l->op, "an operand lies otherwise than its callee expects");
 }
 
-/* The pointer to one turn's slice of a value, or to all of it where it has not the loop's dim. */
-static const char *slice_of(LoopText *l, const Value *here, const Value *there)
+/* The pointer to a slice of a value, or to all of it where it has not the loop's dim. */
+static const char *slice_at(LoopText *l, const Value *here, const char *index)
 {
     Arena *arena = &l->t->h->m->arena;
     const char *pointer = pointer_to(l->t, here);
     int at = l->dim ? find_dim(&here->type, l->dim) : -1;
-    lies_as(l, here, there);
     if (at < 0)
         return pointer;
     int64_t stride = here->storage->stride[at];
-    return stride == 1 ? arena_text(arena, "%s + %s", pointer, l->index)
-                       : arena_text(arena, "%s + %s * %" PRId64, pointer, l->index, stride);
+    return stride == 1 ? arena_text(arena, "%s + %s", pointer, index)
+                       : arena_text(arena, "%s + %s * %" PRId64, pointer, index, stride);
+}
+
+/* One turn's slice, which the callee knows as another value. */
+static const char *slice_of(LoopText *l, const Value *here, const Value *there)
+{
+    lies_as(l, here, there);
+    return slice_at(l, here, l->index);
 }
 
 /* --- What is carried ----------------------------------------------------------------------- */
@@ -93,8 +95,61 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, turns_left(l),
             typed_in_frame(t, type, l->buffer), pointer_to(t, to));
     fprintf(l->last.out, "%s = %s;\n", turn, *next);
-    l->buffer += (local_bytes(t->h->m, &to->type) + ALIGN - 1) / ALIGN * ALIGN;
+    l->buffer += aligned_bytes(local_bytes(t->h->m, &to->type));
     return turn;
+}
+
+/* --- What runs ahead ------------------------------------------------------------------------ */
+
+/* What the first turn needs is started before the loop; collectives of one number are one. */
+static void start_first(LoopText *l, const Op *ops[], const char *const to[], int count)
+{
+    Module *m = l->t->h->m;
+    const char **from = NEW_ARRAY(&m->arena, const char *, count);
+    const char *first = l->op->attrs.reverse ? arena_text(&m->arena, "%" PRId64, l->turns - 1) : "0";
+    for (int i = 0; i < count; i++)
+        from[i] = slice_at(l, arg(l->op, index_of(&l->callee->params, arg(ops[i], 0))), first);
+    fputs(collective_text(m, "rt_collective_start", collective_number(l->t->h, ops[0]), count, from, to),
+          l->before.out);
+}
+
+/* The two buffers of one collective, and what its next turn reads; returns where the first turn's goes. */
+static const char *place_ahead(LoopText *l, const Op *op, const char *pointers[])
+{
+    FuncText *t = l->t;
+    Arena *arena = &t->h->m->arena;
+    const Value *made = result(op), *operand = arg(op, 0);
+    const char *type = element_type(made->type.dtype), *left = turns_left(l);
+    int64_t number = -1 - made->storage->at, bytes = aligned_bytes(local_bytes(t->h->m, &made->type));
+    const char *even = typed_in_frame(t, type, l->buffer), *odd = typed_in_frame(t, type, l->buffer + bytes);
+    const char *after = arena_text(arena, l->op->attrs.reverse ? "(%s - 1)" : "(%s + 1)", l->index);
+    pointers[number] = new_identifier(&t->names, arena_text(arena, "%s_whole", operand->name));
+    pointers[number + 1] = new_identifier(&t->names, arena_text(arena, "%s_whole_next", operand->name));
+    pointers[number + 2] = new_identifier(&t->names, arena_text(arena, "%s_next", operand->name));
+    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, pointers[number], left, odd, even);
+    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, pointers[number + 1], left, even, odd);
+    fprintf(l->first.out, "const %s *%s = %s > 0 ? %s : NULL;\n", type, pointers[number + 2], left,
+            slice_at(l, arg(l->op, index_of(&l->callee->params, operand)), after));
+    l->buffer += 2 * bytes;
+    return (l->turns - 1) % 2 ? odd : even;
+}
+
+static void place_all_ahead(LoopText *l, const char *pointers[])
+{
+    enum { MOST = 256 };
+    const Host *h = l->t->h;
+    const Op *ops[MOST];
+    const char *to[MOST];
+    int count = 0;
+    for (const Op *op = first_ahead(l->callee); op; op = next_ahead(op)) {
+        ops[count] = op;
+        to[count++] = place_ahead(l, op, pointers);
+        const Op *next = next_ahead(op);
+        if (next && count < MOST && collective_number(h, next) == collective_number(h, op))
+            continue;
+        start_first(l, ops, to, count);
+        count = 0;
+    }
 }
 
 /* --- The call in the loop ------------------------------------------------------------------ */
@@ -115,6 +170,7 @@ static void fill_pointers(LoopText *l, const char *pointers[])
     }
     for (int i = (int)op->attrs.carried; i < op->results.count; i++)
         pointers[op->args.count + i] = slice_of(l, op->results.at[i], l->callee->results.at[i]);
+    place_all_ahead(l, pointers);
 }
 
 static char *call_text(LoopText *l, const char *const pointers[], int indent)
@@ -146,7 +202,7 @@ void write_loop(FuncText *t, const Op *op)
     Module *m = t->h->m;
     const Func *callee = find_func(m, op->attrs.callee);
     LoopText l = { .t = t, .op = op, .callee = callee, .c = host_func(t->h, callee), .turns = 1 };
-    l.buffer = op->attrs.frame + (callee->frame + ALIGN - 1) / ALIGN * ALIGN;
+    l.buffer = op->attrs.frame + aligned_bytes(callee->frame);
     if (op->attrs.dims.count) {
         l.dim = op->attrs.dims.dim[0].name;
         l.turns = loop_size(m, &op->attrs.dims.dim[0]);

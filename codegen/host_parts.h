@@ -12,6 +12,7 @@
 
 #include "facts.h"
 #include "host.h"
+#include "ir/storage.h"
 #include "map.h"
 #include "names.h"
 
@@ -102,6 +103,11 @@ void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with those of its bucket; returns the last */
+int collective_number(const Host *h, const Op *op);    /* of one that has been started */
+
+/* "rt_collective_start(rt, 3, RT_IN(...), RT_OUT(...));\n" */
+char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],
+                      const char *const out[]);
 
 /* "h.attn.q, gpt2.mdl:24:9" */
 const char *place_text(Module *m, const Op *op);

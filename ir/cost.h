@@ -12,6 +12,7 @@
 
 #include "ir.h"
 #include "map.h"
+#include "storage.h"
 
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
@@ -70,9 +71,6 @@ const Param *param_behind(const Classes *classes, const Value *value); /* NULL: 
 /* Puts into `forward` the values and ops that `value` is made of, in its function and in those that this one calls: of
  * the loss, the forward pass. */
 void mark_forward(const Module *m, Map *forward, const Value *value);
-
-/* The first parameter of STEP that is state: before it stand inputs and scalars. */
-int first_state(const Module *m, const Func *step);
 
 /* --- Memory -------------------------------------------------------------------------------------- */
 

@@ -41,14 +41,6 @@ static Func *callee_of(const Classes *classes, const Op *op)
     return op->attrs.callee ? find_func(classes->m, op->attrs.callee) : NULL;
 }
 
-int first_state(const Module *m, const Func *step)
-{
-    int first = 0;
-    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
-        first++;
-    return first;
-}
-
 /* --- State, inputs, weights: downwards ------------------------------------------------------------ */
 
 /* State is named after its parameter: "m.h.attn.wq"; the loss scale is of none. */

@@ -9,10 +9,6 @@
 
 #include <stdlib.h>
 
-enum { ALIGN = 64 }; /* bytes, as in passes/memory.c */
-
-static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
-
 /* A value of a function, from the op that makes it to the last that reads it. */
 typedef struct {
     const Value *value;
@@ -87,16 +83,6 @@ static Life *find_lives(Plan *plan, const Func *f, int *count)
 
 /* --- What is held while an op runs --------------------------------------------------------------- */
 
-/* Of a loop: the second buffer of what it carries from turn to turn, but not in place. */
-static int64_t turn_bytes(const Module *m, const Op *op, const Func *callee)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < op->attrs.carried; i++)
-        if (callee->params.at[i]->storage->at != callee->results.at[i]->storage->at)
-            bytes += aligned(local_bytes(m, &callee->params.at[i]->type));
-    return bytes;
-}
-
 static const Func *frame_below(const Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -121,8 +107,8 @@ static void hold_scratch(Plan *plan, HeldList *list, const Op *op, int64_t frame
 {
     Module *m = plan->m;
     const Func *callee = frame_below(m, op);
-    int64_t begin = frame + op->attrs.frame + (callee ? aligned(callee->frame) : 0);
-    int64_t bytes = callee ? turn_bytes(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+    int64_t begin = frame + op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
+    int64_t bytes = callee ? turn_buffers(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
     if (bytes)
         add_held(plan, list, (Held){ begin, begin + bytes, WORKSPACE, NULL, op });
 }
@@ -249,7 +235,7 @@ MemoryUse memory_use(const Classes *classes)
     for (int i = 0; i < 3; i++)
         if (func_with_role(plan.m, roles[i]))
             hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]));
-    plan.base = aligned(plan.base);
+    plan.base = aligned_bytes(plan.base);
     for (int i = 0; i < 3; i++) {
         const Func *f = func_with_role(plan.m, roles[i]);
         if (!f)

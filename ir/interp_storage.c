@@ -8,10 +8,11 @@
  * Addresses are bytes from the arena's start, the same on all ranks: parts are of one size in memory.
  */
 #include "interp_parts.h"
+#include "storage.h"
 
 #include <string.h>
 
-enum { ALIGN = 64, WIDEST = 4 }; /* bytes: as in passes/memory.c; of an element */
+enum { WIDEST = 4 }; /* bytes of an element */
 
 /* A byte of a rank's arena, as the beginning of an element. */
 typedef struct {
@@ -302,13 +303,6 @@ bool write_results(Interp *in, const Op *op, const Held results[])
 
 /* --- Calls and loops --------------------------------------------------------------------------------- */
 
-static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
-
-static bool is_in_place(const Turns *t, int i)
-{
-    return i < t->op->attrs.carried && t->callee->params.at[i]->storage->at == t->callee->results.at[i]->storage->at;
-}
-
 /* Moves what lies in some bytes to others. */
 static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
 {
@@ -327,7 +321,7 @@ static bool begin_carried(Interp *in, Turns *t, int i)
     const Value *from = arg(t->op, i), *to = t->op->results.at[i];
     const int64_t bytes = local_bytes(in->m, &from->type);
     t->carried[i] = address_of(in, from);
-    if (!is_in_place(t, i))
+    if (!is_carried_in_place(t->op, t->callee, i))
         return true;
     t->carried[i] = address_of(in, to);
     if (!is_inside(in, from, address_of(in, from), bytes) || !is_inside(in, to, t->carried[i], bytes))
@@ -358,27 +352,41 @@ static int64_t slice_address(const Interp *in, const Op *op, const Value *value,
     return address_of(in, value) + at * stride * dtype_bytes(value->type.dtype);
 }
 
+/* What came ahead lies in one buffer, and the other is being written meanwhile: what was there is gone. */
+static void place_ahead(Interp *in, const Turns *t, int64_t turns_left, int64_t buffer, int64_t pointer[])
+{
+    for (const Op *op = first_ahead(t->callee); op; op = next_ahead(op), pointer += AHEAD_POINTERS) {
+        int64_t bytes = aligned_bytes(local_bytes(in->m, &result(op)->type));
+        pointer[0] = buffer + (turns_left % 2 ? bytes : 0);
+        if (buffer + 2 * bytes <= in->memory->bytes)
+            forget_region(in, result(op), buffer + (turns_left % 2 ? 0 : bytes), bytes);
+        buffer += 2 * bytes;
+    }
+}
+
 /* What is carried but not in place goes to and fro between a buffer behind the callee's frame and where the loop's
  * result lies, so that the last turn writes there. */
 void begin_turn(Interp *in, Turns *t, int64_t at, int64_t turns_left)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + 1);
-    int64_t frame = in->now.base + op->attrs.frame, buffer = frame + aligned(t->callee->frame);
+    const int nahead = AHEAD_POINTERS * count_ahead(t->callee);
+    int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + nahead + 1);
+    int64_t frame = in->now.base + op->attrs.frame, buffer = frame + aligned_bytes(t->callee->frame);
     for (int i = 0; i < nargs; i++)
         pointer[i] = i < op->attrs.carried ? t->carried[i] : slice_address(in, op, arg(op, i), at);
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
-        bool swaps = i < op->attrs.carried && !is_in_place(t, i);
+        bool swaps = i < op->attrs.carried && !is_carried_in_place(t->op, t->callee, i);
         pointer[nargs + i] = i >= op->attrs.carried    ? slice_address(in, op, value, at)
                              : swaps && turns_left % 2 ? buffer
                                                        : address_of(in, value);
         if (swaps)
-            buffer += aligned(local_bytes(in->m, &value->type));
+            buffer += aligned_bytes(local_bytes(in->m, &value->type));
     }
     for (int i = 0; i < op->attrs.carried; i++)
         t->carried[i] = pointer[nargs + i];
+    place_ahead(in, t, turns_left, buffer, pointer + nargs + nresults);
     in->now = (Activation){ frame, pointer };
 }
 

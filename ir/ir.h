@@ -263,11 +263,11 @@ int dtype_bytes(DType dtype);            /* of one element in memory */
 DType dtype_named(Name name);            /* N_DTYPES if there is none of that name */
 int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
-bool splits_evenly(const Module *m, const Dim *dim);    /* into blocks of equal size in memory */
-int64_t local_size(const Module *m, const Dim *dim);    /* elements in memory on one rank: padded / ranks */
-int64_t local_bytes(const Module *m, const Type *type); /* in memory, on one rank */
+bool splits_evenly(const Module *m, const Dim *dim);     /* into blocks of equal size in memory */
+int64_t local_size(const Module *m, const Dim *dim);     /* elements in memory on one rank: padded / ranks */
+int64_t local_bytes(const Module *m, const Type *type);  /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to behind its last */
-char *type_text(Module *m, const Type *type);           /* in the arena */
+char *type_text(Module *m, const Type *type);            /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
 void push_value(Arena *arena, Values *values, Value *value);

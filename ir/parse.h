@@ -12,10 +12,10 @@ typedef struct {
     bool failed;
 } Parser;
 
-Loc from(const Parser *p, int begin);               /* what was read since `begin` */
-bool fail(Parser *p, Loc loc, const char *what);    /* reports the first error of a text; false */
-char peek(Parser *p);                               /* the next byte that means something; 0 at the end */
-bool accept(Parser *p, const char *token);          /* punctuation, or a word that ends where a name would end */
+Loc from(const Parser *p, int begin);            /* what was read since `begin` */
+bool fail(Parser *p, Loc loc, const char *what); /* reports the first error of a text; false */
+char peek(Parser *p);                            /* the next byte that means something; 0 at the end */
+bool accept(Parser *p, const char *token);       /* punctuation, or a word that ends where a name would end */
 bool expect(Parser *p, const char *token);
 Name read_name(Parser *p);
 double read_number(Parser *p);

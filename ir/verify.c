@@ -4,6 +4,7 @@
  * that changes an op without its type, or drops a collective, is caught here and named.
  */
 #include "infer.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -45,6 +46,9 @@ static bool verify_op(Module *m, const Func *f, const Op *op)
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
         else if (is_on_its_way(arg(op, i)) && op->kind != OP_wait)
             return WRONG_OP("%s reads %%%s, which is on its way until its wait", info(op)->name, arg(op, i)->name);
+    if (op->attrs.ahead && !(op->attrs.started && can_run_ahead(m, f, op)))
+        return WRONG_OP("%s cannot run ahead: %%%s is no slice that @%s gets from the only loop that calls it",
+                        info(op)->name, arg(op, 0)->name, f->name);
     Type inferred[MAX_RESULTS];
     if (!infer_op(m, op, inferred))
         return false;

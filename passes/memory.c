@@ -10,12 +10,9 @@
 #include "map.h"
 #include "pack.h"
 #include "pass.h"
+#include "storage.h"
 
 #include <stdlib.h>
-
-enum { ALIGN = 64 }; /* bytes: a cache line, a vector */
-
-static int64_t aligned(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 /* A stretch of memory with a lifetime: one value, and all that are views of it or take its place. */
 typedef struct Buffer {
@@ -50,7 +47,7 @@ static Storage *new_storage(Module *m, const Type *type, int64_t at)
 static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {
     Buffer *buffer = NEW(&frame->m->arena, Buffer);
-    *buffer = (Buffer){ .bytes = aligned(bytes), .first = first, .last = last, .next = frame->buffers };
+    *buffer = (Buffer){ .bytes = aligned_bytes(bytes), .first = first, .last = last, .next = frame->buffers };
     frame->buffers = buffer;
     frame->nbuffers++;
     return buffer;
@@ -262,8 +259,9 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
     return NULL;
 }
 
-/* The pointer numbers of a called function: parameters, then results.  A result takes the number of the
- * parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter last. */
+/* The pointer numbers of a called function: parameters, results, collectives that run ahead.  A result takes the number
+ * of the parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter
+ * last. */
 static void number_pointers(const Frame *frame, Func *f, const Op *call)
 {
     Module *m = frame->m;
@@ -283,16 +281,8 @@ static void number_pointers(const Frame *frame, Func *f, const Op *call)
             place_pointer(frame, value, call->results.at[i], at, &f->results, &call->results);
         place_started(value);
     }
-}
-
-/* What a loop needs beside its callee's frame: a second buffer for what it carries but not in place. */
-static int64_t turn_buffers(const Module *m, const Op *op, const Func *callee)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < op->attrs.carried; i++)
-        if (callee->params.at[i]->storage->at != callee->results.at[i]->storage->at)
-            bytes += aligned(local_bytes(m, &callee->params.at[i]->type));
-    return bytes;
+    for (const Op *op = first_ahead(f); op; op = next_ahead(op), at -= AHEAD_POINTERS)
+        result(op)->storage = new_storage(m, &result(op)->type, at);
 }
 
 static void plan_frame(Frame *frame);
@@ -306,7 +296,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
     number_pointers(frame, callee, op);
     Frame inner = { .m = m, .f = callee, .buffer.arena = &m->arena, .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
-    return aligned(callee->frame) + turn_buffers(m, op, callee);
+    return aligned_bytes(callee->frame) + turn_buffers(m, op, callee);
 }
 
 /* --- Placing ------------------------------------------------------------------------------- */
@@ -419,16 +409,7 @@ static void plan_frame(Frame *frame)
 static int64_t place_value(Module *m, Value *value, int64_t at)
 {
     value->storage = new_storage(m, &value->type, at);
-    return aligned(at + local_bytes(m, &value->type));
-}
-
-/* State begins with the first parameter of the model. */
-static int first_state(const Module *m, const Func *step)
-{
-    int first = 0;
-    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
-        first++;
-    return first;
+    return aligned_bytes(at + local_bytes(m, &value->type));
 }
 
 /* What the step returns as new state is written where the old one is. */
@@ -452,7 +433,7 @@ static bool place_pack(Module *m, const Pack *pack, const Func *step, int64_t *a
             return false;
     for (int i = 0; i < pack->count; i++)
         pack->member[i]->storage = place_member(m, pack, pack->member[i], *at);
-    *at = aligned(*at + pack_bytes(m, pack));
+    *at = aligned_bytes(*at + pack_bytes(m, pack));
     return true;
 }
 

@@ -11,10 +11,13 @@
  * between start and wait, it is one op again.
  *
  * Gathers of what `zero` has split wait for overlap_params, sums of gradients for overlap_grads: both take memory.
+ * Where a loop hands its turns slices of such parameters, each turn's are gathered one turn early, {started, ahead}:
+ * while a layer is computed, the next one's parameters come.
  */
 #include "cleanup.h"
 #include "map.h"
 #include "pass.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -78,6 +81,21 @@ static Op *split_bucket(Module *m, Func *f, Op *first)
     for (Op *op = first; op != after && !op->attrs.started && info(op)->traits & SENDS; op = op->next)
         add_wait(m, f, op, after);
     return after;
+}
+
+/* Gathered parameters come one turn early; those of a bucket all or none. */
+static void run_ahead(Module *m, Func *f)
+{
+    for (Op *first = f->first, *after; first; first = after) {
+        bool may = first->attrs.started && is_caused(first, "zero.") && !is_caused(first, ".gradient");
+        after = first;
+        do {
+            may = may && can_run_ahead(m, f, after);
+            after = after->next;
+        } while (after && same_bucket(after, first));
+        for (Op *op = first; op != after; op = op->next)
+            op->attrs.ahead = may;
+    }
 }
 
 static bool split_collectives(Module *m, Func *f)
@@ -234,7 +252,7 @@ static void join_idle(Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         Op *start = op->kind == OP_wait ? arg(op, 0)->def : NULL;
-        if (!start || has_work_between(start, op))
+        if (!start || start->attrs.ahead || has_work_between(start, op))
             continue;
         start->attrs.started = false;
         result(start)->name = result(op)->name;
@@ -249,6 +267,7 @@ void pass_overlap(Module *m)
     for (Func *f = m->funcs; f; f = f->next) {
         if (!split_collectives(m, f))
             continue;
+        run_ahead(m, f);
         List list = { .m = m, .f = f, .number.arena = &m->arena, .update.arena = &m->arena };
         find_units(&list);
         find_updates(&list);

@@ -104,6 +104,9 @@ LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
           "zero 1 over dp"), 4, {"kv_heads": 2}),
     "seq-over-two-axes": (("mesh a = 2, b = 2", "shard seq over a", "shard seq over b"), 8, {}),
     "batch-over-two-axes": (("mesh a = 2, b = 2", "shard batch over a", "shard batch over b", "zero 2 over a"), 2, {}),
+    "zero3-ahead":
+        (("mesh dp = 2, tp = 2", "shard batch over dp", f"shard {HEADS['llama']} over tp{SEQ}",
+          "zero 3 over dp (overlap_params, overlap_grads)", "recompute selective"), 4, {}),
     "zero3-over-two-axes":
         (("mesh dp = 2, cp = 2, tp = 2", "shard batch over dp", "shard seq over cp",
           f"shard {HEADS['llama']} over tp{SEQ}", "zero 3 over dp, cp"), 4, {}),

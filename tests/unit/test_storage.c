@@ -70,6 +70,30 @@ static const char flight[] =
     "  }\n"
     "}\n";
 
+/* What each turn needs comes one turn early, into two buffers at 384 and 448, behind what is carried. */
+static const char ahead[] =
+    "module @m {\n"
+    "  mesh dp=2\n"
+    "  func kernel @k.exp(%x: f32[i:4]) {\n"
+    "    %1 = exp %x : f32[i:4]\n"
+    "    return %1\n"
+    "  }\n"
+    "  func @turn(%c: f32[i:4] at -1 strides(1), %w: f32[i:4/dp] at -2 strides(1)) frame(64) {\n"
+    "    %g = all_gather %w {dim=i, axis=dp, started=true, ahead=true} : f32[i:4] at -4 strides(1)\n"
+    "    %v = wait %g : f32[i:4] at -4 strides(1)\n"
+    "    %1 = mul %c, %v : f32[i:4] at 0 strides(1)\n"
+    "    %2 = add %1, %v : f32[i:4] at -3 strides(1)\n"
+    "    return %2\n"
+    "  }\n"
+    "  func eval @eval(%x: f32[i:4] at 64 strides(1), %w: f32[n:2, i:4/dp] at 0 strides(2, 1)) frame(512) {\n"
+    "    %z = call %x {callee=k.exp} : f32[i:4] at 192 strides(1)\n"
+    "    %y = loop %x, %w {dims=[n:2], callee=turn, carried=1, frame=256} : f32[i:4] at 128 strides(1)\n"
+    "    %s = add %y, %z : f32[i:4] at 256 strides(1)\n"
+    "    %e = sum %s {over=i} : f32[] at 320 strides()\n"
+    "    return %e\n"
+    "  }\n"
+    "}\n";
+
 static int64_t sixteen_for_norms(Module *m, const Op *op)
 {
     return op->attrs.callee == intern_text(m, "k.norm") ? 16 : 0;
@@ -117,8 +141,8 @@ static void check_plan(const char *from, const char *to, const char *expected) {
 
 static void test_right_plans(void **state)
 {
-    const char *const plans[] = { plan, flight };
-    for (int i = 0; i < 2; i++) {
+    const char *const plans[] = { plan, flight, ahead };
+    for (int i = 0; i < 3; i++) {
         char *message = message_of(plans[i], "module @m", "module @m");
         assert_string_equal(message, "");
         free(message);
@@ -199,6 +223,16 @@ static void test_messages_on_their_way(void **state)
     check(flight, "wait %2 : f32[i:4] at 192", "wait %2 : f32[i:4] at 320", "of %5 is not at byte 320");
 }
 
+/* Of the buffers of what comes early, one is in use, and the other is written meanwhile. */
+static void test_messages_that_come_early(void **state)
+{
+    check(ahead, "f32[i:4] at 192", "f32[i:4] at 384", "element 0 of %z is not at byte 384");
+    check(ahead, "f32[i:4] at 192", "f32[i:4] at 448", "element 0 of %z is not at byte 448");
+    check(ahead, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 192 strides(1)\n    %2",
+          "it writes %1 at byte 448 of rank 0, where it reads %v");
+    check(ahead, "carried=1, frame=256", "carried=1, frame=320", "outside of the arena");
+}
+
 static void test_outside(void **state)
 {
     check_plan("f32[] at 256 strides()", "f32[] at 576 strides()", "%l lies outside of the arena: at byte 576 of 576");
@@ -207,11 +241,17 @@ static void test_outside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_plans),   cmocka_unit_test(test_values_that_overlap),
-        cmocka_unit_test(test_wrong_strides), cmocka_unit_test(test_wrong_pointers),
-        cmocka_unit_test(test_views),         cmocka_unit_test(test_frames_and_buffers_of_loops),
-        cmocka_unit_test(test_state),         cmocka_unit_test(test_an_op_that_overwrites_what_it_reads),
-        cmocka_unit_test(test_scratch),       cmocka_unit_test(test_messages_on_their_way),
+        cmocka_unit_test(test_right_plans),
+        cmocka_unit_test(test_values_that_overlap),
+        cmocka_unit_test(test_wrong_strides),
+        cmocka_unit_test(test_wrong_pointers),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_frames_and_buffers_of_loops),
+        cmocka_unit_test(test_state),
+        cmocka_unit_test(test_an_op_that_overwrites_what_it_reads),
+        cmocka_unit_test(test_scratch),
+        cmocka_unit_test(test_messages_on_their_way),
+        cmocka_unit_test(test_messages_that_come_early),
         cmocka_unit_test(test_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

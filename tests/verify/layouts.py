@@ -33,7 +33,7 @@ def layouts():
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
                    accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
-                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp"]))
+                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]))
 
 
 def parallel_text(model, layout):

@@ -1,0 +1,74 @@
+/* storage.c -- what the plan of memory says between the lines: alignment, state, and the buffers of loops. */
+#include "storage.h"
+
+int64_t aligned_bytes(int64_t bytes)
+{
+    enum { CACHE_LINE = 64 };
+    return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+int first_state(const Module *m, const Func *step)
+{
+    int first = 0;
+    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
+        first++;
+    return first;
+}
+
+/* --- Loops ------------------------------------------------------------------------------------- */
+
+bool is_carried_in_place(const Op *loop, const Func *callee, int i)
+{
+    return i < loop->attrs.carried && callee->params.at[i]->storage->at == callee->results.at[i]->storage->at;
+}
+
+int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < loop->attrs.carried; i++)
+        if (!is_carried_in_place(loop, callee, i))
+            bytes += aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
+    for (const Op *op = first_ahead(callee); op; op = next_ahead(op))
+        bytes += 2 * aligned_bytes(local_bytes(m, &result(op)->type));
+    return bytes;
+}
+
+/* --- Collectives that run ahead ------------------------------------------------------------------ */
+
+static const Op *ahead_from(const Op *op)
+{
+    while (op && !op->attrs.ahead)
+        op = op->next;
+    return op;
+}
+
+const Op *first_ahead(const Func *f) { return ahead_from(f->first); }
+const Op *next_ahead(const Op *op) { return ahead_from(op->next); }
+
+int count_ahead(const Func *f)
+{
+    int count = 0;
+    for (const Op *op = first_ahead(f); op; op = next_ahead(op))
+        count++;
+    return count;
+}
+
+const Op *only_loop(const Module *m, const Func *f)
+{
+    const Op *found = NULL;
+    int calls = 0;
+    for (const Func *caller = m->funcs; caller; caller = caller->next)
+        for (const Op *op = caller->first; op; op = op->next)
+            if (op->attrs.callee && find_func(m, op->attrs.callee) == f) {
+                calls++;
+                found = op;
+            }
+    return calls == 1 && found->attrs.dims.count ? found : NULL;
+}
+
+bool can_run_ahead(const Module *m, const Func *f, const Op *op)
+{
+    const Op *loop = info(op)->traits & SENDS ? only_loop(m, f) : NULL;
+    int at = loop ? index_of(&f->params, arg(op, 0)) : -1;
+    return at >= 0 && at >= loop->attrs.carried && find_dim(&arg(loop, at)->type, loop->attrs.dims.dim[0].name) >= 0;
+}

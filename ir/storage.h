@@ -1,0 +1,40 @@
+/* storage.h -- where values lie: what the memory pass plans, and what all who read its plan have to know of it.
+ *
+ * A called function has a frame of its own inside its caller's.  Operands and results come to it as pointers: value.at
+ * = -1 - number says which.  Behind the frame of a loop's callee lie, one behind the other,
+ *
+ *   for each carried value that is not made in place     a second buffer: turns write to and fro
+ *   for each collective that runs ahead                  two buffers, for every other turn
+ *
+ * A collective that runs `ahead` is started one turn early, or before the loop: while a turn works with what has come
+ * into one buffer, what the next turn needs is on its way into the other.  It has three pointers, behind those of
+ * parameters and results: to its own buffer, to the next turn's, and to the next turn's operand (NULL in the last
+ * turn).
+ */
+#ifndef MPC_STORAGE_H
+#define MPC_STORAGE_H
+
+#include "ir.h"
+
+int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as every place in the arena is */
+
+/* The first parameter of STEP that is state: before it stand inputs and scalars. */
+int first_state(const Module *m, const Func *step);
+
+/* Is the i-th value that a loop carries made where it is read? */
+bool is_carried_in_place(const Op *loop, const Func *callee, int i);
+
+int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee); /* bytes behind the callee's frame */
+
+enum { AHEAD_POINTERS = 3 };
+const Op *first_ahead(const Func *f); /* NULL: none */
+const Op *next_ahead(const Op *op);
+int count_ahead(const Func *f);
+
+/* The loop whose turns f is, if nothing else calls it. */
+const Op *only_loop(const Module *m, const Func *f);
+
+/* Is the operand of this collective of f a slice that a loop hands to each of its turns?  Then it can run ahead. */
+bool can_run_ahead(const Module *m, const Func *f, const Op *op);
+
+#endif
