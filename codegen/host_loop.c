@@ -50,7 +50,7 @@ static const char *slice_at(LoopText *l, const Value *here, const char *index)
     Arena *arena = &l->t->h->m->arena;
     const char *pointer = pointer_to(l->t, here);
     int at = l->dim ? find_dim(&here->type, l->dim) : -1;
-    if (at < 0)
+    if (at < 0 || strcmp(index, "0") == 0)
         return pointer;
     int64_t stride = here->storage->stride[at];
     return stride == 1 ? arena_text(arena, "%s + %s", pointer, index)
