@@ -3,7 +3,6 @@
 
 #include "map.h"
 
-#include <stdint.h>
 #include <string.h>
 
 /* But for the bucket, which says with what a message is sent and not what is in it. */
@@ -46,30 +45,27 @@ void share_equal(Func *f)
     arena_free(&scratch);
 }
 
-static int count_of(const Map *readers, const Value *value) { return (int)(intptr_t)map_get(readers, value); }
-
-static void count_readers(Map *readers, const Values *read, int by)
+static void note_read(Map *read, const Values *values)
 {
-    for (int i = 0; i < read->count; i++)
-        map_put(readers, read->at[i], (void *)(intptr_t)(count_of(readers, read->at[i]) + by));
+    for (int i = 0; i < values->count; i++)
+        map_put(read, values->at[i], values->at[i]);
 }
 
+/* From the end on: who reads a value stands behind its op. */
 void drop_dead(Func *f)
 {
     Arena scratch = { 0 };
-    Map readers = { .arena = &scratch }; /* how many a value has */
-    count_readers(&readers, &f->results, 1);
-    for (const Op *op = f->first; op; op = op->next)
-        count_readers(&readers, &op->args, 1);
+    Map read = { .arena = &scratch }; /* by what stays */
+    note_read(&read, &f->results);
     for (Op *op = f->last, *above; op; op = above) {
         above = op->prev;
         bool live = false;
         for (int i = 0; i < op->results.count && !live; i++)
-            live = count_of(&readers, op->results.at[i]) > 0;
-        if (!live) {
-            count_readers(&readers, &op->args, -1);
+            live = map_get(&read, op->results.at[i]) != NULL;
+        if (live)
+            note_read(&read, &op->args);
+        else
             remove_op(f, op);
-        }
     }
     arena_free(&scratch);
 }
