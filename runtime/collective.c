@@ -67,15 +67,16 @@ static char *description_of(const Rt *rt, const RtCollective *c)
              : rt_text("the meeting of all ranks between two steps");
 }
 
-/* Calls the ranks that it waits for, and listens for a while. */
-static void call_others(const Rt *rt, const bool *awaited, bool *answered)
+/* Calls the ranks that it waits for, and listens for a while; less if the messages come after all, since others would
+ * wait for this rank then. */
+static void call_others(const Rt *rt, const RtGroup *group, const bool *awaited, bool *answered)
 {
     enum { SECONDS = 2 };
     const RtComm *comm = rt->program->comm;
     for (int rank = 0; rank < rt->ranks; rank++)
         if (awaited[rank])
             comm->call(rank);
-    for (double begin = rt_seconds(); rt_seconds() - begin < SECONDS;) {
+    for (double begin = rt_seconds(); rt_seconds() - begin < SECONDS && !comm->is_done(group->channel);) {
         for (int rank; (rank = comm->listen()) >= 0;)
             answered[rank] = true;
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -108,7 +109,7 @@ static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_secon
     bool *awaited = rt_allocate(rt->ranks, sizeof *awaited), *answered = rt_allocate(rt->ranks, sizeof *answered);
     bool *silent = rt_allocate(rt->ranks, sizeof *silent), all_answer = true;
     find_awaited(rt, group, awaited);
-    call_others(rt, awaited, answered);
+    call_others(rt, group, awaited, answered);
     for (int rank = 0; rank < rt->ranks; rank++) {
         silent[rank] = awaited[rank] && !answered[rank];
         all_answer = all_answer && !silent[rank];

@@ -1,4 +1,4 @@
-/* collectives.c -- every kind of collective, run by the runtime over MPI or TCP and compared with its meaning.
+/* collectives.c -- every kind of collective, run by the runtime over a transport (COMM) and compared with its meaning.
  *
  * Each rank knows the whole tensor of each rank (a hash of the place), so it works out alone what must come.  A split
  * is described by place_of below, from the words of rt.h; nothing here is shared with exchange.c.  Usage: mpirun -n N
@@ -9,10 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifndef COMM
-#define COMM rt_mpi
-#endif
 
 enum { MAX_CASES = 4000, MAX_PIECES = 3, CANARY = 16 };
 

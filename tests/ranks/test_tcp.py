@@ -1,0 +1,412 @@
+"""Ranks without MPI (--comm=tcp): started by anything, they find each other, or say why not; none outlives the others."""
+import errno
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import QUICK, QUIET, error_of, layout_of, mpirun, start
+
+LAUNCHERS = re.compile("RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|(MASTER_|OMPI_|PMI_|PMIX_|SLURM_|TORCHELASTIC_).*")
+LAYOUT = layout_of("llama", dict(dp=2, tp=2), " else seq", zero=1)
+
+
+@pytest.fixture(scope="session")
+def mpi(compiled):
+    return compiled("llama", LAYOUT, (), {"microbatch": 4})
+
+
+@pytest.fixture(scope="session")
+def tcp(compiled):
+    return compiled("llama", LAYOUT, (), {"microbatch": 4}, QUICK, "--comm=tcp")
+
+
+def free_port():
+    """Below those that the kernel hands out, so that no connection has it."""
+    for port in range(15000 + os.getpid() % 4000, 20000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+class Ranks:
+    """Processes that no launcher has started; each a rank with options and an environment of its own."""
+
+    def __init__(self, directory, data):
+        self.directory, self.data, self.processes = directory, data, []
+
+    def add(self, program, *options, **environment):
+        clean = {name: value for name, value in os.environ.items() if not LAUNCHERS.fullmatch(name)}
+        words = [program, "--data", self.data, "--data-format", "bytes", *options]
+        self.processes.append(subprocess.Popen(
+            list(map(str, words)), cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**clean, **QUIET, **{name: str(value) for name, value in environment.items()}}))
+        return self.processes[-1]
+
+    def add_numbered(self, trainer, *options, ranks=(0, 1, 2, 3), port=None, count=4):
+        port = port or free_port()
+        for rank in ranks:
+            self.add(trainer.program, "--rank", rank, "--ranks", count, "--master", f"127.0.0.1:{port}", *options)
+        return port
+
+    def end(self, timeout=60):
+        """[status], everything on stdout, everything on stderr."""
+        said = [process.communicate(timeout=timeout) for process in self.processes]
+        return ([process.returncode for process in self.processes],
+                "".join(stdout for stdout, _ in said), "".join(stderr for _, stderr in said))
+
+    def refused(self):
+        """The one line that says why none of them runs."""
+        status, stdout, stderr = self.end()
+        assert set(status) == {1} and stdout == "", (status, stdout, stderr)
+        return error_of(stderr)
+
+
+@pytest.fixture
+def ranks(text, tmp_path):
+    started = Ranks(tmp_path, text)
+    yield started
+    for process in started.processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+# --- Launchers -----------------------------------------------------------------------------------------------------
+
+def torchrun(rank, port):
+    return dict(RANK=rank, WORLD_SIZE=4, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=4, MASTER_ADDR="localhost", MASTER_PORT=port,
+                TORCHELASTIC_RUN_ID="none", TORCHELASTIC_RESTART_COUNT=0)
+
+
+def srun(rank, port):
+    return dict(SLURM_PROCID=rank, SLURM_NTASKS=4, SLURM_LOCALID=rank, SLURM_JOB_ID=port, SLURM_STEP_ID=0,
+                SLURM_STEP_NODELIST="localhost")
+
+
+def mpirun_elsewhere(rank, port):
+    """Two machines, of two ranks each."""
+    return dict(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_SIZE=4, OMPI_COMM_WORLD_LOCAL_RANK=rank % 2,
+                OMPI_COMM_WORLD_LOCAL_SIZE=2, PMIX_NAMESPACE=port, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+
+
+STARTS = {
+    "torchrun": torchrun,
+    "torchrun whose own store has the port": lambda rank, port: {**torchrun(rank, port), "TORCHELASTIC_USE_AGENT_STORE": "True"},
+    "torchrun within srun": lambda rank, port: {**srun(0, port), **torchrun(rank, port)},
+    "srun": srun,
+    "mpirun": mpirun_elsewhere,
+    "mpiexec": lambda rank, port: dict(PMI_RANK=rank, PMI_SIZE=4, MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+}
+
+
+@pytest.fixture(scope="session")
+def expected(mpi, text, tmp_path_factory):
+    """Of four ranks over MPI: the checkpoint after three steps."""
+    folder = tmp_path_factory.mktemp("mpi")
+    start(mpi.command("--data", text, "--data-format", "bytes", "--steps", 3, "--save", "a"), folder)
+    return (folder / "a").read_bytes()
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_launcher(tcp, ranks, expected, tmp_path, kind):
+    """All bits are those of MPI."""
+    port = free_port()
+    with socket.socket() as store:
+        if "store" in kind:
+            store.bind(("127.0.0.1", port))
+            store.listen()
+        for rank in range(4):
+            ranks.add(tcp.program, "--steps", 3, "--save", "a", "--print-mesh", **STARTS[kind](rank, port))
+        status, stdout, stderr = ranks.end()
+    assert status == [0] * 4, stderr
+    assert (tmp_path / "a").read_bytes() == expected
+    table = [line.split()[:3] for line in stdout.splitlines()[1:5]]
+    local = [rank % 2 if kind == "mpirun" else rank for rank in range(4)]
+    assert table == [[str(rank), os.uname().nodename[:63], str(local[rank])] for rank in range(4)]
+
+
+def address():
+    """Of this machine: the newer kind, where it has that."""
+    with socket.socket(socket.AF_INET6) as probe:
+        return "127.0.0.1" if probe.connect_ex(("::1", 9)) == errno.EADDRNOTAVAIL else "[::1]"
+
+
+def test_numbered_by_hand(tcp, ranks, expected, tmp_path):
+    """Options win over what a launcher says."""
+    port = free_port()
+    for rank in (3, 1, 0, 2):
+        ranks.add(tcp.program, "--steps", 3, "--save", "a", "--rank", rank, "--ranks", 4, "--master", f"{address()}:{port}",
+                  **torchrun(0, 1))
+    status, _, stderr = ranks.end()
+    assert status == [0] * 4, stderr
+    assert (tmp_path / "a").read_bytes() == expected
+
+
+def test_mpirun_of_one_machine(tcp, text, expected, tmp_path):
+    """It tells no address: rank 0 leaves its port in mpirun's folder.  Twice in a run, so that nothing may be left."""
+    train = f"{tcp.program} --data {text} --data-format bytes --steps 3 --save"
+    start(mpirun(4, "sh", "-c", f"{train} a && {train} b"), tmp_path)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == expected
+
+
+@pytest.mark.parametrize("kind", ["dp2-zero3", "dp2-cp2-tp2-zero3"])
+def test_layouts(compiled, train, kind):
+    """The same steps as over MPI, to the last bit."""
+    mesh = {axis: int(n) for axis, n in re.findall(r"(dp|cp|tp)(\d)", kind)}
+    layout = layout_of("llama", mesh, " else seq" if "tp" in mesh else "", zero=3 if "zero3" in kind else 0)
+    logs = [train(compiled("llama", layout, (), {"microbatch": 4 if "dp" in mesh else 8}, *options), 5)
+            for options in [(), (QUICK, "--comm=tcp")]]
+    assert without_times(logs[0]) == without_times(logs[1])
+
+
+def without_times(log):
+    return [{name: line[name] for name in ("step", "loss", "grad_norm", "lr", "sent_bytes")} for line in log]
+
+
+def test_large_messages(compiled, train):
+    """Of 4 MB, which no connection takes at once."""
+    sizes = {"layers": 1, "embed": 256, "vocab": 8192}
+    logs = [train(compiled("llama", layout_of("llama", dict(dp=2)), sizes, {"microbatch": 4}, *options), 3)
+            for options in [(), (QUICK, "--comm=tcp")]]
+    assert without_times(logs[0]) == without_times(logs[1]) and logs[0][0]["sent_bytes"] > 16e6
+
+
+def test_checkpoints_go_from_one_to_the_other(compiled, tcp, ranks, expected, tmp_path):
+    """Read by ranks of another layout over TCP, and written as they were."""
+    (tmp_path / "a").write_bytes(expected)
+    other = compiled("llama", layout_of("llama", dict(dp=4), zero=2), (), {"microbatch": 2}, QUICK, "--comm=tcp")
+    port = free_port()
+    for rank in range(4):
+        ranks.add(other.program, "--steps", 0, "--load", "a", "--save", "b", **srun(rank, port))
+    status, _, stderr = ranks.end()
+    assert status == [0] * 4, stderr
+    assert (tmp_path / "b").read_bytes() == expected
+
+
+def test_no_mpi_is_linked(tcp):
+    assert "libmpi" not in start(["ldd", tcp.program], tcp.program.parent).stdout
+
+
+def test_help_needs_no_others(tcp, ranks):
+    for rank in range(2):
+        ranks.add(tcp.program, "--help", **torchrun(rank, 1))
+    status, stdout, _ = ranks.end()
+    assert status == [0, 0] and stdout.count("Usage: ") == 1
+
+
+# --- Who does not know what it is ----------------------------------------------------------------------------------
+
+OPTIONS = ["--rank", 1, "--ranks", 4]
+UNKNOWN = [
+    ([], dict(RANK=1), "RANK is set, but WORLD_SIZE is not: torchrun sets both"),
+    ([], dict(SLURM_NTASKS=4), "SLURM_NTASKS is set, but SLURM_PROCID is not: srun sets both"),
+    ([], dict(RANK="one", WORLD_SIZE=4), "RANK is 'one', but must be a whole number from 0 to"),
+    ([], dict(RANK="-1", WORLD_SIZE=4), "RANK is '-1', but must be"),
+    ([], dict(RANK=4, WORLD_SIZE=4), "this is rank 4 of 4 (torchrun), but ranks count from 0: the last one is 3"),
+    ([], dict(RANK=1, WORLD_SIZE=4, OMPI_COMM_WORLD_RANK=2, OMPI_COMM_WORLD_SIZE=4),
+     "RANK is 1, but OMPI_COMM_WORLD_RANK is 2: two launchers contradict each other"),
+    ([], {**torchrun(1, 29500), "LOCAL_RANK": 4}, "LOCAL_RANK is 4, but LOCAL_WORLD_SIZE is 4: ranks of a machine count"),
+    ([], dict(RANK=1, WORLD_SIZE=4), "rank 1 of 4 does not know where rank 0 is: give --master HOST:PORT"),
+    ([], dict(RANK=1, WORLD_SIZE=4, MASTER_ADDR="127.0.0.1"), "MASTER_ADDR is set, but MASTER_PORT is not"),
+    ([], {**torchrun(1, 70000)}, "MASTER_PORT is '70000', but must be a whole number from 1 to 65535"),
+    ([], {**mpirun_elsewhere(1, 1), "MASTER_ADDR": "", "MASTER_PORT": ""},
+     "does not know where rank 0 is, since mpirun tells no address where ranks are on several machines"),
+    ([], {**srun(1, 7), "SLURM_STEP_NODELIST": "n[07-09,12].invalid,x"}, "cannot find the machine 'n07.invalid' of rank 0"),
+    ([], {**srun(1, 7), "SLURM_STEP_NODELIST": "a.invalid,b"}, "cannot find the machine 'a.invalid' of rank 0"),
+    (["--rank", 1], {}, "--rank is given, but --ranks is not, and no launcher says it: give both"),
+    (["--ranks", 4], {}, "--ranks is given, but --rank is not, and no launcher says it: give both"),
+    (OPTIONS, {}, "rank 1 of 4 does not know where rank 0 is: give --master HOST:PORT"),
+    ([*OPTIONS, "--master", "10.0.0.7"], {}, "--master is '10.0.0.7', but must be HOST:PORT, such as"),
+    ([*OPTIONS, "--master", "host:x"], {}, "the port of --master is 'x', but must be a whole number from 1 to 65535"),
+    (["--rank", 0, "--ranks", 4, "--master", "192.0.2.77:29500"], {}, "and 192.0.2.77 is no address of that machine"),
+    ([], {}, "was compiled for 4 ranks (dp=2,tp=2), but 1 runs"),
+]
+
+
+@pytest.mark.parametrize("options, environment, said", UNKNOWN, ids=[said[:40] for *_, said in UNKNOWN])
+def test_unknown(tcp, ranks, options, environment, said):
+    ranks.add(tcp.program, "--steps", 1, *options, **environment)
+    assert said in ranks.refused()
+
+
+def test_options_that_have_no_effect(mpi, compiled, refused):
+    assert "--rank has no effect where ranks talk over MPI" in refused(mpi, "--steps", 0, "--rank", 0, status=2)
+    assert "--master has no effect on one rank" in refused(compiled("llama"), "--steps", 0, "--master=a:1", status=2)
+
+
+# --- Who does not come, or should not ------------------------------------------------------------------------------
+
+def test_missing(tcp, ranks):
+    port = ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(0, 2))
+    assert ranks.refused().startswith(f"error: rank 0 has waited 2 s at 127.0.0.1:{port} for rank 1, 3 of 4: start it")
+
+
+def test_rank_0_is_missing(tcp, ranks):
+    port = ranks.add_numbered(tcp, "--steps", 1, "--timeout", 1, ranks=(2,))
+    assert f"rank 2 has tried for 1 s to reach rank 0 at 127.0.0.1 (127.0.0.1:{port}): Conn" in ranks.refused()
+
+
+def test_another_program(tcp, ranks, tmp_path):
+    other = shutil.copy(tcp.program, tmp_path / "other")
+    with open(other, "ab") as end:
+        end.write(b"x")
+    port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 3))
+    process = ranks.add(other, "--steps", 1, "--rank", 2, "--ranks", 4, "--master", f"127.0.0.1:{port}")
+    assert f"error: rank 2 (process {process.pid} on {os.uname().nodename}) runs another program than rank 0" in ranks.refused()
+
+
+def test_other_numbers(tcp, ranks):
+    port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1))
+    ranks.add_numbered(tcp, "--steps", 1, ranks=(2,), port=port, count=3)
+    assert "was told that there are 3 ranks, and rank 0 that there are 4: tell all the same" in ranks.refused()
+
+
+def test_one_rank_twice(tcp, ranks):
+    ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 2, 2))
+    assert "both say that they are rank 2: number them differently (--rank)" in ranks.refused()
+
+
+def test_wrong_number_of_ranks(tcp, ranks):
+    ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 2), count=3)
+    assert "was compiled for 4 ranks (dp=2,tp=2), but 3 run" in ranks.refused()
+
+
+def test_another_run_on_the_port(tcp, ranks):
+    """Whoever belongs to another run of the same trainer is sent away, and the run goes on."""
+    port = free_port()
+    for rank in range(3):
+        ranks.add(tcp.program, "--steps", 1, **torchrun(rank, port))
+    stranger = ranks.add(tcp.program, "--steps", 1, **{**torchrun(3, port), "TORCHELASTIC_RUN_ID": "other"})
+    assert "it is rank 0 of another run: look whether" in stranger.communicate(timeout=60)[1]
+    assert stranger.returncode == 1
+    ranks.processes.remove(stranger)
+    ranks.add(tcp.program, "--steps", 1, **torchrun(3, port))
+    status, _, stderr = ranks.end()
+    assert status == [0] * 4 and f"note: process {stranger.pid} on " in stderr
+
+
+def test_port_in_use(tcp, ranks):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        ranks.add_numbered(tcp, "--steps", 1, ranks=(0,), port=port)
+        assert f"rank 0 cannot listen at 127.0.0.1:{port}: Address already in use; another program" in ranks.refused()
+
+
+@pytest.mark.parametrize("answer, said", [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "it does not answer as rank 0 does"),
+                                          (b"", "it breaks off")])
+def test_something_else_answers(tcp, ranks, answer, said):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        ranks.add_numbered(tcp, "--steps", 1, ranks=(1,), port=other.getsockname()[1])
+        connection, _ = other.accept()
+        connection.sendall(answer)
+        connection.close()
+        assert f"), but {said}: look whether rank 0 runs there" in ranks.refused()
+
+
+def connect(port):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def await_end(connection):
+    """Until the other side has dropped it."""
+    connection.settimeout(30)
+    try:
+        while connection.recv(100):
+            pass
+    except ConnectionResetError:
+        pass
+
+
+HELLO = 136  # bytes that a rank says first, "mpcrank1" at their beginning
+
+
+@pytest.mark.parametrize("words, note", [
+    (b"GET / HTTP/1.1\r\n\r\n", "says something else"), (b"mpcrank2" + bytes(HELLO), "says something else"),
+    (b"", "said no word and left"), (b"mpcr", "said no word and left"),
+    (b"mpcrank1" + b"\xff" * (HELLO - 8), "belongs to another run")],
+                         ids=["another protocol", "another version", "nothing", "half a word", "no kind"])
+def test_garbage(tcp, ranks, expected, tmp_path, words, note):
+    """What connects and is no rank is dropped, and the run goes on."""
+    port = ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(0,))
+    with connect(port) as silent, connect(port) as one:
+        one.sendall(words)
+        one.shutdown(socket.SHUT_WR)
+        await_end(one)
+        ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(1, 2, 3), port=port)
+        status, _, stderr = ranks.end()
+        await_end(silent)
+    assert status == [0] * 4 and re.search(f"note: .*{note}", stderr), stderr
+    assert (tmp_path / "a").read_bytes() == expected
+
+
+def test_hello_with_wild_numbers(tcp, ranks, tmp_path):
+    """The right word at the beginning of a join, the rest as bad as can be: lengths are fixed and numbers checked."""
+    port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0,))
+    with connect(port) as one:
+        one.sendall(b"mpcrank1" + bytes(4) + b"\xff" * (HELLO - 12))  # kind 0: to join
+        message = ranks.refused()
+    assert re.match(r"error: rank -1 \(process -1 on \?+\) runs another program than rank 0", message)
+
+
+# --- Failures ------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def four(tcp, ranks):
+    """Started by nobody, so that nobody but themselves ends them; some steps in."""
+    ranks.add_numbered(tcp, "--steps", 10**6, "--print-every", 1, "--timeout", 3)
+    for _ in range(3):
+        assert ranks.processes[0].stdout.readline().startswith("step ")
+    return ranks
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
+def test_killed(four, rank, how):
+    """Noticed at once, and named by one of the others."""
+    begin = time.monotonic()
+    four.processes[rank].send_signal(how)
+    status, _, stderr = four.end()
+    assert time.monotonic() - begin < 10
+    assert status == [-how if q == rank else 1 for q in range(4)]
+    assert f"rank {rank} (process {four.processes[rank].pid} on {os.uname().nodename}) has gone without a word" in error_of(stderr)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_stopped(four, rank):
+    """Named when the time is over, and killed by the one that names it."""
+    four.processes[rank].send_signal(signal.SIGSTOP)
+    status, _, stderr = four.end()
+    assert status == [-signal.SIGKILL if q == rank else 1 for q in range(4)]
+    assert re.search(rf"waits since 3 s in .* for rank {rank} \(dp {rank // 3}, tp {rank // 3}\), which does not answer",
+                     error_of(stderr))
+
+
+def test_signal_to_one(four):
+    four.processes[2].send_signal(signal.SIGTERM)
+    status, _, stderr = four.end()
+    assert status == [128 + signal.SIGTERM] * 4 and "error: " not in stderr
+    assert re.search(r"interrupted at step \d+: nothing is saved", stderr)
+
+
+def test_error_of_all(tcp, ranks):
+    """What all find, one says."""
+    ranks.add_numbered(tcp, "--steps", 1, "--load", "none")
+    assert "--load none: cannot open it" in ranks.refused()
