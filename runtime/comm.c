@@ -144,14 +144,15 @@ static char *mesh_text(const RtProgram *program)
 
 static void check_ranks(const Rt *rt, const char *command)
 {
+    const char *launcher = rt->program->comm->takes_place ? "torchrun --no_python --nproc_per_node=" : "mpirun -n ";
     int wanted = 1;
     for (int i = 0; i < rt->program->naxes; i++)
         wanted *= rt->program->axes[i].size;
     if (rt->ranks != wanted)
-        rt_fail("%s was compiled for %d ranks (%s), but %d %s: start it with 'mpirun -n %d %s ...', or compile "
-                "it for another mesh",
+        rt_fail("%s was compiled for %d ranks (%s), but %d %s: start it with '%s%d %s ...', or compile it for another "
+                "mesh",
                 command, wanted, mesh_text(rt->program), rt->ranks,
-                rt->ranks == 1 ? "runs (was it started without mpirun?)" : "run", wanted, command);
+                rt->ranks == 1 ? "runs (was it started without a launcher?)" : "run", launcher, wanted, command);
 }
 
 void rt_comm_open(Rt *rt, int *argc, char ***argv)

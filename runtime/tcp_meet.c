@@ -174,6 +174,7 @@ static void gather_ranks(RtMeeting *m)
     }
     if (m->launch->file)
         unlink(m->launch->file);
+    m->until = rt_seconds() + m->launch->timeout;
     send_table(m, place);
     free(place);
 }
@@ -367,6 +368,7 @@ static void meet_others(RtMeeting *m)
         find_first(m);
         listen_as_other(m);
         RtPlace *place = join(m);
+        m->until = rt_seconds() + m->launch->timeout;
         connect_to_lower(m, place);
         free(place);
     }

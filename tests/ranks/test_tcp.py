@@ -42,9 +42,9 @@ class Ranks:
     def __init__(self, directory, data):
         self.directory, self.data, self.processes = directory, data, []
 
-    def add(self, program, *options, **environment):
+    def add(self, program, *options, before=(), **environment):
         clean = {name: value for name, value in os.environ.items() if not LAUNCHERS.fullmatch(name)}
-        words = [program, "--data", self.data, "--data-format", "bytes", *options]
+        words = [*before, program, "--data", self.data, "--data-format", "bytes", *options]
         self.processes.append(subprocess.Popen(
             list(map(str, words)), cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**clean, **QUIET, **{name: str(value) for name, value in environment.items()}}))
@@ -276,7 +276,24 @@ def test_one_rank_twice(tcp, ranks):
 
 def test_wrong_number_of_ranks(tcp, ranks):
     ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 2), count=3)
-    assert "was compiled for 4 ranks (dp=2,tp=2), but 3 run" in ranks.refused()
+    assert ranks.refused() == (f"error: {tcp.program} was compiled for 4 ranks (dp=2,tp=2), but 3 run: start it with 'torchrun "
+                               f"--no_python --nproc_per_node=4 {tcp.program} ...', or compile it for another mesh")
+
+
+def test_killed_while_they_meet(tcp, ranks):
+    port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1))
+    while f":{port:04X} 01 " not in re.sub(r"[0-9A-F]{8}:\w{4} (01) ", r"\1 ", open("/proc/net/tcp").read()):
+        time.sleep(0.05)  # until a connection to the port is established
+    time.sleep(1)
+    victim = ranks.processes.pop()
+    victim.kill()
+    victim.communicate()
+    assert f"error: rank 1 (process {victim.pid} on {os.uname().nodename}) has ended while the ranks met" == ranks.refused()
+
+
+def test_too_few_files(tcp, ranks):
+    ranks.add(tcp.program, "--steps", 0, before=["prlimit", "--nofile=200"], **torchrun(1, 29500))
+    assert "4 ranks need 264 open files each, but the limit is 200: raise it (ulimit -n)" in ranks.refused()
 
 
 def test_another_run_on_the_port(tcp, ranks):
