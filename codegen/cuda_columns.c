@@ -62,6 +62,14 @@ static void write_block_sums(const Launch *p, const Column *column, const char *
          { "scratch", scratch_text(p, column) }, { "at", at });
 }
 
+/* "sum += x;", "most = RtMax::of(most, x);" */
+char *fold_text(const Launch *p, const Node *reduction, const char *into, const char *text)
+{
+    if (info(reduction->op)->over == SUM)
+        return accumulation(p->k, reduction, into, text);
+    return arena_text(&p->k->m->arena, "%s = %s::of(%s, %s);\n", into, functor_of(reduction), into, text);
+}
+
 void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 {
     RowKernel *k = p->k;
@@ -74,12 +82,7 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
                           : p->width > 1         ? "%s[e]"
                                                  : "%s[0]",
                           into);
-    if (info(column->sink->node->op)->over == SUM) {
-        fputs(accumulation(k, column->sink->node, into, text), out);
-        return;
-    }
-    FILL(out, "$into = $functor::of<$type>($into, $text);\n", { "into", into },
-         { "functor", functor_of(column->sink->node) }, { "type", type_of(column) }, { "text", text });
+    fputs(fold_text(p, column->sink->node, into, text), out);
 }
 
 static void write_start(Launch *p, const Column *column, FILE *out)
@@ -187,10 +190,9 @@ static void add_turn(Launch *p, const void *context, FILE *out)
     const Column *column = context;
     Text add;
     open_text(&add);
-    FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of<$type>($parts[$index], $value);\n",
+    FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of($parts[$index], $value);\n",
          { "parts", column->sink->parts }, { "index", dense_index(p, p->region.inner) },
-         { "value", sum_in_turn(p, column) }, { "functor", functor_of(column->sink->node) },
-         { "type", type_of(column) });
+         { "value", sum_in_turn(p, column) }, { "functor", functor_of(column->sink->node) });
     fputs(each_element(p, close_text(&p->k->m->arena, &add)), out);
 }
 
@@ -236,8 +238,8 @@ static char *add_part(const Launch *p, const Column *column)
     int64_t all = count_points(p->k, p->own) * wide_count(p, column);
     const char *part = arena_text(&p->k->m->arena, "part * %" PRId64 " + %s", all, dense_index(p, held));
     const char *element = arena_text(&p->k->m->arena, "%s[%s]", column->sink->parts, part);
-    char *text = arena_text(&p->k->m->arena, "%s = %s::of<%s>(%s, %s);\n", column->sink->name,
-                            functor_of(column->sink->node), type_of(column), column->sink->name, element);
+    char *text = arena_text(&p->k->m->arena, "%s = %s::of(%s, %s);\n", column->sink->name,
+                            functor_of(column->sink->node), column->sink->name, element);
     for (int i = p->region.nloops - 1; i >= 0; i--) {
         const Loop *loop = &p->region.loop[i];
         if (loop->dims & dropped)

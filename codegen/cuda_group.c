@@ -142,8 +142,7 @@ void emit_cuda_group(Module *m, int count, const Op *const group[], const char *
         blocks += of->launch.blocks;
     }
     CudaLaunch launch = { .name = name, .blocks = blocks, .threads = BLOCK };
-    FILL(out, cuda_group_template,
-         { "head", kernel_head(m, name, arena_text(&m->arena, "%d", BLOCK), npointers, declared) },
+    FILL(out, cuda_group_template, { "head", kernel_head(m, name, cuda_bounds(m, BLOCK, 0), npointers, declared) },
          { "cases", close_text(&m->arena, &cases) });
     launches->count = 0;
     add_launch(launches, launch, m);

@@ -1,6 +1,7 @@
 /* cuda_library.c -- gathers, rope and copies in CUDA: calls of the kernels in runtime/cuda/ with constant shapes. */
 #include "cuda_library.h"
 
+#include "cuda_row.h"
 #include "templates.h"
 
 #include <inttypes.h>
@@ -44,10 +45,7 @@ static char *head_of(const Operands *o, CudaLaunch launch)
                                   element_type(o->value[count]->type.dtype), o->name[count]);
     if (cuda_library_scratch(o->m, o->op))
         items[count++] = "float *scratch";
-    return wrapped_list(
-        o->m,
-        arena_text(&o->m->arena, "extern \"C\" __global__ void __launch_bounds__(%d) %s(", launch.threads, launch.name),
-        count, items, ")", 0);
+    return kernel_head(o->m, launch.name, cuda_bounds(o->m, launch.threads, launch.shared > 0), count, items);
 }
 
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out)

@@ -24,11 +24,26 @@ void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
         error_at(m->diags, (Where){ 0 }, "kernel '%s' takes more than %d launches", launches->at[0].name, MAX_LAUNCHES);
 }
 
+/* Where nothing is said of blocks, the compiler aims at many, and may spill registers for that. */
+char *cuda_bounds(Module *m, int threads, int blocks)
+{
+    return blocks ? arena_text(&m->arena, "%d, %d", threads, blocks) : arena_text(&m->arena, "%d", threads);
+}
+
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[])
 {
     return wrapped_list(m,
                         arena_text(&m->arena, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name),
                         count, items, ")", 0);
+}
+
+/* Blocks that a multiprocessor is to have room for; 0: the compiler may choose.  Those that add up columns stay until
+ * the end, and there are as many of them as there is room for: parts_of and most_registers have counted on it. */
+static int blocks_together(const Launch *p)
+{
+    if (p->mapping == MAP_COLUMNS)
+        return p->ncolumns == 1 ? 4 : 2;
+    return has_wide_sums(p) && p->turns ? 2 : p->shared > 0;
 }
 
 char *launch_head(const Launch *p, const char *name, int threads)
@@ -45,11 +60,8 @@ char *launch_head(const Launch *p, const char *name, int threads)
     if (p->is_member)
         return wrapped_list(k->m, arena_text(&k->m->arena, "RT_INLINE void %s(int block, ", name), count, items, ")",
                             0);
-    bool has_sums = has_wide_sums(p) && threads == p->threads && (p->mapping == MAP_COLUMNS || p->turns);
-    int blocks = has_sums ? 2 : 1; /* of a multiprocessor: most_registers has counted on it */
-    const char *bounds =
-        blocks > 1 ? arena_text(&k->m->arena, "%d, %d", threads, blocks) : arena_text(&k->m->arena, "%d", threads);
-    return kernel_head(k->m, name, bounds, count, items);
+    int blocks = threads == p->threads ? blocks_together(p) : 0;
+    return kernel_head(k->m, name, cuda_bounds(k->m, threads, blocks), count, items);
 }
 
 /* Which elements of a row stay: the text that says so of one, and the bits. */

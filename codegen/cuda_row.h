@@ -99,6 +99,7 @@ bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction
 void write_sums_start(Launch *p, FILE *out);
 void write_sums_end(Launch *p, FILE *out);
 void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out);
+char *fold_text(const Launch *p, const Node *reduction, const char *into, const char *text);
 void add_to_column(Launch *p, const Column *column, const char *text, FILE *out);
 
 /* cuda_row.c */
@@ -106,6 +107,7 @@ int64_t cuda_row_scratch(Module *m, const Func *kernel);
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
 bool is_cuda_member(Module *m, const Func *kernel); /* element-wise: it may be one of a group */
 void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunch *launch, FILE *out);
+char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
 typedef void TurnText(Launch *p, const void *context, FILE *out);
 void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);

@@ -261,7 +261,7 @@ static void write_sums(Launch *p, int phase, FILE *out)
     for (int i = 0; i < k->nnodes; i++)
         if (is_summed(p, &k->node[i], phase)) {
             const Node *operand = find_node(k, arg(k->node[i].op, 0));
-            write_guarded(p, first_only(p, operand->dims), accumulation(k, &k->node[i], k->node[i].name, operand->text),
+            write_guarded(p, first_only(p, operand->dims), fold_text(p, &k->node[i], k->node[i].name, operand->text),
                           out);
         }
     for (int i = 0; i < p->ncolumns; i++) {

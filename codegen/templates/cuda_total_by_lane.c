@@ -14,7 +14,7 @@ $head
     __syncthreads();
     if (team == 0 && item < $results) {
         for (int other = 1; other < 8; other++)
-            $name = $functor::of<$type>($name, together[other][lane]);
+            $name = $functor::of($name, together[other][lane]);
         $store
     }
 }

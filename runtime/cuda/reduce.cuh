@@ -13,10 +13,12 @@ struct RtSum {
 
 struct RtMax {
     template <typename T> static __device__ __forceinline__ T of(T a, T b) { return b > a ? b : a; }
+    static __device__ __forceinline__ float of(float a, float b) { return fmaxf(a, b); } /* one instruction */
 };
 
 struct RtMin {
     template <typename T> static __device__ __forceinline__ T of(T a, T b) { return b < a ? b : a; }
+    static __device__ __forceinline__ float of(float a, float b) { return fminf(a, b); }
 };
 
 /* Over all 32 lanes. */
