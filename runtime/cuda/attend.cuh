@@ -118,9 +118,9 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
     T *queries = reinterpret_cast<T *>(memory), *keys = queries + QUERIES * Tiles::PITCH;
     T *values = keys + KEYS * Tiles::PITCH;
     const int tiles = (int)((s.queries + QUERIES - 1) / QUERIES);
-    const int64_t head = blockIdx.x / tiles;
+    const int head = blockIdx.x / tiles;
     const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES; /* causal: those with most keys go first */
-    const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
+    const int b = head / (int)(s.heads * s.group), h = head / (int)s.group % (int)s.heads, g = head % (int)s.group;
     const int row = threadIdx.x / 32 * 16 * PIECES, end = (int)s.keys;
     const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
     const T *const from_v = rt_head_of(v, s.v, b, h, 0);

@@ -13,6 +13,8 @@
 
 template <int D> struct RtTile {
     static constexpr int WIDE = (D + 15) / 16 * 16, PITCH = WIDE + 8;
+    /* How often loops that hold many registers are unrolled: as found by compiling for sm_80 and sm_90. */
+    static constexpr int LOADS = D > 112 && D <= 128 ? 1 : 2, STEPS = D > 96 && D <= 128 ? 1 : 2;
 };
 
 /* The instructions for an element type. */
@@ -30,12 +32,13 @@ RT_INLINE uint32_t rt_pack_two(float low, float high, rt_f16) { return rt_pack_f
 /* --- Loads and stores ------------------------------------------------------------------------- */
 
 /* Begins to load rows first ... first + ROWS - 1; those at or behind `end` are zeros.  ASYNC: behind the threads'
- * backs, where rows begin on 16 bytes and D is a multiple of 8. */
+ * backs, where rows begin on 16 bytes and D is a multiple of 8.  Unrolled as a
+ * whole, its addresses would take registers. */
 template <int D, int ROWS, int THREADS, bool ASYNC, typename T>
 RT_INLINE void rt_tile_load(T *tile, const T *from, int64_t stride, int first, int end)
 {
     constexpr int CHUNKS = RtTile<D>::WIDE / 8, PITCH = RtTile<D>::PITCH;
-#pragma unroll
+#pragma unroll RtTile < D> ::LOADS
     for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
         const int row = i / CHUNKS, column = i % CHUNKS * 8;
         const bool is_there = first + row < end && column < D;
@@ -112,7 +115,7 @@ template <int D, int ROWS, int N, typename T>
 RT_INLINE void rt_product_of_rows(float (&c)[ROWS][N][4], const T *left, int row, const T *right, int column)
 {
     constexpr int PITCH = RtTile<D>::PITCH;
-#pragma unroll 2
+#pragma unroll RtTile < D> ::STEPS
     for (int k = 0; k < RtTile<D>::WIDE; k += 16) {
         uint32_t a[ROWS][4];
 #pragma unroll
