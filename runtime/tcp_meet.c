@@ -78,6 +78,15 @@ static bool is_stranger(const RtMeeting *m, const RtHello *hello)
     return hello->kind != RT_HELLO_JOIN || (hello->job && m->own.job && hello->job != m->own.job);
 }
 
+static void turn_away(int socket, const RtHello *hello)
+{
+    char *who = rt_meeting_process_text(&hello->process);
+    rt_note("note: %s belongs to another run: turned away", who);
+    rt_meeting_send(socket, (RtFrame){ .kind = RT_FRAME_STRANGER });
+    close(socket);
+    free(who);
+}
+
 static void check_joining(RtMeeting *m, const RtHello *hello)
 {
     int rank = hello->rank, ranks = m->launch->ranks;
@@ -121,9 +130,7 @@ static bool admit(RtMeeting *m, RtPlace place[])
     if (socket < 0)
         return false;
     if (is_stranger(m, &hello)) {
-        rt_note("note: %s belongs to another run: turned away", rt_meeting_process_text(&hello.process));
-        rt_meeting_send(socket, (RtFrame){ .kind = RT_FRAME_STRANGER });
-        close(socket);
+        turn_away(socket, &hello);
         return false;
     }
     m->newcomer = socket;
@@ -315,9 +322,7 @@ static bool accept_one(RtMeeting *m)
     RtPeer *peer = is_ours ? &m->peer[hello.rank] : NULL;
     int *link = !peer ? NULL : hello.kind == RT_HELLO_DATA ? &peer->data : &peer->control;
     if (!link || *link >= 0) {
-        rt_note("note: %s belongs to another run: turned away", rt_meeting_process_text(&hello.process));
-        rt_meeting_send(socket, (RtFrame){ .kind = RT_FRAME_STRANGER });
-        close(socket);
+        turn_away(socket, &hello);
         return false;
     }
     *link = socket;
