@@ -29,15 +29,15 @@ LAYOUTS = [("data", dict(dp=8), False, 0), ("data, ZeRO 1", dict(dp=8), False, 1
            ("data x context x tensor, sequence, ZeRO 3", dict(dp=2, cp=2, tp=2), True, 3)]
 
 
-def model_text(mesh, sequence=False, train=None):
+def model_text(mesh, sequence=False, train=None, zero="zero 0 over dp"):
     """GPT-2 of examples/, under another `parallel` and `train`: mpc has the rules of a layout in the file."""
     model = (ROOT / "examples" / "gpt2.mdl").read_text()
     rules = [RULES[axis] + (" else seq" if sequence and axis == "tp" else "") for axis in mesh]
     sizes = ", ".join(f"{axis} = {size}" for axis, size in mesh.items())
     start = model.index("train {")
     settings = train or model[start:model.index("parallel {")]
-    zero = ["zero 0 over dp"] if "dp" in mesh else []
-    return "\n    ".join([f"{model[:start]}{settings}\nparallel {{", f"mesh {sizes}", *rules, *zero, "recompute none\n}\n"])
+    rules += [zero] if "dp" in mesh else []
+    return "\n    ".join([f"{model[:start]}{settings}\nparallel {{", f"mesh {sizes}", *rules, "recompute none\n}\n"])
 
 
 def find_jax(say):

@@ -20,10 +20,15 @@ FULL = dict(layers=12, embed=768, heads=12, seq=256, vocab=50257)
 SMALL = dict(layers=2, embed=64, heads=4, seq=64, vocab=30000)
 CORES = 2
 
-# name, mesh, sequence (`else seq` over tp), options of mpc
-LAYOUTS = [("data", dict(dp=CORES), False, ["--zero=0"]), ("data, ZeRO 1", dict(dp=CORES), False, ["--zero=1"]),
-           ("data, ZeRO 3", dict(dp=CORES), False, ["--zero=3"]), ("tensor", dict(tp=CORES), False, []),
-           ("tensor, sequence", dict(tp=CORES), True, []), ("context", dict(cp=CORES), False, [])]
+# name, mesh, sequence (`else seq` over tp), zero
+LAYOUTS = [("data", dict(dp=CORES), False, "zero 0 over dp"),
+           ("data, overlap", dict(dp=CORES), False, "zero 0 over dp (overlap_grads)"),
+           ("data, ZeRO 1", dict(dp=CORES), False, "zero 1 over dp"),
+           ("data, ZeRO 1, overlap", dict(dp=CORES), False, "zero 1 over dp (overlap_grads)"),
+           ("data, ZeRO 3", dict(dp=CORES), False, "zero 3 over dp"),
+           ("data, ZeRO 3, overlap", dict(dp=CORES), False, "zero 3 over dp (overlap_grads, overlap_params)"),
+           ("tensor", dict(tp=CORES), False, ""), ("tensor, sequence", dict(tp=CORES), True, ""),
+           ("context", dict(cp=CORES), False, "")]
 
 
 def environment(threads):
@@ -42,14 +47,14 @@ def run(command, threads, text=None):
 class Trainer:
     """A compiled layout, to be run in turns with others."""
 
-    def __init__(self, out, sizes, mesh, sequence, options):
+    def __init__(self, out, sizes, mesh, sequence, zero):
         self.out, self.ranks = out, CORES if mesh else 1
         settings = f"train {{\n    batch = {BATCH}\n    microbatch = {BATCH // mesh.get('dp', 1)}\n    precision = fp32\n}}\n"
         dims = [f"-D{name}={size}" for name, size in sizes.items()]
         out.mkdir(parents=True, exist_ok=True)
         source = out / "model.mdl"
-        source.write_text(model_text(mesh or dict(dp=1), sequence, settings))
-        run([ROOT / "build" / "mpc", "compile", source, "-o", out, *dims, *options], 1)
+        source.write_text(model_text(mesh or dict(dp=1), sequence, settings, zero))
+        run([ROOT / "build" / "mpc", "compile", source, "-o", out, *dims], 1)
         self.entries = []
 
     def steps(self, count, data):
@@ -75,7 +80,7 @@ def row(name, trainer, alone):
 def table(say, folder, data, steps, small=False, only=""):
     """Markdown.  Trainers take turns, twice, so that what else the machine does meets all of them."""
     sizes = SMALL if small else FULL
-    one = Trainer(folder / "ranks-1", sizes, {}, False, [])
+    one = Trainer(folder / "ranks-1", sizes, {}, False, "zero 0 over dp")
     trainers = [(f"1 process, {CORES} threads", one)]
     trainers += [(f"{CORES} processes: {name}", Trainer(folder / f"ranks-{number}-of-{CORES}", sizes, *layout))
                  for number, (name, *layout) in enumerate(LAYOUTS) if only in name]
@@ -86,8 +91,9 @@ def table(say, folder, data, steps, small=False, only=""):
     alone = one.median("tokens_per_s")
     return [f"## {CORES} processes of one core beside one of {CORES} threads", "",
             f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all processes, fp32; medians. Ratio: of tokens a",
-            "second, to one process. `hidden`: the share of the time of collectives in which the computation did not wait for",
-            "them; both processes copy what they send with the cores that compute. MB of one process.", "",
+            "second, to one process. `overlap`: with overlap_grads, and overlap_params for ZeRO 3. `hidden`: the share of the time of",
+            "collectives in which the computation did not wait for them; both processes copy what they send with the cores that",
+            "compute. MB of one process.", "",
             "| layout | step ms | tokens/s | ratio | MB sent | collectives ms | waited ms | hidden | MB used |", "|" + " --- |" * 9,
             *[row(name, trainer, alone) for name, trainer in trainers], ""]
 
