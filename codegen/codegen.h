@@ -40,6 +40,7 @@ char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 void write_places(Module *m, const char *text, FILE *out);
 void write_place_constants(Module *m, const char *text, FILE *out); /* the declarations alone, for kernels in CUDA */
 bool names_places(Module *m, const char *text);
+void write_place_table(Module *m, const char *text, FILE *out); /* parts[], of RtPartConstant: those that it names */
 
 /* --- row.c: kernels made of pointwise ops, reductions and leaves ------------------------------ */
 
@@ -95,6 +96,9 @@ char *product_call(Module *m, const Product *product, int id, const Op *call, co
 
 /* For naive ones: static void NAME(const A *restrict a, const B *restrict b, C *restrict c). */
 void emit_naive_product(Module *m, const Product *product, const Op *call, const char *name, FILE *out);
+/* The statements for one element of the result, from a, b and c, with the index of each dim under its index_name. */
+char *naive_product_point(Module *m, const Product *product, const Op *call);
+char *index_name(Module *m, Name dim);
 char *naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
                          const char *const operand[]);
 

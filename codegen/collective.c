@@ -214,12 +214,14 @@ static void write_local_slice(FuncText *t, const Op *op)
         else
             first = arena_text(arena, "rt_coordinate(rt, %d) * INT64_C(%" PRId64 ")",
                                dim->split.axis[dim->split.count - 1], size);
-        text = arena_text(arena,
-                          "%srt_copy(%d, %s + %" PRId64 ", (const int64_t[]){ %" PRId64 ", 1 }, %s + %s * %" PRId64
-                          ", (const int64_t[]){ %" PRId64 ", 1 }, 2,\n        (const int64_t[]){ %" PRId64 ", %" PRId64
-                          " });\n",
-                          text, bytes, to, piece * rows * inner, size * inner, from, first, inner,
-                          local_size(m, old) * inner, outer, rows * inner);
+        const RowsCopy copy = { .to = arena_text(arena, "%s + %" PRId64, to, piece * rows * inner),
+                                .from = arena_text(arena, "%s + %s * %" PRId64, from, first, inner),
+                                .element = bytes,
+                                .rows = outer,
+                                .row = rows * inner,
+                                .to_row = size * inner,
+                                .from_row = local_size(m, old) * inner };
+        text = arena_text(arena, "%s%s", text, t->h->dialect->copy_rows(m, &copy));
     }
     write_statement(t, place_text(m, op), text);
 }

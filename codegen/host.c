@@ -1,13 +1,14 @@
 /* host.c -- trainer.c: kernels, products, functions, tables, main. */
 #include "host_parts.h"
 
-static void write_head(const Module *m, TrainerTexts texts, FILE *out)
+static void write_head(const Host *h, TrainerTexts texts, FILE *out)
 {
+    const Module *m = h->m;
     FILL(
         out,
         "/* trainer.c -- trains the model $model, written by mpc $version from $source.\n"
         " *\n"
-        " *   kernels     loops over tensors; shapes and strides are constants\n"
+        " *   kernels     $kernels\n"
         " *   products    of matrices, done by the runtime's library\n"
         " *   functions   run_step, run_eval, run_predict; a layer is a function that they call in a loop\n"
         " *   program     the tables by which the runtime feeds, saves and explains all this\n"
@@ -17,17 +18,14 @@ static void write_head(const Module *m, TrainerTexts texts, FILE *out)
         "1024].\n"
         " */\n"
         "#include \"rt.h\"\n"
-        "\n"
-        "#include \"kernels/kernels.h\"\n"
-        "\n"
-        "#include <string.h>\n"
-        "\n",
-        { "model", m->name }, { "version", texts.version }, { "source", m->source ? m->source : "IR" });
+        "$includes\n",
+        { "model", m->name }, { "version", texts.version }, { "source", m->source ? m->source : "IR" },
+        { "kernels", h->dialect->kernels }, { "includes", h->dialect->includes });
 }
 
 bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
 {
-    Host h = { .m = m, .funcs.arena = &m->arena, .started.arena = &m->arena };
+    Host h = { .m = m, .dialect = texts.cuda ? &cuda_dialect : &c_dialect, .cuda = texts.cuda, .funcs.arena = &m->arena, .started.arena = &m->arena };
     int errors = m->diags->errors;
     open_text(&h.kernels);
     open_text(&h.functions);
@@ -40,9 +38,10 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     if (m->diags->errors > errors)
         return false;
     const char *program = arena_text(&m->arena, "%s%s", kernels, functions);
-    write_head(m, texts, out);
+    write_head(&h, texts, out);
     write_places(m, program, out);
-    fprintf(out, "/* --- Kernels --- */\n\n%s/* --- Products --- */\n\n", kernels);
+    h.dialect->write_kernels(&h, kernels, out);
+    fputs("/* --- Products --- */\n\n", out);
     write_products(&h, out);
     fprintf(out, "/* --- Functions --- */\n\n%s/* --- Program --- */\n\n", functions);
     write_tables(&h, texts, program, out);

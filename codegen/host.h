@@ -2,7 +2,7 @@
 #ifndef MPC_HOST_H
 #define MPC_HOST_H
 
-#include "ir/ir.h"
+#include "cuda.h"
 
 /* What a kernel of this back end needs beside its results: Module.scratch_bytes, for the memory pass. */
 int64_t c_scratch_bytes(Module *m, const Op *op);
@@ -11,6 +11,7 @@ typedef struct {
     const char *plan;    /* plan.json, which the trainer can print */
     const char *version; /* of mpc */
     const char *comm;    /* what carries messages between ranks: "mpi", "tcp" */
+    const CudaProgram *cuda; /* the kernels of a trainer for GPUs; NULL: a trainer for processors */
 } TrainerTexts;
 
 /* Writes trainer.c: kernels, the program's functions, its tables, main.  The module has been through the memory

@@ -1,90 +1,9 @@
-/* host_call.c -- kernels, products and library ops: each text once, and the statement that runs it. */
-#include "codegen.h"
+/* host_call.c -- the statements that run kernels, products and library ops, with their rows in the table of kernels. */
 #include "host_parts.h"
 
 #include <string.h>
 
-/* --- Kernels, each text once --------------------------------------------------------------- */
-
-typedef struct {
-    FuncText *t;
-    const Op *op;
-    const Func *callee;     /* NULL: a library op */
-    const Product *product; /* NULL: no product */
-} Wanted;
-
-static bool emit_kernel(const Wanted *w, const char *name, FILE *out)
-{
-    Module *m = w->t->h->m;
-    if (!w->callee)
-        return emit_library_kernel(m, w->op, name, out);
-    if (w->product)
-        emit_naive_product(m, w->product, w->op, name, out);
-    else
-        emit_row_kernel(m, w->callee, w->op, name, out);
-    return true;
-}
-
-static char *kernel_text(const Wanted *w, const char *name)
-{
-    Text text;
-    open_text(&text);
-    emit_kernel(w, name, text.out);
-    return close_text(&w->t->h->m->arena, &text);
-}
-
-static bool is_kernel(const Host *h, const char *name)
-{
-    for (int i = 0; i < h->nkernels; i++)
-        if (strcmp(h->kernel[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
-static const char *kernel_name(Host *h, const Wanted *w)
-{
-    Arena *arena = &h->m->arena;
-    const char *path =
-        w->callee ? w->callee->name : arena_text(arena, "%s.%s", w->op->path ? w->op->path : "", info(w->op)->name);
-    if (strncmp(path, "k.", 2) == 0)
-        path += 2;
-    const char *base = arena_text(arena, "kernel_%s", c_identifier(h->m, path, 48)), *name = base;
-    for (int i = 2; is_kernel(h, name); i++)
-        name = arena_text(arena, "%s_%d", base, i);
-    return name;
-}
-
-/* A function whose body is one short line stands on a line with its head, as clang-format has it. */
-static const char *compacted(Arena *arena, const char *text)
-{
-    enum { WIDTH = 120 };
-    const char *head = strstr(text, "static void "), *open = head ? strstr(head, "\n{\n    ") : NULL;
-    const char *body = open ? open + strlen("\n{\n    ") : NULL, *end = body ? strchr(body, '\n') : NULL;
-    bool is_statement =
-        end && end[-1] == ';' && strcmp(end, "\n}\n") == 0 && !memchr(head, '\n', (size_t)(open - head));
-    if (!is_statement || (open - head) + (end - body) + (int)strlen(" {  }") > WIDTH)
-        return text;
-    return arena_text(arena, "%.*s { %.*s }\n", (int)(open - text), text, (int)(end - body), body);
-}
-
-/* The name of a C function that does it; two kernels that read alike but for their comment are one. */
-static const char *find_kernel(const Wanted *w)
-{
-    Host *h = w->t->h;
-    const char *text = kernel_text(w, "kernel"), *head = strstr(text, "static void ");
-    if (!head)
-        return "kernel"; /* after an error */
-    for (int i = 0; i < h->nkernels; i++)
-        if (strcmp(h->kernel[i].text, head) == 0)
-            return h->kernel[i].name;
-    h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
-    KernelText *kernel = &h->kernel[h->nkernels];
-    *kernel = (KernelText){ .name = kernel_name(h, w), .text = head };
-    h->nkernels++;
-    fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, kernel->name)));
-    return kernel->name;
-}
+/* --- Products, each shape once ---------------------------------------------------------- */
 
 static int find_product(Host *h, const RtProductShape *shape)
 {
@@ -252,9 +171,8 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
         int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
-        Wanted wanted = { .t = t, .op = op, .callee = kernel, .product = p };
         const char **operands = operands_of(t, op);
-        const char *call = p->naive ? naive_product_call(m, p, find_kernel(&wanted), op, operands)
+        const char *call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
                                     : product_call(m, p, find_product(t->h, &p->shape), op, operands);
         write_traced(t, op, row, call);
     }
@@ -268,20 +186,8 @@ void write_call(FuncText *t, const Op *op)
         write_products_of(t, op, kernel);
         return;
     }
-    Wanted wanted = { .t = t, .op = op, .callee = kernel };
-    const char **operands = operands_of(t, op), *name = find_kernel(&wanted);
-    const char *scratch = typed_in_frame(t, "float", op->attrs.frame);
+    const char *call = t->h->dialect->kernel(t, op, operands_of(t, op), typed_in_frame(t, "float", op->attrs.frame));
     const char *kind = !kernel ? info(op)->name : updates_state(t, op) ? "update" : "fused";
     int row = add_call_row(t, op, kind, kernel ? kernel_flops(m, kernel) : op_flops(m, op));
-    write_traced(t, op, row,
-                 kernel ? row_kernel_call(m, kernel, name, operands, scratch)
-                        : library_call(m, op, name, operands, scratch));
-}
-
-int64_t c_scratch_bytes(Module *m, const Op *op)
-{
-    if (info(op)->family == LIBRARY)
-        return library_scratch(m, op);
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return kernel && kernel->role == KERNEL && !is_product_kernel(kernel) ? row_kernel_scratch(m, kernel) : 0;
+    write_traced(t, op, row, call);
 }

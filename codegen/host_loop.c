@@ -71,8 +71,8 @@ static void copy_initial(LoopText *l, const Value *from, const Value *to)
     if (coincide(from, to))
         return;
     Module *m = l->t->h->m;
-    fprintf(l->before.out, "memcpy(%s, %s, %" PRId64 ");\n", pointer_to(l->t, to), pointer_to(l->t, from),
-            local_bytes(m, &to->type));
+    fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), local_bytes(m, &to->type)),
+          l->before.out);
 }
 
 /* How many turns come after this one. */

@@ -2,7 +2,9 @@
  *
  *   host.c          the file: its parts in order
  *   host_func.c     one function of the program: statements, and the pointers that they name
- *   host_call.c     kernels, products and library ops: each text once, and the statement that runs it
+ *   host_call.c     the statements that run kernels, products and library ops
+ *   host_c.c        what only C has: kernels are functions of the file
+ *   host_cuda.c     what only CUDA has: kernels are launched, from a text that the file embeds
  *   host_loop.c     layers in a loop, and what goes from turn to turn
  *   collective.c    collectives: their table, and the statements that run them
  *   program.c       the tables of RtProgram
@@ -10,7 +12,9 @@
 #ifndef MPC_HOST_PARTS_H
 #define MPC_HOST_PARTS_H
 
+#include "codegen.h"
 #include "facts.h"
+#include "cuda.h"
 #include "host.h"
 #include "ir/storage.h"
 #include "map.h"
@@ -42,11 +46,24 @@ typedef struct {
     int npointers;
 } HostFunc;
 
+typedef struct Dialect Dialect;
+
+/* CUDA: all launches of one kernel. */
+typedef struct {
+    const char *name, *place; /* of the first function; where the first call stands */
+    const CudaLaunches *launches;
+    int first, operands; /* in the table of launches; arguments of each of its functions */
+} LaunchText;
+
 typedef struct {
     Module *m;
-    Text kernels, functions;
+    const Dialect *dialect;
+    const CudaProgram *cuda; /* CUDA only */
+    Text kernels, functions; /* kernels: C only */
     int nkernels, kernel_room, nrows, row_room, nproducts, product_room;
     KernelText *kernel;
+    int nlaunched, launched_room;
+    LaunchText *launched;
     KernelRow *row;
     const char **product; /* texts of shapes */
     int ncollectives, collective_room;
@@ -115,6 +132,34 @@ const char *place_text(Module *m, const Op *op);
 /* The functions that the runtime calls. */
 enum { NENTRIES = 3 };
 extern const FuncRole entries[NENTRIES];
+
+/* --- Targets ---------------------------------------------------------------------------------- */
+
+/* `rows` rows of `row` elements, whose beginnings are to_row and from_row elements apart. */
+typedef struct {
+    const char *to, *from; /* texts of pointers */
+    int element;           /* bytes */
+    int64_t rows, row, to_row, from_row;
+} RowsCopy;
+
+/* What the targets do differently; all else of the program is the same. */
+struct Dialect {
+    const char *kernels;  /* what they are, for the head of the file */
+    const char *includes; /* lines behind #include "rt.h" */
+
+    /* The statement that runs a row kernel or a LIBRARY op. */
+    const char *(*kernel)(FuncText *t, const Op *op, const char *const operands[], const char *scratch);
+    /* The one that runs product `number` of a kernel, in an order of operands that rt_product does not take. */
+    const char *(*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
+                                 const char *const operands[]);
+    char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
+    char *(*copy_rows)(Module *m, const RowsCopy *copy);
+
+    void (*write_kernels)(Host *h, const char *kernels, FILE *out);
+    const char *(*fields)(Host *h); /* of RtProgram, a line each */
+};
+
+extern const Dialect c_dialect, cuda_dialect;
 
 /* --- Tables ----------------------------------------------------------------------------------- */
 

@@ -45,6 +45,7 @@ typedef struct {
     const Dim *seen[64];
     const char *storage;           /* "static", or CUDA's "__constant__" */
     FILE *declarations, *settings; /* NULL: only counted */
+    FILE *table;                   /* of RtPartConstant; may be NULL */
 } Places;
 
 static bool same_place(const Dim *a, const Dim *b)
@@ -66,6 +67,8 @@ static void note_dim(Places *p, const Dim *dim)
     if (!strstr(p->text, name))
         return;
     p->count++;
+    if (p->table)
+        fprintf(p->table, "    { \"%s\", %s, %" PRId64 " },\n", name, split_initialiser(p->m, dim), dim->padded);
     if (!p->declarations)
         return;
     fprintf(p->declarations, "%s RtPart %s;\n", p->storage, name);
@@ -121,4 +124,14 @@ void write_place_constants(Module *m, const char *text, FILE *out)
 {
     Places p = { .m = m, .text = text, .storage = "__constant__", .declarations = out };
     note_all(&p);
+}
+
+void write_place_table(Module *m, const char *text, FILE *out)
+{
+    Places p = { .m = m, .text = text, .table = out };
+    if (!names_places(m, text))
+        return;
+    fputs("static const RtPartConstant parts[] = {\n", out);
+    note_all(&p);
+    fputs("};\n\n", out);
 }

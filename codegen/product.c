@@ -307,7 +307,7 @@ static char *loop(Module *m, const char *pragma, const char *index, int64_t coun
 }
 
 /* The variable of a loop over a dim; an operand may be called like the dim itself. */
-static char *index_name(Module *m, Name dim) { return c_identifier(m, arena_text(&m->arena, "i_%s", dim), 24); }
+char *index_name(Module *m, Name dim) { return c_identifier(m, arena_text(&m->arena, "i_%s", dim), 24); }
 
 /* A term of an index: " + dim * stride"; "" where the stride is 0. */
 static char *step(Module *m, const char *index, int64_t stride)
@@ -366,7 +366,7 @@ static int64_t size_in(Module *m, const Op *dot, const Value *value, const Value
     return loop_size(m, at >= 0 ? &value->type.dim[at] : &other->type.dim[find_dim(&other->type, dim)]);
 }
 
-void emit_naive_product(Module *m, const Product *p, const Op *call, const char *name, FILE *out)
+char *naive_product_point(Module *m, const Product *p, const Op *call)
 {
     const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[p->c];
     Names dims = { 0 };
@@ -387,10 +387,16 @@ void emit_naive_product(Module *m, const Product *p, const Op *call, const char 
     const char *start = p->shape.accumulate ? float_text(m, c->type.dtype, from) : "0.0f";
     const char *sum =
         c->type.dtype == F32 ? "sum" : arena_text(&m->arena, "rt_store_%s(sum)", dtype_name[c->type.dtype]);
-    text = arena_text(&m->arena, "float sum = %s;\n%s%s = %s;\n", start, text, from, sum);
-    for (int i = nouter - 1; i >= 0; i--)
-        text = loop(m, i == 0 ? "#pragma omp parallel for" : "", index_name(m, dims.name[i]),
-                    size_in(m, p->dot, a, b, dims.name[i]), text);
+    return arena_text(&m->arena, "float sum = %s;\n%s%s = %s;\n", start, text, from, sum);
+}
+
+void emit_naive_product(Module *m, const Product *p, const Op *call, const char *name, FILE *out)
+{
+    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[p->c];
+    char *text = naive_product_point(m, p, call);
+    for (int i = c->type.rank - 1; i >= 0; i--)
+        text = loop(m, i == 0 ? "#pragma omp parallel for" : "", index_name(m, c->type.dim[i].name),
+                    loop_size(m, &c->type.dim[i]), text);
     FILL(out, naive_product_template, { "where", call->where ? call->where : "" }, { "name", name },
          { "a", element_type(a->type.dtype) }, { "b", element_type(b->type.dtype) },
          { "c", element_type(c->type.dtype) }, { "body", text });

@@ -44,17 +44,19 @@ static char *header_of(const RtProgram *program, const RtView *views, int count,
 }
 
 /* Writes what this rank holds of a tensor whose first element is byte `begin` of the file. */
-static void write_view(RtOutput *output, const RtView *view, const char *arena, int64_t begin, char *part)
+static void write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
 {
+    char *window = rt_view_open(rt, view);
     RtRanges ranges = rt_ranges(view);
     for (RtRange range; rt_next_range(&ranges, &range);) {
         rt_output_seek(output, begin + 4 * range.whole);
         for (int64_t first = 0; first < range.count; first += PART) {
             int64_t count = range.count - first < PART ? range.count - first : PART;
-            rt_view_read(view, arena, range.own + first, count, part);
+            rt_view_read(view, window, range.own + first, count, part);
             rt_output_write(output, part, 4 * count);
         }
     }
+    rt_view_close(rt, view, window, false);
 }
 
 static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin)
@@ -62,7 +64,7 @@ static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int
     char *part = rt_allocate(PART, 4);
     for (int i = 0; i < count; begin += 4 * views[i].count, i++)
         if (views[i].is_owner)
-            write_view(output, &views[i], rt->arena, begin, part);
+            write_view(output, rt, &views[i], begin, part);
     free(part);
 }
 
@@ -149,10 +151,10 @@ static void check_known(const RtSafetensors *file, const RtProgram *program, con
     free(names);
 }
 
-static void load_range(const RtView *view, char *arena, const RtStored *stored, RtRange range, float *part)
+static void load_range(const RtView *view, char *window, const RtStored *stored, RtRange range, float *part)
 {
     if (!strcmp(stored->dtype, "F32") || !strcmp(stored->dtype, "I32")) {
-        rt_view_write(view, arena, range.own, range.count, stored->data + 4 * range.whole);
+        rt_view_write(view, window, range.own, range.count, stored->data + 4 * range.whole);
         return;
     }
     bool is_bf16 = !strcmp(stored->dtype, "BF16");
@@ -163,15 +165,17 @@ static void load_range(const RtView *view, char *arena, const RtStored *stored, 
             memcpy(&bits, stored->data + 2 * (range.whole + first + i), 2);
             part[i] = is_bf16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
         }
-        rt_view_write(view, arena, range.own + first, count, part);
+        rt_view_write(view, window, range.own + first, count, part);
     }
 }
 
-static void load_view(const RtView *view, char *arena, const RtStored *stored, float *part)
+static void load_view(const Rt *rt, const RtView *view, const RtStored *stored, float *part)
 {
+    char *window = rt_view_open(rt, view);
     RtRanges ranges = rt_ranges(view);
     for (RtRange range; rt_next_range(&ranges, &range);)
-        load_range(view, arena, stored, range, part);
+        load_range(view, window, stored, range, part);
+    rt_view_close(rt, view, window, true);
 }
 
 static int64_t number_in(const RtSafetensors *file, const char *key, int64_t highest)
@@ -210,7 +214,7 @@ bool rt_checkpoint_load(const char *path, const Rt *rt, RtPlace *place)
             continue;
         const RtStored *stored = rt_safetensors_find(&file, views[i].name);
         check_fits(&file, program, &views[i], stored);
-        load_view(&views[i], rt->arena, stored, part);
+        load_view(rt, &views[i], stored, part);
     }
     if (!weights_only) {
         const char *order = rt_safetensors_metadata(&file, "order");

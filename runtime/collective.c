@@ -1,9 +1,9 @@
 /* collective.c -- runs collectives: at once, or started in the background and waited for later.
  *
  * One thread runs started collectives one after the other, in the order in which they were started.  All ranks run the
- * same program and so start them in the same order: two groups cannot wait for each other in a ring.  While it waits
- * for messages it sleeps more than it looks, since the cores are the computation's. */
+ * same program and so start them in the same order: two groups cannot wait for each other in a ring. */
 #include "comm.h"
+#include "device.h"
 #include "trace.h"
 
 #include <sched.h>
@@ -22,7 +22,6 @@ typedef struct {
     const void **in;
     void **out;
     double begun, ended; /* the last time */
-    RtTraffic traffic;
 } Entry;
 
 struct RtCollectives {
@@ -31,147 +30,27 @@ struct RtCollectives {
     int *queue;   /* ids, a ring with room for all */
     int first, count;
     bool is_closing;
-    atomic_bool is_awaited;
-    const RtCollective *now; /* what the messages at hand are of; NULL: a meeting between steps */
     char *workspace;
     int64_t workspace_bytes;
-    double timeout;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all but rt, workspace and timeout */
+    pthread_mutex_t lock; /* of all but rt and workspace */
     pthread_cond_t changed;
 };
-
-/* --- Waiting for messages ------------------------------------------------------------------------ */
-
-static const char *name_of_kind(RtCollectiveKind kind)
-{
-    static const char *const names[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all" };
-    return names[kind];
-}
-
-static char *axes_text(const Rt *rt, const RtCollective *c)
-{
-    char *text = rt_text("%s", "");
-    for (int i = 0; i < c->naxes; i++) {
-        char *longer = rt_text("%s%s%s", text, i ? ", " : "", rt->program->axes[c->axis[i]].name);
-        free(text);
-        text = longer;
-    }
-    return text;
-}
-
-static char *description_of(const Rt *rt, const RtCollective *c)
-{
-    return c ? rt_text("%s over %s at '%s' (%s; %s)", name_of_kind(c->kind), axes_text(rt, c), c->name, c->where,
-                       c->cause)
-             : rt_text("the meeting of all ranks between two steps");
-}
-
-/* Calls the ranks that it waits for, and listens for a while; less if the messages come after all, since others would
- * wait for this rank then. */
-static void call_others(const Rt *rt, const RtGroup *group, const bool *awaited, bool *answered)
-{
-    enum { SECONDS = 2 };
-    const RtComm *comm = rt->program->comm;
-    for (int rank = 0; rank < rt->ranks; rank++)
-        if (awaited[rank])
-            comm->call(rank);
-    for (double begin = rt_seconds(); rt_seconds() - begin < SECONDS && !comm->is_done(group->channel);) {
-        for (int rank; (rank = comm->listen()) >= 0;)
-            answered[rank] = true;
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    }
-}
-
-/* Those that it waits for: who has sent nothing or, if all have sent, who has not taken its messages. */
-static void find_awaited(const Rt *rt, const RtGroup *group, bool *awaited)
-{
-    int count = 0;
-    for (int q = 0; q < group->count; q++)
-        count += awaited[group->rank[q]] = q != group->own && !rt->program->comm->has_come(group->channel, q);
-    for (int q = 0; q < group->count && count == 0; q++)
-        awaited[group->rank[q]] = q != group->own;
-}
-
-static char *places_text(const Rt *rt, const bool *listed)
-{
-    char *text = rt_text("%s", "");
-    for (int rank = 0; rank < rt->ranks; rank++)
-        if (listed[rank])
-            text = rt_text("%s%s%s", text, *text ? ", " : "", rt_comm_place(rt, rank));
-    return text;
-}
-
-/* Past the time-out: ends all ranks if one that it waits for does not answer.  If all answer, they wait, too, and
- * whoever waits for the silent one has the word; but the second time it speaks in any case. */
-static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_second)
-{
-    bool *awaited = rt_allocate(rt->ranks, sizeof *awaited), *answered = rt_allocate(rt->ranks, sizeof *answered);
-    bool *silent = rt_allocate(rt->ranks, sizeof *silent), all_answer = true;
-    find_awaited(rt, group, awaited);
-    call_others(rt, group, awaited, answered);
-    for (int rank = 0; rank < rt->ranks; rank++) {
-        silent[rank] = awaited[rank] && !answered[rank];
-        all_answer = all_answer && !silent[rank];
-    }
-    if (!rt->program->comm->is_done(group->channel) && (is_second || !all_answer))
-        rt_fail("%s waits since %.0f s in %s for %s, which %s: look whether it still runs, and at what; --timeout "
-                "SECONDS waits longer",
-                rt_comm_place(rt, rt->rank), seconds, description_of(rt, rt->collectives->now),
-                places_text(rt, all_answer ? awaited : silent),
-                all_answer ? "answers, but waits for others" : "does not answer");
-    free(awaited);
-    free(answered);
-    free(silent);
-}
-
-/* Gives the core to others; longer where the computation goes on meanwhile, or where it takes long anyway. */
-static void rest(const struct RtCollectives *c, int turn)
-{
-    enum { EAGER = 256 };
-    if (turn % 16 < 15 || (c->is_awaited && turn < EAGER))
-        sched_yield();
-    else
-        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-}
-
-void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[])
-{
-    const double between_calls = 0.001;
-    const RtComm *comm = rt->program->comm;
-    double begin = rt_seconds(), last = begin, listened = begin, timeout = rt->collectives->timeout;
-    bool has_called = false;
-    comm->start(group->channel, group->count, to, from);
-    for (int turn = 0; !comm->is_done(group->channel); turn++) {
-        rest(rt->collectives, turn);
-        double now = rt_seconds();
-        if (now - last > timeout / 2) /* this rank itself was stopped, and others have had no time to answer */
-            begin = now;
-        last = now;
-        if (now - listened < between_calls)
-            continue;
-        listened = now;
-        comm->listen();
-        if (now - begin > timeout) {
-            complain(rt, group, now - begin, has_called);
-            has_called = true;
-            begin = last = rt_seconds();
-        }
-    }
-}
 
 /* --- The thread ---------------------------------------------------------------------------------- */
 
 static void run(struct RtCollectives *c, int id)
 {
     Entry *entry = &c->entry[id];
+    RtTraffic *traffic = &c->rt->traffic[id];
+    const RtCollective *collective = &c->rt->program->collectives[id];
     entry->begun = rt_seconds();
-    c->now = &c->rt->program->collectives[id];
-    entry->traffic.sent_bytes += rt_exchange(c->rt, c->now, entry->in, entry->out, c->workspace);
-    c->now = NULL;
-    entry->traffic.calls++;
+    c->rt->waiting.of = collective;
+    traffic->sent_bytes += rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
+    c->rt->waiting.of = NULL;
+    traffic->calls++;
     entry->ended = rt_seconds();
-    entry->traffic.seconds += entry->ended - entry->begun;
+    traffic->seconds += entry->ended - entry->begun;
 }
 
 static void *run_queue(void *argument)
@@ -234,13 +113,13 @@ void rt_collective_wait(Rt *rt, int id)
     struct RtCollectives *c = rt->collectives;
     double from = rt_seconds();
     pthread_mutex_lock(&c->lock);
-    c->is_awaited = true;
+    rt->waiting.is_awaited = true;
     while (c->entry[id].stage == STARTED)
         pthread_cond_wait(&c->changed, &c->lock);
-    c->is_awaited = false;
+    rt->waiting.is_awaited = false;
     c->entry[id].stage = IDLE;
     pthread_mutex_unlock(&c->lock);
-    c->entry[id].traffic.waited += rt_seconds() - from;
+    rt->traffic[id].waited += rt_seconds() - from;
     trace(rt, id, from, true);
 }
 
@@ -257,15 +136,15 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
         return;
     }
     double from = rt_seconds();
-    c->is_awaited = true;
-    Entry *entry = begin(rt, id, in, out);
+    rt->waiting.is_awaited = true;
+    begin(rt, id, in, out);
     run(c, id);
-    c->is_awaited = false;
-    entry->traffic.waited += rt_seconds() - from;
+    rt->waiting.is_awaited = false;
+    rt->traffic[id].waited += rt_seconds() - from;
     trace(rt, id, from, false);
 }
 
-/* --- Start, end, accounts -------------------------------------------------------------------------- */
+/* --- Start, end -------------------------------------------------------------------------- */
 
 static int64_t workspace_of(const Rt *rt)
 {
@@ -278,15 +157,13 @@ static int64_t workspace_of(const Rt *rt)
     return most;
 }
 
-void rt_collectives_open(Rt *rt, double timeout)
+void rt_collectives_open(Rt *rt)
 {
     const RtProgram *program = rt->program;
     if (!program->comm)
         return;
     struct RtCollectives *c = rt->collectives = rt_allocate(1, sizeof *c);
     c->rt = rt;
-    c->timeout = timeout;
-    c->is_awaited = true;
     c->workspace_bytes = workspace_of(rt);
     c->workspace = rt_allocate(c->workspace_bytes, 1);
     c->queue = rt_allocate(program->ncollectives, sizeof *c->queue);
@@ -325,30 +202,3 @@ void rt_collectives_close(Rt *rt)
 }
 
 int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->collectives ? rt->collectives->workspace_bytes : 0; }
-
-RtTraffic rt_collectives_traffic(const Rt *rt)
-{
-    RtTraffic sum = { 0 };
-    for (int i = 0; rt->collectives && i < rt->program->ncollectives; i++) {
-        const RtTraffic *t = &rt->collectives->entry[i].traffic;
-        sum.calls += t->calls;
-        sum.sent_bytes += t->sent_bytes;
-        sum.seconds += t->seconds;
-        sum.waited += t->waited;
-    }
-    return sum;
-}
-
-void rt_collectives_print(const Rt *rt)
-{
-    printf("%-14s %-10s %8s %14s %10s %10s  %s\n", "collective", "over", "calls", "bytes sent", "seconds", "waited",
-           "of");
-    for (int i = 0; rt->collectives && i < rt->program->ncollectives; i++) {
-        const RtCollective *c = &rt->program->collectives[i];
-        const RtTraffic *t = &rt->collectives->entry[i].traffic;
-        char *axes = axes_text(rt, c);
-        printf("%-14s %-10s %8lld %14lld %10.4f %10.4f  %s (%s; %s)\n", name_of_kind(c->kind), axes,
-               (long long)t->calls, (long long)t->sent_bytes, t->seconds, t->waited, c->name, c->where, c->cause);
-        free(axes);
-    }
-}

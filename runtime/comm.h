@@ -77,21 +77,18 @@ void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace);
 int64_t rt_exchange_workspace(const RtCollective *collective, int ranks);
 
-/* --- collective.c ------------------------------------------------------------------------------- */
+/* --- traffic.c ---------------------------------------------------------------------------------- */
 
-void rt_collectives_open(Rt *rt, double timeout); /* seconds that a message may take */
-void rt_collectives_close(Rt *rt);
-int64_t rt_collectives_workspace_bytes(const Rt *rt);
+/* Before any message; `timeout`: seconds that one may take. */
+void rt_traffic_open(Rt *rt, double timeout);
+void rt_traffic_close(Rt *rt);
 
-/* Exchanges messages with a group and waits; past the time-out it ends all ranks, naming `what` and who is silent. */
+/* Exchanges messages with a group and waits; past the time-out it ends all ranks, naming what is waited for and who is
+ * silent. */
 void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[]);
 
-/* What collectives have done since the start. */
-typedef struct {
-    int64_t calls, sent_bytes; /* bytes that this rank has sent to others */
-    double seconds;            /* that they took */
-    double waited;             /* of these, that the computation stood still for */
-} RtTraffic;
+/* "all_reduce over dp at 'h.attn' (gpt2.mdl:31:12; ...)"; NULL: the meeting between two steps.  The caller's. */
+char *rt_collective_text(const Rt *rt, const RtCollective *collective);
 
 RtTraffic rt_collectives_traffic(const Rt *rt);
 void rt_collectives_print(const Rt *rt); /* a table of all collectives */

@@ -2,6 +2,7 @@
 #include "data.h"
 
 #include "comm.h"
+#include "device.h"
 #include "map.h"
 
 #include <stdlib.h>
@@ -98,14 +99,14 @@ static int64_t vocab_of(const RtProgram *program, const RtInput *input)
     return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
 }
 
-void rt_data_fill(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence)
+void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        int32_t *to = (int32_t *)(void *)(rt->arena + input->offset); /* [micro, batch, seq] of this rank */
         int64_t vocab = vocab_of(rt->program, input);
         RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, f->seq);
         int64_t rows = rt_part_size(rt, input->batch, f->batch), length = rt_part_size(rt, input->seq, f->seq);
-        for (int64_t n = 0; n < f->micro * rows; n++) {
+        int32_t *to = rt_stage(rt, input->offset, f->micro * rows * length * (int64_t)sizeof *to);
+        for (int64_t n = 0; n < f->micro * rows; n++) { /* [micro, batch, seq] of this rank */
             int64_t number = sequence[n / rows * f->batch + rt_position(batch, n % rows)];
             for (int64_t s = 0; s < length; s++)
                 *to++ = checked_token(data, number * f->seq + rt_position(seq, s) + input->shift, vocab);

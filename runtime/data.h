@@ -28,7 +28,7 @@ void rt_data_require(const RtData *data, const RtFunction *f);
 
 /* Writes this rank's part of the inputs of one call of `f` into the arena: its n-th sequence is number sequence[n] of
  * the data. Ends the trainer at a token that is not below the vocabulary. */
-void rt_data_fill(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence);
+void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence);
 
 /* --- format.c: what a file holds; fills the fields from `format` on but for map and bytes --------------- */
 

@@ -1,4 +1,5 @@
 /* eval.c -- the mean loss over --eval-data: its first batches, in the order of the file. */
+#include "device.h"
 #include "train.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ double rt_evaluate(RtRun *run)
             sequence[n] = b * batch + n;
         rt_data_fill(run->eval_data, &run->rt, f, sequence);
         rt_set_scalars(run, &f->scalars);
-        f->run(&run->rt, run->rt.arena);
+        rt_run(&run->rt, f);
         sum += rt_scalar(run, f->scalars.loss);
     }
     free(sequence);

@@ -1,8 +1,8 @@
 /* init.c -- initial values.  Element i (counted row by row) of the tensor with the full name T is a function of seed, T
  * and i alone, so that every layout begins with the same weights: Philox with the key (seed, FNV-1a of T) and the
  * counter (i, i >> 32, 0, 0).  Its outputs x are made numbers of (0, 1) by u = (x + 1/2) / 2^32. */
+#include "device.h"
 #include "philox.h"
-#include "state.h"
 #include "tensors.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static double initial_value(RtInit init, uint32_t seed, uint32_t hash, int64_t i
 
 enum { AT_ONCE = 256 };
 
-static void init_range(const RtView *view, char *arena, uint32_t seed, uint32_t hash, RtRange range)
+static void init_range(const RtView *view, char *window, uint32_t seed, uint32_t hash, RtRange range)
 {
     union {
         float f32;
@@ -57,33 +57,34 @@ static void init_range(const RtView *view, char *arena, uint32_t seed, uint32_t 
         else
             values[i].f32 = (float)value;
     }
-    rt_view_write(view, arena, range.own, range.count, values);
+    rt_view_write(view, window, range.own, range.count, values);
 }
 
-static void init_view(const RtView *view, char *arena, uint32_t seed)
+static void init_view(const Rt *rt, const RtView *view, uint32_t seed)
 {
     uint32_t hash = hash_of(view->name);
     RtRanges ranges = rt_ranges(view);
+    char *window = rt_view_open(rt, view);
     for (RtRange range; rt_next_range(&ranges, &range);) {
 #pragma omp parallel for schedule(static)
         for (int64_t first = 0; first < range.count; first += AT_ONCE) {
             int64_t left = range.count - first;
-            init_range(view, arena, seed, hash,
+            init_range(view, window, seed, hash,
                        (RtRange){ range.own + first, range.whole + first, left < AT_ONCE ? left : AT_ONCE });
         }
     }
+    rt_view_close(rt, view, window, true);
 }
 
-void rt_init_tensors(const Rt *rt, uint32_t seed, bool with_parameters)
+void rt_init_tensors(Rt *rt, uint32_t seed, bool with_parameters)
 {
     const RtProgram *program = rt->program;
-    char *arena = rt->arena;
     for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++)
-        memset(arena + t->offset, 0, (size_t)t->stored_bytes);
+        rt_zero(rt, t->offset, t->stored_bytes);
     int count;
     RtView *views = rt_views(rt, &count);
     for (int i = 0; i < count; i++)
         if (views[i].tensor->init.kind != RT_ZEROS && (with_parameters || views[i].is_state))
-            init_view(&views[i], arena, seed);
+            init_view(rt, &views[i], seed);
     rt_views_free(views, count);
 }

@@ -1,5 +1,6 @@
 /* main.c -- a trainer from its command line to its exit status. */
 #include "comm.h"
+#include "device.h"
 #include "map.h"
 #include "memory.h"
 #include "output.h"
@@ -52,8 +53,9 @@ static void set_threads(RtRun *run)
 static void start_device(RtRun *run)
 {
     Rt *rt = &run->rt;
-    rt_collectives_open(rt, run->options.timeout);
-    rt->arena = rt_arena_map(rt);
+    rt_traffic_open(rt, run->options.timeout);
+    rt_device_open(rt);
+    rt_collectives_open(rt);
     if (rt->program->create)
         rt->program->create(rt);
     rt_memory_print(rt);
@@ -176,6 +178,8 @@ static int finish(RtRun *run)
     rt_products_free(&run->rt);
     rt_comm_close(&run->rt);
     rt_collectives_close(&run->rt);
+    rt_traffic_close(&run->rt);
+    rt_device_close(&run->rt);
     return signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
 }
 

@@ -1,75 +1,9 @@
-/* memory.c -- maps the arena, after a look at how much memory there is. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
+/* memory.c -- how much memory a trainer holds on its device, for people. */
 #include "memory.h"
 
-#include "comm.h"
+#include "device.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <sys/mman.h>
-#include <sys/resource.h>
-
-enum { HUGE_PAGE = 2 << 20 };
-
-/* The number after `label` in a file of lines "label number ..."; an empty label is the first line. */
-static double number_in(const char *path, const char *label)
-{
-    FILE *file = fopen(path, "r");
-    char line[256];
-    double found = INFINITY; /* no such file or line, or "max": no limit */
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, label, strlen(label)))
-            continue;
-        if (sscanf(line + strlen(label), "%lf", &found) != 1)
-            found = INFINITY;
-        break;
-    }
-    if (file)
-        fclose(file);
-    return found;
-}
-
-static double available_bytes(void)
-{
-    double machine = 1024 * number_in("/proc/meminfo", "MemAvailable:");
-    double group = number_in("/sys/fs/cgroup/memory.max", "");
-    if (isfinite(group))
-        group -= number_in("/sys/fs/cgroup/memory.current", "");
-    struct rlimit limit;
-    double process = INFINITY;
-    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
-        process = (double)limit.rlim_cur;
-    return fmin(fmin(machine, group), process);
-}
-
-static _Noreturn void refuse(const Rt *rt, const char *why)
-{
-    const RtProgram *program = rt->program;
-    char *each = rt->local_ranks > 1 ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
-    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s; a smaller train.microbatch, "
-            "'recompute full' or more memory helps",
-            program->name, rt_bytes_text((double)program->arena_bytes).text, each,
-            rt_bytes_text(available_bytes()).text, why);
-}
-
-char *rt_arena_map(const Rt *rt)
-{
-    const RtProgram *program = rt->program;
-    if ((double)program->arena_bytes * rt->local_ranks > available_bytes())
-        refuse(rt, "");
-    size_t bytes = (size_t)program->arena_bytes + HUGE_PAGE;
-    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED)
-        refuse(rt, " (but the system refuses to map them)");
-    uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
-    /* Advice only: a kernel without huge pages is slower and not wrong. */
-    madvise(map + skip, (size_t)program->arena_bytes, MADV_HUGEPAGE);
-    return map + skip;
-}
 
 int64_t rt_memory_bytes(const Rt *rt)
 {

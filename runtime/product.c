@@ -9,8 +9,8 @@
  * in pieces, so many rows or columns of the result at a time: for logits in bf16 oneDNN asks for an f32 copy
  * of all of them for each thread.  The number of OpenMP threads must not grow between creation and run.
  */
+#include "device.h"
 #include "kernels/element.h"
-#include "state.h"
 
 #include <dnnl.h>
 #include <stdlib.h>

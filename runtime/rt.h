@@ -142,6 +142,36 @@ typedef struct {
     int npieces;
 } RtCollective;
 
+/* --- Kernels of a GPU ------------------------------------------------------------------------- */
+
+/* A function of the kernels' text, and how it is launched: on one line of blocks, with pointers as arguments. */
+typedef struct {
+    const char *name, *where; /* "kernel_h_ln_1"; "h.ln_1, gpt2.mdl:16:12" */
+    int64_t blocks, shared;   /* shared: bytes of dynamic shared memory */
+    int threads, operands;
+    bool more; /* the next row belongs to the same call */
+} RtLaunch;
+
+/* A constant of that text, an RtPart: what this rank has of a split dim. */
+typedef struct {
+    const char *name;
+    RtSplit split;
+    int64_t padded;
+} RtPartConstant;
+
+typedef struct {
+    const char *text; /* CUDA C++, compiled when the trainer starts */
+    const RtLaunch *launches;
+    int nlaunches;
+    const RtPartConstant *parts;
+    int nparts;
+} RtCode;
+
+/* A file as a constant of the program, with a zero behind it; the compiler looks for it as for headers. */
+#define RT_EMBED(name, path)                                                                                           \
+    extern const char name[];                                                                                          \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" path "\"\n.byte 0\n.popsection")
+
 typedef struct RtComm RtComm; /* how ranks talk; NULL in a program of one rank */
 extern const RtComm rt_mpi, rt_tcp;
 
@@ -157,6 +187,7 @@ typedef struct {
     int ntensors;
     const RtKernel *kernels;
     int nkernels;
+    const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
     int64_t arena_bytes;   /* planned; the trainer allocates exactly this */
     int64_t state_bytes;   /* of these: tensors that outlive a step */
     double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
@@ -192,6 +223,17 @@ typedef struct {
  * with a clear message where the library cannot make it. */
 void rt_product_create(Rt *rt, int id, RtProductShape shape);
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
+
+/* --- On a GPU ------------------------------------------------------------------------------------
+ *
+ * These only put work into the queue of the computation, as rt_product does there.  A call takes the launches from its
+ * number on, up to the first that is not followed by `more`. */
+#define RT_LAUNCH(rt, launch, ...) rt_launch((rt), (launch), (const void *const[]){ __VA_ARGS__ })
+void rt_launch(Rt *rt, int launch, const void *const operands[]);
+void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes);
+
+/* `rows` rows of `row` bytes each, whose beginnings are to_row and from_row bytes apart. */
+void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows);
 
 /* --- The mesh: who this rank is, and talking to others ----------------------------------------
  *

@@ -1,6 +1,7 @@
 /* sample.c -- text from a byte model, byte by byte: the last `seq` bytes go in, the prediction after the last one is
  * drawn from. */
 #include "comm.h"
+#include "device.h"
 #include "philox.h"
 #include "train.h"
 
@@ -42,13 +43,14 @@ static int draw(const float *logits, double temperature, int k, double u)
 }
 
 /* Puts the text's end into the first sequence of the inputs; what follows it, and the others, are 0. */
-static void fill(const Rt *rt, const RtFunction *f, const unsigned char *text, int64_t length)
+static void fill(Rt *rt, const RtFunction *f, const unsigned char *text, int64_t length)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        int32_t *to = (int32_t *)(void *)(rt->arena + input->offset); /* [micro, batch, seq] of this rank */
         RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, f->seq);
         int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, input->seq, f->seq);
-        memset(to, 0, (size_t)(f->micro * rows * columns) * sizeof *to);
+        int64_t bytes = f->micro * rows * columns * (int64_t)sizeof(int32_t);
+        int32_t *to = rt_stage(rt, input->offset, bytes); /* [micro, batch, seq] of this rank */
+        memset(to, 0, (size_t)bytes);
         for (int64_t s = 0; s < columns && rt_position(batch, 0) == 0; s++)
             if (rt_position(seq, s) + input->shift < length)
                 to[s] = text[rt_position(seq, s) + input->shift];
@@ -58,12 +60,12 @@ static void fill(const Rt *rt, const RtFunction *f, const unsigned char *text, i
 static int predict(RtRun *run, const unsigned char *text, int64_t length, uint32_t seed, uint32_t number)
 {
     const RtFunction *f = &run->rt.program->predict;
-    char *arena = run->rt.arena;
     int64_t seen = length < f->seq ? length : f->seq;
     fill(&run->rt, f, text + length - seen, seen);
     rt_set_scalars(run, &f->scalars);
-    f->run(&run->rt, arena);
-    const float *logits = (const float *)(const void *)(arena + f->logits) + (seen - 1) * f->logits_stride;
+    rt_run(&run->rt, f);
+    float logits[BYTES];
+    rt_download(&run->rt, logits, f->logits + 4 * (seen - 1) * f->logits_stride, sizeof logits);
     int k = run->options.given.top_k ? (int)run->options.top_k : BYTES;
     double u = rt_unit(rt_philox(seed, RT_STREAM_SAMPLE, number, 0, 0, 0).x[0]);
     return draw(logits, run->options.temperature, k, u);

@@ -5,27 +5,38 @@
 
 #include "rt.h"
 
+#include <stdatomic.h>
+
 struct RtProducts;    /* product.c: the products that the program registered */
 struct RtTrace;       /* trace.c: NULL where nobody traces */
 struct RtMesh;        /* comm.c: NULL in a program of one rank */
 struct RtCollectives; /* collective.c: the same */
+struct RtGpu;         /* cuda/: NULL where the processor is the device */
+
+/* What collectives have done since the start. */
+typedef struct {
+    int64_t calls, sent_bytes; /* bytes that this rank has sent to others */
+    double seconds;            /* that they took */
+    double waited;             /* of these, that the computation stood still for */
+} RtTraffic;
 
 struct Rt {
     const RtProgram *program;
-    char *arena; /* program->arena_bytes, 2 MB-aligned */
+    char *arena; /* program->arena_bytes of the device, 2 MB-aligned; for the processor to touch only if it is the device */
     struct RtProducts *products;
     struct RtTrace *trace;
     int threads;                              /* as set for OpenMP */
     int rank, ranks, local_rank, local_ranks; /* local: on the same machine */
     struct RtMesh *mesh;
     struct RtCollectives *collectives;
+    struct RtGpu *gpu;
+    RtTraffic *traffic; /* of each collective of the program */
+    struct {
+        const RtCollective *of; /* what the messages at hand are of; NULL: a meeting between steps */
+        atomic_bool is_awaited; /* does the computation stand still meanwhile? */
+        double timeout;
+    } waiting;
 };
-
-/* --- product.c ---------------------------------------------------------------------------- */
-
-void rt_products_free(Rt *rt);                     /* also before any product was made */
-int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of the products outside the arena */
-double rt_product_peak(Rt *rt, double seconds);    /* flops/s of this machine's best f32 or bf16 product, measured */
 
 /* --- error.c ------------------------------------------------------------------------------ */
 

@@ -4,6 +4,7 @@
 
 #include "comm.h"
 #include "convert.h"
+#include "device.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -168,6 +169,28 @@ bool rt_next_range(RtRanges *ranges, RtRange *range)
     return false;
 }
 
+/* --- Windows -------------------------------------------------------------------------------- */
+
+static int64_t element_bytes(RtType type) { return type == RT_F32 || type == RT_I32 ? 4 : 2; }
+
+int64_t rt_view_bytes(const RtView *view)
+{
+    int64_t last = 0;
+    for (int d = 0; d < view->rank; d++)
+        last += (view->size[d] - 1) * view->stride[d];
+    return (last + 1) * element_bytes(view->type);
+}
+
+char *rt_view_open(const Rt *rt, const RtView *view)
+{
+    return rt_window_open(rt, view->offset, rt_view_bytes(view));
+}
+
+void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed)
+{
+    rt_window_close(rt, window, view->offset, rt_view_bytes(view), is_changed);
+}
+
 /* --- Elements ------------------------------------------------------------------------------- */
 
 RtType rt_view_file_type(const RtView *view) { return view->type == RT_I32 ? RT_I32 : RT_F32; }
@@ -235,30 +258,28 @@ static void narrow(RtType type, const char *from, char *to, int64_t count)
     }
 }
 
-void rt_view_read(const RtView *view, const char *arena, int64_t first, int64_t count, void *values)
+void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values)
 {
-    const char *base = arena + view->offset;
     char *to = values;
     Cursor cursor = cursor_at(view, first);
     for (int64_t i = 0, run; i < count; i += run, advance(view, &cursor, run)) {
         run = run_at(view, &cursor, count - i);
         if (is_wide(view->type))
-            memcpy(to + 4 * i, base + 4 * cursor.at, (size_t)(4 * run));
+            memcpy(to + 4 * i, window + 4 * cursor.at, (size_t)(4 * run));
         else
-            widen(view->type, base + 2 * cursor.at, to + 4 * i, run);
+            widen(view->type, window + 2 * cursor.at, to + 4 * i, run);
     }
 }
 
-void rt_view_write(const RtView *view, char *arena, int64_t first, int64_t count, const void *values)
+void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values)
 {
-    char *base = arena + view->offset;
     const char *from = values;
     Cursor cursor = cursor_at(view, first);
     for (int64_t i = 0, run; i < count; i += run, advance(view, &cursor, run)) {
         run = run_at(view, &cursor, count - i);
         if (is_wide(view->type))
-            memcpy(base + 4 * cursor.at, from + 4 * i, (size_t)(4 * run));
+            memcpy(window + 4 * cursor.at, from + 4 * i, (size_t)(4 * run));
         else
-            narrow(view->type, from + 4 * i, base + 2 * cursor.at, run);
+            narrow(view->type, from + 4 * i, window + 2 * cursor.at, run);
     }
 }

@@ -40,16 +40,23 @@ bool rt_next_range(RtRanges *ranges, RtRange *range);
 RtView *rt_views(const Rt *rt, int *count);
 void rt_views_free(RtView *views, int count);
 
+/* Where its elements lie in the arena, from view->offset on: with what lies between them. */
+int64_t rt_view_bytes(const RtView *view);
+
+/* Bytes of the arena for rt_view_read and rt_view_write; rt_view_close puts them back, if they are changed. */
+char *rt_view_open(const Rt *rt, const RtView *view);
+void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed);
+
 /* In a file floats are f32 and integers i32: 4 bytes an element.  Element `first` + i of this rank's part, counted row
  * by row, from or to values[i] for i < count. */
 RtType rt_view_file_type(const RtView *view);
-void rt_view_read(const RtView *view, const char *arena, int64_t first, int64_t count, void *values);
-void rt_view_write(const RtView *view, char *arena, int64_t first, int64_t count, const void *values);
+void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values);
+void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values);
 
 /* --- init.c --------------------------------------------------------------------------------- */
 
 /* Zeroes all tensors, padding included, and gives them their initial values; parameters that a file will fill stay
  * zero. */
-void rt_init_tensors(const Rt *rt, uint32_t seed, bool with_parameters);
+void rt_init_tensors(Rt *rt, uint32_t seed, bool with_parameters);
 
 #endif

@@ -2,6 +2,7 @@
 #include "train.h"
 
 #include "comm.h"
+#include "device.h"
 #include "memory.h"
 #include "order.h"
 #include "philox.h"
@@ -16,13 +17,13 @@
 
 /* --- Scalars -------------------------------------------------------------------------------- */
 
-static void put(const RtRun *run, int64_t offset, const void *word)
+static void put(RtRun *run, int64_t offset, const void *word)
 {
     if (offset >= 0)
-        memcpy(run->rt.arena + offset, word, 4);
+        memcpy(rt_stage(&run->rt, offset, 4), word, 4);
 }
 
-void rt_set_scalars(const RtRun *run, const RtScalars *scalars)
+void rt_set_scalars(RtRun *run, const RtScalars *scalars)
 {
     int32_t step = (int32_t)run->place.step;
     float lr = (float)rt_schedule_lr(&run->rt.program->schedule, step);
@@ -37,7 +38,7 @@ double rt_scalar(const RtRun *run, int64_t offset)
     float value;
     if (offset < 0)
         return NAN;
-    memcpy(&value, run->rt.arena + offset, sizeof value);
+    rt_download(&run->rt, &value, offset, sizeof value);
     return (double)value;
 }
 
@@ -95,7 +96,7 @@ static RtStepReport run_step(RtRun *run)
     rt_trace_step(rt, run->place.step + 1);
     fill_batch(run);
     rt_set_scalars(run, scalars);
-    program->step.run(rt, rt->arena);
+    rt_run(rt, &program->step);
     double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
 
     run->place.step++;

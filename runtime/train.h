@@ -35,7 +35,7 @@ double rt_evaluate(RtRun *run);
 void rt_sample(RtRun *run);
 
 /* Writes the scalars that a function takes before it runs. */
-void rt_set_scalars(const RtRun *run, const RtScalars *scalars);
+void rt_set_scalars(RtRun *run, const RtScalars *scalars);
 
 /* An f32 that a function has left at `offset`; NAN where it has none (-1). */
 double rt_scalar(const RtRun *run, int64_t offset);

@@ -6,7 +6,7 @@
  * OMP_NUM_THREADS=1 gives steadier numbers where other programs run.
  */
 #include "kernels/kernels.h"
-#include "state.h"
+#include "device.h"
 
 #include <omp.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* test_product.c -- rt_product against three loops, over layouts, types, batches and accumulation. */
 #include "check.h"
-#include "state.h"
+#include "device.h"
 
 static const RtProgram program = { .precision = "fp32" };
 

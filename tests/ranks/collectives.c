@@ -4,6 +4,7 @@
  * is described by place_of below, from the words of rt.h; nothing here is shared with exchange.c.  Usage: mpirun -n N
  * collectives N, N = 2, 4 or 8; prints how many it has compared, or ends with the first difference. */
 #include "comm.h"
+#include "device.h"
 #include "convert.h"
 
 #include <stdio.h>
@@ -477,7 +478,8 @@ int main(int argc, char **argv)
     add_groups(&program);
     program.ncollectives = ncases;
     rt_comm_open(&rt, &argc, &argv);
-    rt_collectives_open(&rt, 60);
+    rt_traffic_open(&rt, 60);
+    rt_collectives_open(&rt);
     for (int i = 0; i < ncases; i++)
         prepare(&collectives[i], &cases[i]);
     check_parts();
@@ -489,6 +491,7 @@ int main(int argc, char **argv)
         free_buffers(&collectives[i], &cases[i]);
     rt_comm_close(&rt);
     rt_collectives_close(&rt);
+    rt_traffic_close(&rt);
     if (rt.rank == 0)
         printf("%lld compared\n", (long long)compared);
     return 0;

@@ -1,0 +1,36 @@
+/* cuda_product.c -- products in an order of operands that cuBLASLt does not take: a thread for each element. */
+#include "cuda_library.h"
+#include "names.h"
+#include "templates.h"
+
+#include <inttypes.h>
+
+enum { THREADS = 256 };
+
+/* "const int64_t head = item % 12;" and "item /= 12;", from the innermost dim out. */
+static char *index_texts(Module *m, const Type *type, int64_t *count)
+{
+    char *text = "";
+    *count = 1;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        int64_t size = loop_size(m, &type->dim[i]);
+        text = arena_text(&m->arena, "%sconst int64_t %s = item %% %" PRId64 ";\nitem /= %" PRId64 ";\n", text,
+                          index_name(m, type->dim[i].name), size, size);
+        *count *= size;
+    }
+    return text;
+}
+
+void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Value *c = call->results.at[p->c];
+    int64_t count;
+    const char *indices = index_texts(m, &c->type, &count);
+    FILL(out, cuda_product_template, { "where", call->where ? call->where : "" }, { "name", name },
+         { "threads", arena_text(&m->arena, "%d", THREADS) }, { "count", arena_text(&m->arena, "%" PRId64, count) },
+         { "a", element_type(arg(call, p->a)->type.dtype) }, { "b", element_type(arg(call, p->b)->type.dtype) },
+         { "c", element_type(c->type.dtype) }, { "indices", indices },
+         { "body", naive_product_point(m, p, call) });
+    launches->count = 1;
+    launches->at[0] = (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS };
+}

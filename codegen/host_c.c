@@ -1,0 +1,143 @@
+/* host_c.c -- the C dialect: kernels are functions of trainer.c, each text once. */
+#include "host_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct {
+    FuncText *t;
+    const Op *op;
+    const Func *callee;     /* NULL: a library op */
+    const Product *product; /* NULL: no product */
+} Wanted;
+
+static bool emit_kernel(const Wanted *w, const char *name, FILE *out)
+{
+    Module *m = w->t->h->m;
+    if (!w->callee)
+        return emit_library_kernel(m, w->op, name, out);
+    if (w->product)
+        emit_naive_product(m, w->product, w->op, name, out);
+    else
+        emit_row_kernel(m, w->callee, w->op, name, out);
+    return true;
+}
+
+static char *kernel_text(const Wanted *w, const char *name)
+{
+    Text text;
+    open_text(&text);
+    emit_kernel(w, name, text.out);
+    return close_text(&w->t->h->m->arena, &text);
+}
+
+static bool is_kernel(const Host *h, const char *name)
+{
+    for (int i = 0; i < h->nkernels; i++)
+        if (strcmp(h->kernel[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
+static const char *kernel_name(Host *h, const Wanted *w)
+{
+    Arena *arena = &h->m->arena;
+    const char *path =
+        w->callee ? w->callee->name : arena_text(arena, "%s.%s", w->op->path ? w->op->path : "", info(w->op)->name);
+    if (strncmp(path, "k.", 2) == 0)
+        path += 2;
+    const char *base = arena_text(arena, "kernel_%s", c_identifier(h->m, path, 48)), *name = base;
+    for (int i = 2; is_kernel(h, name); i++)
+        name = arena_text(arena, "%s_%d", base, i);
+    return name;
+}
+
+/* A function whose body is one short line stands on a line with its head, as clang-format has it. */
+static const char *compacted(Arena *arena, const char *text)
+{
+    enum { WIDTH = 120 };
+    const char *head = strstr(text, "static void "), *open = head ? strstr(head, "\n{\n    ") : NULL;
+    const char *body = open ? open + strlen("\n{\n    ") : NULL, *end = body ? strchr(body, '\n') : NULL;
+    bool is_statement =
+        end && end[-1] == ';' && strcmp(end, "\n}\n") == 0 && !memchr(head, '\n', (size_t)(open - head));
+    if (!is_statement || (open - head) + (end - body) + (int)strlen(" {  }") > WIDTH)
+        return text;
+    return arena_text(arena, "%.*s { %.*s }\n", (int)(open - text), text, (int)(end - body), body);
+}
+
+/* The name of a C function that does it; two kernels that read alike but for their comment are one. */
+static const char *find_kernel(const Wanted *w)
+{
+    Host *h = w->t->h;
+    const char *text = kernel_text(w, "kernel"), *head = strstr(text, "static void ");
+    if (!head)
+        return "kernel"; /* after an error */
+    for (int i = 0; i < h->nkernels; i++)
+        if (strcmp(h->kernel[i].text, head) == 0)
+            return h->kernel[i].name;
+    h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
+    KernelText *kernel = &h->kernel[h->nkernels];
+    *kernel = (KernelText){ .name = kernel_name(h, w), .text = head };
+    h->nkernels++;
+    fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, kernel->name)));
+    return kernel->name;
+}
+
+/* --- Statements ------------------------------------------------------------------------------ */
+
+static const char *kernel_statement(FuncText *t, const Op *op, const char *const operands[], const char *scratch)
+{
+    Module *m = t->h->m;
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const char *name = find_kernel(&(Wanted){ .t = t, .op = op, .callee = kernel });
+    return kernel ? row_kernel_call(m, kernel, name, operands, scratch) : library_call(m, op, name, operands, scratch);
+}
+
+static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
+                                           const char *const operands[])
+{
+    Wanted wanted = { .t = t, .op = op, .callee = find_func(t->h->m, op->attrs.callee), .product = product };
+    return naive_product_call(t->h->m, product, find_kernel(&wanted), op, operands);
+}
+
+static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
+{
+    return arena_text(&m->arena, "memcpy(%s, %s, %" PRId64 ");\n", to, from, bytes);
+}
+
+static char *copy_rows_statement(Module *m, const RowsCopy *copy)
+{
+    return arena_text(&m->arena,
+                      "rt_copy(%d, %s, (const int64_t[]){ %" PRId64 ", 1 }, %s, (const int64_t[]){ %" PRId64
+                      ", 1 }, 2,\n        (const int64_t[]){ %" PRId64 ", %" PRId64 " });\n",
+                      copy->element, copy->to, copy->to_row, copy->from, copy->from_row, copy->rows, copy->row);
+}
+
+/* --- The file ---------------------------------------------------------------------------------- */
+
+static void write_kernels(Host *h, const char *kernels, FILE *out)
+{
+    fprintf(out, "/* --- Kernels --- */\n\n%s", kernels);
+}
+
+static const char *no_fields(Host *h) { return ""; }
+
+const Dialect c_dialect = {
+    .kernels = "loops over tensors; shapes and strides are constants",
+    .includes = "\n#include \"kernels/kernels.h\"\n\n#include <string.h>\n",
+    .kernel = kernel_statement,
+    .naive_product = naive_product_statement,
+    .copy = copy_statement,
+    .copy_rows = copy_rows_statement,
+    .write_kernels = write_kernels,
+    .fields = no_fields,
+};
+
+int64_t c_scratch_bytes(Module *m, const Op *op)
+{
+    if (info(op)->family == LIBRARY)
+        return library_scratch(m, op);
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return kernel && kernel->role == KERNEL && !is_product_kernel(kernel) ? row_kernel_scratch(m, kernel) : 0;
+}

@@ -1,0 +1,133 @@
+/* host_cuda.c -- the CUDA dialect: kernels are launched, from a text that trainer.c embeds.
+ *
+ *   RT_RUN(rt, 2, RT_LAUNCH(rt, kernel_h_ln_1, x, h_ln_1_gain, v6));
+ *
+ * The name of a kernel is the number of its first launch in a table; one call may take several.
+ */
+#include "host_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- Launches ---------------------------------------------------------------------------------- */
+
+static const LaunchText *find_launched(FuncText *t, const Op *op, const CudaLaunches *launches, int operands)
+{
+    Host *h = t->h;
+    for (int i = 0; i < h->nlaunched; i++)
+        if (strcmp(h->launched[i].name, launches->at[0].name) == 0)
+            return &h->launched[i];
+    h->launched = with_room(h->m, h->launched, h->nlaunched, &h->launched_room, sizeof *h->launched);
+    const LaunchText *last = h->nlaunched ? &h->launched[h->nlaunched - 1] : NULL;
+    LaunchText *launched = &h->launched[h->nlaunched++];
+    *launched = (LaunchText){ .name = launches->at[0].name,
+                              .place = place_text(h->m, op),
+                              .launches = launches,
+                              .first = last ? last->first + last->launches->count : 0,
+                              .operands = operands };
+    return launched;
+}
+
+static const char *launch_statement(FuncText *t, const Op *op, const CudaLaunches *launches, int count,
+                                    const char *const operands[])
+{
+    Module *m = t->h->m;
+    if (!launches || launches->count == 0) {
+        internal_error(m, op, "there is no CUDA kernel for it");
+        return "";
+    }
+    const char *name = find_launched(t, op, launches, count)->name;
+    return wrapped_list(m, arena_text(&m->arena, "RT_LAUNCH(rt, %s, ", name), count, operands, ");", 4);
+}
+
+static const char *kernel_statement(FuncText *t, const Op *op, const char *const operands[], const char *scratch)
+{
+    Module *m = t->h->m;
+    int count = op->args.count + op->results.count;
+    const char **items = NEW_ARRAY(&m->arena, const char *, count + 1);
+    memcpy(items, operands, (size_t)count * sizeof *items);
+    if (cuda_scratch_bytes(m, op))
+        items[count++] = scratch;
+    return launch_statement(t, op, cuda_launches(t->h->cuda, op), count, items);
+}
+
+static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
+                                           const char *const operands[])
+{
+    const char *const items[] = { operands[product->a], operands[product->b], operands[op->args.count + product->c] };
+    return launch_statement(t, op, cuda_product_launches(t->h->cuda, op, number), 3, items);
+}
+
+static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
+{
+    return arena_text(&m->arena, "rt_copy_bytes(rt, %s, %s, %" PRId64 ");\n", to, from, bytes);
+}
+
+static char *copy_rows_statement(Module *m, const RowsCopy *copy)
+{
+    return arena_text(&m->arena,
+                      "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %" PRId64 ");\n",
+                      copy->to, copy->to_row * copy->element, copy->from, copy->from_row * copy->element,
+                      copy->row * copy->element, copy->rows);
+}
+
+/* --- The file ------------------------------------------------------------------------------------ */
+
+static void write_launch(const Host *h, const LaunchText *l, int i, FILE *out)
+{
+    const CudaLaunch *launch = &l->launches->at[i];
+    FILL(out,
+         "    {\n"
+         "        .name = \"$name\",\n"
+         "        .where = $place,\n"
+         "        .blocks = $blocks,\n"
+         "        .shared = $shared,\n"
+         "        .threads = $threads,\n"
+         "        .operands = $operands,\n"
+         "        .more = $more,\n"
+         "    },\n",
+         { "name", launch->name }, { "place", string_text(h->m, l->place) },
+         { "blocks", arena_text(&h->m->arena, "%" PRId64, launch->blocks) },
+         { "shared", arena_text(&h->m->arena, "%" PRId64, launch->shared) },
+         { "threads", arena_text(&h->m->arena, "%d", launch->threads) },
+         { "operands", arena_text(&h->m->arena, "%d", l->operands) },
+         { "more", i + 1 < l->launches->count ? "true" : "false" });
+}
+
+static void write_kernels(Host *h, const char *kernels, FILE *out)
+{
+    fputs("/* --- Kernels: their text, the number of the first launch of each, and all launches --- */\n\n"
+          "RT_EMBED(kernels_text, \"kernels.cu\");\n\nenum {\n",
+          out);
+    for (int i = 0; i < h->nlaunched; i++)
+        fprintf(out, "    %s = %d,\n", h->launched[i].name, h->launched[i].first);
+    fputs("};\n\nstatic const RtLaunch launches[] = {\n", out);
+    for (int i = 0; i < h->nlaunched; i++)
+        for (int k = 0; k < h->launched[i].launches->count; k++)
+            write_launch(h, &h->launched[i], k, out);
+    fputs("};\n\n", out);
+    write_place_table(h->m, cuda_program_text(h->cuda), out);
+    FILL(out,
+         "static const RtCode code = {\n"
+         "    .text = kernels_text,\n"
+         "    .launches = launches,\n"
+         "    .nlaunches = sizeof launches / sizeof *launches,\n"
+         "$parts"
+         "};\n\n",
+         { "parts", names_places(h->m, cuda_program_text(h->cuda))
+                        ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n"
+                        : "" });
+}
+
+static const char *code_field(Host *h) { return "    .code = &code,\n"; }
+
+const Dialect cuda_dialect = {
+    .kernels = "in kernels.cu: CUDA C++, compiled when the trainer starts",
+    .includes = "\n",
+    .kernel = kernel_statement,
+    .naive_product = naive_product_statement,
+    .copy = copy_statement,
+    .copy_rows = copy_rows_statement,
+    .write_kernels = write_kernels,
+    .fields = code_field,
+};

@@ -1,0 +1,90 @@
+/* processor.c -- this processor as the device that trains: the arena is its own memory. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
+#include "device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* The number after `label` in a file of lines "label number ..."; an empty label is the first line. */
+static double number_in(const char *path, const char *label)
+{
+    FILE *file = fopen(path, "r");
+    char line[256];
+    double found = INFINITY; /* no such file or line, or "max": no limit */
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, label, strlen(label)))
+            continue;
+        if (sscanf(line + strlen(label), "%lf", &found) != 1)
+            found = INFINITY;
+        break;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static double available_bytes(void)
+{
+    double machine = 1024 * number_in("/proc/meminfo", "MemAvailable:");
+    double group = number_in("/sys/fs/cgroup/memory.max", "");
+    if (isfinite(group))
+        group -= number_in("/sys/fs/cgroup/memory.current", "");
+    struct rlimit limit;
+    double process = INFINITY;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
+        process = (double)limit.rlim_cur;
+    return fmin(fmin(machine, group), process);
+}
+
+static _Noreturn void refuse(const Rt *rt, const char *why)
+{
+    const RtProgram *program = rt->program;
+    char *each = rt->local_ranks > 1 ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
+    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s; a smaller train.microbatch, "
+            "'recompute full' or more memory helps",
+            program->name, rt_bytes_text((double)program->arena_bytes).text, each,
+            rt_bytes_text(available_bytes()).text, why);
+}
+
+/* 2 MB-aligned. */
+static char *map_arena(const Rt *rt)
+{
+    const RtProgram *program = rt->program;
+    if ((double)program->arena_bytes * rt->local_ranks > available_bytes())
+        refuse(rt, "");
+    size_t bytes = (size_t)program->arena_bytes + HUGE_PAGE;
+    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        refuse(rt, " (but the system refuses to map them)");
+    uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
+    /* Advice only: a kernel without huge pages is slower and not wrong. */
+    madvise(map + skip, (size_t)program->arena_bytes, MADV_HUGEPAGE);
+    return map + skip;
+}
+
+void rt_device_open(Rt *rt) { rt->arena = map_arena(rt); }
+void rt_device_close(Rt *rt) {}
+const char *rt_device_name(const Rt *rt) { return NULL; }
+
+void rt_zero(Rt *rt, int64_t offset, int64_t bytes) { memset(rt->arena + offset, 0, (size_t)bytes); }
+
+void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
+{
+    memcpy(to, rt->arena + offset, (size_t)bytes);
+}
+
+void *rt_stage(Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
+char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
+void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed) {}
+
+void rt_run(Rt *rt, const RtFunction *f) { f->run(rt, rt->arena); }
+
+double rt_mark(Rt *rt) { return rt_seconds(); }
+double rt_time_of_mark(Rt *rt, double mark) { return mark; }

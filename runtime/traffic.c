@@ -1,0 +1,171 @@
+/* traffic.c -- collectives of either device: what they are called, what they have sent, and how a rank waits for the
+ * messages of others.  While it waits it sleeps more than it looks, since the cores are the computation's. */
+#include "comm.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* --- Names -------------------------------------------------------------------------------------- */
+
+static const char *name_of_kind(RtCollectiveKind kind)
+{
+    static const char *const names[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all" };
+    return names[kind];
+}
+
+static char *axes_text(const Rt *rt, const RtCollective *c)
+{
+    char *text = rt_text("%s", "");
+    for (int i = 0; i < c->naxes; i++) {
+        char *longer = rt_text("%s%s%s", text, i ? ", " : "", rt->program->axes[c->axis[i]].name);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+char *rt_collective_text(const Rt *rt, const RtCollective *c)
+{
+    return c ? rt_text("%s over %s at '%s' (%s; %s)", name_of_kind(c->kind), axes_text(rt, c), c->name, c->where,
+                       c->cause)
+             : rt_text("the meeting of all ranks between two steps");
+}
+
+/* --- Waiting for messages ------------------------------------------------------------------------ */
+
+/* Calls the ranks that it waits for, and listens for a while; less if the messages come after all, since others would
+ * wait for this rank then. */
+static void call_others(const Rt *rt, const RtGroup *group, const bool *awaited, bool *answered)
+{
+    enum { SECONDS = 2 };
+    const RtComm *comm = rt->program->comm;
+    for (int rank = 0; rank < rt->ranks; rank++)
+        if (awaited[rank])
+            comm->call(rank);
+    for (double begin = rt_seconds(); rt_seconds() - begin < SECONDS && !comm->is_done(group->channel);) {
+        for (int rank; (rank = comm->listen()) >= 0;)
+            answered[rank] = true;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+}
+
+/* Those that it waits for: who has sent nothing or, if all have sent, who has not taken its messages. */
+static void find_awaited(const Rt *rt, const RtGroup *group, bool *awaited)
+{
+    int count = 0;
+    for (int q = 0; q < group->count; q++)
+        count += awaited[group->rank[q]] = q != group->own && !rt->program->comm->has_come(group->channel, q);
+    for (int q = 0; q < group->count && count == 0; q++)
+        awaited[group->rank[q]] = q != group->own;
+}
+
+static char *places_text(const Rt *rt, const bool *listed)
+{
+    char *text = rt_text("%s", "");
+    for (int rank = 0; rank < rt->ranks; rank++)
+        if (listed[rank])
+            text = rt_text("%s%s%s", text, *text ? ", " : "", rt_comm_place(rt, rank));
+    return text;
+}
+
+/* Past the time-out: ends all ranks if one that it waits for does not answer.  If all answer, they wait, too, and
+ * whoever waits for the silent one has the word; but the second time it speaks in any case. */
+static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_second)
+{
+    bool *awaited = rt_allocate(rt->ranks, sizeof *awaited), *answered = rt_allocate(rt->ranks, sizeof *answered);
+    bool *silent = rt_allocate(rt->ranks, sizeof *silent), all_answer = true;
+    find_awaited(rt, group, awaited);
+    call_others(rt, group, awaited, answered);
+    for (int rank = 0; rank < rt->ranks; rank++) {
+        silent[rank] = awaited[rank] && !answered[rank];
+        all_answer = all_answer && !silent[rank];
+    }
+    if (!rt->program->comm->is_done(group->channel) && (is_second || !all_answer))
+        rt_fail("%s waits since %.0f s in %s for %s, which %s: look whether it still runs, and at what; --timeout "
+                "SECONDS waits longer",
+                rt_comm_place(rt, rt->rank), seconds, rt_collective_text(rt, rt->waiting.of),
+                places_text(rt, all_answer ? awaited : silent),
+                all_answer ? "answers, but waits for others" : "does not answer");
+    free(awaited);
+    free(answered);
+    free(silent);
+}
+
+/* Gives the core to others; longer where the computation goes on meanwhile, or where it takes long anyway. */
+static void rest(const Rt *rt, int turn)
+{
+    enum { EAGER = 256 };
+    if (turn % 16 < 15 || (rt->waiting.is_awaited && turn < EAGER))
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[])
+{
+    const double between_calls = 0.001;
+    const RtComm *comm = rt->program->comm;
+    double begin = rt_seconds(), last = begin, listened = begin, timeout = rt->waiting.timeout;
+    bool has_called = false;
+    comm->start(group->channel, group->count, to, from);
+    for (int turn = 0; !comm->is_done(group->channel); turn++) {
+        rest(rt, turn);
+        double now = rt_seconds();
+        if (now - last > timeout / 2) /* this rank itself was stopped, and others have had no time to answer */
+            begin = now;
+        last = now;
+        if (now - listened < between_calls)
+            continue;
+        listened = now;
+        comm->listen();
+        if (now - begin > timeout) {
+            complain(rt, group, now - begin, has_called);
+            has_called = true;
+            begin = last = rt_seconds();
+        }
+    }
+}
+
+/* --- Accounts ------------------------------------------------------------------------------------- */
+
+void rt_traffic_open(Rt *rt, double timeout)
+{
+    rt->waiting.timeout = timeout;
+    rt->waiting.is_awaited = true;
+    rt->traffic = rt_allocate(rt->program->ncollectives, sizeof *rt->traffic);
+}
+
+void rt_traffic_close(Rt *rt)
+{
+    free(rt->traffic);
+    rt->traffic = NULL;
+}
+
+RtTraffic rt_collectives_traffic(const Rt *rt)
+{
+    RtTraffic sum = { 0 };
+    for (int i = 0; rt->traffic && i < rt->program->ncollectives; i++) {
+        const RtTraffic *t = &rt->traffic[i];
+        sum.calls += t->calls;
+        sum.sent_bytes += t->sent_bytes;
+        sum.seconds += t->seconds;
+        sum.waited += t->waited;
+    }
+    return sum;
+}
+
+void rt_collectives_print(const Rt *rt)
+{
+    printf("%-14s %-10s %8s %14s %10s %10s  %s\n", "collective", "over", "calls", "bytes sent", "seconds", "waited",
+           "of");
+    for (int i = 0; rt->traffic && i < rt->program->ncollectives; i++) {
+        const RtCollective *c = &rt->program->collectives[i];
+        const RtTraffic *t = &rt->traffic[i];
+        char *axes = axes_text(rt, c);
+        printf("%-14s %-10s %8lld %14lld %10.4f %10.4f  %s (%s; %s)\n", name_of_kind(c->kind), axes,
+               (long long)t->calls, (long long)t->sent_bytes, t->seconds, t->waited, c->name, c->where, c->cause);
+        free(axes);
+    }
+}
