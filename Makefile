@@ -15,10 +15,17 @@ OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/sca
 RUNTIME   = $(filter-out runtime/trainer_%,$(wildcard runtime/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
 
+# Where CUDA is; without it there is no runtime for GPUs, and all else is built.  A trainer for GPUs has cuda/ in the
+# place of what makes this processor its device.
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
+GPU        = $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),$(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(wildcard runtime/cuda/*.c)))
+PROCESSOR  = processor product collective exchange comm_mpi
+GPU_OBJECTS = $(filter-out $(PROCESSOR:%=$(BUILD)/runtime/%.o),$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
+
 .DELETE_ON_ERROR:
 .PHONY: all deps check demo bench format clean install help
 
-all: $(BUILD)/mpc $(BUILD)/libmpcrt.a
+all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
 help:
 	@echo 'make            build mpc and the runtime into $(BUILD)/'
@@ -37,6 +44,14 @@ $(BUILD)/mpc: $(OBJECTS)
 $(BUILD)/libmpcrt.a: $(RT_OBJECTS)
 	rm -f $@
 	ar rcs $@ $(RT_OBJECTS)
+
+$(BUILD)/libmpcrt_cuda.a: $(GPU_OBJECTS)
+	rm -f $@
+	ar rcs $@ $(GPU_OBJECTS)
+
+$(BUILD)/gen/kernels_header.cu: runtime/cuda/flatten.sh $(wildcard runtime/*.h runtime/kernels/*.h runtime/cuda/*.[ch] runtime/cuda/*.cuh runtime/cuda/nvrtc/*.h)
+	@mkdir -p $(@D)
+	sh runtime/cuda/flatten.sh runtime/cuda/kernels.cuh > $@
 
 $(BUILD)/gen/grammar.c $(BUILD)/gen/grammar.h &: frontend/grammar.y
 	@mkdir -p $(@D)
@@ -58,6 +73,11 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 $(BUILD)/runtime/comm_mpi.o: runtime/comm_mpi.c
 	@mkdir -p $(@D)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -c -o $@ $<
+
+$(BUILD)/runtime/cuda/kernels.o: $(BUILD)/gen/kernels_header.cu
+$(BUILD)/runtime/cuda/%.o: runtime/cuda/%.c
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE -Iruntime -I$(BUILD)/gen -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -c -o $@ $<
 
 $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
@@ -87,7 +107,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/mpc/examples
 	install $(BUILD)/mpc $(DESTDIR)$(PREFIX)/bin/mpc
-	install -m 644 $(BUILD)/libmpcrt.a $(DESTDIR)$(PREFIX)/lib/mpc/
+	install -m 644 $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(DESTDIR)$(PREFIX)/lib/mpc/
 	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(DESTDIR)$(PREFIX)/lib/mpc/include/
 	install -m 644 runtime/kernels/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels/
 	install -d $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc
@@ -103,4 +123,4 @@ format:
 clean:
 	rm -rf $(BUILD)
 
--include $(OBJECTS:.o=.d) $(RT_OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(RT_OBJECTS:.o=.d) $(GPU_OBJECTS:.o=.d)

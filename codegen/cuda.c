@@ -51,7 +51,8 @@ struct CudaProgram {
     Module *m;
     int count, room;
     KernelText *at;
-    Map calls; /* Op -> CudaCall */
+    Map calls;    /* Op -> CudaCall */
+    Map products; /* Op -> CudaCall *[MAX_PRODUCTS] */
     const char *text;
 };
 
@@ -59,7 +60,9 @@ static char *text_of(Module *m, const CudaCall *call, const char *name, CudaLaun
 {
     Text text;
     open_text(&text);
-    if (call->count > 1)
+    if (call->product)
+        emit_cuda_product(m, call->product, call->op[0], name, launches, text.out);
+    else if (call->count > 1)
         emit_cuda_group(m, call->count, call->op, name, launches, text.out);
     else
         emit_cuda_kernel(m, call->op[0], name, launches, text.out);
@@ -132,6 +135,25 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
     return group[call->count - 1];
 }
 
+/* The products of an op that cuBLASLt does not take. */
+static void add_products(CudaProgram *program, const Op *op, FILE *out)
+{
+    Module *m = program->m;
+    Product *products = NEW_ARRAY(&m->arena, Product, MAX_PRODUCTS);
+    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, MAX_PRODUCTS);
+    const Op **only = NEW(&m->arena, const Op *);
+    *only = op;
+    int count = plan_products(m, kernel_of(m, op), op, products);
+    for (int i = 0; i < count; i++) {
+        if (!products[i].naive)
+            continue;
+        calls[i] = NEW(&m->arena, CudaCall);
+        *calls[i] = (CudaCall){ .count = 1, .op = only, .product = &products[i] };
+        calls[i]->launches = add_kernel(program, calls[i], out);
+    }
+    map_put(&program->products, op, calls);
+}
+
 static const char *kernels_text(CudaProgram *program)
 {
     Text text;
@@ -140,6 +162,8 @@ static const char *kernels_text(CudaProgram *program)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (is_cuda_kernel(program->m, op))
                 op = add_call(program, op, text.out);
+            else if (kernel_of(program->m, op))
+                add_products(program, op, text.out);
     return close_text(&program->m->arena, &text);
 }
 
@@ -147,7 +171,7 @@ CudaProgram *emit_cuda_program(Module *m)
 {
     int errors = m->diags->errors;
     CudaProgram *program = NEW(&m->arena, CudaProgram);
-    *program = (CudaProgram){ .m = m, .calls.arena = &m->arena };
+    *program = (CudaProgram){ .m = m, .calls.arena = &m->arena, .products.arena = &m->arena };
     const char *kernels = kernels_text(program);
     Text text, places;
     open_text(&text);
@@ -161,6 +185,12 @@ CudaProgram *emit_cuda_program(Module *m)
 
 const char *cuda_program_text(const CudaProgram *program) { return program->text; }
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op) { return map_get(&program->calls, op); }
+
+const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number)
+{
+    CudaCall *const *calls = map_get(&program->products, op);
+    return calls ? calls[number] : NULL;
+}
 
 const CudaKernel *cuda_kernel(const CudaProgram *program, int number)
 {

@@ -43,10 +43,14 @@ typedef struct {
     const CudaLaunches *launches;
     int count;
     const Op *const *op;
+    const Product *product; /* of the only op, whose arguments are then two operands and a result; NULL: all it does */
 } CudaCall;
 
 /* The launches that stand in the place of an op: NULL if it is no kernel, or if an earlier op does it along. */
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
+
+/* The same for product `number`, as plan_products numbers them, of a product kernel: NULL if cuBLASLt does it. */
+const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
 /* Every kernel once: where it comes from, and how it is launched.  NULL behind the last. */
 typedef struct {

@@ -19,6 +19,7 @@ void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, 
 int library_width(const Operands *o, int first, int end, int widest);
 
 /* cuda_product.c */
-void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
+void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
+                       FILE *out);
 
 #endif

@@ -25,7 +25,11 @@ static void write_head(const Host *h, TrainerTexts texts, FILE *out)
 
 bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
 {
-    Host h = { .m = m, .dialect = texts.cuda ? &cuda_dialect : &c_dialect, .cuda = texts.cuda, .funcs.arena = &m->arena, .started.arena = &m->arena };
+    Host h = { .m = m,
+               .dialect = texts.cuda ? &cuda_dialect : &c_dialect,
+               .cuda = texts.cuda,
+               .funcs.arena = &m->arena,
+               .started.arena = &m->arena };
     int errors = m->diags->errors;
     open_text(&h.kernels);
     open_text(&h.functions);

@@ -8,9 +8,9 @@
 int64_t c_scratch_bytes(Module *m, const Op *op);
 
 typedef struct {
-    const char *plan;    /* plan.json, which the trainer can print */
-    const char *version; /* of mpc */
-    const char *comm;    /* what carries messages between ranks: "mpi", "tcp" */
+    const char *plan;        /* plan.json, which the trainer can print */
+    const char *version;     /* of mpc */
+    const char *comm;        /* what carries messages between ranks: "mpi", "tcp" */
     const CudaProgram *cuda; /* the kernels of a trainer for GPUs; NULL: a trainer for processors */
 } TrainerTexts;
 

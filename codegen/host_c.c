@@ -86,9 +86,16 @@ static const char *find_kernel(const Wanted *w)
 
 /* --- Statements ------------------------------------------------------------------------------ */
 
-static const char *kernel_statement(FuncText *t, const Op *op, const char *const operands[], const char *scratch)
+static int only_op(const Host *h, const Op *const *op, const Op *const **group)
+{
+    *group = op;
+    return 1;
+}
+
+static const char *kernel_statement(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
+    const char **operands = operands_of(t, op), *scratch = typed_in_frame(t, "float", op->attrs.frame);
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const char *name = find_kernel(&(Wanted){ .t = t, .op = op, .callee = kernel });
     return kernel ? row_kernel_call(m, kernel, name, operands, scratch) : library_call(m, op, name, operands, scratch);
@@ -126,6 +133,7 @@ static const char *no_fields(Host *h) { return ""; }
 const Dialect c_dialect = {
     .kernels = "loops over tensors; shapes and strides are constants",
     .includes = "\n#include \"kernels/kernels.h\"\n\n#include <string.h>\n",
+    .group = only_op,
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
     .copy = copy_statement,

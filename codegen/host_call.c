@@ -153,7 +153,7 @@ static void write_traced(FuncText *t, const Op *op, int row, const char *call)
 
 /* --- Calls --------------------------------------------------------------------------------- */
 
-static const char **operands_of(FuncText *t, const Op *op)
+const char **operands_of(FuncText *t, const Op *op)
 {
     const char **operands = NEW_ARRAY(&t->h->m->arena, const char *, op->args.count + op->results.count + 1);
     for (int i = 0; i < op->args.count; i++)
@@ -186,8 +186,20 @@ void write_call(FuncText *t, const Op *op)
         write_products_of(t, op, kernel);
         return;
     }
-    const char *call = t->h->dialect->kernel(t, op, operands_of(t, op), typed_in_frame(t, "float", op->attrs.frame));
-    const char *kind = !kernel ? info(op)->name : updates_state(t, op) ? "update" : "fused";
-    int row = add_call_row(t, op, kind, kernel ? kernel_flops(m, kernel) : op_flops(m, op));
+    const Op *const *group;
+    int count = t->h->dialect->group(t->h, &op, &group);
+    if (count == 0)
+        return;
+    const char *call = t->h->dialect->kernel(t, op);
+    bool updates = false;
+    for (int i = 0; i < count; i++)
+        updates |= updates_state(t, group[i]);
+    int row = add_call_row(t, op, !kernel ? info(op)->name : updates ? "update" : "fused", 0);
+    t->h->row[row].bytes = 0;
+    for (int i = 0; i < count; i++) {
+        kernel = group[i]->attrs.callee ? find_func(m, group[i]->attrs.callee) : NULL;
+        t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : op_flops(m, group[i]);
+        t->h->row[row].bytes += call_bytes(m, group[i]);
+    }
     write_traced(t, op, row, call);
 }

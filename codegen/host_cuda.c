@@ -11,51 +11,60 @@
 
 /* --- Launches ---------------------------------------------------------------------------------- */
 
-static const LaunchText *find_launched(FuncText *t, const Op *op, const CudaLaunches *launches, int operands)
+static const LaunchText *find_launched(FuncText *t, const CudaCall *call, int operands)
 {
     Host *h = t->h;
     for (int i = 0; i < h->nlaunched; i++)
-        if (strcmp(h->launched[i].name, launches->at[0].name) == 0)
+        if (h->launched[i].launches == call->launches)
             return &h->launched[i];
     h->launched = with_room(h->m, h->launched, h->nlaunched, &h->launched_room, sizeof *h->launched);
     const LaunchText *last = h->nlaunched ? &h->launched[h->nlaunched - 1] : NULL;
     LaunchText *launched = &h->launched[h->nlaunched++];
-    *launched = (LaunchText){ .name = launches->at[0].name,
-                              .place = place_text(h->m, op),
-                              .launches = launches,
+    *launched = (LaunchText){ .place = place_text(h->m, call->op[0]),
+                              .launches = call->launches,
                               .first = last ? last->first + last->launches->count : 0,
                               .operands = operands };
     return launched;
 }
 
-static const char *launch_statement(FuncText *t, const Op *op, const CudaLaunches *launches, int count,
-                                    const char *const operands[])
+static const char *launch_statement(FuncText *t, const CudaCall *call, int count, const char *const operands[])
 {
     Module *m = t->h->m;
-    if (!launches || launches->count == 0) {
-        internal_error(m, op, "there is no CUDA kernel for it");
-        return "";
-    }
-    const char *name = find_launched(t, op, launches, count)->name;
+    const char *name = find_launched(t, call, count)->launches->at[0].name;
     return wrapped_list(m, arena_text(&m->arena, "RT_LAUNCH(rt, %s, ", name), count, operands, ");", 4);
 }
 
-static const char *kernel_statement(FuncText *t, const Op *op, const char *const operands[], const char *scratch)
+static int group_of(const Host *h, const Op *const *op, const Op *const **group)
+{
+    const CudaCall *call = cuda_call(h->cuda, *op);
+    *group = call ? call->op : NULL;
+    return call ? call->count : 0;
+}
+
+static const char *kernel_statement(FuncText *t, const Op *first)
 {
     Module *m = t->h->m;
-    int count = op->args.count + op->results.count;
-    const char **items = NEW_ARRAY(&m->arena, const char *, count + 1);
-    memcpy(items, operands, (size_t)count * sizeof *items);
-    if (cuda_scratch_bytes(m, op))
-        items[count++] = scratch;
-    return launch_statement(t, op, cuda_launches(t->h->cuda, op), count, items);
+    const CudaCall *call = cuda_call(t->h->cuda, first);
+    int count = 0, room = 0;
+    for (int i = 0; i < call->count; i++)
+        room += call->op[i]->args.count + call->op[i]->results.count + 1;
+    const char **items = NEW_ARRAY(&m->arena, const char *, room);
+    for (int i = 0; i < call->count; i++) {
+        const Op *op = call->op[i];
+        const char **operands = operands_of(t, op);
+        for (int k = 0; k < op->args.count + op->results.count; k++)
+            items[count++] = operands[k];
+        if (cuda_scratch_bytes(m, op))
+            items[count++] = typed_in_frame(t, "float", op->attrs.frame);
+    }
+    return launch_statement(t, call, count, items);
 }
 
 static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
                                            const char *const operands[])
 {
     const char *const items[] = { operands[product->a], operands[product->b], operands[op->args.count + product->c] };
-    return launch_statement(t, op, cuda_product_launches(t->h->cuda, op, number), 3, items);
+    return launch_statement(t, cuda_product_call(t->h->cuda, op, number), 3, items);
 }
 
 static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
@@ -65,8 +74,7 @@ static char *copy_statement(Module *m, const char *to, const char *from, int64_t
 
 static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
-    return arena_text(&m->arena,
-                      "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %" PRId64 ");\n",
+    return arena_text(&m->arena, "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %" PRId64 ");\n",
                       copy->to, copy->to_row * copy->element, copy->from, copy->from_row * copy->element,
                       copy->row * copy->element, copy->rows);
 }
@@ -100,8 +108,8 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
           "RT_EMBED(kernels_text, \"kernels.cu\");\n\nenum {\n",
           out);
     for (int i = 0; i < h->nlaunched; i++)
-        fprintf(out, "    %s = %d,\n", h->launched[i].name, h->launched[i].first);
-    fputs("};\n\nstatic const RtLaunch launches[] = {\n", out);
+        fprintf(out, "    %s = %d,\n", h->launched[i].launches->at[0].name, h->launched[i].first);
+    fputs("};\n\nstatic const RtKernelLaunch launches[] = {\n", out);
     for (int i = 0; i < h->nlaunched; i++)
         for (int k = 0; k < h->launched[i].launches->count; k++)
             write_launch(h, &h->launched[i], k, out);
@@ -123,7 +131,8 @@ static const char *code_field(Host *h) { return "    .code = &code,\n"; }
 
 const Dialect cuda_dialect = {
     .kernels = "in kernels.cu: CUDA C++, compiled when the trainer starts",
-    .includes = "\n",
+    .includes = "\n#include <stddef.h>\n",
+    .group = group_of,
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
     .copy = copy_statement,

@@ -13,8 +13,8 @@
 #define MPC_HOST_PARTS_H
 
 #include "codegen.h"
-#include "facts.h"
 #include "cuda.h"
+#include "facts.h"
 #include "host.h"
 #include "ir/storage.h"
 #include "map.h"
@@ -50,7 +50,7 @@ typedef struct Dialect Dialect;
 
 /* CUDA: all launches of one kernel. */
 typedef struct {
-    const char *name, *place; /* of the first function; where the first call stands */
+    const char *place; /* of the first call */
     const CudaLaunches *launches;
     int first, operands; /* in the table of launches; arguments of each of its functions */
 } LaunchText;
@@ -116,6 +116,9 @@ HostFunc *host_func(Host *h, const Func *f); /* writes it if that has not been d
 bool coincide(const Value *a, const Value *b);
 bool internal_error(Module *m, const Op *op, const char *what);
 
+/* Pointers to its operands, then to its results. */
+const char **operands_of(FuncText *t, const Op *op);
+
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
@@ -147,8 +150,10 @@ struct Dialect {
     const char *kernels;  /* what they are, for the head of the file */
     const char *includes; /* lines behind #include "rt.h" */
 
-    /* The statement that runs a row kernel or a LIBRARY op. */
-    const char *(*kernel)(FuncText *t, const Op *op, const char *const operands[], const char *scratch);
+    /* The ops that the statement in the place of *op does: at least itself, and others behind it; none if an earlier
+     * statement does it along.  These are row kernels or LIBRARY ops. */
+    int (*group)(const Host *h, const Op *const *op, const Op *const **group);
+    const char *(*kernel)(FuncText *t, const Op *op); /* that statement */
     /* The one that runs product `number` of a kernel, in an order of operands that rt_product does not take. */
     const char *(*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
                                  const char *const operands[]);

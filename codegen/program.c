@@ -428,9 +428,9 @@ static void write_program(Host *h, TrainerTexts texts, const char *text, FILE *o
          "    .precision = $precision,\n"
          "    .is_causal_lm = $causal,\n",
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
-         { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) }, { "arena", integer_text(m, func_with_role(m, STEP)->frame) },
-         { "state", integer_text(m, state_bytes(m)) }, { "flops", number_text(m, facts.flops) },
-         { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
+         { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
+         { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
+         { "flops", number_text(m, facts.flops) }, { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
          { "seed", integer_text(m, m->train.seed) },
          { "precision", string_text(m, m->train.precision ? m->train.precision : "fp32") },

@@ -1,6 +1,8 @@
 /* cc.c -- the C compiler makes a program of trainer.c: without a shell, and with the runtime found by itself. */
 #include "cc.h"
 
+#include "cuda_home.h"
+
 #include <errno.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -30,25 +32,26 @@ static bool is_runtime(Run *run, const Runtime *runtime)
 bool find_runtime(Run *run, Runtime *runtime)
 {
     const char *chosen = getenv("MPC_RUNTIME"), *folder = folder_of_mpc(run);
+    const char *archive = is_cuda(run->options) ? "libmpcrt_cuda.a" : "libmpcrt.a";
+    const char *why =
+        is_cuda(run->options) ? " (mpc was built where there is no CUDA, or with another CUDA_HOME?)" : "";
     if (chosen && *chosen) {
-        runtime->library = arena_text(&run->arena, "%s/libmpcrt.a", chosen);
+        runtime->library = arena_text(&run->arena, "%s/%s", chosen, archive);
         runtime->headers = arena_text(&run->arena, "%s/include", chosen);
         return is_runtime(run, runtime) ||
-               run_failed(run, "MPC_RUNTIME=%s: there is no libmpcrt.a and include/rt.h in it", chosen);
+               run_failed(run, "MPC_RUNTIME=%s: there is no %s and include/rt.h in it%s", chosen, archive, why);
     }
-    const char *const places[][2] = { { "libmpcrt.a", "../runtime" },
-                                      { "../lib/mpc/libmpcrt.a", "../lib/mpc/include" } };
+    const char *const places[][2] = { { "", "../runtime" }, { "../lib/mpc/", "../lib/mpc/include" } };
     for (int i = 0; i < 2; i++) {
-        runtime->library = arena_text(&run->arena, "%s/%s", folder, places[i][0]);
+        runtime->library = arena_text(&run->arena, "%s/%s%s", folder, places[i][0], archive);
         runtime->headers = arena_text(&run->arena, "%s/%s", folder, places[i][1]);
         if (is_runtime(run, runtime))
             return true;
     }
-    return run_failed(
-        run,
-        "cannot find the runtime: no libmpcrt.a beside %s/mpc, nor in ../lib/mpc; build it with 'make', or "
-        "set MPC_RUNTIME to the folder that holds it",
-        folder);
+    return run_failed(run,
+                      "cannot find the runtime: no %s beside %s/mpc, nor in ../lib/mpc; build it with 'make', or "
+                      "set MPC_RUNTIME to the folder that holds it%s",
+                      archive, folder, why);
 }
 
 /* --- The command --------------------------------------------------------------------------- */
@@ -56,7 +59,8 @@ bool find_runtime(Run *run, Runtime *runtime)
 /* A trainer's arithmetic: sums may be reordered by what the source says (omp simd), not by the compiler. */
 static const char *const flags[] = { "-std=gnu17",        "-O3", "-march=native", "-fopenmp", "-fno-math-errno",
                                      "-fno-trapping-math" };
-static const char *const libraries[] = { "-ldnnl", "-lcjson", "-lm" };
+static const char *const libraries[] = { "-ldnnl", "-lcjson", "-lm", NULL };
+static const char *const cuda_libraries[] = { "-lcjson", "-lpthread", "-ldl", "-lrt", "-lm", NULL };
 
 typedef struct {
     Arena *arena;
@@ -79,7 +83,26 @@ static void add_words(Words *words, const char *text)
             add_word(words, arena_text(words->arena, "%.*s", length, word));
 }
 
-const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program, bool needs_mpi)
+/* Of CUDA only its run-time library is linked, and that as an archive: a trainer starts where there is none. */
+static bool add_libraries(Run *run, Words *words, bool needs_mpi)
+{
+    bool cuda = is_cuda(run->options);
+    if (cuda) {
+        const char *path = find_in_cuda(run, "libcudart_static.a");
+        if (!path)
+            return run_failed(run,
+                              "cannot find CUDA (libcudart_static.a): set CUDA_HOME to its folder, put its nvcc on "
+                              "PATH, or give --no-cc to write trainer.c and kernels.cu alone");
+        add_word(words, path);
+    }
+    for (const char *const *library = cuda ? cuda_libraries : libraries; *library; library++)
+        add_word(words, *library);
+    if (needs_mpi)
+        add_word(words, "-lmpi");
+    return true;
+}
+
+const char **cc_command(Run *run, const Runtime *runtime, const char *program, bool needs_mpi)
 {
     const Options *o = run->options;
     const char *named = getenv("CC");
@@ -89,14 +112,14 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *source, co
         add_word(&words, flags[i]);
     add_words(&words, o->cflags ? o->cflags : "");
     add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));
+    if (is_cuda(o))
+        add_word(&words, arena_text(&run->arena, "-I%s", o->output)); /* where kernels.cu is, which it embeds */
     add_word(&words, "-o");
     add_word(&words, program);
-    add_word(&words, source);
+    add_word(&words, arena_text(&run->arena, "%s/trainer.c", o->output));
     add_word(&words, runtime->library);
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        add_word(&words, libraries[i]);
-    if (needs_mpi)
-        add_word(&words, "-lmpi");
+    if (!add_libraries(run, &words, needs_mpi))
+        return NULL;
     const char **argv = NEW_ARRAY(&run->arena, const char *, words.count + 1);
     memcpy(argv, words.at, (size_t)words.count * sizeof *argv);
     return argv;

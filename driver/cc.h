@@ -6,7 +6,7 @@
 
 /* Where the runtime is that trainers are compiled with. */
 typedef struct {
-    const char *library; /* libmpcrt.a */
+    const char *library; /* libmpcrt.a; for GPUs libmpcrt_cuda.a */
     const char *headers; /* the folder of rt.h */
 } Runtime;
 
@@ -14,8 +14,9 @@ typedef struct {
  * missing. */
 bool find_runtime(Run *run, Runtime *runtime);
 
-/* The command that compiles `source` into `program`, a NULL at its end.  With MPI it links that. */
-const char **cc_command(Run *run, const Runtime *runtime, const char *source, const char *program, bool needs_mpi);
+/* The command that compiles OUT/trainer.c into `program`, a NULL at its end.  NULL after an error: CUDA's libraries are
+ * missing. */
+const char **cc_command(Run *run, const Runtime *runtime, const char *program, bool needs_mpi);
 
 /* Its words with a space between. */
 char *command_text(Run *run, const char *const argv[]);

@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-
 /* Between GPUs tensors go by NCCL; for all else a trainer for CUDA needs no MPI. */
 const char *comm_of(const Options *o) { return is_cuda(o) ? "tcp" : o->comm ? o->comm : "mpi"; }
 
@@ -94,12 +93,12 @@ static bool write_ir(Run *run, const Module *m)
     return fflush(stdout) == 0 ? true : run_failed(run, "cannot write to standard output");
 }
 
-static bool write_trainer(Run *run, Module *m, const char *path, const char *plan)
+static bool write_trainer(Run *run, Module *m, const CudaProgram *cuda, const char *path, const char *plan)
 {
     NewFile file;
     if (!open_new(run, &file, path))
         return false;
-    TrainerTexts texts = { .plan = plan, .version = MPC_VERSION, .comm = comm_of(run->options) };
+    TrainerTexts texts = { .plan = plan, .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
     bool good = emit_trainer(m, texts, file.out);
     if (good)
         return close_new(run, &file);
@@ -107,13 +106,15 @@ static bool write_trainer(Run *run, Module *m, const char *path, const char *pla
     return false;
 }
 
-static bool compile_c(Run *run, const char *source, const char *program, bool needs_mpi)
+static bool compile_c(Run *run, const char *program, bool needs_mpi)
 {
     Runtime runtime;
     if (!find_runtime(run, &runtime))
         return false;
     const char *aside = arena_text(&run->arena, "%s.tmp", program);
-    const char **command = cc_command(run, &runtime, source, aside, needs_mpi);
+    const char **command = cc_command(run, &runtime, aside, needs_mpi);
+    if (!command)
+        return false;
     if (run->options->verbose)
         printf("%s\n", command_text(run, command));
     fflush(stdout);
@@ -158,8 +159,11 @@ static const char *launcher_text(Module *m, const Options *o)
 static void print_next(Module *m, const Options *o)
 {
     const char *slash = strchr(o->output, '/') ? "" : "./";
-    printf("  files  %s/trainer.c, %s/plan.json%s%s%s\n", o->output, o->output, o->no_cc ? "" : ", ",
-           o->no_cc ? "" : o->output, o->no_cc ? "" : "/trainer");
+    printf("  files  %s/trainer.c, ", o->output);
+    if (is_cuda(o))
+        printf("%s/kernels.cu, ", o->output);
+    printf("%s/plan.json%s%s%s\n", o->output, o->no_cc ? "" : ", ", o->no_cc ? "" : o->output,
+           o->no_cc ? "" : "/trainer");
     if (o->no_cc)
         printf("next: compile %s/trainer.c, or leave --no-cc out\n", o->output);
     else
@@ -167,44 +171,35 @@ static void print_next(Module *m, const Options *o)
                slash, o->output);
 }
 
-/* --- CUDA ---------------------------------------------------------------------------------- */
-
-static bool build_cuda(Run *run, Module *m)
-{
-    const Options *o = run->options;
-    const char *source = arena_text(&run->arena, "%s/kernels.cu", o->output);
-    CudaProgram *program = emit_cuda_program(m);
-    if (!program || !make_folder(run, o->output) || !write_new(run, source, cuda_program_text(program)))
-        return false;
-    const Report report = make_report(run, m);
-    print_summary(&report);
-    if (o->nvrtc && !report_nvrtc(run, program, o->nvrtc))
-        return false;
-    printf("  files  %s\n", source);
-    printf("  kernels alone: the program that runs them on a GPU is not generated yet\n");
-    return true;
-}
-
 /* --- The command --------------------------------------------------------------------------- */
+
+static bool write_files(Run *run, Module *m, const CudaProgram *cuda, const char *plan)
+{
+    const char *folder = run->options->output;
+    return make_folder(run, folder) &&
+           (!cuda || write_new(run, arena_text(&run->arena, "%s/kernels.cu", folder), cuda_program_text(cuda))) &&
+           write_trainer(run, m, cuda, arena_text(&run->arena, "%s/trainer.c", folder), plan) &&
+           write_new(run, arena_text(&run->arena, "%s/plan.json", folder), plan);
+}
 
 static bool build_trainer(Run *run, Module *m, const Settings *settings)
 {
     const Options *o = run->options;
-    const char *source = arena_text(&run->arena, "%s/trainer.c", o->output);
     const char *program = arena_text(&run->arena, "%s/trainer", o->output);
     if (o->comm && m->naxes == 0)
         return run_failed(run, "--comm=%s has no effect on one rank: leave it out, or give a mesh (--mesh AXIS=N)",
                           o->comm);
     const Report report = make_report(run, m);
-    const char *plan = plan_text(&report, settings);
-    if (!make_folder(run, o->output) || !write_trainer(run, m, source, plan) ||
-        !write_new(run, arena_text(&run->arena, "%s/plan.json", o->output), plan))
+    const CudaProgram *cuda = is_cuda(o) ? emit_cuda_program(m) : NULL;
+    if ((is_cuda(o) && !cuda) || !write_files(run, m, cuda, plan_text(&report, settings)))
         return false;
     unlink(program); /* what is there was made of another trainer.c */
     print_summary(&report);
     if (o->verbose)
         print_settings(run, settings);
-    if (!o->no_cc && !compile_c(run, source, program, m->naxes > 0 && !is_tcp(o)))
+    if (o->nvrtc && !report_nvrtc(run, cuda, o->nvrtc))
+        return false;
+    if (!o->no_cc && !compile_c(run, program, m->naxes > 0 && !is_tcp(o)))
         return false;
     print_next(m, o);
     return true;
@@ -216,8 +211,6 @@ static int check_options(const Options *o)
         return usage_error(o->command, "one of FILE.mdl and --compile-from=FILE.mir: leave '%s' out", o->operand);
     if (o->nvrtc && !is_cuda(o))
         return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
-    if (is_cuda(o) && (o->cc || o->cflags || o->no_cc))
-        return usage_error(o->command, "--target=cuda runs no C compiler: leave --cc, --cflags and --no-cc out");
     if (is_cuda(o) && o->comm)
         return usage_error(o->command, "--target=cuda always takes --comm=tcp: leave --comm out");
     if (!o->output && !o->compile_to)
@@ -236,7 +229,7 @@ int run_compile(Run *run)
     Module *m = o->compile_from ? read_ir(run, &settings, &after) : read_model(run, &settings);
     bool good = m && (!o->verify_passes || verify_small(run, after)) && pass_through(run, m, after);
     if (good)
-        good = o->compile_to ? write_ir(run, m) : is_cuda(o) ? build_cuda(run, m) : build_trainer(run, m, &settings);
+        good = o->compile_to ? write_ir(run, m) : build_trainer(run, m, &settings);
     if (m)
         free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;

@@ -2,6 +2,9 @@
 #include "nvrtc.h"
 
 #include "cc.h"
+#include "cuda_home.h"
+
+#include "runtime/cuda/nvrtc_options.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -9,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* The part of nvrtc.h that is needed, which is the same in CUDA 11 to 13. */
 typedef struct NvrtcProgram NvrtcProgram;
@@ -24,35 +26,15 @@ typedef struct {
 
 /* --- The library ------------------------------------------------------------------------------ */
 
-static void *open_in(Run *run, const char *folder)
+static void *open_library(Run *run)
 {
     static const char *const names[] = { "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2" };
     void *library = NULL;
-    for (int i = 0; i < 4 && !library; i++)
-        library = dlopen(arena_text(&run->arena, "%s%s%s", folder, *folder ? "/" : "", names[i]), RTLD_NOW);
-    return library;
-}
-
-/* The folder of CUDA whose nvcc is on PATH: nvcc is in its bin/. */
-static const char *cuda_on_path(Run *run)
-{
-    for (const char *at = getenv("PATH"); at && *at; at += strspn(at, ":")) {
-        int length = (int)strcspn(at, ":");
-        if (access(arena_text(&run->arena, "%.*s/nvcc", length, at), X_OK) == 0)
-            return arena_text(&run->arena, "%.*s/..", length, at);
-        at += length;
+    for (int i = 0; i < 8 && !library; i++) {
+        const char *path = i < 4 ? find_in_cuda(run, names[i]) : names[i - 4];
+        library = path ? dlopen(path, RTLD_NOW) : NULL;
     }
-    return NULL;
-}
-
-static void *open_library(Run *run)
-{
-    const char *const homes[] = { getenv("CUDA_HOME"), cuda_on_path(run), "/usr/local/cuda" };
-    void *library = NULL;
-    for (int i = 0; i < 3 && !library; i++)
-        for (int wide = 1; wide >= 0 && !library && homes[i]; wide--)
-            library = open_in(run, arena_text(&run->arena, "%s/lib%s", homes[i], wide ? "64" : ""));
-    return library ? library : open_in(run, "");
+    return library;
 }
 
 static bool find_nvrtc(Run *run, Nvrtc *nvrtc)
@@ -143,10 +125,7 @@ bool report_nvrtc(Run *run, const CudaProgram *program, const char *architecture
     if (!find_nvrtc(run, &nvrtc) || !find_runtime(run, &runtime))
         return false;
     const char *const options[] = { arena_text(&run->arena, "--gpu-architecture=%s", architecture),
-                                    "--std=c++20",
-                                    "--device-as-default-execution-space",
-                                    "--prec-div=false",
-                                    "--prec-sqrt=false",
+                                    RT_NVRTC_OPTIONS,
                                     "--ptxas-options=-v",
                                     arena_text(&run->arena, "--include-path=%s", runtime.headers),
                                     arena_text(&run->arena, "--include-path=%s/cuda", runtime.headers),

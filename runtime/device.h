@@ -1,20 +1,23 @@
 /* device.h -- what the runtime asks of the device that trains.
  *
  * There are two, and a trainer links one: this processor (processor.c, product.c, collective.c, in libmpcrt.a) or a GPU
- * (cuda/, in libmpcrt_cuda.a).  Offsets are bytes in the arena.  What a function leaves to the device to do is done, for
- * whoever looks, before the next of these functions returns. */
+ * (cuda/, in libmpcrt_cuda.a).  Offsets are bytes in the arena.  What a function leaves to the device to do is done,
+ * for whoever looks, before the next of these functions returns. */
 #ifndef MPC_RUNTIME_DEVICE_H
 #define MPC_RUNTIME_DEVICE_H
 
 #include "state.h"
 
+/* Of the trainer's options, those that are a GPU's alone. */
+typedef struct {
+    const char *kernel_cache; /* NULL: where caches are */
+    bool no_graph, share_gpu;
+} RtDeviceOptions;
+
 /* Finds the device and takes what it needs of it, the arena zeroed.  Ends the trainer with planned and available bytes
  * where the arena does not fit. */
-void rt_device_open(Rt *rt);
+void rt_device_open(Rt *rt, RtDeviceOptions options);
 void rt_device_close(Rt *rt);
-
-/* "gpu 0: NVIDIA H200": what messages call it; NULL: nobody needs to be told. */
-const char *rt_device_name(const Rt *rt);
 
 /* --- Memory --------------------------------------------------------------------------------- */
 

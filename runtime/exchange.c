@@ -1,64 +1,18 @@
 /* exchange.c -- a collective as messages between the ranks of its group, and the sums of what comes.
  *
- * A message to one rank is, for each tensor, either all of it or one slot of every row: rows of n slots, slot q being
- * rank q's.  In zig-zag a row has 2n, and rank q's are q and 2n-1-q.
- *
- *   all_gather       sends all          receives into slots
- *   reduce_scatter   sends slots        receives all, n times, and adds up in the order of ranks
- *   all_to_all       sends slots        receives into slots
- *   all_reduce       is the two first, on the tensors laid end to end and cut into n pieces
- *
- * So the bits of a sum depend on the number of ranks alone, not on a library's choice of algorithm. */
+ * What a message holds of each tensor stands in slots.h.  An all_reduce is a reduce_scatter and an all_gather, on the
+ * tensors laid end to end and cut into n pieces.  Sums are in the order of ranks, so the bits of a sum depend on the
+ * number of ranks alone, not on a library's choice of algorithm. */
 #include "comm.h"
 #include "convert.h"
+#include "slots.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t bytes_of(RtType type) { return type == RT_BOOL ? 1 : type == RT_BF16 || type == RT_F16 ? 2 : 4; }
-
-/* What of a tensor belongs to one rank of a group. */
-typedef struct {
-    bool all;
-    int64_t rows, run; /* all: rows * run elements; else a slot has `run` elements */
-    bool zigzag;
-} Slots;
-
-static Slots sent_slots(RtCollectiveKind kind, const RtPiece *p)
-{
-    switch (kind) {
-    case RT_ALL_REDUCE:
-    case RT_ALL_GATHER:
-        return (Slots){ .all = true, .rows = p->outer, .run = p->block };
-    case RT_REDUCE_SCATTER:
-        return (Slots){ .rows = p->outer, .run = p->block, .zigzag = p->zigzag };
-    case RT_ALL_TO_ALL:
-        break;
-    }
-    int64_t rows = p->gathers_first ? p->outer * p->block * p->middle : p->outer;
-    int64_t run = p->gathers_first ? p->cut * p->inner : p->cut * p->middle * p->block * p->inner;
-    return (Slots){ .rows = rows, .run = run, .zigzag = p->zigzag_cut };
-}
-
-static Slots received_slots(RtCollectiveKind kind, const RtPiece *p)
-{
-    switch (kind) {
-    case RT_ALL_REDUCE:
-    case RT_REDUCE_SCATTER:
-        return (Slots){ .all = true, .rows = p->outer, .run = p->block };
-    case RT_ALL_GATHER:
-        return (Slots){ .rows = p->outer, .run = p->block, .zigzag = p->zigzag };
-    case RT_ALL_TO_ALL:
-        break;
-    }
-    int64_t rows = p->gathers_first ? p->outer : p->outer * p->cut * p->middle;
-    int64_t run = p->gathers_first ? p->block * p->middle * p->cut * p->inner : p->block * p->inner;
-    return (Slots){ .rows = rows, .run = run, .zigzag = p->zigzag };
-}
-
 /* Copies bytes first to end of rank q's message out of its slots in a tensor, or (into) back; `message` points to the
  * first of them. */
-static void copy_slots(const Slots *s, int64_t element, int n, int q, char *tensor, char *message, int64_t first,
+static void copy_slots(const RtSlots *s, int64_t element, int n, int q, char *tensor, char *message, int64_t first,
                        int64_t end, bool into)
 {
     int halves = s->zigzag ? 2 : 1;
@@ -74,7 +28,7 @@ static void copy_slots(const Slots *s, int64_t element, int n, int q, char *tens
 }
 
 /* Where in the tensor these slots lie in one piece, or NULL. */
-static char *in_one_piece(const Slots *s, int64_t element, int q, char *tensor)
+static char *in_one_piece(const RtSlots *s, int64_t element, int q, char *tensor)
 {
     if (s->all)
         return tensor;
@@ -115,7 +69,7 @@ static float greater(float a, float b) { return a > b || a != a ? a : b; }
 static void combine_floats(const RtCollective *c, int n, const RtMessage from[], int64_t first, int64_t count, char *to)
 {
     float sum[BLOCK], next[BLOCK];
-    int64_t element = bytes_of(c->type);
+    int64_t element = rt_type_bytes(c->type);
     load(c->type, from[0].data + first * element, count, sum);
     for (int q = 1; q < n; q++) {
         load(c->type, from[q].data + first * element, count, next);
@@ -142,7 +96,7 @@ static void combine_integers(const RtCollective *c, int n, const RtMessage from[
 /* to = from[0] + from[1] + ... in this order, or their maximum; `to` may be one of them. */
 static void combine(const RtCollective *c, int n, const RtMessage from[], char *to)
 {
-    int64_t count = from[0].bytes / bytes_of(c->type);
+    int64_t count = from[0].bytes / rt_type_bytes(c->type);
     for (int64_t first = 0; first < count; first += BLOCK) {
         int64_t some = count - first < BLOCK ? count - first : BLOCK;
         if (c->type == RT_I32)
@@ -161,7 +115,7 @@ static void combine(const RtCollective *c, int n, const RtMessage from[], char *
 #define ROUND (4 << 20)
 #endif
 
-typedef Slots SlotsOf(RtCollectiveKind kind, const RtPiece *piece);
+typedef RtSlots SlotsOf(RtCollectiveKind kind, const RtPiece *piece);
 
 typedef struct {
     Rt *rt;
@@ -180,13 +134,16 @@ static char *take(Exchange *x, int64_t bytes)
     return at;
 }
 
-static int64_t piece_bytes(const RtCollective *c, const Slots *s) { return s->rows * s->run * bytes_of(c->type); }
+static int64_t piece_bytes(const RtCollective *c, const RtSlots *s)
+{
+    return s->rows * s->run * rt_type_bytes(c->type);
+}
 
 static int64_t message_bytes(const RtCollective *c)
 {
     int64_t bytes = 0;
     for (int i = 0; i < c->npieces; i++) {
-        Slots s = sent_slots(c->kind, &c->piece[i]);
+        RtSlots s = rt_sent_slots(c->kind, &c->piece[i]);
         bytes += piece_bytes(c, &s);
     }
     return bytes;
@@ -205,8 +162,8 @@ static void swap_messages(Exchange *x)
 /* The round's part of the message to or from rank q, where it lies in the only tensor; NULL: it has to be packed. */
 static char *place_of(const Exchange *x, SlotsOf *slots_of, int q, const void *tensor)
 {
-    Slots s = slots_of(x->c->kind, &x->c->piece[0]);
-    char *place = x->c->npieces == 1 ? in_one_piece(&s, bytes_of(x->c->type), q, (char *)(uintptr_t)tensor) : NULL;
+    RtSlots s = slots_of(x->c->kind, &x->c->piece[0]);
+    char *place = x->c->npieces == 1 ? in_one_piece(&s, rt_type_bytes(x->c->type), q, (char *)(uintptr_t)tensor) : NULL;
     return place ? place + x->first : NULL;
 }
 
@@ -217,11 +174,11 @@ static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void
 {
     int64_t begin = 0, end = x->first + x->bytes;
     for (int i = 0; i < x->c->npieces; i++) {
-        Slots s = slots_of(x->c->kind, &x->c->piece[i]);
+        RtSlots s = slots_of(x->c->kind, &x->c->piece[i]);
         int64_t bytes = piece_bytes(x->c, &s);
         int64_t first = x->first > begin ? x->first - begin : 0, last = end < begin + bytes ? end - begin : bytes;
         if (first < last)
-            copy_slots(&s, bytes_of(x->c->type), x->group->count, q, (char *)(uintptr_t)tensor[i],
+            copy_slots(&s, rt_type_bytes(x->c->type), x->group->count, q, (char *)(uintptr_t)tensor[i],
                        message + begin + first - x->first, first, last, into);
         begin += bytes;
     }
@@ -229,22 +186,22 @@ static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void
 
 static void pack(Exchange *x, const void *const in[])
 {
-    bool is_same = sent_slots(x->c->kind, &x->c->piece[0]).all; /* all ranks get the same */
+    bool is_same = rt_sent_slots(x->c->kind, &x->c->piece[0]).all; /* all ranks get the same */
     for (int q = 0; q < x->group->count; q++) {
-        char *place = place_of(x, sent_slots, q, in[0]);
+        char *place = place_of(x, rt_sent_slots, q, in[0]);
         bool is_packed = !place && (q == 0 || !is_same);
         x->to[q] = (RtMessage){ place ? place : is_packed ? take(x, x->bytes) : x->to[0].data, x->bytes };
         if (is_packed)
-            copy_message(x, sent_slots, q, in, x->to[q].data, false);
+            copy_message(x, rt_sent_slots, q, in, x->to[q].data, false);
     }
 }
 
 /* Where the messages of others are to come: into place, if they are in one piece there. */
 static void make_room(Exchange *x, void *const out[])
 {
-    bool is_sum = received_slots(x->c->kind, &x->c->piece[0]).all;
+    bool is_sum = rt_received_slots(x->c->kind, &x->c->piece[0]).all;
     for (int q = 0; q < x->group->count; q++) {
-        char *place = is_sum ? NULL : place_of(x, received_slots, q, out[0]);
+        char *place = is_sum ? NULL : place_of(x, rt_received_slots, q, out[0]);
         x->from[q] = (RtMessage){ place ? place : take(x, x->bytes), x->bytes };
     }
 }
@@ -252,8 +209,8 @@ static void make_room(Exchange *x, void *const out[])
 /* Puts one rank's message, or the sum of all, where it belongs. */
 static void unpack(Exchange *x, int q, char *message, void *const out[])
 {
-    if (message != place_of(x, received_slots, q, out[0]))
-        copy_message(x, received_slots, q, (const void *const *)out, message, true);
+    if (message != place_of(x, rt_received_slots, q, out[0]))
+        copy_message(x, rt_received_slots, q, (const void *const *)out, message, true);
 }
 
 static void gather_or_scatter(Exchange *x, const void *const in[], void *const out[])
@@ -262,7 +219,7 @@ static void gather_or_scatter(Exchange *x, const void *const in[], void *const o
     make_room(x, out);
     swap_messages(x);
     if (x->c->kind == RT_REDUCE_SCATTER) {
-        char *place = place_of(x, received_slots, 0, out[0]), *sum = place ? place : x->from[0].data;
+        char *place = place_of(x, rt_received_slots, 0, out[0]), *sum = place ? place : x->from[0].data;
         combine(x->c, x->group->count, x->from, sum);
         unpack(x, x->group->own, sum, out);
         return;
@@ -282,9 +239,9 @@ static void all_reduce(Exchange *x, const void *const in[], void *const out[])
 {
     const RtCollective *c = x->c;
     int n = x->group->count, own = x->group->own;
-    int64_t element = bytes_of(c->type), count = x->bytes / element;
+    int64_t element = rt_type_bytes(c->type), count = x->bytes / element;
     pack(x, in);
-    char *whole = x->to[0].data, *place = place_of(x, received_slots, own, out[0]), *result = place ? place : whole;
+    char *whole = x->to[0].data, *place = place_of(x, rt_received_slots, own, out[0]), *result = place ? place : whole;
     RtMessage mine = piece_of(whole, count, element, n, own);
     for (int q = 0; q < n; q++) {
         x->to[q] = piece_of(whole, count, element, n, q);
@@ -323,6 +280,6 @@ int64_t rt_exchange_workspace(const RtCollective *collective, int ranks)
     int64_t bytes = message_bytes(collective);
     bytes = bytes < ROUND ? bytes : ROUND;
     if (collective->kind == RT_ALL_REDUCE) /* packed, and a piece from each rank, the larger ones rounded up */
-        return 2 * bytes + ranks * bytes_of(collective->type);
+        return 2 * bytes + ranks * rt_type_bytes(collective->type);
     return ((collective->kind == RT_ALL_GATHER ? 1 : ranks) + ranks) * bytes; /* gathered: all get the same */
 }

@@ -54,7 +54,9 @@ static void start_device(RtRun *run)
 {
     Rt *rt = &run->rt;
     rt_traffic_open(rt, run->options.timeout);
-    rt_device_open(rt);
+    rt_device_open(rt, (RtDeviceOptions){ .kernel_cache = run->options.kernel_cache,
+                                          .no_graph = run->options.no_graph,
+                                          .share_gpu = run->options.share_gpu });
     rt_collectives_open(rt);
     if (rt->program->create)
         rt->program->create(rt);

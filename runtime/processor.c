@@ -69,9 +69,8 @@ static char *map_arena(const Rt *rt)
     return map + skip;
 }
 
-void rt_device_open(Rt *rt) { rt->arena = map_arena(rt); }
+void rt_device_open(Rt *rt, RtDeviceOptions options) { rt->arena = map_arena(rt); }
 void rt_device_close(Rt *rt) {}
-const char *rt_device_name(const Rt *rt) { return NULL; }
 
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes) { memset(rt->arena + offset, 0, (size_t)bytes); }
 

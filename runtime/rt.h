@@ -13,6 +13,8 @@
 
 #include "types.h"
 
+typedef uint16_t rt_bf16, rt_f16; /* as bits; arithmetic is f32 */
+
 enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
 
 /* An axis of the mesh.  Ranks are numbered with the last axis fastest. */
@@ -150,7 +152,7 @@ typedef struct {
     int64_t blocks, shared;   /* shared: bytes of dynamic shared memory */
     int threads, operands;
     bool more; /* the next row belongs to the same call */
-} RtLaunch;
+} RtKernelLaunch;
 
 /* A constant of that text, an RtPart: what this rank has of a split dim. */
 typedef struct {
@@ -161,7 +163,7 @@ typedef struct {
 
 typedef struct {
     const char *text; /* CUDA C++, compiled when the trainer starts */
-    const RtLaunch *launches;
+    const RtKernelLaunch *launches;
     int nlaunches;
     const RtPartConstant *parts;
     int nparts;

@@ -22,7 +22,8 @@ typedef struct {
 
 struct Rt {
     const RtProgram *program;
-    char *arena; /* program->arena_bytes of the device, 2 MB-aligned; for the processor to touch only if it is the device */
+    char *arena; /* program->arena_bytes of the device, 2 MB-aligned; for the processor to touch only if it is the
+                    device */
     struct RtProducts *products;
     struct RtTrace *trace;
     int threads;                              /* as set for OpenMP */

@@ -10,8 +10,6 @@
 
 #define RT_INLINE static inline __attribute__((always_inline))
 
-typedef uint16_t rt_bf16, rt_f16; /* as bits; arithmetic is f32 */
-
 /* glibc has these for whole vectors (libmvec; within 4 units in the last place); gcc takes them where it
  * is told that they exist. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)

@@ -88,7 +88,6 @@ MISTAKES = [
     (["compile"], "which file? mpc compile FILE.mdl"),
     (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
     (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
-    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--no-cc"], "--target=cuda runs no C compiler"),
     (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always takes --comm=tcp"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--comm=tcp"], "--comm and --compile-to: only one of them"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: only one"),
@@ -157,7 +156,7 @@ def setting(mpc, name, *words):
 
 def reports_registers(mpc):
     """Of a machine without NVRTC: says so."""
-    words = ["compile", "tiny.mdl", "-o", "out", "--target=cuda", "--nvrtc=sm_90"]
+    words = ["compile", "tiny.mdl", "-o", "out", "--target=cuda", "--no-cc", "--nvrtc=sm_90"]
     done = subprocess.run([MPC, *words], capture_output=True, text=True, cwd=mpc.directory)
     if done.returncode == 0:
         return re.search(r"kernel_\S+ +\d+ x +\d+ +\d+ +\d+ +0  tiny.mdl", done.stdout)
@@ -190,7 +189,7 @@ def compile_effect(option, mpc):
         "zero": lambda: from_command_line("parallel.zero", "0", "--zero", "0"),
         "recompute": lambda: from_command_line("parallel.recompute", "full", "--recompute=full"),
         "schedule": lambda: from_command_line("parallel.schedule", "gpipe", "--schedule=gpipe"),
-        "target": lambda: compiled("-o", "out", "--target=cuda") and (here / "out/kernels.cu").exists(),
+        "target": lambda: compiled("-o", "out", "--target=cuda", "--no-cc") and (here / "out/kernels.cu").exists(),
         "comm": lambda: links_no_mpi(mpc),
         "nvrtc": lambda: reports_registers(mpc),
         "dump-ir": lambda: compiled("--compile-to=simplify", "--dump-ir=ir")

@@ -30,6 +30,9 @@ void emulator_allow(void *from, int64_t bytes, bool is_written);
 bool emulator_is_written(const void *at);
 void emulator_forget_memory(void);
 
+/* From here on nobody watches memory: for whole programs, whose kernels are compiled without -fsanitize=thread. */
+void emulator_skip_memory(void);
+
 /* The static shared memory of the compiled kernels. */
 void emulator_set_shared(void *base, int64_t bytes);
 

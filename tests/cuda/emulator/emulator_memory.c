@@ -37,6 +37,9 @@ enum { MAX_MEMORIES = 16 };
 static Memory memories[MAX_MEMORIES];
 static int nmemories;
 static uint32_t launch_stamp, block_stamp;
+static bool is_skipped;
+
+void emulator_skip_memory(void) { is_skipped = true; }
 
 /* --- Memories --------------------------------------------------------------------------------- */
 
@@ -109,12 +112,14 @@ void emulator_new_launch(void) { launch_stamp++; }
 void emulator_new_block(void *dynamic_shared, int64_t bytes)
 {
     block_stamp++;
-    if (bytes && !find(dynamic_shared))
+    if (bytes && !is_skipped && !find(dynamic_shared))
         emulator_set_shared(dynamic_shared, bytes);
 }
 
 void emulator_drop_shared(void *dynamic_shared)
 {
+    if (is_skipped)
+        return;
     Memory *memory = find(dynamic_shared);
     free(memory->shadow);
     *memory = memories[--nmemories];
@@ -193,7 +198,7 @@ void emulator_on_boundary(const void *at, size_t bytes)
 
 void emulator_touch(const void *address, int64_t bytes, bool is_write)
 {
-    const EmulatorPlace *now = emulator_place();
+    const EmulatorPlace *now = is_skipped ? NULL : emulator_place();
     const char *from = address;
     if (!now || (from >= now->stack && from < now->stack_end))
         return;
@@ -222,7 +227,7 @@ void emulator_touch(const void *address, int64_t bytes, bool is_write)
 void emulator_take_away(void *at, int64_t bytes)
 {
     emulator_touch(at, bytes, true);
-    Memory *memory = find(at);
+    Memory *memory = is_skipped ? NULL : find(at);
     for (int64_t i = 0; memory && i < bytes; i++)
         memory->shadow[(char *)at - memory->base + i].written_stamp = 0;
 }

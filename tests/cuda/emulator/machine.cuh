@@ -16,7 +16,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("rt_shared")))
-#define __constant__ static __attribute__((section("rt_constant")))
+#define __constant__ __attribute__((section("rt_constant")))
 #define RT_INLINE static inline __attribute__((always_inline))
 #define RT_DYNAMIC_SHARED(name) unsigned char *const name = (unsigned char *)emulator_dynamic_shared()
 

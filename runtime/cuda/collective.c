@@ -1,0 +1,465 @@
+/* collective.c -- collectives through NCCL: for each group of axes one communicator, and one stream.
+ *
+ * A collective begins when the computation has come to the place where it is started, and the computation waits for it
+ * where it is waited for: events between the streams, and nothing for the processor to do.  NCCL gathers and scatters
+ * whole messages; where a tensor's part for one rank does not lie in one piece (slots.h), messages are copied together
+ * in a workspace first, or taken apart there afterwards.
+ *
+ * For each collective a byte in the GPU's memory says how far it has come, so that a time-out can name it: also where a
+ * graph runs, of which the processor sees only beginning and end. */
+#include "gpu.h"
+
+#include "comm.h"
+#include "slots.h"
+
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <unistd.h>
+
+#define FUNCTIONS(F)                                                                                                   \
+    F(ncclGetVersion)                                                                                                  \
+    F(ncclGetUniqueId)                                                                                                 \
+    F(ncclCommInitRankConfig)                                                                                          \
+    F(ncclCommGetAsyncError)                                                                                           \
+    F(ncclCommDestroy)                                                                                                 \
+    F(ncclGroupStart)                                                                                                  \
+    F(ncclGroupEnd)                                                                                                    \
+    F(ncclAllReduce)                                                                                                   \
+    F(ncclAllGather)                                                                                                   \
+    F(ncclReduceScatter)                                                                                               \
+    F(ncclSend)                                                                                                        \
+    F(ncclRecv)                                                                                                        \
+    F(ncclGetErrorString)                                                                                              \
+    F(ncclGetLastError)
+
+#define POINTER(function) __typeof__(&function) function;
+#define NAME(function) #function,
+
+typedef struct {
+    const RtGroup *group;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    char *workspace;
+    int64_t workspace_bytes;
+    cudaEvent_t joined;
+    bool is_busy; /* something was put into its stream that the computation has not waited for */
+} Channel;
+
+typedef struct {
+    Channel *channel;
+    cudaEvent_t begun, done;
+    int64_t sent_bytes; /* by one call, to other ranks */
+} Entry;
+
+typedef enum { IDLE, BEGUN, DONE } Progress;
+
+struct RtGpuCollectives {
+    union {
+        struct {
+            FUNCTIONS(POINTER)
+        };
+        void *at[14];
+    };
+    int nchannels;
+    Channel *channel;
+    Entry *entry;
+    unsigned char *progress; /* of each collective, in the GPU's memory: Progress */
+    unsigned char *seen;     /* the same, as it was when the processor last looked */
+    double changed;          /* when that last changed: seconds since what is waited for began */
+    double looked;
+    cudaStream_t watch; /* to copy it, while other streams stand still */
+};
+
+/* --- What NCCL says ---------------------------------------------------------------------------- */
+
+static _Noreturn void refuse(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    rt_fail("%s: NCCL cannot %s: %s%s%s", rt_comm_place(rt, rt->rank), what, c->ncclGetErrorString(status),
+            channel && channel->comm ? ": " : "", channel && channel->comm ? c->ncclGetLastError(channel->comm) : "");
+}
+
+/* Communicators do not block: what is under way goes on until it is done, or takes too long. */
+static void settle(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    for (double begin = rt_seconds(); status == ncclInProgress;) {
+        ncclResult_t asked = c->ncclCommGetAsyncError(channel->comm, &status);
+        if (asked != ncclSuccess)
+            status = asked;
+        if (status == ncclInProgress && rt_seconds() - begin > rt->waiting.timeout)
+            rt_fail("%s waits since %.0f s for other ranks to %s with NCCL: look whether all still run, and at what; "
+                    "--timeout SECONDS waits longer",
+                    rt_comm_place(rt, rt->rank), rt_seconds() - begin, what);
+        if (status == ncclInProgress)
+            nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    }
+    if (status != ncclSuccess)
+        refuse(rt, channel, what, status);
+}
+
+/* --- Start --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int version;
+    char host[60];
+    ncclUniqueId id;
+} Card;
+
+/* cards[q] becomes that of rank q of the group. */
+static void exchange_cards(Rt *rt, const RtGroup *group, const Card *own, Card *cards)
+{
+    RtMessage *to = rt_allocate(group->count, sizeof *to), *from = rt_allocate(group->count, sizeof *from);
+    cards[group->own] = *own;
+    for (int q = 0; q < group->count; q++) {
+        to[q] = (RtMessage){ (char *)&cards[group->own], sizeof *cards };
+        from[q] = (RtMessage){ (char *)&cards[q], sizeof *cards };
+    }
+    rt_exchange_messages(rt, group, to, from);
+    free(to);
+    free(from);
+}
+
+static void check_versions(const Rt *rt, const RtGroup *group, const Card *cards)
+{
+    for (int q = 0; q < group->count; q++)
+        if (cards[q].version != cards[0].version)
+            rt_fail("rank %d on %s has NCCL %d and rank %d on %s has NCCL %d: give all ranks the same library",
+                    group->rank[0], cards[0].host, cards[0].version, group->rank[q], cards[q].host, cards[q].version);
+}
+
+static void open_channel(Rt *rt, Channel *channel, const RtGroup *group)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    Card own = { .version = 0 }, *cards = rt_allocate(group->count, sizeof *cards);
+    channel->group = group;
+    c->ncclGetVersion(&own.version);
+    gethostname(own.host, sizeof own.host - 1);
+    if (group->own == 0)
+        settle(rt, channel, "make an id", c->ncclGetUniqueId(&own.id));
+    exchange_cards(rt, group, &own, cards);
+    check_versions(rt, group, cards);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    settle(rt, channel, "form a group",
+           c->ncclCommInitRankConfig(&channel->comm, group->count, cards[0].id, group->own, &config));
+    free(cards);
+    rt_gpu_check(rt, cudaStreamCreateWithFlags(&channel->stream, cudaStreamNonBlocking), "make a stream");
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&channel->joined, cudaEventDisableTiming), "make an event");
+}
+
+static Channel *find_channel(struct RtGpuCollectives *c, const RtGroup *group)
+{
+    for (int i = 0; i < c->nchannels; i++)
+        if (c->channel[i].group == group)
+            return &c->channel[i];
+    return NULL;
+}
+
+static int64_t slot_bytes(RtType type, RtSlots slots) { return slots.rows * slots.run * rt_type_bytes(type); }
+
+/* Does rank q's part lie in one piece, for every q, one behind the other? */
+static bool is_plain(RtSlots slots) { return slots.all || (slots.rows == 1 && !slots.zigzag); }
+
+/* Messages of one piece that are not where the tensor is: to all ranks, and from all ranks. */
+static int64_t workspace_of(const RtCollective *c, const RtPiece *piece, int ranks)
+{
+    RtSlots sent = rt_sent_slots(c->kind, piece), received = rt_received_slots(c->kind, piece);
+    return (is_plain(sent) ? 0 : ranks * slot_bytes(c->type, sent)) +
+           (is_plain(received) ? 0 : ranks * slot_bytes(c->type, received));
+}
+
+static int64_t sent_by(const RtCollective *c, int ranks)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < c->npieces; i++)
+        bytes += slot_bytes(c->type, rt_sent_slots(c->kind, &c->piece[i]));
+    return c->kind == RT_ALL_REDUCE ? 2 * bytes * (ranks - 1) / ranks : bytes * (ranks - 1);
+}
+
+static void open_entry(Rt *rt, int id)
+{
+    struct RtGpuCollectives *all = rt->gpu->collectives;
+    const RtCollective *c = &rt->program->collectives[id];
+    const RtGroup *group = rt_comm_group(rt, c);
+    Entry *entry = &all->entry[id];
+    entry->channel = find_channel(all, group);
+    if (!entry->channel) {
+        entry->channel = &all->channel[all->nchannels++];
+        open_channel(rt, entry->channel, group);
+    }
+    int64_t bytes = 0;
+    for (int i = 0; i < c->npieces; i++)
+        bytes += workspace_of(c, &c->piece[i], group->count);
+    if (bytes > entry->channel->workspace_bytes)
+        entry->channel->workspace_bytes = bytes;
+    entry->sent_bytes = sent_by(c, group->count);
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
+}
+
+void rt_collectives_open(Rt *rt)
+{
+    static const char *const names[] = { FUNCTIONS(NAME) };
+    const RtProgram *program = rt->program;
+    if (!program->comm)
+        return;
+    struct RtGpuCollectives *c = rt->gpu->collectives = rt_allocate(1, sizeof *c);
+    rt_library_load("NCCL", "libnccl.so.2", sizeof names / sizeof *names, names, c->at);
+    c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
+    c->channel = rt_allocate(program->ncollectives, sizeof *c->channel);
+    c->seen = rt_allocate(program->ncollectives, 1);
+    for (int i = 0; i < program->ncollectives; i++)
+        open_entry(rt, i);
+    for (int i = 0; i < c->nchannels; i++)
+        if (c->channel[i].workspace_bytes) {
+            void *workspace;
+            rt_gpu_check(rt, cudaMalloc(&workspace, (size_t)c->channel[i].workspace_bytes),
+                         "allocate the workspace of collectives");
+            c->channel[i].workspace = workspace;
+        }
+    void *progress;
+    rt_gpu_check(rt, cudaMalloc(&progress, (size_t)program->ncollectives + 1), "allocate memory for collectives");
+    rt_gpu_check(rt, cudaMemsetAsync(progress, 0, (size_t)program->ncollectives + 1, rt->gpu->compute), "zero memory");
+    c->progress = progress;
+    rt_gpu_check(rt, cudaStreamCreateWithFlags(&c->watch, cudaStreamNonBlocking), "make a stream");
+}
+
+void rt_collectives_close(Rt *rt)
+{
+    struct RtGpuCollectives *c = rt->gpu->collectives;
+    if (!c)
+        return;
+    for (int i = 0; i < rt->program->ncollectives; i++) {
+        rt_gpu_check(rt, cudaEventDestroy(c->entry[i].begun), "drop an event");
+        rt_gpu_check(rt, cudaEventDestroy(c->entry[i].done), "drop an event");
+    }
+    for (int i = 0; i < c->nchannels; i++) {
+        Channel *channel = &c->channel[i];
+        c->ncclCommDestroy(channel->comm);
+        rt_gpu_check(rt, cudaEventDestroy(channel->joined), "drop an event");
+        rt_gpu_check(rt, cudaStreamDestroy(channel->stream), "drop a stream");
+        if (channel->workspace)
+            rt_gpu_check(rt, cudaFree(channel->workspace), "free memory");
+    }
+    rt_gpu_check(rt, cudaFree(c->progress), "free memory");
+    rt_gpu_check(rt, cudaStreamDestroy(c->watch), "drop a stream");
+    free(c->entry);
+    free(c->channel);
+    free(c->seen);
+    free(c);
+    rt->gpu->collectives = NULL;
+}
+
+int64_t rt_collectives_workspace_bytes(const Rt *rt)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    int64_t bytes = 0;
+    for (int i = 0; c && i < c->nchannels; i++)
+        bytes += c->channel[i].workspace_bytes;
+    return bytes;
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+/* Rank q's slots of a tensor to a message, or (into) from it. */
+static void copy_slots(Rt *rt, const Channel *channel, RtType type, RtSlots s, int q, char *tensor, char *message,
+                       bool into)
+{
+    int n = channel->group->count, halves = s.zigzag ? 2 : 1;
+    int64_t run = rt_type_bytes(type) * s.run / halves, row = run * n * halves;
+    for (int half = 0; half < halves; half++) {
+        char *at = tensor + (half ? 2 * n - 1 - q : q) * run, *packed = message + half * run;
+        rt_gpu_check(rt,
+                     cudaMemcpy2DAsync(into ? at : packed, (size_t)(into ? row : run * halves), into ? packed : at,
+                                       (size_t)(into ? run * halves : row), (size_t)run, (size_t)s.rows,
+                                       cudaMemcpyDeviceToDevice, channel->stream),
+                     "copy parts of messages");
+    }
+}
+
+/* The messages of one piece: for rank q at message + q * bytes. */
+static char *messages_of(Rt *rt, const Channel *channel, RtType type, RtSlots slots, char *tensor, char **workspace,
+                         bool filled)
+{
+    int n = channel->group->count;
+    if (is_plain(slots))
+        return tensor;
+    char *messages = *workspace;
+    int64_t bytes = slot_bytes(type, slots);
+    for (int q = 0; q < n && filled; q++)
+        copy_slots(rt, channel, type, slots, q, tensor, messages + q * bytes, false);
+    *workspace += n * bytes;
+    return messages;
+}
+
+static ncclDataType_t type_of(RtType type)
+{
+    return type == RT_F32 ? ncclFloat32 : type == RT_BF16 ? ncclBfloat16 : type == RT_F16 ? ncclFloat16 : ncclInt32;
+}
+
+/* Every rank sends one message to each, and receives one from each. */
+static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const Channel *channel, const char *to,
+                                  char *from, int64_t count, RtType type)
+{
+    ncclResult_t status = ncclSuccess;
+    int64_t bytes = count * rt_type_bytes(type);
+    for (int q = 0; q < channel->group->count && status == ncclSuccess; q++) {
+        status = all->ncclSend(to + q * bytes, (size_t)count, type_of(type), q, channel->comm, channel->stream);
+        if (status == ncclSuccess)
+            status = all->ncclRecv(from + q * bytes, (size_t)count, type_of(type), q, channel->comm, channel->stream);
+    }
+    return status;
+}
+
+static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const Channel *channel,
+                               const RtPiece *piece, char *to, char *from)
+{
+    RtSlots sent = rt_sent_slots(c->kind, piece), received = rt_received_slots(c->kind, piece);
+    size_t count = (size_t)(sent.rows * sent.run), most = (size_t)(received.rows * received.run);
+    ncclRedOp_t op = c->maximum ? ncclMax : ncclSum;
+    switch (c->kind) {
+    case RT_ALL_REDUCE:
+        return all->ncclAllReduce(to, from, count, type_of(c->type), op, channel->comm, channel->stream);
+    case RT_ALL_GATHER:
+        return all->ncclAllGather(to, from, count, type_of(c->type), channel->comm, channel->stream);
+    case RT_REDUCE_SCATTER:
+        return all->ncclReduceScatter(to, from, most, type_of(c->type), op, channel->comm, channel->stream);
+    case RT_ALL_TO_ALL:
+        break;
+    }
+    return swap_messages(all, channel, to, from, (int64_t)count, c->type);
+}
+
+/* Puts all of a collective into the channel's stream. */
+static void enqueue(Rt *rt, const RtCollective *c, const Channel *channel, const void *const in[], void *const out[])
+{
+    const struct RtGpuCollectives *all = rt->gpu->collectives;
+    char *workspace = channel->workspace;
+    char **to = rt_allocate(c->npieces, sizeof *to), **from = rt_allocate(c->npieces, sizeof *from);
+    for (int i = 0; i < c->npieces; i++) {
+        char *sent = (char *)(uintptr_t)in[i];
+        to[i] = messages_of(rt, channel, c->type, rt_sent_slots(c->kind, &c->piece[i]), sent, &workspace, true);
+        from[i] =
+            messages_of(rt, channel, c->type, rt_received_slots(c->kind, &c->piece[i]), out[i], &workspace, false);
+    }
+    ncclResult_t status = all->ncclGroupStart();
+    for (int i = 0; i < c->npieces && status == ncclSuccess; i++)
+        status = send_piece(all, c, channel, &c->piece[i], to[i], from[i]);
+    if (status != ncclSuccess && status != ncclInProgress)
+        refuse(rt, channel, rt_collective_text(rt, c), status);
+    settle(rt, channel, "begin a collective", all->ncclGroupEnd());
+    for (int i = 0; i < c->npieces; i++) {
+        RtSlots received = rt_received_slots(c->kind, &c->piece[i]);
+        for (int q = 0; q < channel->group->count && !is_plain(received); q++)
+            copy_slots(rt, channel, c->type, received, q, out[i], from[i] + q * slot_bytes(c->type, received), true);
+    }
+    free(to);
+    free(from);
+}
+
+/* --- What generated code calls ---------------------------------------------------------------------- */
+
+static void note_progress(Rt *rt, int id, Progress progress)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    rt_gpu_check(rt, cudaMemsetAsync(c->progress + id, (int)progress, 1, c->entry[id].channel->stream),
+                 "note progress");
+}
+
+void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    Entry *entry = &rt->gpu->collectives->entry[id];
+    Channel *channel = entry->channel;
+    rt_gpu_check(rt, cudaEventRecord(entry->begun, rt->gpu->compute), "record an event");
+    rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
+    note_progress(rt, id, BEGUN);
+    enqueue(rt, &rt->program->collectives[id], channel, in, out);
+    note_progress(rt, id, DONE);
+    rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
+    channel->is_busy = true;
+    rt->traffic[id].calls++;
+    rt->traffic[id].sent_bytes += entry->sent_bytes;
+}
+
+void rt_collective_wait(Rt *rt, int id)
+{
+    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, rt->gpu->collectives->entry[id].done, 0),
+                 "wait for an event");
+}
+
+void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    rt_collective_start(rt, id, in, out);
+    rt_collective_wait(rt, id);
+}
+
+void rt_gpu_collectives_join(Rt *rt)
+{
+    struct RtGpuCollectives *c = rt->gpu->collectives;
+    for (int i = 0; c && i < c->nchannels; i++) {
+        if (!c->channel[i].is_busy)
+            continue;
+        rt_gpu_check(rt, cudaEventRecord(c->channel[i].joined, c->channel[i].stream), "record an event");
+        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, c->channel[i].joined, 0), "wait for an event");
+        c->channel[i].is_busy = false;
+    }
+}
+
+/* --- Waiting ------------------------------------------------------------------------------------------ */
+
+/* The first one that has begun and is not done, or NULL. */
+static const RtCollective *look(Rt *rt, double seconds)
+{
+    struct RtGpuCollectives *c = rt->gpu->collectives;
+    int count = rt->program->ncollectives;
+    unsigned char *now = rt_allocate(count, 1);
+    const RtCollective *under_way = NULL;
+    rt_gpu_check(rt, cudaMemcpyAsync(now, c->progress, (size_t)count, cudaMemcpyDeviceToHost, c->watch),
+                 "look at progress");
+    rt_gpu_check(rt, cudaStreamSynchronize(c->watch), "look at progress");
+    if (memcmp(now, c->seen, (size_t)count) != 0)
+        c->changed = seconds;
+    memcpy(c->seen, now, (size_t)count);
+    for (int i = 0; i < count && !under_way; i++)
+        under_way = now[i] == BEGUN ? &rt->program->collectives[i] : NULL;
+    free(now);
+    return under_way;
+}
+
+static void check_channels(Rt *rt, double seconds)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    for (int i = 0; i < c->nchannels; i++) {
+        ncclResult_t status = ncclSuccess, asked = c->ncclCommGetAsyncError(c->channel[i].comm, &status);
+        status = asked != ncclSuccess ? asked : status;
+        if (status == ncclSuccess || status == ncclInProgress)
+            continue;
+        const RtCollective *at = look(rt, seconds);
+        refuse(rt, &c->channel[i], at ? rt_collective_text(rt, at) : "go on", status);
+    }
+}
+
+void rt_gpu_collectives_watch(Rt *rt, double seconds)
+{
+    enum { PER_SECOND = 4 };
+    struct RtGpuCollectives *c = rt->gpu->collectives;
+    if (seconds < c->looked) /* another wait has begun */
+        c->looked = c->changed = 0;
+    if (seconds - c->looked < 1.0 / PER_SECOND)
+        return;
+    c->looked = seconds;
+    rt->program->comm->listen();
+    check_channels(rt, seconds);
+    const RtCollective *at = look(rt, seconds);
+    if (seconds - c->changed > rt->waiting.timeout)
+        rt_fail(
+            "%s waits since %.0f s%s%s: look whether the other ranks still run, and at what; --timeout SECONDS waits "
+            "longer",
+            rt_comm_place(rt, rt->rank), seconds - c->changed, at ? " in " : " for its GPU, outside of collectives",
+            at ? rt_collective_text(rt, at) : "");
+}

@@ -1,0 +1,137 @@
+/* gpu.c -- the GPU of this rank: which one, its memory, and copies to and from it. */
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rt_gpu_check_status(const Rt *rt, int status, const char *what)
+{
+    if (status != cudaSuccess)
+        rt_fail("%s cannot %s: %s", rt->gpu->name, what, cudaGetErrorString((cudaError_t)status));
+}
+
+/* --- Which GPU ------------------------------------------------------------------------------ */
+
+static int count_gpus(void)
+{
+    int count = 0, driver = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    cudaDriverGetVersion(&driver);
+    if (status == cudaErrorInsufficientDriver && driver == 0)
+        rt_fail("there is no NVIDIA driver on this machine, or it cannot be loaded (libcuda.so.1): a trainer for GPUs "
+                "needs one");
+    if (status == cudaErrorInsufficientDriver)
+        rt_fail("the NVIDIA driver is too old: it knows CUDA %d.%d, and this trainer was built with %d.%d",
+                driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+        rt_fail("no GPU is to be seen on this machine%s",
+                getenv("CUDA_VISIBLE_DEVICES") ? ": CUDA_VISIBLE_DEVICES hides all or names none" : "");
+    if (status != cudaSuccess)
+        rt_fail("CUDA cannot start: %s", cudaGetErrorString(status));
+    return count;
+}
+
+static void choose_gpu(Rt *rt)
+{
+    struct RtGpu *gpu = rt->gpu;
+    int count = count_gpus();
+    if (rt->local_ranks > count && !gpu->options.share_gpu)
+        rt_fail("%d ranks on this machine, but %d GPU%s: start fewer ranks here, or give --share-gpu (slower)",
+                rt->local_ranks, count, count == 1 ? "" : "s");
+    gpu->number = rt->local_rank % count;
+    snprintf(gpu->name, sizeof gpu->name, "gpu %d", gpu->number);
+    rt_gpu_check(rt, cudaSetDevice(gpu->number), "be used");
+    rt_gpu_check(rt, cudaDeviceGetAttribute(&gpu->major, cudaDevAttrComputeCapabilityMajor, gpu->number), "be asked");
+    rt_gpu_check(rt, cudaDeviceGetAttribute(&gpu->minor, cudaDevAttrComputeCapabilityMinor, gpu->number), "be asked");
+    if (gpu->major < 8)
+        rt_fail("%s has compute capability %d.%d: mpc's kernels need 8.0 or later", gpu->name, gpu->major, gpu->minor);
+    rt_gpu_check(rt, cudaStreamCreateWithFlags(&gpu->compute, cudaStreamNonBlocking), "make a stream");
+}
+
+/* --- Memory --------------------------------------------------------------------------------- */
+
+static void allocate_arena(Rt *rt)
+{
+    size_t free_bytes = 0, total = 0, bytes = (size_t)rt->program->arena_bytes;
+    int64_t workspace = rt_products_workspace_bytes(rt);
+    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
+    void *arena = NULL;
+    bool fits = bytes + (size_t)workspace <= free_bytes;
+    if (fits && cudaMalloc(&arena, bytes) != cudaSuccess)
+        fits = false;
+    if (!fits)
+        rt_fail("out of memory: '%s' is planned to need %s and %s for products, and %s of %s are free on %s; a smaller "
+                "train.microbatch, 'recompute full', more ranks or a larger GPU helps",
+                rt->program->name, rt_bytes_text((double)bytes).text, rt_bytes_text((double)workspace).text,
+                rt_bytes_text((double)free_bytes).text, rt_bytes_text((double)total).text, rt->gpu->name);
+    rt->arena = arena;
+    rt_zero(rt, 0, rt->program->arena_bytes);
+}
+
+void rt_device_open(Rt *rt, RtDeviceOptions options)
+{
+    rt->gpu = rt_allocate(1, sizeof *rt->gpu);
+    rt->gpu->options = options;
+    choose_gpu(rt);
+    rt_gpu_runs_open(rt);
+    rt_gpu_products_open(rt);
+    allocate_arena(rt);
+    rt_gpu_kernels_open(rt);
+}
+
+void rt_device_close(Rt *rt)
+{
+    rt_gpu_kernels_close(rt);
+    rt_gpu_runs_close(rt);
+    rt_gpu_check(rt, cudaFree(rt->arena), "free memory");
+    rt_gpu_check(rt, cudaStreamDestroy(rt->gpu->compute), "drop a stream");
+    free(rt->gpu);
+    rt->gpu = NULL;
+}
+
+/* --- Copies ---------------------------------------------------------------------------------- */
+
+void rt_zero(Rt *rt, int64_t offset, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemsetAsync(rt->arena + offset, 0, (size_t)bytes, rt->gpu->compute), "zero memory");
+}
+
+void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemcpyAsync(to, rt->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
+                 "copy from its memory");
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
+}
+
+char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
+{
+    char *window = rt_allocate(bytes, 1);
+    rt_download(rt, window, offset, bytes);
+    return window;
+}
+
+void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
+{
+    if (is_changed) {
+        rt_gpu_check(
+            rt, cudaMemcpyAsync(rt->arena + offset, window, (size_t)bytes, cudaMemcpyHostToDevice, rt->gpu->compute),
+            "copy to its memory");
+        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
+    }
+    free(window);
+}
+
+void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, rt->gpu->compute),
+                 "copy in its memory");
+}
+
+void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows)
+{
+    rt_gpu_check(rt,
+                 cudaMemcpy2DAsync(to, (size_t)to_row, from, (size_t)from_row, (size_t)row, (size_t)rows,
+                                   cudaMemcpyDeviceToDevice, rt->gpu->compute),
+                 "copy rows in its memory");
+}

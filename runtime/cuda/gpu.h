@@ -1,0 +1,78 @@
+/* gpu.h -- inside the runtime for GPUs; nobody else includes it.
+ *
+ *   gpu.c         which GPU, its memory, copies
+ *   run.c         functions of the program: from what is staged to the end, by launches or by a recorded graph
+ *   kernels.c     kernels from their text to launches;  cache.c keeps them compiled
+ *   product.c     products, through cuBLASLt
+ *   collective.c  collectives, through NCCL
+ *   library.c     CUDA's libraries, which are found when the trainer starts
+ *
+ * Everything that a function of the program does is put into the queue of one stream, `compute`; collectives have
+ * streams of their own.
+ */
+#ifndef MPC_CUDA_GPU_H
+#define MPC_CUDA_GPU_H
+
+#include "device.h"
+
+#include <cuda_runtime_api.h>
+
+struct RtGpuKernels;     /* kernels.c */
+struct RtGpuProducts;    /* product.c */
+struct RtGpuCollectives; /* collective.c: NULL on one rank */
+struct RtGpuRuns;        /* run.c */
+
+struct RtGpu {
+    int number;       /* of the device, as CUDA counts those that are visible */
+    char name[64];    /* "gpu 0" */
+    int major, minor; /* of its compute capability: 9.0 */
+    cudaStream_t compute;
+    RtDeviceOptions options;
+    struct RtGpuKernels *kernels;
+    struct RtGpuProducts *products;
+    struct RtGpuCollectives *collectives;
+    struct RtGpuRuns *runs;
+};
+
+/* Ends the trainer if CUDA has refused something: "gpu 3 cannot WHAT: an illegal memory access was encountered". */
+#define rt_gpu_check(rt, status, what) rt_gpu_check_status((rt), (int)(status), (what))
+void rt_gpu_check_status(const Rt *rt, int status, const char *what);
+
+/* --- run.c ---------------------------------------------------------------------------------- */
+
+void rt_gpu_runs_open(Rt *rt);
+void rt_gpu_runs_close(Rt *rt);
+
+/* Until the computation has come to the end of its queue, or NCCL to its time-out. */
+void rt_gpu_finish(Rt *rt);
+
+/* --- kernels.c, cache.c --------------------------------------------------------------------- */
+
+void rt_gpu_kernels_open(Rt *rt);
+void rt_gpu_kernels_close(Rt *rt);
+
+/* What was kept under this key, or NULL; the caller's. */
+void *rt_cache_find(const char *folder, const char *key, size_t *bytes);
+/* Ends the trainer where it cannot be written. */
+void rt_cache_keep(const char *folder, const char *key, const void *data, size_t bytes);
+char *rt_cache_folder(const char *option); /* that exists; the caller's */
+
+/* --- product.c ------------------------------------------------------------------------------ */
+
+void rt_gpu_products_open(Rt *rt);
+
+/* --- collective.c --------------------------------------------------------------------------- */
+
+/* The computation waits for all collectives that were started, waited for or not. */
+void rt_gpu_collectives_join(Rt *rt);
+
+/* Called again and again while the processor waits for the end of what began `seconds` ago: ends the trainer when NCCL
+ * reports an error, or when nothing has gone on for the time-out. */
+void rt_gpu_collectives_watch(Rt *rt, double seconds);
+
+/* --- library.c ------------------------------------------------------------------------------ */
+
+/* Loads `file` ("libnccl.so.2") and finds its functions; ends the trainer where that fails.  `name` is for people. */
+void rt_library_load(const char *name, const char *file, int count, const char *const symbols[], void *functions[]);
+
+#endif

@@ -1,0 +1,222 @@
+/* kernels.c -- kernels of the program: compiled by NVRTC for the GPU that is there, kept on the disk, launched.
+ *
+ * The text is the program's; what it includes of runtime/cuda/ is a part of this library. */
+#include "gpu.h"
+#include "nvrtc_options.h"
+
+#include <nvrtc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+RT_EMBED(rt_kernels_header, "kernels_header.cu");
+
+static const char header_name[] = "cuda/kernels.cuh", source_name[] = "kernels.cu";
+
+#define FUNCTIONS(F)                                                                                                   \
+    F(nvrtcVersion)                                                                                                    \
+    F(nvrtcCreateProgram)                                                                                              \
+    F(nvrtcCompileProgram)                                                                                             \
+    F(nvrtcDestroyProgram)                                                                                             \
+    F(nvrtcGetProgramLogSize)                                                                                          \
+    F(nvrtcGetProgramLog)                                                                                              \
+    F(nvrtcGetCUBINSize)                                                                                               \
+    F(nvrtcGetCUBIN)                                                                                                   \
+    F(nvrtcGetErrorString)
+
+#define POINTER(function) __typeof__(&function) function;
+#define NAME(function) #function,
+
+typedef union {
+    struct {
+        FUNCTIONS(POINTER)
+    };
+    void *at[9];
+} Nvrtc;
+
+struct RtGpuKernels {
+    cudaLibrary_t library;
+    cudaKernel_t *kernel; /* of each launch of the program */
+    void **arguments;     /* room for those of any launch */
+};
+
+static Nvrtc load_nvrtc(void)
+{
+    static const char *const names[] = { FUNCTIONS(NAME) };
+    Nvrtc nvrtc;
+    char *file = rt_text("libnvrtc.so.%d", CUDART_VERSION / 1000);
+    rt_library_load("NVRTC", file, sizeof names / sizeof *names, names, nvrtc.at);
+    free(file);
+    return nvrtc;
+}
+
+/* --- Compiling ------------------------------------------------------------------------------ */
+
+/* The launch whose function has line `line` of the text. */
+static const RtKernelLaunch *launch_at(const RtCode *code, int line)
+{
+    const char *text = code->text;
+    for (; line > 1 && *text; text++)
+        line -= *text == '\n';
+    const RtKernelLaunch *found = NULL;
+    const char *last = NULL;
+    for (const RtKernelLaunch *l = code->launches; l < code->launches + code->nlaunches; l++) {
+        char *head = rt_text(" %s(", l->name), *at = strstr(code->text, head);
+        free(head);
+        if (at && at <= text + strcspn(text, "\n") && (!last || at > last)) {
+            last = at;
+            found = l;
+        }
+    }
+    return found;
+}
+
+static _Noreturn void refuse_kernels(const Nvrtc *nvrtc, nvrtcProgram program, const RtCode *code, const char *reason)
+{
+    size_t size = 1;
+    nvrtc->nvrtcGetProgramLogSize(program, &size);
+    char *log = rt_allocate((int64_t)size + 1, 1), *at = strstr(log, "error");
+    nvrtc->nvrtcGetProgramLog(program, log);
+    at = strstr(log, source_name);
+    int line = 0;
+    while (at && sscanf(at + strlen(source_name), "(%d): error", &line) != 1)
+        at = strstr(at + 1, source_name);
+    fprintf(stderr, "%s", log);
+    const RtKernelLaunch *launch = at ? launch_at(code, line) : NULL;
+    rt_fail("NVRTC cannot compile %s%s%s%s (%s): a bug in mpc or in CUDA; please report it with the lines above",
+            launch ? launch->name : "the kernels", launch ? " of " : "", launch ? launch->where : "", launch ? "" : "",
+            reason);
+}
+
+static void *compile(const Rt *rt, const Nvrtc *nvrtc, size_t *bytes)
+{
+    const RtCode *code = rt->program->code;
+    char *architecture = rt_text("--gpu-architecture=sm_%d%d", rt->gpu->major, rt->gpu->minor);
+    const char *const options[] = { architecture, RT_NVRTC_OPTIONS }, *headers[] = { rt_kernels_header };
+    const char *const header_names[] = { header_name };
+    nvrtcProgram program;
+    nvrtcResult status = nvrtc->nvrtcCreateProgram(&program, code->text, source_name, 1, headers, header_names);
+    if (status == NVRTC_SUCCESS)
+        status = nvrtc->nvrtcCompileProgram(program, sizeof options / sizeof *options, options);
+    if (status != NVRTC_SUCCESS)
+        refuse_kernels(nvrtc, program, code, nvrtc->nvrtcGetErrorString(status));
+    nvrtc->nvrtcGetCUBINSize(program, bytes);
+    void *cubin = rt_allocate((int64_t)*bytes, 1);
+    nvrtc->nvrtcGetCUBIN(program, cubin);
+    nvrtc->nvrtcDestroyProgram(&program);
+    free(architecture);
+    return cubin;
+}
+
+/* FNV-1a, twice with other beginnings: 128 bits. */
+static void add_to_hash(uint64_t hash[2], const char *text)
+{
+    for (; *text; text++)
+        for (int i = 0; i < 2; i++)
+            hash[i] = (hash[i] ^ (unsigned char)*text) * 1099511628211u;
+}
+
+static char *key_of(const Rt *rt, const Nvrtc *nvrtc)
+{
+    static const char *const options[] = { RT_NVRTC_OPTIONS };
+    uint64_t hash[2] = { 14695981039346656037u, 1469598103934665603u };
+    int major = 0, minor = 0;
+    nvrtc->nvrtcVersion(&major, &minor);
+    char *version = rt_text("%d.%d", major, minor);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        add_to_hash(hash, options[i]);
+    add_to_hash(hash, version);
+    add_to_hash(hash, rt_kernels_header);
+    add_to_hash(hash, rt->program->code->text);
+    free(version);
+    return rt_text("%016llx%016llx.sm_%d%d", (unsigned long long)hash[0], (unsigned long long)hash[1], rt->gpu->major,
+                   rt->gpu->minor);
+}
+
+static void *find_or_compile(const Rt *rt, size_t *bytes)
+{
+    Nvrtc nvrtc = load_nvrtc();
+    char *folder = rt_cache_folder(rt->gpu->options.kernel_cache), *key = key_of(rt, &nvrtc);
+    void *cubin = rt_cache_find(folder, key, bytes);
+    if (!cubin) {
+        double begin = rt_seconds();
+        rt_note("kernels: compiling %d for sm_%d%d, once ...", rt->program->code->nlaunches, rt->gpu->major,
+                rt->gpu->minor);
+        cubin = compile(rt, &nvrtc, bytes);
+        rt_cache_keep(folder, key, cubin, *bytes);
+        rt_note("kernels: compiled in %.1f s, kept in %s", rt_seconds() - begin, folder);
+    }
+    free(folder);
+    free(key);
+    return cubin;
+}
+
+/* --- Loading -------------------------------------------------------------------------------- */
+
+static void find_kernel(Rt *rt, int number)
+{
+    enum { USUAL_SHARED = 48 * 1024 }; /* bytes of a block that need no permission */
+    struct RtGpuKernels *k = rt->gpu->kernels;
+    const RtKernelLaunch *launch = &rt->program->code->launches[number];
+    char *what = rt_text("load the kernel %s of %s", launch->name, launch->where);
+    rt_gpu_check(rt, cudaLibraryGetKernel(&k->kernel[number], k->library, launch->name), what);
+    if (launch->shared > USUAL_SHARED)
+        rt_gpu_check(rt,
+                     cudaKernelSetAttributeForDevice(k->kernel[number], cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     (int)launch->shared, rt->gpu->number),
+                     what);
+    free(what);
+}
+
+void rt_gpu_kernels_open(Rt *rt)
+{
+    const RtCode *code = rt->program->code;
+    struct RtGpuKernels *k = rt->gpu->kernels = rt_allocate(1, sizeof *k);
+    size_t bytes;
+    void *cubin = find_or_compile(rt, &bytes);
+    rt_gpu_check(rt, cudaLibraryLoadData(&k->library, cubin, NULL, NULL, 0, NULL, NULL, 0), "load the kernels");
+    free(cubin);
+    k->kernel = rt_allocate(code->nlaunches, sizeof *k->kernel);
+    int most = 1;
+    for (int i = 0; i < code->nlaunches; i++) {
+        find_kernel(rt, i);
+        most = code->launches[i].operands > most ? code->launches[i].operands : most;
+    }
+    k->arguments = rt_allocate(most, sizeof *k->arguments);
+    for (int i = 0; i < code->nparts; i++) {
+        const RtPartConstant *constant = &code->parts[i];
+        RtPart part = rt_part(rt, constant->split, constant->padded);
+        void *at;
+        size_t room;
+        rt_gpu_check(rt, cudaLibraryGetGlobal(&at, &room, k->library, constant->name),
+                     "find a constant of the kernels");
+        rt_gpu_check(rt, cudaMemcpy(at, &part, sizeof part, cudaMemcpyHostToDevice), "set a constant of the kernels");
+    }
+}
+
+void rt_gpu_kernels_close(Rt *rt)
+{
+    struct RtGpuKernels *k = rt->gpu->kernels;
+    rt_gpu_check(rt, cudaLibraryUnload(k->library), "unload the kernels");
+    free(k->kernel);
+    free(k->arguments);
+    free(k);
+}
+
+/* --- Launching ------------------------------------------------------------------------------- */
+
+void rt_launch(Rt *rt, int launch, const void *const operands[])
+{
+    struct RtGpuKernels *k = rt->gpu->kernels;
+    const RtKernelLaunch *row = &rt->program->code->launches[launch];
+    for (int i = 0; i < row->operands; i++)
+        k->arguments[i] = (void *)(uintptr_t)&operands[i];
+    do {
+        cudaError_t status = cudaLaunchKernel((const void *)k->kernel[launch], (dim3){ (unsigned)row->blocks, 1, 1 },
+                                              (dim3){ (unsigned)row->threads, 1, 1 }, k->arguments, (size_t)row->shared,
+                                              rt->gpu->compute);
+        if (status != cudaSuccess)
+            rt_fail("%s cannot launch %s of %s: %s", rt->gpu->name, row->name, row->where, cudaGetErrorString(status));
+        launch++;
+    } while (row++->more);
+}

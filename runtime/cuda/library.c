@@ -1,0 +1,31 @@
+/* library.c -- CUDA's libraries are no part of a trainer: it finds them when it starts, and says which is missing. */
+#include "gpu.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+static void *open_in(const char *folder, const char *file)
+{
+    char *path = rt_text("%s/lib64/%s", folder, file);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    free(path);
+    return library;
+}
+
+void rt_library_load(const char *name, const char *file, int count, const char *const symbols[], void *functions[])
+{
+    const char *home = getenv("CUDA_HOME");
+    void *library = home && *home ? open_in(home, file) : NULL;
+    if (!library)
+        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        library = open_in("/usr/local/cuda", file);
+    if (!library)
+        rt_fail("cannot load %s (%s): it comes with CUDA; set LD_LIBRARY_PATH to its folder, or CUDA_HOME to CUDA's",
+                name, file);
+    for (int i = 0; i < count; i++) {
+        functions[i] = dlsym(library, symbols[i]);
+        if (!functions[i])
+            rt_fail("%s (%s) has no %s: it is too old for this trainer", name, file, symbols[i]);
+    }
+}

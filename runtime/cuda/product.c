@@ -1,0 +1,318 @@
+/* product.c -- products of matrices through cuBLASLt: sums in f32, and f32 operands as they are (no TF32).
+ *
+ * cuBLASLt thinks in columns.  A result whose rows are contiguous is the transposed one in columns, so that
+ * C = A B is computed as C' = B' A'.  Which of its kernels is best is asked once for each product and alignment of its
+ * operands, and kept. */
+#include "gpu.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUNCTIONS(F)                                                                                                   \
+    F(cublasLtCreate)                                                                                                  \
+    F(cublasLtDestroy)                                                                                                 \
+    F(cublasLtMatmulDescCreate)                                                                                        \
+    F(cublasLtMatmulDescSetAttribute)                                                                                  \
+    F(cublasLtMatmulDescDestroy)                                                                                       \
+    F(cublasLtMatrixLayoutCreate)                                                                                      \
+    F(cublasLtMatrixLayoutSetAttribute)                                                                                \
+    F(cublasLtMatrixLayoutDestroy)                                                                                     \
+    F(cublasLtMatmulPreferenceCreate)                                                                                  \
+    F(cublasLtMatmulPreferenceSetAttribute)                                                                            \
+    F(cublasLtMatmulPreferenceDestroy)                                                                                 \
+    F(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
+    F(cublasLtMatmul)                                                                                                  \
+    F(cublasLtGetStatusString)
+
+#define POINTER(function) __typeof__(&function) function;
+#define NAME(function) #function,
+
+enum { A, B, C, OPERANDS };
+enum { WORKSPACE = 32 << 20, LEAST_ALIGNMENT = 2, ALIGNMENTS = 8 }; /* of operands: 2 to 256 bytes */
+
+/* An operand as cuBLASLt sees it: columns one behind the other. */
+typedef struct {
+    RtType type;
+    int64_t rows, columns, leading, batch;
+    bool transposed; /* it is to be */
+} Matrix;
+
+typedef struct {
+    RtProductShape shape;
+    bool swapped; /* C' = B' A' */
+    cublasLtMatmulDesc_t description;
+    cublasLtMatrixLayout_t layout[OPERANDS]; /* left, right, result */
+    bool has_algorithm[ALIGNMENTS];
+    cublasLtMatmulAlgo_t algorithm[ALIGNMENTS];
+} Product;
+
+struct RtGpuProducts {
+    union {
+        struct {
+            FUNCTIONS(POINTER)
+        };
+        void *at[14];
+    };
+    cublasLtHandle_t handle;
+    int count;
+    Product *product;
+    void *workspace;
+};
+
+/* --- Start and end -------------------------------------------------------------------------- */
+
+static _Noreturn void refuse(const struct RtGpuProducts *all, const RtProductShape *s, const char *what, int status)
+{
+    static const char *const types[] = { "f32", "bf16", "f16", "i32", "bool" };
+    rt_fail("cuBLASLt cannot %s %s [%lld, %lld] times %s [%lld, %lld] to %s, %lld times: %s", what, types[s->a.type],
+            (long long)s->m, (long long)s->k, types[s->b.type], (long long)s->k, (long long)s->n, types[s->c.type],
+            (long long)s->batch,
+            status ? all->cublasLtGetStatusString((cublasStatus_t)status) : "it has no kernel for it");
+}
+
+static void check(const struct RtGpuProducts *all, const RtProductShape *s, const char *what, cublasStatus_t status)
+{
+    if (status != CUBLAS_STATUS_SUCCESS)
+        refuse(all, s, what, (int)status);
+}
+
+void rt_gpu_products_open(Rt *rt)
+{
+    static const char *const names[] = { FUNCTIONS(NAME) };
+    struct RtGpuProducts *all = rt->gpu->products = rt_allocate(1, sizeof *all);
+    char *file = rt_text("libcublasLt.so.%d", CUDART_VERSION / 1000);
+    rt_library_load("cuBLASLt", file, sizeof names / sizeof *names, names, all->at);
+    free(file);
+    cublasStatus_t status = all->cublasLtCreate(&all->handle);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        rt_fail("%s: cuBLASLt cannot start: %s", rt->gpu->name, all->cublasLtGetStatusString(status));
+    rt_gpu_check(rt, cudaMalloc(&all->workspace, WORKSPACE), "allocate the workspace of products");
+}
+
+int64_t rt_products_workspace_bytes(const Rt *rt) { return WORKSPACE; }
+
+void rt_products_free(Rt *rt)
+{
+    struct RtGpuProducts *all = rt->gpu->products;
+    for (int i = 0; i < all->count; i++) {
+        Product *p = &all->product[i];
+        for (int k = 0; k < OPERANDS && p->description; k++)
+            all->cublasLtMatrixLayoutDestroy(p->layout[k]);
+        if (p->description)
+            all->cublasLtMatmulDescDestroy(p->description);
+    }
+    all->cublasLtDestroy(all->handle);
+    rt_gpu_check(rt, cudaFree(all->workspace), "free memory");
+    free(all->product);
+    free(all);
+    rt->gpu->products = NULL;
+}
+
+/* --- Description ---------------------------------------------------------------------------- */
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Do columns lie one behind the other?  Where both strides are 1, it is a line: of one row, or of one column. */
+static bool is_by_columns(int64_t columns, int64_t row, int64_t column)
+{
+    return row == 1 && (column != 1 || columns == 1);
+}
+
+/* rows x columns with these strides, of which one is 1; or, `turned`, the transposed matrix. */
+static Matrix matrix_of(RtType type, int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t batch,
+                        bool turned)
+{
+    bool by_columns = is_by_columns(columns, row, column);
+    Matrix m = { .type = type, .batch = batch, .transposed = by_columns == turned };
+    m.rows = by_columns ? rows : columns;
+    m.columns = by_columns ? columns : rows;
+    m.leading = most(by_columns ? column : row, m.rows);
+    return m;
+}
+
+static void describe_operands(const Product *p, Matrix operand[OPERANDS])
+{
+    const RtProductShape *s = &p->shape;
+    Matrix a = matrix_of(s->a.type, s->m, s->k, s->a.row, s->a.column, s->a.batch, p->swapped);
+    Matrix b = matrix_of(s->b.type, s->k, s->n, s->b.row, s->b.column, s->b.batch, p->swapped);
+    operand[A] = p->swapped ? b : a;
+    operand[B] = p->swapped ? a : b;
+    operand[C] = matrix_of(s->c.type, s->m, s->n, s->c.row, s->c.column, s->c.batch, p->swapped);
+}
+
+static cudaDataType type_of(RtType type)
+{
+    return type == RT_BF16 ? CUDA_R_16BF : type == RT_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static void make_layout(const struct RtGpuProducts *all, Product *p, int operand, const Matrix *m)
+{
+    const RtProductShape *s = &p->shape;
+    cublasLtMatrixLayout_t *layout = &p->layout[operand];
+    int32_t batch = (int32_t)s->batch;
+    check(
+        all, s, "describe",
+        all->cublasLtMatrixLayoutCreate(layout, type_of(m->type), (uint64_t)m->rows, (uint64_t)m->columns, m->leading));
+    check(all, s, "describe",
+          all->cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+    check(all, s, "describe",
+          all->cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m->batch,
+                                                sizeof m->batch));
+}
+
+static Product *new_product(struct RtGpuProducts *all, int id)
+{
+    if (id >= all->count) {
+        Product *grown = rt_allocate(id + 1, sizeof *grown);
+        if (all->count)
+            memcpy(grown, all->product, (size_t)all->count * sizeof *grown);
+        free(all->product);
+        all->product = grown;
+        all->count = id + 1;
+    }
+    return &all->product[id];
+}
+
+void rt_product_create(Rt *rt, int id, RtProductShape shape)
+{
+    struct RtGpuProducts *all = rt->gpu->products;
+    Product *p = new_product(all, id);
+    Matrix operand[OPERANDS];
+    p->shape = shape;
+    p->swapped = !is_by_columns(shape.n, shape.c.row, shape.c.column);
+    describe_operands(p, operand);
+    check(all, &shape, "describe", all->cublasLtMatmulDescCreate(&p->description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    for (int i = 0; i < OPERANDS; i++)
+        make_layout(all, p, i, &operand[i]);
+    for (int i = A; i <= B; i++) {
+        cublasOperation_t operation = operand[i].transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+        check(all, &shape, "describe",
+              all->cublasLtMatmulDescSetAttribute(p->description,
+                                                  i == A ? CUBLASLT_MATMUL_DESC_TRANSA : CUBLASLT_MATMUL_DESC_TRANSB,
+                                                  &operation, sizeof operation));
+    }
+}
+
+/* --- Running -------------------------------------------------------------------------------- */
+
+/* The number of the largest power of two that divides all addresses: 0 for LEAST_ALIGNMENT. */
+static int alignment_of(const void *a, const void *b, const void *c)
+{
+    uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
+    int number = 0;
+    while (number < ALIGNMENTS - 1 && all % ((uintptr_t)LEAST_ALIGNMENT << (number + 1)) == 0)
+        number++;
+    return number;
+}
+
+static void find_algorithm(const struct RtGpuProducts *all, Product *p, int alignment)
+{
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                                                       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                                                       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                                                       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+    cublasLtMatmulPreference_t preference;
+    uint64_t workspace = WORKSPACE;
+    uint32_t bytes = (uint32_t)LEAST_ALIGNMENT << alignment;
+    check(all, &p->shape, "choose for", all->cublasLtMatmulPreferenceCreate(&preference));
+    check(all, &p->shape, "choose for",
+          all->cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                    sizeof workspace));
+    for (int i = 0; i < 4; i++)
+        check(all, &p->shape, "choose for",
+              all->cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &bytes, sizeof bytes));
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    cublasStatus_t status =
+        all->cublasLtMatmulAlgoGetHeuristic(all->handle, p->description, p->layout[A], p->layout[B], p->layout[C],
+                                            p->layout[C], preference, 1, &found, &count);
+    if (status != CUBLAS_STATUS_SUCCESS || count == 0)
+        refuse(all, &p->shape, "multiply", status);
+    p->algorithm[alignment] = found.algo;
+    p->has_algorithm[alignment] = true;
+    all->cublasLtMatmulPreferenceDestroy(preference);
+}
+
+void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    Product *p = &all->product[id];
+    const float one = 1, zero = 0;
+    int alignment = alignment_of(a, b, c);
+    if (!p->has_algorithm[alignment])
+        find_algorithm(all, p, alignment);
+    check(all, &p->shape, "multiply",
+          all->cublasLtMatmul(all->handle, p->description, &one, p->swapped ? b : a, p->layout[A], p->swapped ? a : b,
+                              p->layout[B], p->shape.accumulate ? &one : &zero, c, p->layout[C], c, p->layout[C],
+                              &p->algorithm[alignment], all->workspace, WORKSPACE, rt->gpu->compute));
+}
+
+/* --- The GPU's best product ------------------------------------------------------------------ */
+
+/* Numbers about 1 with random bits, in bf16 or f32: a product of zeros takes less power, and is faster for it. */
+static void fill_randomly(Rt *rt, char *memory, int64_t bytes)
+{
+    enum { SOME = 1 << 16 };
+    uint16_t *some = rt_allocate(SOME, sizeof *some);
+    uint32_t random = 1;
+    for (int i = 0; i < SOME; i++) {
+        random = random * 1664525u + 1013904223u; /* D. E. Knuth's */
+        some[i] = (uint16_t)(0x3F00 | (random >> 16 & 0x807F));
+    }
+    int64_t done = bytes < SOME * 2 ? bytes : SOME * 2;
+    rt_gpu_check(rt, cudaMemcpyAsync(memory, some, (size_t)done, cudaMemcpyHostToDevice, rt->gpu->compute),
+                 "copy to its memory");
+    for (int64_t next; done < bytes; done += next) {
+        next = done < bytes - done ? done : bytes - done;
+        rt_gpu_check(rt,
+                     cudaMemcpyAsync(memory + done, memory, (size_t)next, cudaMemcpyDeviceToDevice, rt->gpu->compute),
+                     "copy in its memory");
+    }
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy in its memory");
+    free(some);
+}
+
+static double measure(Rt *rt, int id, RtType type, int64_t size, char *memory, double seconds)
+{
+    int64_t bytes = size * size * (type == RT_F32 ? 4 : 2);
+    const RtProductShape shape = { .m = size,
+                                   .n = size,
+                                   .k = size,
+                                   .batch = 1,
+                                   .a = { type, size, 1, 0 },
+                                   .b = { type, size, 1, 0 },
+                                   .c = { type, size, 1, 0 } };
+    double best = 0, start = rt_seconds();
+    rt_product_create(rt, id, shape);
+    for (int turn = 0; turn < 3 || rt_seconds() - start < seconds; turn++) {
+        double before = rt_seconds();
+        rt_product(rt, id, memory, memory + bytes, memory + 2 * bytes);
+        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "multiply");
+        double flops = 2.0 * (double)(size * size * size) / (rt_seconds() - before);
+        best = flops > best ? flops : best;
+    }
+    return best;
+}
+
+/* Larger and larger ones, as long as they are done in no time and fit beside the arena. */
+double rt_product_peak(Rt *rt, double seconds)
+{
+    enum { LEAST = 256, MOST = 8192 };
+    RtType type = strcmp(rt->program->precision, "fp32") ? RT_BF16 : RT_F32;
+    int id = rt->gpu->products->count;
+    double best = 0;
+    for (int64_t size = LEAST, turn = 0; size <= MOST; size *= 2, turn++) {
+        void *memory;
+        double begin = rt_seconds();
+        if (cudaMalloc(&memory, (size_t)(size * size * 3 * 4)) != cudaSuccess)
+            break;
+        fill_randomly(rt, memory, size * size * 3 * 4);
+        double flops = measure(rt, id + (int)turn, type, size, memory, size == MOST ? seconds : 0);
+        best = flops > best ? flops : best;
+        rt_gpu_check(rt, cudaFree(memory), "free memory");
+        if (rt_seconds() - begin > seconds / 4)
+            break;
+    }
+    return best;
+}

@@ -1,0 +1,174 @@
+/* run.c -- functions of the program on a GPU.
+ *
+ * The first run of a function launches everything one by one, since libraries prepare themselves when first called.
+ * The second records what it puts into the queues as a CUDA graph, and later runs start that at once. */
+#include "gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FUNCTIONS = 3, MAX_STAGED = 64 };
+
+typedef struct {
+    int64_t offset, bytes;
+    char *memory; /* of the processor, pinned */
+    bool is_fresh;
+} Staged;
+
+typedef struct {
+    int runs; /* without a graph */
+    cudaGraphExec_t graph;
+} Recorded;
+
+struct RtGpuRuns {
+    Staged staged[MAX_STAGED];
+    int nstaged;
+    Recorded recorded[FUNCTIONS]; /* step, eval, predict */
+    cudaEvent_t *mark;
+    int nmarks, room;
+    double first_mark; /* seconds, as rt_seconds counts */
+};
+
+void rt_gpu_runs_open(Rt *rt) { rt->gpu->runs = rt_allocate(1, sizeof *rt->gpu->runs); }
+
+void rt_gpu_runs_close(Rt *rt)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    for (int i = 0; i < runs->nstaged; i++)
+        rt_gpu_check(rt, cudaFreeHost(runs->staged[i].memory), "free pinned memory");
+    for (int i = 0; i < FUNCTIONS; i++)
+        if (runs->recorded[i].graph)
+            rt_gpu_check(rt, cudaGraphExecDestroy(runs->recorded[i].graph), "drop a graph");
+    for (int i = 0; i < runs->room; i++)
+        rt_gpu_check(rt, cudaEventDestroy(runs->mark[i]), "drop an event");
+    free(runs->mark);
+    free(runs);
+}
+
+/* --- What a function takes -------------------------------------------------------------------- */
+
+void *rt_stage(Rt *rt, int64_t offset, int64_t bytes)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    Staged *staged = runs->staged;
+    while (staged < runs->staged + runs->nstaged && (staged->offset != offset || staged->bytes < bytes))
+        staged++;
+    if (staged == runs->staged + runs->nstaged) {
+        if (runs->nstaged == MAX_STAGED)
+            rt_fail("internal: more than %d inputs are staged", MAX_STAGED);
+        runs->nstaged++;
+        *staged = (Staged){ .offset = offset, .bytes = bytes };
+        void *memory;
+        rt_gpu_check(rt, cudaHostAlloc(&memory, (size_t)bytes, cudaHostAllocDefault), "pin memory for its inputs");
+        staged->memory = memory;
+    }
+    staged->is_fresh = true;
+    return staged->memory;
+}
+
+static void upload_staged(Rt *rt)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    for (Staged *s = runs->staged; s < runs->staged + runs->nstaged; s++) {
+        if (s->is_fresh)
+            rt_gpu_check(rt,
+                         cudaMemcpyAsync(rt->arena + s->offset, s->memory, (size_t)s->bytes, cudaMemcpyHostToDevice,
+                                         rt->gpu->compute),
+                         "take its inputs");
+        s->is_fresh = false;
+    }
+}
+
+/* --- Running ---------------------------------------------------------------------------------- */
+
+static Recorded *recorded_of(Rt *rt, const RtFunction *f)
+{
+    const RtProgram *program = rt->program;
+    return &rt->gpu->runs->recorded[f == &program->step ? 0 : f == &program->eval ? 1 : 2];
+}
+
+static void launch_all(Rt *rt, const RtFunction *f)
+{
+    f->run(rt, rt->arena);
+    rt_gpu_collectives_join(rt);
+}
+
+static void record(Rt *rt, const RtFunction *f, Recorded *recorded)
+{
+    cudaGraph_t graph;
+    rt_gpu_check(rt, cudaStreamBeginCapture(rt->gpu->compute, cudaStreamCaptureModeThreadLocal),
+                 "begin to record a graph");
+    launch_all(rt, f);
+    rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
+    rt_gpu_check(rt, cudaGraphInstantiate(&recorded->graph, graph, 0), "make a graph (--no-graph goes without)");
+    rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
+}
+
+void rt_run(Rt *rt, const RtFunction *f)
+{
+    Recorded *recorded = recorded_of(rt, f);
+    upload_staged(rt);
+    if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {
+        launch_all(rt, f);
+    } else {
+        if (!recorded->graph)
+            record(rt, f, recorded);
+        rt_gpu_check(rt, cudaGraphLaunch(recorded->graph, rt->gpu->compute), "start a graph");
+    }
+    rt_gpu_finish(rt);
+}
+
+void rt_gpu_finish(Rt *rt)
+{
+    if (!rt->gpu->collectives) {
+        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "run the program");
+        return;
+    }
+    double begin = rt_seconds();
+    for (cudaError_t status; (status = cudaStreamQuery(rt->gpu->compute)) != cudaSuccess;) {
+        if (status != cudaErrorNotReady)
+            rt_gpu_check(rt, status, "run the program");
+        rt_gpu_collectives_watch(rt, rt_seconds() - begin);
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+    }
+}
+
+/* --- Marks: events in the queue of the computation -------------------------------------------- */
+
+static int new_mark(Rt *rt)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    if (runs->nmarks == runs->room) {
+        int room = runs->room ? 2 * runs->room : 1024;
+        cudaEvent_t *grown = rt_allocate(room, sizeof *grown);
+        if (runs->nmarks)
+            memcpy(grown, runs->mark, (size_t)runs->nmarks * sizeof *grown);
+        free(runs->mark);
+        runs->mark = grown;
+        for (; runs->room < room; runs->room++)
+            rt_gpu_check(rt, cudaEventCreate(&grown[runs->room]), "make an event");
+    }
+    rt_gpu_check(rt, cudaEventRecord(runs->mark[runs->nmarks], rt->gpu->compute), "record an event");
+    return runs->nmarks++;
+}
+
+double rt_mark(Rt *rt)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    if (runs->nmarks == 0) {
+        new_mark(rt);
+        rt_gpu_check(rt, cudaEventSynchronize(runs->mark[0]), "record an event");
+        runs->first_mark = rt_seconds();
+    }
+    return new_mark(rt);
+}
+
+double rt_time_of_mark(Rt *rt, double mark)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    float milliseconds = 0;
+    rt_gpu_check(rt, cudaEventSynchronize(runs->mark[(int)mark]), "time an event");
+    rt_gpu_check(rt, cudaEventElapsedTime(&milliseconds, runs->mark[0], runs->mark[(int)mark]), "time an event");
+    return runs->first_mark + 1e-3 * (double)milliseconds;
+}

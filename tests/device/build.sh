@@ -1,0 +1,28 @@
+#!/bin/sh
+# build.sh -- builds the emulated device into $BUILD/device, a folder that stands in for CUDA's: CUDA_HOME=$BUILD/device
+#
+#   tests/device/build.sh      CC, BUILD (build), CUDA_INCLUDE (where CUDA's headers are)
+set -eu
+cd "$(dirname "$0")/../.."
+CC=${CC:-gcc}
+out=${BUILD:-build}/device
+include=${CUDA_INCLUDE:-/usr/local/cuda/include}
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -g -fPIC -Itests/cuda -Itests/device -Iruntime -isystem $include"
+mkdir -p "$out/lib64" "$out/objects"
+for source in tests/device/streams.c tests/device/cudart.c tests/cuda/emulator/*.c; do
+    # shellcheck disable=SC2086
+    $CC $FLAGS -c "$source" -o "$out/objects/$(basename "$source" .c).o"
+done
+# One object, so that what only the libraries below use is there for them, too.
+ld -r -o "$out/objects/all.o" "$out"/objects/streams.o "$out"/objects/cudart.o "$out"/objects/emulator*.o
+rm -f "$out/lib64/libcudart_static.a"
+ar rcs "$out/lib64/libcudart_static.a" "$out/objects/all.o"
+major=$(sed -n 's/^#define CUDART_VERSION *\([0-9]*\)000*[0-9]*$/\1/p' "$include/cuda_runtime_api.h" | cut -c1-2)
+# shellcheck disable=SC2086
+$CC $FLAGS -shared "-DMPC_ROOT=\"$PWD\"" tests/device/nvrtc.c -o "$out/lib64/libnvrtc.so.$major"
+# shellcheck disable=SC2086
+$CC $FLAGS -O3 -shared tests/device/cublaslt.c -o "$out/lib64/libcublasLt.so.$major"
+if [ -e tests/device/nccl.c ]; then
+    # shellcheck disable=SC2086
+    $CC $FLAGS -shared tests/device/nccl.c -o "$out/lib64/libnccl.so.2"
+fi

@@ -1,0 +1,75 @@
+"""Compiles the examples at reduced sizes for a processor and for the emulated GPU, and runs them."""
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
+DEVICE = BUILD / "device"  # stands in for CUDA's folder
+
+SIZES = {
+    "chars": dict(layers=2, embed=32, heads=2, seq=16),
+    "gpt2": dict(layers=2, embed=40, heads=4, seq=16, vocab=250),
+    "llama": dict(layers=2, embed=32, kv_heads=2, group=2, head=8, ff=56, seq=19, vocab=256),
+    "bert": dict(layers=2, embed=32, heads=4, seq=16, vocab=243),
+}
+SETTINGS = {"batch": 4, "microbatch": 2, "precision": "fp32", "optimizer.lr": 1e-3, "schedule.warmup": 2}
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
+
+def start(command, directory, status=0, environment=(), timeout=240):
+    """Runs it to its end, which must be `status`."""
+    done = subprocess.run(list(map(str, command)), cwd=directory, capture_output=True, timeout=timeout, text=True, errors="replace",
+                          env={**os.environ, **QUIET, "CUDA_HOME": str(DEVICE), **dict(environment)})
+    assert done.returncode == status, (f"status {done.returncode}, not {status}: {shlex.join(map(str, command))}\n"
+                                       f"{done.stdout}\n{done.stderr}")
+    return done
+
+
+def read_log(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Trainer:
+    def __init__(self, folder, target, cache):
+        self.folder, self.target, self.cache = folder, target, cache
+
+    def command(self, *options):
+        return [self.folder / "trainer", *([] if self.target == "c" else ["--kernel-cache", self.cache]), *options]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory, cache):
+    """compiled(model, target, settings, options): its trainer, made once."""
+    made = {}
+
+    def compile_it(model, target, settings=(), options=(), environment=()):
+        key = repr((model, target, settings, options))
+        if key not in made:
+            folder = tmp_path_factory.mktemp("trainer")
+            said = [f"-D{name}={value}" for name, value in SIZES[model].items()]
+            for name, value in {**SETTINGS, **dict(settings)}.items():
+                said += ["--set", f"train.{name}={value}"]
+            said += ["--target", target, "--cflags=-rdynamic" if target == "cuda" else "--cflags=-O0", *options]
+            start([BUILD / "mpc", "compile", ROOT / "examples" / f"{model}.mdl", *said, "-o", folder], folder,
+                  environment=environment)
+            made[key] = Trainer(folder, target, cache)
+        return made[key]
+    return compile_it
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """Bytes below 240: tokens of every model."""
+    path = tmp_path_factory.mktemp("data") / "data"
+    path.write_bytes(bytes(b % 240 for b in (ROOT / "README.md").read_bytes()[:8000]))
+    return path

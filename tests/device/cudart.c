@@ -1,0 +1,308 @@
+/* cudart.c -- devices, memory, copies and launches, in the place of CUDA's run-time library. */
+#include "device.h"
+
+#include "emulator/emulator.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MAX_MEMORIES = 64, PAGE = 4096, UNWRITTEN = 0xFF };
+
+typedef struct {
+    char *base;
+    size_t bytes, mapped;
+} Memory;
+
+static Memory memories[MAX_MEMORIES];
+static int nmemories, open_count;
+static int64_t used_bytes;
+
+/* --- Memory --------------------------------------------------------------------------------------- */
+
+static const Memory *memory_of(const void *at)
+{
+    for (int i = 0; i < nmemories; i++)
+        if ((const char *)at >= memories[i].base && (const char *)at < memories[i].base + memories[i].mapped)
+            return &memories[i];
+    return NULL;
+}
+
+static void protect(int how)
+{
+    for (int i = 0; i < nmemories; i++)
+        mprotect(memories[i].base, memories[i].mapped, how);
+}
+
+void emulated_open_memory(void)
+{
+    if (open_count++ == 0)
+        protect(PROT_READ | PROT_WRITE);
+}
+
+void emulated_close_memory(void)
+{
+    if (--open_count == 0)
+        protect(PROT_NONE);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    if (memory_of(info->si_addr))
+        emulated_fault("the processor touches memory of the device at %p", info->si_addr);
+    emulated_fault("nothing is at address %p%s", info->si_addr, open_count ? ", which the device touches" : "");
+}
+
+static int64_t device_bytes(void) { return emulated_number("EMULATED_BYTES", INT64_C(4) << 30); }
+
+cudaError_t cudaMalloc(void **at, size_t bytes)
+{
+    if (nmemories == MAX_MEMORIES || used_bytes + (int64_t)bytes > device_bytes())
+        return cudaErrorMemoryAllocation;
+    size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
+    char *all = mmap(NULL, mapped + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* pages around it */
+    if (all == MAP_FAILED)
+        return cudaErrorMemoryAllocation;
+    memories[nmemories++] = (Memory){ all + PAGE, bytes, mapped };
+    mprotect(all + PAGE, mapped, PROT_READ | PROT_WRITE);
+    memset(all + PAGE, UNWRITTEN, mapped);
+    mprotect(all + PAGE, mapped, PROT_NONE);
+    used_bytes += (int64_t)bytes;
+    *at = all + PAGE;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *at)
+{
+    for (int i = 0; i < nmemories; i++)
+        if (memories[i].base == at) {
+            used_bytes -= (int64_t)memories[i].bytes;
+            munmap(memories[i].base - PAGE, memories[i].mapped + 2 * PAGE);
+            memories[i] = memories[--nmemories];
+            return cudaSuccess;
+        }
+    return at ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags)
+{
+    *at = calloc(1, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *at)
+{
+    free(at);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    *total = (size_t)device_bytes();
+    *free_bytes = *total - (size_t)used_bytes;
+    return cudaSuccess;
+}
+
+/* --- Copies ----------------------------------------------------------------------------------------- */
+
+typedef struct {
+    char *to;
+    const char *from; /* NULL: `value` */
+    size_t to_row, from_row, row, rows;
+    int value;
+} Copy;
+
+static void check_range(const char *at, size_t bytes, bool is_device, const char *what)
+{
+    const Memory *memory = memory_of(at);
+    if (is_device != (memory != NULL))
+        emulated_fault("a copy %s memory of the %s", what,
+                       is_device ? "processor, as if it were the device's" : "device, as if it were the processor's");
+    if (memory && at + bytes > memory->base + memory->bytes)
+        emulated_fault("a copy %s %zu bytes beyond what was allocated", what,
+                       (size_t)(at + bytes - memory->base - memory->bytes));
+}
+
+static void check_copy(const Copy *c, enum cudaMemcpyKind kind)
+{
+    if (c->rows == 0 || c->row == 0)
+        return;
+    check_range(c->to, (c->rows - 1) * c->to_row + c->row, kind != cudaMemcpyDeviceToHost, "to");
+    if (c->from)
+        check_range(c->from, (c->rows - 1) * c->from_row + c->row, kind != cudaMemcpyHostToDevice, "from");
+}
+
+static bool work_copy(void *data)
+{
+    const Copy *c = data;
+    for (size_t i = 0; i < c->rows; i++)
+        if (c->from)
+            memmove(c->to + i * c->to_row, c->from + i * c->from_row, c->row);
+        else
+            memset(c->to + i * c->to_row, c->value, c->row);
+    return true;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_row, const void *from, size_t from_row, size_t row, size_t rows,
+                              enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    Copy copy = { to, from, to_row, from_row, row, rows, 0 };
+    if (to_row < row || from_row < row)
+        return cudaErrorInvalidPitchValue;
+    check_copy(&copy, kind);
+    emulated_enqueue(stream, work_copy, &copy, sizeof copy);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
+}
+
+cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream)
+{
+    Copy copy = { at, NULL, bytes, bytes, bytes, 1, value };
+    check_copy(&copy, cudaMemcpyDeviceToDevice);
+    emulated_enqueue(stream, work_copy, &copy, sizeof copy);
+    return cudaSuccess;
+}
+
+/* --- Devices ------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+    sigaction(SIGSEGV, &action, NULL);
+    *count = (int)emulated_number("EMULATED_GPUS", 1);
+    return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device) { return cudaSuccess; }
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t status)
+{
+    static char text[40];
+    snprintf(text, sizeof text, "emulated error %d", (int)status);
+    return text;
+}
+
+/* --- Kernels ------------------------------------------------------------------------------------------ */
+
+enum { MAX_KERNELS = 4096 };
+
+struct CUkern_st {
+    char name[160];
+    EmulatorKernel *run;
+    int arguments;
+};
+
+struct CUlib_st {
+    void *handle;
+};
+
+/* The code is a library for this processor (nvrtc.c). */
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jit, void **jit_values,
+                                unsigned njit, enum cudaLibraryOption *options, void **option_values, unsigned noptions)
+{
+    size_t bytes;
+    memcpy(&bytes, code, sizeof bytes);
+    char path[64];
+    int file = memfd_create("kernels", 0);
+    if (file < 0 || write(file, (const char *)code + sizeof bytes, bytes) != (ssize_t)bytes)
+        return cudaErrorInvalidKernelImage;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    *library = calloc(1, sizeof **library);
+    (*library)->handle = dlopen(path, RTLD_NOW);
+    close(file);
+    if (!(*library)->handle)
+        emulated_fault("kernels cannot be loaded: %s", dlerror());
+    emulator_skip_memory();
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library)
+{
+    dlclose(library->handle);
+    free(library);
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
+{
+    char symbol[200];
+    *kernel = calloc(1, sizeof **kernel);
+    snprintf((*kernel)->name, sizeof(*kernel)->name, "%s", name);
+    snprintf(symbol, sizeof symbol, "%s_emulated", name);
+    (*kernel)->run = (EmulatorKernel *)(intptr_t)dlsym(library->handle, symbol);
+    snprintf(symbol, sizeof symbol, "%s_arguments", name);
+    const int *arguments = dlsym(library->handle, symbol);
+    if (!(*kernel)->run || !arguments)
+        return cudaErrorSymbolNotFound;
+    (*kernel)->arguments = *arguments;
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library, const char *name)
+{
+    *at = dlsym(library->handle, name);
+    *bytes = 0;
+    return *at ? cudaSuccess : cudaErrorSymbolNotFound;
+}
+
+cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attribute, int value,
+                                            int device)
+{
+    return cudaSuccess;
+}
+
+/* Only constants are copied so: they are no memory of the device here. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    if (memory_of(to) || memory_of(from))
+        emulated_fault("cudaMemcpy is not ordered behind other streams: copy in a stream");
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+
+typedef struct {
+    cudaKernel_t kernel;
+    int64_t blocks, shared;
+    int threads;
+    void *argument[EMULATOR_MAX_ARGUMENTS];
+} Launch;
+
+static bool work_launch(void *data)
+{
+    Launch *l = data;
+    if (!emulator_launch(l->kernel->name, l->kernel->run, l->argument, l->kernel->arguments, l->blocks, l->threads,
+                         l->shared))
+        emulated_fault("%s fails", l->kernel->name);
+    return true;
+}
+
+cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, void **arguments, size_t shared,
+                             cudaStream_t stream)
+{
+    Launch launch = { (cudaKernel_t)(uintptr_t)function, blocks.x, (int64_t)shared, (int)threads.x, { NULL } };
+    for (int i = 0; i < launch.kernel->arguments; i++)
+        memcpy(&launch.argument[i], arguments[i], sizeof(void *));
+    emulated_enqueue(stream, work_launch, &launch,
+                     offsetof(Launch, argument) + (size_t)launch.kernel->arguments * sizeof(void *));
+    return cudaSuccess;
+}

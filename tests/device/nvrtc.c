@@ -1,0 +1,137 @@
+/* nvrtc.c -- in the place of libnvrtc.so: kernels become a library for this processor, by g++ and the emulator's
+ * headers. */
+#include <nvrtc.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct _nvrtcProgram {
+    char *source, *log;
+    char *code; /* its size, then the library */
+    size_t bytes;
+};
+
+static char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static char *text_of(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        abort();
+    return text;
+}
+
+nvrtcResult nvrtcVersion(int *major, int *minor)
+{
+    *major = 0; /* no real one: what was compiled here is of no use to a GPU */
+    *minor = 1;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char *name, int nheaders,
+                               const char *const *headers, const char *const *names)
+{
+    *program = calloc(1, sizeof **program);
+    (*program)->source = strdup(source);
+    return NVRTC_SUCCESS;
+}
+
+/* Behind the text: each kernel as a function of an array of arguments, and how many it takes. */
+static void write_source(const char *source, FILE *out)
+{
+    fprintf(out, "#include \"wrap.h\"\n#line 1 \"kernels.cu\"\n%s\n", source);
+    for (const char *at = source; (at = strstr(at, "extern \"C\" __global__"));) {
+        const char *open = strchr(at, ')') + 1; /* behind __launch_bounds__ */
+        const char *name = open + strspn(open, " \n"), *end = strchr(name, '('), *last = strchr(end, ')');
+        int arguments = 1;
+        for (const char *c = end; c < last; c++)
+            arguments += *c == ',';
+        fprintf(out, "EMULATED(%.*s)\nextern \"C\" const int %.*s_arguments = %d;\n", (int)(end - name), name,
+                (int)(end - name), name, arguments);
+        at = last;
+    }
+    fprintf(out, "#include \"sections.h\"\n");
+}
+
+static char *read_all(const char *path, size_t *bytes)
+{
+    FILE *in = fopen(path, "rb");
+    char *text = calloc(1, 1);
+    *bytes = 0;
+    for (size_t some = 1; in && some > 0; *bytes += some) {
+        text = realloc(text, *bytes + (1 << 20) + 1);
+        some = fread(text + *bytes, 1, 1 << 20, in);
+        text[*bytes + some] = '\0';
+    }
+    if (in)
+        fclose(in);
+    return text;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int noptions, const char *const *options)
+{
+    char folder[] = "/tmp/mpc-device-XXXXXX";
+    if (!mkdtemp(folder))
+        return NVRTC_ERROR_INTERNAL_ERROR;
+    char *source = text_of("%s/kernels.cpp", folder), *log = text_of("%s/log", folder);
+    char *library = text_of("%s/kernels.so", folder);
+    FILE *out = fopen(source, "w");
+    write_source(program->source, out);
+    fclose(out);
+    const char *cxx = getenv("KERNEL_CXX");
+    char *command = text_of("%s -std=gnu++20 -O1 -fPIC -shared -w -I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT
+                            "/runtime/cuda -I" MPC_ROOT "/runtime %s -o %s -lm > %s 2>&1 || "
+                            "{ sed -i 's/^kernels.cu:\\([0-9]*\\):[0-9]*: error/kernels.cu(\\1): error/' %s; false; }",
+                            cxx ? cxx : "g++", source, library, log, log);
+    bool good = system(command) == 0;
+    size_t bytes;
+    program->log = read_all(log, &bytes);
+    if (good) {
+        char *code = read_all(library, &bytes);
+        program->code = malloc(bytes + sizeof bytes);
+        memcpy(program->code, &bytes, sizeof bytes);
+        memcpy(program->code + sizeof bytes, code, bytes);
+        program->bytes = bytes + sizeof bytes;
+        free(code);
+    }
+    unlink(source), unlink(log), unlink(library), rmdir(folder);
+    return good ? NVRTC_SUCCESS : NVRTC_ERROR_COMPILATION;
+}
+
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)
+{
+    *bytes = strlen(program->log) + 1;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char *log)
+{
+    strcpy(log, program->log);
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes)
+{
+    *bytes = program->bytes;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *code)
+{
+    memcpy(code, program->code, program->bytes);
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program)
+{
+    free((*program)->source), free((*program)->log), free((*program)->code), free(*program);
+    *program = NULL;
+    return NVRTC_SUCCESS;
+}
+
+const char *nvrtcGetErrorString(nvrtcResult result) { return "emulated NVRTC: compilation"; }

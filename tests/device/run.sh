@@ -1,0 +1,10 @@
+#!/bin/sh
+# Whole trainers for GPUs on an emulated one: the same losses as on a processor, and what is said when something is missing.
+cd "$(dirname "$0")/../.." || exit 2
+BUILD=${BUILD:-build}
+if [ ! -e "$BUILD/libmpcrt_cuda.a" ]; then
+    echo "not run: no headers of CUDA, so no runtime for GPUs was built (set CUDA_HOME)"
+    exit 0
+fi
+BUILD=$BUILD sh tests/device/build.sh || exit 1
+exec /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/device

@@ -1,0 +1,72 @@
+"""Trainers for one GPU do what trainers for a processor do: train, evaluate, save, load, sample, trace."""
+import json
+import re
+
+import pytest
+from conftest import read_log, start
+
+STEPS = 5
+U = 2.0**-8  # the largest relative error of one rounding to bf16
+# fp32: sums in another order (tests/ranks/test_layouts.py says how much that is).  bf16: a logit of size 1/2 goes
+# through 25 roundings, at other places of the two programs; a mean over 64 tokens of such errors, of random sign, is
+# 0.5 sqrt(25 / 64) U of a loss of 5, so U / 16 of it.  The gradient's norm: sqrt(50 / 64) U.  Three times each.
+TOLERANCE = {"fp32": {"loss": 1e-5, "grad_norm": 1e-5}, "bf16": {"loss": 3 * U / 16, "grad_norm": 3 * U}}
+
+
+def train(trainer, data, directory, *options, environment=()):
+    directory.mkdir(exist_ok=True)
+    start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log", *options),
+          directory, environment=environment)
+    return read_log(directory / "log")
+
+
+def assert_same(log, reference, precision):
+    assert [line["step"] for line in log] == [line["step"] for line in reference]
+    for line, expected in zip(log, reference):
+        for key, tolerance in TOLERANCE[precision].items():
+            error = abs(line[key] - expected[key]) / abs(expected[key])
+            assert error <= tolerance, f"step {line['step']}: {key} {line[key]}, not {expected[key]} ({error:.1e})"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("model", ["chars", "gpt2", "llama", "bert"])
+def test_training(model, precision, compiled, data, tmp_path):
+    settings = (("precision", precision),)
+    logs = [train(compiled(model, target, settings), data, tmp_path / target) for target in ("c", "cuda")]
+    assert_same(logs[1], logs[0], precision)
+    assert abs(logs[0][-1]["loss"] - logs[0][0]["loss"]) > 0.01, "equal losses mean little if nothing is learned"
+
+
+def test_graph_changes_nothing(compiled, data, tmp_path):
+    """The bits are the same in whatever order the queues are worked off, and without a recorded graph."""
+    trainer = compiled("chars", "cuda")
+    logs = [train(trainer, data, tmp_path / f"{seed}", *options, environment={"EMULATED_SEED": str(seed)}.items())
+            for seed, options in [(1, ()), (2, ()), (3, ("--no-graph",))]]
+    for log in logs[1:]:
+        assert [(line["loss"], line["grad_norm"]) for line in log] == [(x["loss"], x["grad_norm"]) for x in logs[0]]
+
+
+def test_checkpoints_and_samples_go_both_ways(compiled, data, tmp_path):
+    """What one device saves, the other loads, goes on with, evaluates and samples from."""
+    gpu, processor = compiled("chars", "cuda"), compiled("chars", "c")
+    whole = train(processor, data, tmp_path)
+    said = ["--data", data, "--eval-data", data, "--eval-batches", 2]
+    for first, second in ((gpu, processor), (processor, gpu)):
+        start(first.command(*said, "--steps", 3, "--save", "half"), tmp_path)
+        done = start(second.command(*said, "--steps", STEPS, "--load", "half", "--save", "end", "--log", "rest"), tmp_path)
+        assert_same(read_log(tmp_path / "rest"), whole[3:], "fp32")
+        losses = [float(re.search(r"eval loss ([\d.]+)", start(trainer.command(
+            "--steps", 0, "--load", "end", *said[2:]), tmp_path).stdout)[1]) for trainer in (first, second)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+        samples = [start(trainer.command("--steps", 0, "--load", "end", "--sample", 12, "--seed", 7), tmp_path).stdout
+                   for trainer in (first, second)]
+        assert samples[0] == samples[1]
+
+
+def test_trace(compiled, data, tmp_path):
+    train(compiled("chars", "cuda"), data, tmp_path, "--trace", "trace.json", "--trace-steps", 2)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    steps = [e for e in events if e["cat"] == "step"]
+    assert len(steps) == 2 and {"product", "attend", "fused", "update"} <= {e["cat"] for e in events}
+    for event in events:
+        assert any(s["ts"] <= event["ts"] and event["ts"] + event["dur"] <= s["ts"] + s["dur"] + 1 for s in steps)

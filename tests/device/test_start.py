@@ -1,0 +1,99 @@
+"""What is missing, full or too old is said in one line, with what helps, before anything is trained."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import BUILD, DEVICE, ROOT, start
+
+
+def error_of(trainer, data, directory, environment=(), options=()):
+    done = start(trainer.command("--data", data, "--steps", 1, *options), directory, status=1, environment=environment)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    return errors[0]
+
+
+@pytest.fixture
+def chars(compiled):
+    return compiled("chars", "cuda")
+
+
+def test_kernels_are_compiled_once(chars, data, tmp_path):
+    command = [chars.folder / "trainer", "--kernel-cache", "kept", "--data", data, "--steps", 1]
+    assert "compiled in" in start(command, tmp_path).stderr
+    assert "compil" not in start(command, tmp_path).stderr
+    kept, = (tmp_path / "kept").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1])  # damaged: as good as none
+    assert "compiled in" in start(command, tmp_path).stderr
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "caches")}
+    start([command[0], *command[3:]], tmp_path, environment=environment.items())
+    assert [p.name for p in (tmp_path / "caches/mpc").iterdir()] == [kept.name]
+
+
+def test_no_gpu(chars, data, tmp_path):
+    assert "no GPU is to be seen" in error_of(chars, data, tmp_path, {"EMULATED_GPUS": "0"}.items())
+
+
+def test_no_room(chars, data, tmp_path):
+    error = error_of(chars, data, tmp_path, {"EMULATED_BYTES": "34000000"}.items())
+    assert re.search(r"out of memory: 'chars' is planned to need \d+\.\d+ kB and 33.55 MB for products, and \S+ kB of "
+                     r"34.00 MB are free on gpu 0", error), error
+
+
+@pytest.mark.parametrize("library", ["libcublasLt.so", "libnvrtc.so"])
+def test_missing_library(library, chars, data, tmp_path):
+    """A broken one stands in for none, since this machine may have the real one elsewhere."""
+    home = tmp_path / "cuda"
+    shutil.copytree(DEVICE, home)
+    path, = (home / "lib64").glob(library + "*")
+    subprocess.run(["gcc", "-shared", "-o", path, "-x", "c", "/dev/null"], check=True)
+    error = error_of(chars, data, tmp_path, {"CUDA_HOME": str(home)}.items())
+    assert re.search(rf"\({path.name}\) has no \w+: it is too old for this trainer", error), error
+
+
+def test_cache_that_cannot_be_written(chars, data, tmp_path):
+    (tmp_path / "file").write_text("")
+    trainer = [chars.folder / "trainer", "--data", data, "--steps", 1]
+    done = start([*trainer, "--kernel-cache", "file/cache"], tmp_path, status=1)
+    assert "cannot keep compiled kernels in file/cache: Not a directory; give --kernel-cache DIR" in done.stderr
+    environment = {"XDG_CACHE_HOME": "", "HOME": ""}
+    assert "neither XDG_CACHE_HOME nor HOME" in start(trainer, tmp_path, 1, environment.items()).stderr
+
+
+def test_kernel_that_cannot_be_compiled(chars, data, tmp_path):
+    """The error names the kernel and the line of the model."""
+    for name in ("trainer.c", "kernels.cu"):
+        shutil.copy(chars.folder / name, tmp_path)
+    text = (tmp_path / "kernels.cu").read_text()
+    place = text.index("{", text.index("kernel_h_mlp_2("))
+    (tmp_path / "kernels.cu").write_text(text[:place + 1] + " nonsense;" + text[place + 1:])
+    subprocess.run(["gcc", "-std=gnu17", "-rdynamic", "-fopenmp", f"-I{ROOT}/runtime", f"-I{tmp_path}", "-o", "trainer",
+                    "trainer.c", BUILD / "libmpcrt_cuda.a", DEVICE / "lib64/libcudart_static.a", "-lcjson", "-lm"],
+                   cwd=tmp_path, check=True)
+    done = start([tmp_path / "trainer", "--kernel-cache", "kept", "--data", data, "--steps", 1], tmp_path, status=1)
+    assert re.search(r"error: NVRTC cannot compile kernel_h_mlp_2 of h.mlp, \S*chars.mdl:33:\d+ ", done.stderr), done.stderr
+    assert "'nonsense' was not declared" in done.stderr.replace("‘", "'").replace("’", "'")
+
+
+def test_options_of_gpus_are_refused_elsewhere(compiled, data, tmp_path):
+    for option in (["--no-graph"], ["--share-gpu"], ["--kernel-cache", "x"]):
+        done = start([compiled("chars", "c").folder / "trainer", "--data", data, "--steps", 1, *option], tmp_path, status=2)
+        assert f"{option[0]} has no effect on a processor" in done.stderr
+
+
+def real_cuda():
+    homes = [pathlib.Path(home) for home in (os.environ.get("CUDA_HOME", ""), "/usr/local/cuda") if home]
+    return next((home for home in homes if (home / "lib64/libcudart_static.a").exists()), None)
+
+
+@pytest.mark.skipif(not real_cuda() or os.path.exists("/dev/nvidiactl"), reason="no CUDA, or a GPU")
+def test_no_driver(compiled, data, tmp_path):
+    """The trainer that users get: it starts without CUDA's driver, and links neither it nor a library beside."""
+    trainer = compiled("chars", "cuda", options=("--verbose",), environment={"CUDA_HOME": str(real_cuda())}.items())
+    assert "there is no NVIDIA driver on this machine" in error_of(trainer, data, tmp_path)
+    linked = subprocess.run(["ldd", trainer.folder / "trainer"], capture_output=True, text=True, check=True).stdout
+    assert not re.search("cuda|cublas|nccl|nvrtc|mpi|dnnl", linked), linked
+
