@@ -23,7 +23,7 @@ PROCESSOR  = processor product collective exchange comm_mpi
 GPU_OBJECTS = $(filter-out $(PROCESSOR:%=$(BUILD)/runtime/%.o),$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
 
 .DELETE_ON_ERROR:
-.PHONY: all deps check demo bench format clean install help
+.PHONY: all deps check check-gpu demo bench bench-gpu format clean install help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -31,7 +31,9 @@ help:
 	@echo 'make            build mpc and the runtime into $(BUILD)/'
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
+	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make bench      compare with PyTorch, XLA and itself on this machine; results go to bench/results/'
+	@echo 'make bench-gpu  compare with PyTorch on a GPU; results go to bench/results/'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format     clang-format over all sources'
 
@@ -102,6 +104,12 @@ bench:
 	@sh tests/deps.sh
 	@$(MAKE) --no-print-directory -j2 all
 	@python3 bench/run.py
+
+check-gpu: all
+	@sh tests/gpu/check.sh
+
+bench-gpu: all
+	@python3 bench/gpu.py
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels $(DESTDIR)$(PREFIX)/share/man/man1 \

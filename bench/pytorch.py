@@ -1,4 +1,5 @@
-"""One PyTorch training, for run.py: SHAPE BATCH SEQ PRECISION MODE STEPS THREADS -> one JSON line {ms, bytes}.
+"""One PyTorch training, for run.py and gpu.py: SHAPE BATCH SEQ PRECISION MODE STEPS THREADS [DEVICE] -> one JSON line
+{ms, bytes}.
 
 The model that a careful user would write: fused attention where PyTorch has it, fused or foreach AdamW, bf16 by autocast.
 """
@@ -68,7 +69,8 @@ class RMSNorm(nn.Module):
 
 def rope(x):
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[1])[:, None] * 10000.0 ** (-torch.arange(half) / half)
+    place, pair = torch.arange(x.shape[1], device=x.device), torch.arange(half, device=x.device)
+    angle = place[:, None] * 10000.0 ** (-pair / half)
     c, s = torch.cos(angle)[None, :, None], torch.sin(angle)[None, :, None]
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * c - b * s, a * s + b * c], -1).type_as(x)
@@ -111,24 +113,29 @@ def main():
     batch, seq, precision, mode, steps, threads = int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:6], *map(int, sys.argv[6:8])
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    model = {"gpt2": GPT2, "llama": Llama}[shape["model"]](shape, seq)
+    device = sys.argv[8] if len(sys.argv) > 8 else "cpu"
+    model = {"gpt2": GPT2, "llama": Llama}[shape["model"]](shape, seq).to(device)
     try:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
     except (TypeError, RuntimeError):
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1)
     run = torch.compile(model) if mode == "compile" else model
-    tokens = torch.randint(0, 30000, (batch, seq + 1))
+    tokens = torch.randint(0, 30000, (batch, seq + 1), device=device)
     times = []
     for _ in range(steps + 2):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
             loss = run(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
         times.append((time.perf_counter() - start) * 1e3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if device == "cuda":
+        peak = torch.cuda.max_memory_allocated()
     print(json.dumps(dict(ms=statistics.median(times[3:]), bytes=peak, loss=float(loss.detach()), version=torch.__version__)))
 
 

@@ -16,7 +16,7 @@ struct RtGpu;         /* cuda/: NULL where the processor is the device */
 /* What collectives have done since the start. */
 typedef struct {
     int64_t calls, sent_bytes; /* bytes that this rank has sent to others */
-    double seconds;            /* that they took */
+    double seconds;            /* that they took; on a GPU NAN, and so is `waited` */
     double waited;             /* of these, that the computation stood still for */
 } RtTraffic;
 

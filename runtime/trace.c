@@ -2,6 +2,7 @@
  * chrome://tracing and ui.perfetto.dev read. */
 #include "trace.h"
 
+#include "device.h"
 #include "output.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@ enum { STEP = -1, MAX_DEPTH = 16 };
 typedef struct {
     int kernel; /* index into the program's, its collectives' behind them; STEP: a whole step */
     int64_t step;
-    double begin, end; /* seconds */
+    double begin, end; /* marks of the device, and seconds once its step is over */
     int thread;        /* 1: that of collectives */
 } Event;
 
@@ -26,6 +27,7 @@ struct RtTrace {
     int64_t step;        /* the one that runs */
     Event *events;
     int64_t count, room;
+    int64_t first_of_step;
     int64_t open[MAX_DEPTH]; /* events that have begun and not ended */
     int depth;
 };
@@ -44,16 +46,19 @@ static Event *add(struct RtTrace *trace, int kernel)
     return &trace->events[trace->count++];
 }
 
-static void begin(struct RtTrace *trace, int kernel)
+static void begin(Rt *rt, int kernel)
 {
+    struct RtTrace *trace = rt->trace;
     assert(trace->depth < MAX_DEPTH);
     trace->open[trace->depth++] = trace->count;
-    add(trace, kernel)->begin = rt_seconds();
+    double now = rt_mark(rt);
+    add(trace, kernel)->begin = now;
 }
 
-static void end(struct RtTrace *trace, int kernel)
+static void end(Rt *rt, int kernel)
 {
-    double now = rt_seconds();
+    struct RtTrace *trace = rt->trace;
+    double now = rt_mark(rt);
     assert(trace->depth > 0);
     Event *event = &trace->events[trace->open[--trace->depth]];
     assert(event->kernel == kernel);
@@ -68,8 +73,8 @@ void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end)
     event->thread = thread;
 }
 
-void rt_trace_begin(Rt *rt, int kernel) { begin(rt->trace, kernel); }
-void rt_trace_end(Rt *rt, int kernel) { end(rt->trace, kernel); }
+void rt_trace_begin(Rt *rt, int kernel) { begin(rt, kernel); }
+void rt_trace_end(Rt *rt, int kernel) { end(rt, kernel); }
 
 /* --- Writing -------------------------------------------------------------------------------- */
 
@@ -151,10 +156,16 @@ void rt_trace_open(Rt *rt, const char *option, int64_t first, int64_t steps)
     *rt->trace = (struct RtTrace){ .path = path, .first = first, .last = first + steps - 1 };
 }
 
-static void end_step(struct RtTrace *trace)
+static void end_step(Rt *rt)
 {
+    struct RtTrace *trace = rt->trace;
     if (trace->depth > 0)
-        end(trace, STEP);
+        end(rt, STEP);
+    for (Event *event = trace->events + trace->first_of_step; event < trace->events + trace->count; event++) {
+        event->begin = rt_time_of_mark(rt, event->begin);
+        event->end = rt_time_of_mark(rt, event->end);
+    }
+    trace->first_of_step = trace->count;
     rt_tracing = false;
 }
 
@@ -163,12 +174,12 @@ void rt_trace_step(Rt *rt, int64_t step)
     struct RtTrace *trace = rt->trace;
     if (!trace)
         return;
-    end_step(trace);
+    end_step(rt);
     trace->step = step;
     if (step > trace->last) {
         rt_trace_close(rt);
     } else if (step >= trace->first) {
-        begin(trace, STEP);
+        begin(rt, STEP);
         rt_tracing = true;
     }
 }
@@ -178,7 +189,7 @@ void rt_trace_close(Rt *rt)
     struct RtTrace *trace = rt->trace;
     if (!trace)
         return;
-    end_step(trace);
+    end_step(rt);
     write_trace(rt, trace);
     rt_note("trace of %lld events written to %s", (long long)trace->count, trace->path);
     free(trace->events);

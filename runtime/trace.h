@@ -10,7 +10,7 @@ void rt_trace_open(Rt *rt, const char *path, int64_t first, int64_t steps);
 /* Before a step; and with what it is called in the trace.  Writes the file once the last one is over. */
 void rt_trace_step(Rt *rt, int64_t step);
 
-/* What a thread did (0: the computation, 1: that of collectives) from begin to end.  `kernel` as rt_trace_begin takes
+/* What a thread did (0: the computation, 1: that of collectives) between two marks.  `kernel` as rt_trace_begin takes
  * it; the collectives follow the program's kernels. */
 void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end);
 

@@ -2,6 +2,7 @@
  * messages of others.  While it waits it sleeps more than it looks, since the cores are the computation's. */
 #include "comm.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +157,18 @@ RtTraffic rt_collectives_traffic(const Rt *rt)
     return sum;
 }
 
+typedef struct {
+    char text[16];
+} Seconds;
+
+static Seconds seconds_text(double seconds)
+{
+    Seconds s = { "-" };
+    if (!isnan(seconds))
+        snprintf(s.text, sizeof s.text, "%.4f", seconds);
+    return s;
+}
+
 void rt_collectives_print(const Rt *rt)
 {
     printf("%-14s %-10s %8s %14s %10s %10s  %s\n", "collective", "over", "calls", "bytes sent", "seconds", "waited",
@@ -164,8 +177,9 @@ void rt_collectives_print(const Rt *rt)
         const RtCollective *c = &rt->program->collectives[i];
         const RtTraffic *t = &rt->traffic[i];
         char *axes = axes_text(rt, c);
-        printf("%-14s %-10s %8lld %14lld %10.4f %10.4f  %s (%s; %s)\n", name_of_kind(c->kind), axes,
-               (long long)t->calls, (long long)t->sent_bytes, t->seconds, t->waited, c->name, c->where, c->cause);
+        printf("%-14s %-10s %8lld %14lld %10s %10s  %s (%s; %s)\n", name_of_kind(c->kind), axes, (long long)t->calls,
+               (long long)t->sent_bytes, seconds_text(t->seconds).text, seconds_text(t->waited).text, c->name, c->where,
+               c->cause);
         free(axes);
     }
 }

@@ -11,7 +11,9 @@
 
 #include "comm.h"
 #include "slots.h"
+#include "trace.h"
 
+#include <math.h>
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +200,7 @@ static void open_entry(Rt *rt, int id)
     if (bytes > entry->channel->workspace_bytes)
         entry->channel->workspace_bytes = bytes;
     entry->sent_bytes = sent_by(c, group->count);
+    rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* streams know, and only a trace asks them */
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
 }
@@ -377,10 +380,13 @@ void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out
     Channel *channel = entry->channel;
     rt_gpu_check(rt, cudaEventRecord(entry->begun, rt->gpu->compute), "record an event");
     rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
+    double begun = rt_tracing ? rt_gpu_mark(rt, channel->stream) : 0;
     note_progress(rt, id, BEGUN);
     enqueue(rt, &rt->program->collectives[id], channel, in, out);
     note_progress(rt, id, DONE);
     rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
+    if (rt_tracing)
+        rt_trace_span(rt, rt->program->nkernels + id, 1, begun, rt_gpu_mark(rt, channel->stream));
     channel->is_busy = true;
     rt->traffic[id].calls++;
     rt->traffic[id].sent_bytes += entry->sent_bytes;

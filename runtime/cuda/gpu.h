@@ -46,6 +46,8 @@ void rt_gpu_runs_close(Rt *rt);
 /* Until the computation has come to the end of its queue, or NCCL to its time-out. */
 void rt_gpu_finish(Rt *rt);
 
+double rt_gpu_mark(Rt *rt, cudaStream_t stream); /* rt_mark, in another queue */
+
 /* --- kernels.c, cache.c --------------------------------------------------------------------- */
 
 void rt_gpu_kernels_open(Rt *rt);

@@ -19,6 +19,7 @@ typedef struct {
 typedef struct {
     int runs; /* without a graph */
     cudaGraphExec_t graph;
+    RtTraffic *traffic; /* of one run of it, by collective */
 } Recorded;
 
 struct RtGpuRuns {
@@ -37,9 +38,11 @@ void rt_gpu_runs_close(Rt *rt)
     struct RtGpuRuns *runs = rt->gpu->runs;
     for (int i = 0; i < runs->nstaged; i++)
         rt_gpu_check(rt, cudaFreeHost(runs->staged[i].memory), "free pinned memory");
-    for (int i = 0; i < FUNCTIONS; i++)
+    for (int i = 0; i < FUNCTIONS; i++) {
         if (runs->recorded[i].graph)
             rt_gpu_check(rt, cudaGraphExecDestroy(runs->recorded[i].graph), "drop a graph");
+        free(runs->recorded[i].traffic);
+    }
     for (int i = 0; i < runs->room; i++)
         rt_gpu_check(rt, cudaEventDestroy(runs->mark[i]), "drop an event");
     free(runs->mark);
@@ -94,15 +97,38 @@ static void launch_all(Rt *rt, const RtFunction *f)
     rt_gpu_collectives_join(rt);
 }
 
+/* What is recorded is not done yet. */
+static void take_back_traffic(Rt *rt, Recorded *recorded, RtTraffic *before)
+{
+    recorded->traffic = before;
+    for (int i = 0; i < rt->program->ncollectives; i++) {
+        RtTraffic now = rt->traffic[i];
+        rt->traffic[i] = before[i];
+        before[i] =
+            (RtTraffic){ .calls = now.calls - before[i].calls, .sent_bytes = now.sent_bytes - before[i].sent_bytes };
+    }
+}
+
+static void add_traffic(Rt *rt, const Recorded *recorded)
+{
+    for (int i = 0; i < rt->program->ncollectives; i++) {
+        rt->traffic[i].calls += recorded->traffic[i].calls;
+        rt->traffic[i].sent_bytes += recorded->traffic[i].sent_bytes;
+    }
+}
+
 static void record(Rt *rt, const RtFunction *f, Recorded *recorded)
 {
     cudaGraph_t graph;
+    RtTraffic *before = rt_allocate(rt->program->ncollectives, sizeof *before);
+    memcpy(before, rt->traffic, (size_t)rt->program->ncollectives * sizeof *before);
     rt_gpu_check(rt, cudaStreamBeginCapture(rt->gpu->compute, cudaStreamCaptureModeThreadLocal),
                  "begin to record a graph");
     launch_all(rt, f);
     rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphInstantiate(&recorded->graph, graph, 0), "make a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
+    take_back_traffic(rt, recorded, before);
 }
 
 void rt_run(Rt *rt, const RtFunction *f)
@@ -114,6 +140,7 @@ void rt_run(Rt *rt, const RtFunction *f)
     } else {
         if (!recorded->graph)
             record(rt, f, recorded);
+        add_traffic(rt, recorded);
         rt_gpu_check(rt, cudaGraphLaunch(recorded->graph, rt->gpu->compute), "start a graph");
     }
     rt_gpu_finish(rt);
@@ -136,7 +163,7 @@ void rt_gpu_finish(Rt *rt)
 
 /* --- Marks: events in the queue of the computation -------------------------------------------- */
 
-static int new_mark(Rt *rt)
+static int new_mark(Rt *rt, cudaStream_t stream)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
     if (runs->nmarks == runs->room) {
@@ -149,20 +176,22 @@ static int new_mark(Rt *rt)
         for (; runs->room < room; runs->room++)
             rt_gpu_check(rt, cudaEventCreate(&grown[runs->room]), "make an event");
     }
-    rt_gpu_check(rt, cudaEventRecord(runs->mark[runs->nmarks], rt->gpu->compute), "record an event");
+    rt_gpu_check(rt, cudaEventRecord(runs->mark[runs->nmarks], stream), "record an event");
     return runs->nmarks++;
 }
 
-double rt_mark(Rt *rt)
+double rt_gpu_mark(Rt *rt, cudaStream_t stream)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
     if (runs->nmarks == 0) {
-        new_mark(rt);
+        new_mark(rt, rt->gpu->compute);
         rt_gpu_check(rt, cudaEventSynchronize(runs->mark[0]), "record an event");
         runs->first_mark = rt_seconds();
     }
-    return new_mark(rt);
+    return new_mark(rt, stream);
 }
+
+double rt_mark(Rt *rt) { return rt_gpu_mark(rt, rt->gpu->compute); }
 
 double rt_time_of_mark(Rt *rt, double mark)
 {

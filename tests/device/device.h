@@ -15,6 +15,7 @@
  *   EMULATED_GPUS=N           devices to be seen (1)
  *   EMULATED_BYTES=N          memory of each (4 GB)
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
+ *   EMULATED_STOP=N           stands still, for good, after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL
  *   EMULATED_MESSAGES=DIR     where messages between ranks lie (/dev/shm)
  */

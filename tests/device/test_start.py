@@ -6,7 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import BUILD, DEVICE, ROOT, start
+from conftest import BUILD, DEVICE, ROOT, emulated, start
+
+pytestmark = emulated
 
 
 def error_of(trainer, data, directory, environment=(), options=()):

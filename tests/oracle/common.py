@@ -15,6 +15,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD", "build")
+TARGET = ["--target=cuda"] if os.environ.get("MPC_DEVICE") == "gpu" else []  # make check-gpu
 torch.set_num_threads(2)
 
 
@@ -26,7 +27,7 @@ def compile_model(model, out, *options):
         path.write_text(model)
     else:
         path = ROOT / "examples" / f"{model}.mdl"
-    command = [BUILD / "mpc", "compile", path, "-o", out, "--cflags", "-O1", *options]
+    command = [BUILD / "mpc", "compile", path, "-o", out, "--cflags", "-O1", *TARGET, *options]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     return out

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""What mpc's trainers cost on one GPU, beside PyTorch, in one run.
+
+    make bench-gpu                  everything; writes bench/results/DATE-gpu-NAME.md
+    python3 bench/gpu.py --quick    the smallest shape alone, nothing written
+    python3 bench/gpu.py --list     the rows, and what each would run; needs no GPU
+
+Per shape and sequence length, in bf16: tokens/s and model FLOPs utilisation (of the best product that was measured in the
+same run, and of the data sheet's dense bf16), peak memory, each beside PyTorch's (torch.compile, fused AdamW, its own
+fused attention: bench/pytorch.py) as a ratio; then where mpc's step goes, by kind of kernel, and which share of the
+measured copy bandwidth the kernels reach that are bound by memory.  A step's time is the median of those after the first
+five.  PyTorch must see the GPU: any torch of python3 that does will do.
+"""
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "out" / "bench-gpu"
+MPC = ROOT / "build" / "mpc"
+STEPS, WARM = 20, 5
+
+# Name, shape (pytorch.py reads the same), batch at 1024 tokens; llama 8B-shaped with as many layers as one GPU holds.
+GPT2 = dict(model="gpt2", vocab=50257)
+LLAMA = dict(model="llama", vocab=128256, head=128)
+ROWS = [
+    ("GPT-2 124M", dict(GPT2, layers=12, embed=768, heads=12, ff=3072), 32),
+    ("GPT-2 1.5B", dict(GPT2, layers=48, embed=1600, heads=25, ff=6400), 16),
+    ("Llama 1B", dict(LLAMA, layers=16, embed=2048, kv_heads=8, group=4, head=64, ff=8192), 16),
+    ("Llama 8B, 8 of 32 layers", dict(LLAMA, layers=8, embed=4096, kv_heads=8, group=4, ff=14336), 8),
+]
+# Dense bf16 FLOP/s of the data sheets.
+DATA_SHEET = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def gpu_name():
+    """What nvidia-smi calls the first GPU; None where there is none."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    lines = done.stdout.splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else None
+
+
+def run(command, timeout=1800):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-500:]}\n{done.stderr[-2000:]}")
+    return done
+
+
+def make_text():
+    """Random tokens: the work does not depend on what they are."""
+    import random
+    path = OUT / "tokens.u16"
+    if not path.exists():
+        OUT.mkdir(parents=True, exist_ok=True)
+        generator = random.Random(1)
+        path.write_bytes(b"".join(generator.randrange(30000).to_bytes(2, "little") for _ in range(1_000_000)))
+    return path
+
+
+def compile_command(shape, batch, seq, folder):
+    derived = ("model", "ff") if shape["model"] == "gpt2" else ("model",)  # gpt2.mdl: ff = 4 * embed
+    dims = [word for key, value in shape.items() if key not in derived for word in ("-D", f"{key}={value}")]
+    return [MPC, "compile", ROOT / "examples" / f"{shape['model']}.mdl", "--target=cuda", "-o", folder, *dims,
+            "-D", f"seq={seq}", "--set", f"train.batch={batch}", "--set", f"train.microbatch={batch}",
+            "--set", "train.precision=bf16", "--recompute", "none"]
+
+
+def by_kind(trace, bandwidth):
+    """Milliseconds of a step by kind of kernel; of those bound by memory, the share of the copy bandwidth."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    steps = sum(event["cat"] == "step" for event in events)
+    total, moved = collections.Counter(), collections.Counter()
+    for event in events:
+        if event["cat"] == "step":
+            continue
+        total[event["cat"]] += event["dur"] / 1e3 / steps
+        moved[event["cat"]] += event["args"].get("gbytes_per_s", 0) * 1e9 * event["dur"] / 1e6 / steps
+    rows = []
+    for kind, milliseconds in total.most_common():
+        bound = kind not in ("product", "attend", "attend_grad", "collective") and milliseconds > 0
+        share = f"{100 * moved[kind] / (milliseconds / 1e3) / bandwidth:.0f} %" if bound else ""
+        rows.append((kind, f"{milliseconds:.3f}", share))
+    return rows
+
+
+def measure_mpc(shape, batch, seq, text, bandwidth):
+    folder = OUT / f"{shape['model']}-{shape['layers']}x{shape['embed']}-{batch}x{seq}"
+    run(compile_command(shape, batch, seq, folder))
+    log, trace = folder / "log.jsonl", folder / "trace.json"
+    log.unlink(missing_ok=True)
+    run([folder / "trainer", "--data", text, "--steps", STEPS, "--log", log])
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    run([folder / "trainer", "--data", text, "--steps", 4, "--trace", trace, "--trace-steps", 2])
+    facts = json.loads((folder / "plan.json").read_text())
+    return dict(ms=statistics.median(entry["step_ms"] for entry in entries[WARM:]), bytes=entries[-1]["peak_bytes"],
+                mfu=statistics.median(entry["mfu"] for entry in entries[WARM:]), kinds=by_kind(trace, bandwidth),
+                plan=facts)
+
+
+def measure_pytorch(shape, batch, seq):
+    command = [sys.executable, ROOT / "bench" / "pytorch.py", json.dumps(shape), batch, seq, "bf16", "compile", STEPS, 1,
+               "cuda"]
+    return json.loads(run(command).stdout.splitlines()[-1])
+
+
+def copy_bandwidth():
+    """Bytes read and written a second by the best copy of 1 GB, by PyTorch."""
+    import torch
+    a = torch.empty(1 << 28, dtype=torch.float32, device="cuda")
+    b = torch.empty_like(a)
+    best = 0.0
+    for _ in range(20):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        b.copy_(a)
+        end.record()
+        end.synchronize()
+        best = max(best, 2 * a.numel() * 4 / (start.elapsed_time(end) * 1e-3))
+    return best
+
+
+def row_text(name, batch, seq, ours, theirs, sheet):
+    tokens = batch * seq
+    flops = ours["flops"] / (ours["ms"] / 1e3)
+    return (f"| {name} | {batch} x {seq} | {tokens / ours['ms'] * 1e3:,.0f} | {100 * ours['mfu']:.1f} % | "
+            f"{100 * flops / sheet:.1f} % | {ours['bytes'] / 1e9:.2f} | {tokens / theirs['ms'] * 1e3:,.0f} | "
+            f"{theirs['bytes'] / 1e9:.2f} | {theirs['ms'] / ours['ms']:.2f} | {ours['bytes'] / theirs['bytes']:.2f} |")
+
+
+HEAD = ("| model | batch | tokens/s | MFU of the measured peak | of the data sheet | GB | PyTorch tokens/s | GB | "
+        "speed / PyTorch's | memory / PyTorch's |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    rows = [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096)]
+    if options.list:
+        for name, shape, batch, seq in rows:
+            say(f"{name}, {batch} x {seq}: {' '.join(map(str, compile_command(shape, batch, seq, 'OUT')))}")
+        return 0
+    gpu = gpu_name()
+    if not gpu:
+        say("make bench-gpu: there is no GPU on this machine (nvidia-smi lists none); --list says what would run")
+        return 1
+    sheet = next((flops for key, flops in DATA_SHEET.items() if key in gpu), float("nan"))
+    text, bandwidth = make_text(), copy_bandwidth()
+    report = [f"# {gpu}, {datetime.date.today()}", "", f"Copy: {bandwidth / 1e12:.2f} TB/s. bf16, one GPU.", "", HEAD]
+    details = []
+    for name, shape, batch, seq in rows[:1] if options.quick else rows:
+        ours = measure_mpc(shape, batch, seq, text, bandwidth)
+        ours["flops"] = ours["plan"]["work"]["flops_per_step"]
+        theirs = measure_pytorch(shape, batch, seq)
+        report.append(row_text(name, batch, seq, ours, theirs, sheet))
+        say(report[-1])
+        details += ["", f"## {name}, {batch} x {seq}: where the step goes", "", "| kind | ms | of copy bandwidth |",
+                    "| --- | --- | --- |", *(f"| {kind} | {ms} | {share} |" for kind, ms, share in ours["kinds"])]
+    if not options.quick:
+        path = ROOT / "bench" / "results" / f"{datetime.date.today()}-gpu-{re.sub('[^A-Za-z0-9]+', '-', gpu)}.md"
+        path.write_text("\n".join(report + details) + "\n")
+        say(f"written to {os.path.relpath(path, ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

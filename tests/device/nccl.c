@@ -1,0 +1,369 @@
+/* nccl.c -- in the place of libnccl.so: what a rank gives is a file, and the others wait until it is there.
+ *
+ * The calls of a group are one piece of work of their stream.  It gives what this rank has to give, once, and is done
+ * when all others of the communicator have given theirs: until then the scheduler goes on with other streams.  Who
+ * comes to the same place with another operation is told so.  Sums are in f32, in the order of ranks. */
+#include "device.h"
+
+#include "convert.h"
+
+#include <nccl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 64, MAX_CALLS = 1024 };
+
+typedef enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV } Kind;
+
+struct ncclComm {
+    char path[200]; /* of files of the group, without what follows */
+    int rank, ranks;
+    int64_t groups; /* of calls, that were worked on */
+    bool is_open;
+};
+
+typedef struct {
+    Kind kind;
+    const char *from;
+    char *to;
+    int64_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int peer;
+} Call;
+
+typedef struct {
+    ncclComm_t comm;
+    bool has_given;
+    int count;
+    Call call[MAX_CALLS];
+} Group;
+
+static Group group; /* that is being put together */
+static cudaStream_t group_stream;
+static int depth;
+
+/* --- Files ------------------------------------------------------------------------------------ */
+
+static void path_of(const ncclComm_t comm, int64_t number, int from, int to, char path[256])
+{
+    if (to < 0)
+        snprintf(path, 256, "%s-%lld-%d", comm->path, (long long)number, from);
+    else
+        snprintf(path, 256, "%s-%lld-%d-%d", comm->path, (long long)number, from, to);
+}
+
+static void give(const char *path, const char *data, size_t bytes)
+{
+    char aside[300];
+    snprintf(aside, sizeof aside, "%s.aside", path);
+    FILE *file = fopen(aside, "wb");
+    if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0 || rename(aside, path) != 0)
+        emulated_fault("NCCL cannot write %s", path);
+}
+
+/* All of a file, or NULL if it is not there yet. */
+static char *taken(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    fseek(file, 0, SEEK_END);
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    char *data = malloc(*bytes + 1);
+    if (fread(data, 1, *bytes, file) != *bytes)
+        emulated_fault("NCCL cannot read %s", path);
+    fclose(file);
+    return data;
+}
+
+/* --- Start ------------------------------------------------------------------------------------ */
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = (int)emulated_number("EMULATED_NCCL", NCCL_VERSION_CODE);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    static int count;
+    const char *folder = getenv("EMULATED_MESSAGES");
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "%s/mpc-nccl-%ld-%d", folder ? folder : "/dev/shm", (long)getpid(),
+             count++);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    if (ranks > MAX_RANKS || config->blocking != 0)
+        return ncclInvalidArgument;
+    *comm = calloc(1, sizeof **comm);
+    (*comm)->rank = rank;
+    (*comm)->ranks = ranks;
+    snprintf((*comm)->path, sizeof(*comm)->path, "%s", id.internal);
+    char path[256];
+    path_of(*comm, 0, rank, -1, path);
+    give(path, "", 0);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
+{
+    *status = ncclSuccess;
+    for (int rank = 0; rank < comm->ranks && !comm->is_open; rank++) {
+        char path[256];
+        path_of(comm, 0, rank, -1, path);
+        if (access(path, F_OK) != 0)
+            *status = ncclInProgress;
+    }
+    comm->is_open = *status == ncclSuccess;
+    return ncclSuccess;
+}
+
+/* Files of the last groups are left: others may still read them. */
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    free(comm);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t status) { return "emulated NCCL: an error"; }
+const char *ncclGetLastError(ncclComm_t comm) { return ""; }
+
+/* --- Giving ------------------------------------------------------------------------------------ */
+
+static size_t element_bytes(ncclDataType_t type) { return type == ncclFloat32 || type == ncclInt32 ? 4 : 2; }
+
+static size_t given_bytes(const ncclComm_t comm, const Call *c)
+{
+    size_t count = (size_t)c->count * (c->kind == REDUCE_SCATTER ? (size_t)comm->ranks : 1);
+    return count * element_bytes(c->type);
+}
+
+/* What it does, then what it gives, one call after the other. */
+static char *add_call(const ncclComm_t comm, const Call *c, char *all, size_t *bytes)
+{
+    size_t more = given_bytes(comm, c);
+    int64_t what[4] = { c->kind, c->count, c->type, c->op };
+    all = realloc(all, *bytes + sizeof what + more);
+    memcpy(all + *bytes, what, sizeof what);
+    memcpy(all + *bytes + sizeof what, c->from, more);
+    *bytes += sizeof what + more;
+    return all;
+}
+
+static void give_all(const Group *g)
+{
+    ncclComm_t comm = g->comm;
+    for (int to = -1; to < comm->ranks; to++) {
+        char *all = NULL, path[256];
+        size_t bytes = 0;
+        for (int i = 0; i < g->count; i++)
+            if (to < 0 ? g->call[i].kind < SEND : g->call[i].kind == SEND && g->call[i].peer == to)
+                all = add_call(comm, &g->call[i], all, &bytes);
+        path_of(comm, comm->groups, comm->rank, to, path);
+        if (bytes)
+            give(path, all, bytes);
+        free(all);
+    }
+}
+
+/* --- Taking ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    char *data; /* NULL: nothing is expected */
+    size_t bytes, at;
+} Message;
+
+/* The next part of a message, which must be what the call is about. */
+static const char *next_part(const Group *g, Message *message, const Call *c, int rank)
+{
+    int64_t what[4], own[4] = { c->kind == RECV ? SEND : c->kind, c->count, c->type, c->kind >= SEND ? 0 : c->op };
+    size_t bytes = given_bytes(g->comm, c);
+    if (message->at + sizeof what + bytes > message->bytes)
+        emulated_fault("rank %d of a group gives less than rank %d takes", rank, g->comm->rank);
+    memcpy(what, message->data + message->at, sizeof what);
+    if (memcmp(what, own, sizeof what) != 0)
+        emulated_fault("ranks %d and %d of a group do other things: kind %lld and %lld, of %lld and %lld",
+                       g->comm->rank, rank, (long long)own[0], (long long)what[0], (long long)own[1],
+                       (long long)what[1]);
+    const char *part = message->data + message->at + sizeof what;
+    message->at += sizeof what + bytes;
+    return part;
+}
+
+static float load(ncclDataType_t type, const char *at, int64_t i)
+{
+    float value;
+    uint16_t bits;
+    if (type == ncclFloat32) {
+        memcpy(&value, at + 4 * i, 4);
+        return value;
+    }
+    memcpy(&bits, at + 2 * i, 2);
+    return type == ncclBfloat16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
+}
+
+static void store(ncclDataType_t type, char *at, int64_t i, float value)
+{
+    uint16_t bits = type == ncclBfloat16 ? rt_bf16_of_float(value) : rt_f16_of_float(value);
+    if (type == ncclFloat32)
+        memcpy(at + 4 * i, &value, 4);
+    else
+        memcpy(at + 2 * i, &bits, 2);
+}
+
+/* Element i of `parts`, added up or the greatest, to element `at` of the result. */
+static void combine(const Call *c, int ranks, const char *const parts[], int64_t i, int64_t at)
+{
+    if (c->type == ncclInt32) {
+        int32_t sum = 0, next;
+        for (int q = 0; q < ranks; q++) {
+            memcpy(&next, parts[q] + 4 * i, 4);
+            sum = q == 0 ? next : c->op == ncclSum ? sum + next : next > sum ? next : sum;
+        }
+        memcpy(c->to + 4 * at, &sum, 4);
+        return;
+    }
+    float sum = load(c->type, parts[0], i);
+    for (int q = 1; q < ranks; q++) {
+        float next = load(c->type, parts[q], i);
+        sum = c->op == ncclSum ? sum + next : next > sum ? next : sum;
+    }
+    store(c->type, c->to, at, sum);
+}
+
+static void take_all(const Group *g, Message *common, Message *own)
+{
+    int ranks = g->comm->ranks, rank = g->comm->rank;
+    for (int i = 0; i < g->count; i++) {
+        const Call *c = &g->call[i];
+        const char *parts[MAX_RANKS];
+        if (c->kind == SEND)
+            continue;
+        if (c->kind == RECV) {
+            memcpy(c->to, next_part(g, &own[c->peer], c, c->peer), given_bytes(g->comm, c));
+            continue;
+        }
+        for (int q = 0; q < ranks; q++)
+            parts[q] = next_part(g, &common[q], c, q);
+        if (c->kind == ALL_GATHER)
+            for (int q = 0; q < ranks; q++)
+                memcpy(c->to + (size_t)q * given_bytes(g->comm, c), parts[q], given_bytes(g->comm, c));
+        else
+            for (int64_t k = 0; k < c->count; k++)
+                combine(c, ranks, parts, c->kind == REDUCE_SCATTER ? rank * c->count + k : k, k);
+    }
+}
+
+/* What the others give is there: all of it, or nothing is taken. */
+static bool find_all(const Group *g, Message *common, Message *own)
+{
+    ncclComm_t comm = g->comm;
+    bool expects_common = false, expects[MAX_RANKS] = { false };
+    for (int i = 0; i < g->count; i++) {
+        expects_common |= g->call[i].kind < SEND;
+        if (g->call[i].kind == RECV)
+            expects[g->call[i].peer] = true;
+    }
+    bool all = true;
+    for (int q = 0; q < comm->ranks && all; q++) {
+        char path[256];
+        path_of(comm, comm->groups, q, -1, path);
+        if (expects_common)
+            all = (common[q].data = taken(path, &common[q].bytes)) != NULL;
+        path_of(comm, comm->groups, q, comm->rank, path);
+        if (expects[q] && all)
+            all = (own[q].data = taken(path, &own[q].bytes)) != NULL;
+    }
+    return all;
+}
+
+/* Who gives for this group has taken all of the one before. */
+static void clear_last(const ncclComm_t comm)
+{
+    for (int to = -1; to < comm->ranks && comm->groups > 1; to++) {
+        char path[256];
+        path_of(comm, comm->groups - 1, comm->rank, to, path);
+        unlink(path);
+    }
+}
+
+static bool work_group(void *data)
+{
+    Group *g = data;
+    Message common[MAX_RANKS] = { { 0 } }, own[MAX_RANKS] = { { 0 } };
+    if (!g->has_given) {
+        g->comm->groups++;
+        give_all(g);
+    }
+    g->has_given = true;
+    bool all = find_all(g, common, own);
+    if (all) {
+        take_all(g, common, own);
+        clear_last(g->comm);
+    }
+    for (int q = 0; q < g->comm->ranks; q++)
+        free(common[q].data), free(own[q].data);
+    return all;
+}
+
+/* --- Calls --------------------------------------------------------------------------------------- */
+
+static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Call call)
+{
+    if (depth == 0 || group.count == MAX_CALLS || (group.count && (group.comm != comm || group_stream != stream)))
+        emulated_fault("calls of NCCL stand in groups of one communicator here");
+    group.comm = comm;
+    group_stream = stream;
+    group.call[group.count++] = call;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    if (depth++ == 0)
+        group.count = 0;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (--depth == 0 && group.count)
+        emulated_enqueue(group_stream, work_group, &group,
+                         offsetof(Group, call) + (size_t)group.count * sizeof *group.call);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    return add(comm, stream, (Call){ ALL_REDUCE, from, to, (int64_t)count, type, op, 0 });
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return add(comm, stream, (Call){ ALL_GATHER, from, to, (int64_t)count, type, 0, 0 });
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    return add(comm, stream, (Call){ REDUCE_SCATTER, from, to, (int64_t)count, type, op, 0 });
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    return add(comm, stream, (Call){ SEND, from, NULL, (int64_t)count, type, 0, peer });
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    return add(comm, stream, (Call){ RECV, NULL, to, (int64_t)count, type, 0, peer });
+}

@@ -1,0 +1,146 @@
+"""Trainers for several GPUs, one process a GPU, on emulated ones: every layout trains as one processor does, and a wait
+that is left out is noticed."""
+import re
+import shutil
+
+import pytest
+from conftest import IS_REAL, emulated, read_log, start
+from test_one_rank import assert_same
+
+STEPS = 4
+SETTINGS = (("batch", 8), ("microbatch", 8))
+RUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def ranks_of(mesh):
+    ranks = 1
+    for axis in mesh.split(","):
+        ranks *= int(axis.split("=")[1])
+    return ranks
+
+
+def run(trainer, mesh, data, directory, *options, status=0, steps=STEPS, environment=(), of_rank=""):
+    """The ranks, by mpirun; what they say goes to each other in a folder that is gone afterwards."""
+    ranks, messages = ranks_of(mesh), directory / "messages"
+    shutil.rmtree(messages, ignore_errors=True)
+    messages.mkdir(parents=True)
+    (directory / "log").unlink(missing_ok=True)
+    mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks]
+    if IS_REAL:  # several ranks on one GPU, over sockets, as if each were on a machine of its own
+        options = ("--share-gpu", *options)
+        of_rank = "export NCCL_HOSTID=$OMPI_COMM_WORLD_RANK;" + of_rank
+    command = trainer.command("--data", data, "--data-format", "bytes", "--steps", steps, "--log", "log", *options)
+    if of_rank:
+        command = ["sh", "-c", f'{of_rank} exec "$@"', "sh", *command]
+    done = start([*mpirun, *command], directory, status,
+                 {**RUN, "EMULATED_GPUS": str(ranks), "EMULATED_MESSAGES": str(messages), **dict(environment)}.items())
+    shutil.rmtree(messages)
+    return done
+
+
+@pytest.fixture(scope="session")
+def reference(compiled, data, tmp_path_factory):
+    """The log of one processor."""
+    logs = {}
+
+    def train(model, precision):
+        if (model, precision) not in logs:
+            folder = tmp_path_factory.mktemp("reference")
+            trainer = compiled(model, "c", SETTINGS + (("precision", precision),))
+            start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), folder)
+            logs[model, precision] = read_log(folder / "log")
+        return logs[model, precision]
+    return train
+
+
+LAYOUTS = [  # model, mesh, zero, micro-batch: collectives of each kind, in one piece and in slots, and in zig-zag
+    ("chars", "dp=2", 0, 4),
+    ("chars", "tp=2", 0, 8),
+    ("gpt2", "dp=2", 1, 2),
+    ("gpt2", "dp=2", 3, 4),
+    ("gpt2", "tp=4", 0, 8),
+    ("llama", "cp=2", 0, 8),
+    ("llama", "dp=4", 3, 2),
+    ("llama", "dp=2,cp=2", 1, 4),
+    ("llama", "dp=2,tp=2", 3, 2),
+    ("bert", "dp=2,tp=2", 1, 4),
+]
+
+
+def compile_layout(compiled, model, mesh, zero, microbatch, precision="fp32"):
+    options = ["--mesh", mesh] + (["--zero", zero] if zero else [])
+    return compiled(model, "cuda", SETTINGS + (("microbatch", microbatch), ("precision", precision)), tuple(options))
+
+
+@pytest.mark.parametrize("model,mesh,zero,microbatch", LAYOUTS)
+def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_path):
+    trainer = compile_layout(compiled, model, mesh, zero, microbatch)
+    run(trainer, mesh, data, tmp_path)
+    assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
+
+
+def test_bf16(compiled, reference, data, tmp_path):
+    run(compile_layout(compiled, "gpt2", "dp=2,tp=2", 1, 4, "bf16"), "dp=2,tp=2", data, tmp_path)
+    assert_same(read_log(tmp_path / "log"), reference("gpt2", "bf16"), "bf16")
+
+
+@pytest.fixture(scope="session")
+def two(compiled):
+    return compile_layout(compiled, "chars", "tp=2", 0, 8)
+
+
+def test_traffic_is_counted_through_graphs(two, data, tmp_path):
+    counted = [run(two, "tp=2", data, tmp_path, "--print-traffic", *options).stdout for options in ((), ("--no-graph",))]
+    rows = [re.findall(r"^(?:all|reduce)_\w+ +tp +\d+ +\d+ +- +-", text, re.M) for text in counted]
+    assert rows[0] == rows[1] and len(rows[0]) > 5
+    assert all(int(row.split()[2]) % STEPS == 0 for row in rows[0])
+
+
+@emulated
+def test_missing_wait_is_noticed(two, data, tmp_path):
+    """Each of the first waits for an event, left out as if the runtime had forgotten it, changes the training in some
+    order of the streams."""
+    run(two, "tp=2", data, tmp_path, steps=2)
+    right = [(line["loss"], line["grad_norm"]) for line in read_log(tmp_path / "log")]
+    for number in range(1, 7):
+        for seed in range(6):
+            run(two, "tp=2", data, tmp_path, "--no-graph", steps=2, status=None,
+                environment={"EMULATED_FORGET_WAIT": str(number), "EMULATED_SEED": str(seed)}.items())
+            log = tmp_path / "log"
+            got = [(line["loss"], line["grad_norm"]) for line in read_log(log)] if log.exists() else None
+            if got != right:
+                break
+        else:
+            pytest.fail(f"without wait number {number} six orders of the streams train as with it")
+
+
+# --- What goes wrong --------------------------------------------------------------------------------------------------
+
+
+def error_of(done):
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    return errors[0]
+
+
+@emulated
+def test_too_few_gpus(two, data, tmp_path):
+    done = run(two, "tp=2", data, tmp_path, status=1, environment={"EMULATED_GPUS": "1"}.items())
+    assert "2 ranks on this machine, but 1 GPU: start fewer ranks here, or give --share-gpu" in error_of(done)
+    run(two, "tp=2", data, tmp_path, "--share-gpu", steps=1, environment={"EMULATED_GPUS": "1"}.items())
+
+
+@emulated
+def test_versions_of_nccl(two, data, tmp_path):
+    done = run(two, "tp=2", data, tmp_path, status=1, of_rank="EMULATED_NCCL=2270$OMPI_COMM_WORLD_RANK")
+    assert re.search(r"rank 0 on \S+ has NCCL 22700 and rank 1 on \S+ has NCCL 22701: give all ranks the same library",
+                     error_of(done))
+
+
+@emulated
+def test_rank_that_stops(two, data, tmp_path):
+    """One rank stops in the middle of a step: the other says what it waits for, and where that stands in the model."""
+    done = run(two, "tp=2", data, tmp_path, "--timeout", 4, status=1,
+               of_rank="[ $OMPI_COMM_WORLD_RANK = 0 ] || export EMULATED_STOP=40;")
+    assert re.search(r"rank 0 \(tp 0\) waits since \d+ s in all_\w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
+                     error_of(done)), done.stderr
