@@ -140,7 +140,7 @@ def test_versions_of_nccl(two, data, tmp_path):
 @emulated
 def test_rank_that_stops(two, data, tmp_path):
     """One rank stops in the middle of a step: the other says what it waits for, and where that stands in the model."""
-    done = run(two, "tp=2", data, tmp_path, "--timeout", 4, status=1,
-               of_rank="[ $OMPI_COMM_WORLD_RANK = 0 ] || export EMULATED_STOP=40;")
-    assert re.search(r"rank 0 \(tp 0\) waits since \d+ s in all_\w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
+    done = run(two, "tp=2", data, tmp_path, "--timeout", 4, status=1, steps=50,
+               of_rank="[ $OMPI_COMM_WORLD_RANK = 0 ] || export EMULATED_STOP=1000;")
+    assert re.search(r"rank 0 \(tp 0\) waits since \d+ s in \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
                      error_of(done)), done.stderr
