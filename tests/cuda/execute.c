@@ -9,11 +9,10 @@
  */
 #include "codegen/cuda.h"
 #include "codegen/fill.h"
-#include "emulator/emulator.h"
+#include "machine.h"
 #include "memory.h"
 #include "ranks.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -191,27 +190,12 @@ static bool launch_all(const CudaLaunches *launches, void *library, void **argum
 {
     for (int i = 0; i < launches->count; i++) {
         const CudaLaunch *launch = &launches->at[i];
-        char symbol[200];
-        snprintf(symbol, sizeof symbol, "%s_emulated", launch->name);
-        EmulatorKernel *kernel = (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
+        EmulatorKernel *kernel = machine_kernel(library, launch->name);
         if (!kernel ||
             !emulator_launch(launch->name, kernel, arguments, count, launch->blocks, launch->threads, launch->shared))
             return false;
     }
     return true;
-}
-
-static void add_static_memory(void *library)
-{
-    static const char *const sections[] = { "shared", "constant" };
-    for (int i = 0; i < 2; i++) {
-        char first[40], last[40];
-        snprintf(first, sizeof first, "emulated_%s_begin", sections[i]);
-        snprintf(last, sizeof last, "emulated_%s_end", sections[i]);
-        char **begin = dlsym(library, first), **end = dlsym(library, last);
-        if (begin && end && *end > *begin)
-            (i ? emulator_add_constants : emulator_set_shared)(*begin, *end - *begin);
-    }
 }
 
 /* One call on all ranks: its operands, whole, and what the ranks make of them. */
@@ -294,9 +278,7 @@ static bool run_rank(Run *run, void *library, int rank)
     emulator_add_memory("the operands", o->memory, o->bytes);
     emulator_add_memory("scratch", scratch, scratch_bytes + 1);
     emulator_allow(scratch, scratch_bytes, false);
-    add_static_memory(library);
-    void (*set_rank)(int) = (void (*)(int))(intptr_t)dlsym(library, "emulated_rank");
-    set_rank(rank);
+    machine_set_rank(library, rank);
     void *arguments[MAX_OPERANDS_HERE + 1];
     for (int i = 0; i < o->count; i++)
         arguments[i] = o->memory + o->at[i];
@@ -337,24 +319,13 @@ static bool run_call(Module *m, const CudaCall *call, void *library)
 
 static void *build_library(Module *m, const char *directory)
 {
-    char *source = arena_text(&m->arena, "%s/kernels.cpp", directory),
-         *library = arena_text(&m->arena, "%s/kernels.so", directory);
+    char *source = arena_text(&m->arena, "%s/kernels.cpp", directory);
     FILE *out = fopen(source, "w");
-    fprintf(out, "#include \"wrap.h\"\n");
+    machine_write_head(out);
     write_program(m, out);
-    fprintf(out, "#include \"sections.h\"\n");
+    machine_write_tail(out);
     fclose(out);
-    const char *cxx = getenv("KERNEL_CXX");
-    char *command = arena_text(
-        &m->arena,
-        "%s -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra -Werror "
-        "-Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers -I%s/tests/cuda/emulator "
-        "-I%s/runtime/cuda -I%s/runtime -c %s -o %s.o && "
-        "%s -shared -o %s %s.o -lm",
-        cxx ? cxx : "g++", MPC_ROOT, MPC_ROOT, MPC_ROOT, source, library, cxx ? cxx : "g++", library, library);
-    if (m->diags->errors || system(command) != 0)
-        return NULL;
-    return dlopen(library, RTLD_NOW);
+    return m->diags->errors ? NULL : machine_load(source, directory);
 }
 
 static Source read_source(const char *path)
@@ -374,7 +345,7 @@ static bool run_all(Module *m, const char *directory)
 {
     void *library = build_library(m, directory);
     if (!library) {
-        printf("  cannot be compiled or loaded: %s\n", m->diags->errors ? "errors above" : dlerror());
+        printf("  kernels cannot be compiled or loaded\n");
         return false;
     }
     int failed = 0;
@@ -383,7 +354,7 @@ static bool run_all(Module *m, const char *directory)
             printf("  %s fails\n", calls[i]->launches->at[0].name);
             failed++;
         }
-    dlclose(library);
+    machine_unload(library);
     return failed == 0 && ncalls > 0;
 }
 

@@ -2,7 +2,8 @@
 # run.sh -- CUDA kernels without a GPU: emitted, run on the emulator, compared with the interpreter; compiled by NVRTC
 # where there is one.
 #
-#   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels
+#   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
+#                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh)
 set -eu
 cd "$(dirname "$0")/../.."
 MPC=${BUILD:-build}/mpc
@@ -41,7 +42,7 @@ if [ $# = 0 ]; then
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
 fi
 for file; do
-    "$BUILD/execute" "$file" || failed=1
+    "${EXECUTE:-$BUILD/execute}" "$file" || failed=1
 done
 
 # Ahead of time, at full size, with no registers spilled.
@@ -49,7 +50,7 @@ nvrtc="not compiled by NVRTC: there is none here"
 while read -r model architecture options; do
     status=0
     # shellcheck disable=SC2086
-    "$MPC" compile "examples/$model.mdl" --target=cuda --nvrtc="$architecture" $options -o "$models/out" \
+    "$MPC" compile "examples/$model.mdl" --target=cuda --nvrtc="$architecture" --no-cc $options -o "$models/out" \
         > "$models/log" 2>&1 || status=$?
     if grep -q "cannot find NVRTC" "$models/log"; then
         break

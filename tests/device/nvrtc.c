@@ -51,8 +51,9 @@ static void write_source(const char *source, FILE *out)
         int arguments = 1;
         for (const char *c = end; c < last; c++)
             arguments += *c == ',';
-        fprintf(out, "EMULATED(%.*s)\nextern \"C\" const int %.*s_arguments = %d;\n", (int)(end - name), name,
-                (int)(end - name), name, arguments);
+        fprintf(out, "extern \"C\" void %.*s_emulated(void **arguments) { emulator_call(%.*s, arguments); }\n",
+                (int)(end - name), name, (int)(end - name), name);
+        fprintf(out, "extern \"C\" const int %.*s_arguments = %d;\n", (int)(end - name), name, arguments);
         at = last;
     }
     fprintf(out, "#include \"sections.h\"\n");

@@ -3,6 +3,7 @@
 #
 #   trainers    those of tests/device, on the GPU: each example beside a processor's, layouts with several ranks on it
 #   PyTorch     tests/oracle/test_models.py with trainers for the GPU: losses, norms and final weights
+#   kernels     each beside the interpreter (tests/gpu/kernels.sh)
 #   sanitizer   compute-sanitizer over two steps: accesses, and races in shared memory
 #   memory      what the GPU has less of while a trainer runs is what was planned (tests/gpu/test_memory.py)
 set -u
@@ -34,6 +35,7 @@ sanitize() # TOOL
 }
 part trainers /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/device
 part PyTorch /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/oracle/test_models.py
+part kernels sh tests/gpu/kernels.sh
 part memory /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/gpu
 PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 if command -v compute-sanitizer >/dev/null; then

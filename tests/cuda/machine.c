@@ -1,0 +1,54 @@
+/* machine.c -- the emulator runs kernels: compiled by g++, with a call at each access to memory. */
+#include "machine.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+void machine_write_head(FILE *out) { fprintf(out, "#include \"wrap.h\"\n"); }
+void machine_write_tail(FILE *out) { fprintf(out, "#include \"sections.h\"\n"); }
+
+void *machine_load(const char *source, const char *directory)
+{
+    const char *cxx = getenv("KERNEL_CXX");
+    char command[4096], library[1024];
+    snprintf(library, sizeof library, "%s/kernels.so", directory);
+    snprintf(command, sizeof command,
+             "%s -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra "
+             "-Werror -Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers "
+             "-I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT "/runtime/cuda -I" MPC_ROOT "/runtime -c %s -o %s.o && "
+             "%s -shared -o %s %s.o -lm",
+             cxx ? cxx : "g++", source, library, cxx ? cxx : "g++", library, library);
+    void *loaded = system(command) == 0 ? dlopen(library, RTLD_NOW) : NULL;
+    if (!loaded)
+        printf("  cannot be compiled or loaded: %s\n", dlerror());
+    return loaded;
+}
+
+void machine_unload(void *library) { dlclose(library); }
+
+EmulatorKernel *machine_kernel(void *library, const char *name)
+{
+    char symbol[200];
+    snprintf(symbol, sizeof symbol, "%s_emulated", name);
+    return (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
+}
+
+static void add_static_memory(void *library)
+{
+    static const char *const sections[] = { "shared", "constant" };
+    for (int i = 0; i < 2; i++) {
+        char first[40], last[40];
+        snprintf(first, sizeof first, "emulated_%s_begin", sections[i]);
+        snprintf(last, sizeof last, "emulated_%s_end", sections[i]);
+        char **begin = dlsym(library, first), **end = dlsym(library, last);
+        if (begin && end && *end > *begin)
+            (i ? emulator_add_constants : emulator_set_shared)(*begin, *end - *begin);
+    }
+}
+
+void machine_set_rank(void *library, int rank)
+{
+    add_static_memory(library);
+    void (*set_rank)(int) = (void (*)(int))(intptr_t)dlsym(library, "emulated_rank");
+    set_rank(rank);
+}

@@ -1,0 +1,21 @@
+#!/bin/sh
+# kernels.sh -- every kernel of tests/cuda beside the interpreter, on a GPU.
+#
+#   tests/gpu/kernels.sh [FILE.mir ...]     CC, BUILD, CUDA_HOME; LIBRARIES: in the place of CUDA's, for the emulated device
+set -eu
+cd "$(dirname "$0")/../.."
+CC=${CC:-gcc}
+MPC=${BUILD:-build}/mpc
+export BUILD=${BUILD:-build}/cuda
+home=${CUDA_HOME:-/usr/local/cuda}
+include=${CUDA_INCLUDE:-$home/include}
+tests/cuda/build.sh
+objects=$(ls "$BUILD"/*.o | grep -Ev '/(emulator[^/]*|bad_kernels)\.o$')
+# shellcheck disable=SC2086
+$CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -rdynamic -I. -Iir -Iruntime \
+    "-I$BUILD" -Itests -Itests/cuda -isystem "$include" "-DMPC_ROOT=\"$PWD\"" tests/gpu/machine.c tests/cuda/execute.c \
+    tests/cuda/memory.c tests/cuda/ranks.c $objects -o "$BUILD/execute_gpu" "-Wl,-rpath,$home/lib64" \
+    ${LIBRARIES:-"-L$home/lib64" -lcudart_static -lnvrtc} -ldl -lrt -lpthread -lm
+EXECUTE=$BUILD/execute_gpu
+export EXECUTE BUILD="${BUILD%/cuda}" MPC
+exec sh tests/cuda/run.sh "$@"
