@@ -11,7 +11,7 @@ import pytest
 from conftest import STEPS, is_same
 
 OWN_PLACE = "init.c", r"s/range\.whole \+ i/range.own + i/"
-OWN_SEED = "init.c", r"s/(init_view\(&views\[i\], arena, seed)\)/\1 + (uint32_t)rt_coordinate(rt, 0))/"
+OWN_SEED = "init.c", r"s/init_view\((.*), seed\);/init_view(\1, seed + (uint32_t)rt_coordinate(rt, 0));/"
 
 
 @pytest.fixture
