@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-enum { THREADS = 256, WARPS = 8, PACK_BYTES = 16, ROPE_ROWS = 8 };
+enum { THREADS = 256, WARPS = 8, PACK_BYTES = 16, ROPE_ROWS = 8, ORDER_PLACES = 32 };
 
 static int64_t blocks_of(int64_t items, int64_t at_once) { return (items + at_once - 1) / at_once; }
 
@@ -88,19 +88,27 @@ static void write_take(Operands *o, const char *name, CudaLaunches *launches, FI
 
 static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
-    const Value *table = o->value[2], *picked = o->value[0];
+    const Value *table = o->value[2], *picked = o->value[0], *index = o->value[1];
     int width = library_width(o, 2, 3, library_width(o, 0, 1, 8));
     int64_t length = row_length(o, table, o->op->attrs.dims.dim[0].name);
     int64_t rows = count_local(o, table, 0, table->type.rank) / length;
     int64_t all = count_local(o, picked, 0, picked->type.rank) / length;
+    o->more = ", scratch";
     write_variant(o, arena_text(&o->m->arena, "_clear<%d>", width),
                   (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
     fputc('\n', out);
-    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+    write_variant(o, "_order",
                   (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
+                                .blocks = blocks_of(count_local(o, index, 0, index->type.rank), ORDER_PLACES),
+                                .threads = THREADS,
+                                .shared = 5120 },
+                  launches, out);
+    fputc('\n', out);
+    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+                  (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_3", name),
                                 .blocks = all * blocks_of(length, (int64_t)32 * width),
                                 .threads = THREADS,
-                                .shared = 1056 + 1024 * width }, /* RtScatterShared */
+                                .shared = 1024 * width },
                   launches, out);
 }
 
@@ -165,6 +173,10 @@ static void write_copy(Operands *o, const char *name, CudaLaunches *launches, FI
 
 int64_t cuda_library_scratch(Module *m, const Op *op)
 {
+    if (op->kind == OP_scatter_add) {
+        Type index = arg(op, 1)->type;
+        return 2 * local_bytes(m, &index); /* in order, and the order */
+    }
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }
 

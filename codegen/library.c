@@ -102,7 +102,7 @@ static int find_kernel(const Op *op)
 bool find_operands(Module *m, const Op *op, Operands *o)
 {
     int kernel = find_kernel(op);
-    *o = (Operands){ .m = m, .op = op, .variant = "" };
+    *o = (Operands){ .m = m, .op = op, .variant = "", .more = "" };
     if (kernel < 0) {
         error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
         return false;

@@ -14,6 +14,7 @@ typedef struct {
     const Value *value[MAX_OPERANDS];
     const char *name[MAX_OPERANDS];
     const char *variant; /* behind the name of the runtime's function: "" in C, "<8>" in CUDA */
+    const char *more;    /* behind its operands: "", ", scratch" */
 } Operands;
 
 /* Dims that lie one behind the other in all of some operands. */

@@ -92,7 +92,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_place(&fields, o->m, &t->type.dim[at], "first_row");
-    return call_with_shape(o, "RtTake", function, operands, &fields);
+    return call_with_shape(o, "RtTake", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
 }
 
 char *call_take(const Operands *o) { return gather(o, 0, 2, o->op->attrs.dim, "rt_take", "table, index, picked"); }

@@ -36,9 +36,15 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
     }
 }
 
-/* table = 0: the first launch of a scatter_add.  A warp has a row at a time. */
+/* --- table[p, index[n]] += picked[p, n], without atomics ---------------------------------------------
+ *
+ * Three launches: the table is cleared; places n are put in order of their index, those of one index in their own
+ * order; a block adds up the places of one index.
+ */
+
+/* table = 0.  A warp has a row at a time. */
 template <int WIDTH, typename P, typename T>
-RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, const RtTake s)
+RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float *, const RtTake s)
 {
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
     if (item >= s.pre * s.rows)
@@ -48,73 +54,111 @@ RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, const 
         rt_store_some(to + i, rt_all<WIDTH>(0.0f), (int)rt_least<int64_t>(WIDTH, s.post - i));
 }
 
-/* Shared memory of a block that adds up rows: 1056 + 1024 * WIDTH bytes. */
-template <int WIDTH> struct RtScatterShared {
-    RtPack<float, WIDTH> parts[RT_TAKE_WARPS][32];
-    int found[32 * RT_TAKE_WARPS], counts[RT_TAKE_WARPS];
-};
+/* In scratch: the indices in order, and behind them the places that have them. */
+RT_INLINE int32_t *rt_sorted(float *scratch) { return reinterpret_cast<int32_t *>(scratch); }
+RT_INLINE int32_t *rt_order(float *scratch, const RtTake s) { return rt_sorted(scratch) + s.count; }
 
-/* The places from `from` on, 256 of them, that have this index: their numbers in order, in shared memory. */
-RT_INLINE int rt_scatter_find(const int32_t *index, int64_t from, int64_t count, int32_t wanted, int *found,
-                              int *counts)
+/* How many of 128 indices come before `own` of place n, `base` being the first place of the block's 32. */
+RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, int32_t own)
 {
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const bool is_wanted = from + thread < count && index[from + thread] == wanted;
-    const uint32_t lanes = __ballot_sync(0xFFFFFFFFu, is_wanted);
-    __syncthreads(); /* the list of the turn before has been read */
-    if (lane == 0)
-        counts[warp] = __popc(lanes);
-    __syncthreads();
-    int before = 0, all = 0;
-    for (int i = 0; i < RT_TAKE_WARPS; i++) {
-        before += i < warp ? counts[i] : 0;
-        all += counts[i];
+    int count = 0;
+    if (from + 128 <= base || from >= base + 32) { /* all places are before the block's, or all behind */
+        const int32_t limit = from < base ? own + 1 : own;
+        for (int i = 0; i < 128; i += 4) {
+            const RtPack<int32_t, 4> four = rt_load_pack<4>(tile + i);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                count += four[e] < limit;
+        }
+    } else {
+        for (int i = 0; i < 128; i++)
+            count += tile[i] < own || (tile[i] == own && from + i < n);
     }
-    if (is_wanted)
-        found[before + __popc(lanes & ((1u << lane) - 1))] = thread;
-    __syncthreads();
-    return all;
+    return count;
 }
 
-/* table[p, index[n]] += picked[p, n], without atomics: the block of the first n that has an index adds up all that
- * have it, warp w those of the list's numbers w, w + 8, ..., in f32; and the warps' sums in order.  A block has
- * 32 * WIDTH columns of one n; blocks of later ones find an earlier and leave. */
-template <int WIDTH, typename P, typename T>
-RT_INLINE void rt_scatter_add(const P *picked, const int32_t *index, T *table, const RtTake s)
+/* A block has 32 places; each of its warps compares them with an eighth of all. */
+template <typename P, typename T>
+RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float *scratch, const RtTake s)
 {
-    RT_DYNAMIC_SHARED(memory);
-    RtScatterShared<WIDTH> &shared = *reinterpret_cast<RtScatterShared<WIDTH> *>(memory);
-    const int64_t tiles = (s.post + 32 * WIDTH - 1) / (32 * WIDTH), block = blockIdx.x / tiles;
-    const int64_t p = block / s.count, n = block % s.count;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int64_t column = (blockIdx.x % tiles * 32 + lane) * WIDTH, row = index[n] - s.first_row;
-    const int count = (int)rt_least<int64_t>(WIDTH, s.post - column);
-    if (row < 0 || row >= s.rows)
-        return;
-    for (int64_t from = 0; from < n; from += 256) {
-        const bool is_earlier = from + threadIdx.x < n && index[from + threadIdx.x] == index[n];
-        if (__syncthreads_or(is_earlier))
-            return;
+    RT_DYNAMIC_SHARED(memory); /* 5120 bytes: a tile of 128 for each warp, and counts */
+    int32_t *tile = reinterpret_cast<int32_t *>(memory) + threadIdx.x / 32 * 128;
+    int(*counts)[32] = reinterpret_cast<int(*)[32]>(memory + RT_TAKE_WARPS * 512);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, all = (int)s.count;
+    const int base = blockIdx.x * 32, n = base + lane;
+    const int32_t own = n < all ? index[n] : 0;
+    int before = 0;
+    for (int from = warp * 128; from < all; from += RT_TAKE_WARPS * 128) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at = from + 32 * i + lane;
+            tile[32 * i + lane] = at < all ? index[at] : INT32_MAX;
+        }
+        __syncwarp();
+        before += rt_count_before(tile, from, base, n, own);
+        __syncwarp();
     }
+    counts[warp][lane] = before;
+    __syncthreads();
+    if (warp > 0 || n >= all)
+        return;
+    for (int other = 1; other < RT_TAKE_WARPS; other++)
+        before += counts[other][lane];
+    rt_sorted(scratch)[before] = own;
+    rt_order(scratch, s)[before] = n;
+}
+
+/* The sum of one warp: every eighth place of an index whose first place is `first` in the order, from that of the
+ * warp's number on. */
+template <int WIDTH, typename P>
+RT_INLINE RtPack<float, WIDTH> rt_scatter_sum(const P *picked, const int32_t *sorted, const int32_t *order, int first,
+                                              int count, const RtTake s)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     RtPack<float, WIDTH> sum = rt_all<WIDTH>(0.0f);
-    for (int64_t from = n; from < s.count; from += 256) {
-        const int all = rt_scatter_find(index, from, s.count, index[n], shared.found, shared.counts);
-        for (int i = warp; i < all && count > 0; i += RT_TAKE_WARPS) {
-            const P *at = picked + p * s.picked.pre + (from + shared.found[i]) * s.picked.row + column;
-            const RtPack<P, WIDTH> pack = rt_load_some<WIDTH>(at, count);
+    for (int from = first + warp;; from += 32 * RT_TAKE_WARPS) {
+        const int at = from + lane * RT_TAKE_WARPS;
+        const bool is_same = at < s.count && sorted[at] == sorted[first];
+        const int n = is_same ? order[at] : 0, all = __popc(__ballot_sync(0xFFFFFFFFu, is_same));
+        for (int i = 0; i < all; i++) {
+            const P *row = picked + (int64_t)__shfl_sync(0xFFFFFFFFu, n, i) * s.picked.row;
+            if (count <= 0)
+                continue;
+            const RtPack<P, WIDTH> pack = rt_load_some<WIDTH>(row, count);
 #pragma unroll
             for (int e = 0; e < WIDTH; e++)
                 sum[e] += rt_value(pack[e]);
         }
+        if (all < 32)
+            return sum;
     }
-    shared.parts[warp][lane] = sum;
+}
+
+/* A block has 32 * WIDTH columns of one place of the order: if it is the first of its index, it adds up all of them, in
+ * f32; warps have every eighth, and their sums are added in order. */
+template <int WIDTH, typename P, typename T>
+RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float *scratch, const RtTake s)
+{
+    RT_DYNAMIC_SHARED(memory); /* 1024 * WIDTH bytes */
+    RtPack<float, WIDTH>(*parts)[32] = reinterpret_cast<RtPack<float, WIDTH>(*)[32]>(memory);
+    const int tiles = (int)((s.post + 32 * WIDTH - 1) / (32 * WIDTH)), block = blockIdx.x / tiles;
+    const int64_t p = block / s.count;
+    const int first = (int)(block % s.count), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int32_t *sorted = rt_sorted(scratch);
+    const int64_t column = (int64_t)(blockIdx.x % tiles * 32 + lane) * WIDTH, row = sorted[first] - s.first_row;
+    const int count = (int)rt_least<int64_t>(WIDTH, s.post - column);
+    if (row < 0 || row >= s.rows || (first > 0 && sorted[first - 1] == sorted[first]))
+        return;
+    RtPack<float, WIDTH> sum = rt_scatter_sum<WIDTH>(picked + p * s.picked.pre + (count > 0 ? column : 0), sorted,
+                                                     rt_order(scratch, s), first, count, s);
+    parts[warp][lane] = sum;
     __syncthreads();
     if (warp > 0 || count <= 0)
         return;
     for (int other = 1; other < RT_TAKE_WARPS; other++)
 #pragma unroll
         for (int e = 0; e < WIDTH; e++)
-            sum[e] += shared.parts[other][lane][e];
+            sum[e] += parts[other][lane][e];
     rt_store_some(table + p * s.table.pre + row * s.table.row + column, sum, count);
 }
 
