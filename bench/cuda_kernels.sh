@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 
 compiled() # OPTION... -- of mpc compile; the lines of the table in $folder/log
 {
-    build/mpc compile "$@" --target=cuda --nvrtc="$architecture" -o "$folder/out" >"$folder/log"
+    build/mpc compile "$@" --target=cuda --no-cc --nvrtc="$architecture" -o "$folder/out" >"$folder/log"
 }
 
 rows() # a Markdown row for each kernel

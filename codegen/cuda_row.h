@@ -27,7 +27,7 @@ enum {
     OTHER_REGISTERS = 36,    /* of a thread: what is neither the row nor its sums */
     ROW_REGISTERS = 40,      /* of a thread, for a row without sums: more would leave too few warps */
     TWO_BLOCKS = 112 * 1024, /* bytes of shared memory of a block, if two are to live on a multiprocessor */
-    MOST_SHARED = 160 * 1024 /* of a block, on every device from sm_80 on */
+    MOST_SHARED = 160 * 1024 /* of a block, on sm_80, sm_90 and sm_100 */
 };
 
 typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;
