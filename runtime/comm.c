@@ -192,8 +192,7 @@ void rt_comm_close(Rt *rt)
 
 /* --- Between steps ------------------------------------------------------------------------------ */
 
-/* all[q] becomes what rank q has: `bytes` each. */
-static void gather(Rt *rt, const void *own, int64_t bytes, char *all)
+void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all)
 {
     RtMessage *to = rt_allocate(rt->ranks, sizeof *to), *from = rt_allocate(rt->ranks, sizeof *from);
     char *sent = rt_allocate(bytes, 1);
@@ -215,7 +214,7 @@ void rt_comm_barrier(Rt *rt) { rt_comm_max(rt, 0); }
 double rt_comm_max(Rt *rt, double value)
 {
     double *all = rt_allocate(rt->ranks, sizeof *all), most = value;
-    gather(rt, &value, sizeof value, (char *)all);
+    rt_comm_gather(rt, &value, sizeof value, (char *)all);
     for (int q = 0; q < rt->ranks; q++)
         most = all[q] > most ? all[q] : most;
     free(all);
@@ -225,7 +224,7 @@ double rt_comm_max(Rt *rt, double value)
 double rt_comm_sum(Rt *rt, double value)
 {
     double *all = rt_allocate(rt->ranks, sizeof *all), sum = 0;
-    gather(rt, &value, sizeof value, (char *)all);
+    rt_comm_gather(rt, &value, sizeof value, (char *)all);
     for (int q = 0; q < rt->ranks; q++)
         sum += all[q];
     free(all);
@@ -253,7 +252,7 @@ void rt_comm_print_mesh(Rt *rt)
     Whereabouts own = { .local_rank = rt->local_rank, .threads = rt->threads, .process = (int)getpid() };
     gethostname(own.host, sizeof own.host - 1);
     Whereabouts *all = rt_allocate(rt->ranks, sizeof *all);
-    gather(rt, &own, sizeof own, (char *)all);
+    rt_comm_gather(rt, &own, sizeof own, (char *)all);
     if (rt->rank == 0) {
         printf("rank  %-20s local  process  threads", "host");
         for (int i = 0; i < rt->program->naxes; i++)

@@ -68,6 +68,9 @@ void rt_comm_barrier(Rt *rt);
 double rt_comm_max(Rt *rt, double value);
 double rt_comm_sum(Rt *rt, double value);
 
+/* all[q] becomes what rank q has: `bytes` each. */
+void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all);
+
 void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 
 /* --- exchange.c --------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* gpu.c -- the GPU of this rank: which one, its memory, and copies to and from it. */
 #include "gpu.h"
 
+#include "comm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,18 +34,35 @@ static int count_gpus(void)
     return count;
 }
 
+/* A launcher may let all ranks of a machine see all of its GPUs, or each rank one of its own: which one a rank has is
+ * told by the GPU's id, not by its number. */
+static void check_shared(Rt *rt, cudaUUID_t own, int count)
+{
+    cudaUUID_t *ids = rt_allocate(rt->ranks, sizeof *ids);
+    rt_comm_gather(rt, &own, sizeof own, (char *)ids);
+    for (int rank = 0; rank < rt->ranks && !rt->gpu->options.share_gpu; rank++)
+        for (int other = 0; other < rank; other++)
+            if (memcmp(&ids[rank], &ids[other], sizeof own) == 0)
+                rt_fail("ranks %d and %d have the same GPU (%d %s on this machine see %d): start fewer ranks on it, or "
+                        "give --share-gpu (slower)",
+                        other, rank, rt->local_ranks, rt->local_ranks == 1 ? "rank" : "ranks", count);
+    free(ids);
+}
+
 static void choose_gpu(Rt *rt)
 {
     struct RtGpu *gpu = rt->gpu;
+    struct cudaDeviceProp properties;
     int count = count_gpus();
-    if (rt->local_ranks > count && !gpu->options.share_gpu)
-        rt_fail("%d ranks on this machine, but %d GPU%s: start fewer ranks here, or give --share-gpu (slower)",
-                rt->local_ranks, count, count == 1 ? "" : "s");
     gpu->number = rt->local_rank % count;
     snprintf(gpu->name, sizeof gpu->name, "gpu %d", gpu->number);
     rt_gpu_check(rt, cudaSetDevice(gpu->number), "be used");
-    rt_gpu_check(rt, cudaDeviceGetAttribute(&gpu->major, cudaDevAttrComputeCapabilityMajor, gpu->number), "be asked");
-    rt_gpu_check(rt, cudaDeviceGetAttribute(&gpu->minor, cudaDevAttrComputeCapabilityMinor, gpu->number), "be asked");
+    rt_gpu_check(rt, cudaGetDeviceProperties(&properties, gpu->number), "be asked");
+    snprintf(gpu->name, sizeof gpu->name, "gpu %d (%.40s)", gpu->number, properties.name);
+    gpu->major = properties.major;
+    gpu->minor = properties.minor;
+    if (rt->ranks > 1)
+        check_shared(rt, properties.uuid, count);
     if (gpu->major < 8)
         rt_fail("%s has compute capability %d.%d: mpc's kernels need 8.0 or later", gpu->name, gpu->major, gpu->minor);
     rt_gpu_check(rt, cudaStreamCreateWithFlags(&gpu->compute, cudaStreamNonBlocking), "make a stream");

@@ -24,7 +24,7 @@ struct RtGpuRuns;        /* run.c */
 
 struct RtGpu {
     int number;       /* of the device, as CUDA counts those that are visible */
-    char name[64];    /* "gpu 0" */
+    char name[64];    /* "gpu 0 (NVIDIA H200)" */
     int major, minor; /* of its compute capability: 9.0 */
     cudaStream_t compute;
     RtDeviceOptions options;

@@ -56,15 +56,18 @@ def compiled(tmp_path_factory, cache):
     """compiled(model, target, settings, options): its trainer, made once."""
     made = {}
 
-    def compile_it(model, target, settings=(), options=(), environment=()):
-        key = repr((model, target, settings, options))
+    def compile_it(model, target, settings=(), options=(), environment=(), edit=("", "")):
+        key = repr((model, target, settings, options, edit))
         if key not in made:
             folder = tmp_path_factory.mktemp("trainer")
             said = [f"-D{name}={value}" for name, value in SIZES[model].items()]
             for name, value in {**SETTINGS, **dict(settings)}.items():
                 said += ["--set", f"train.{name}={value}"]
             said += ["--target", target, "--cflags=-rdynamic" if target == "cuda" else "--cflags=-O0", *options]
-            start([BUILD / "mpc", "compile", ROOT / "examples" / f"{model}.mdl", *said, "-o", folder], folder,
+            text = (ROOT / "examples" / f"{model}.mdl").read_text()
+            assert edit[0] in text
+            (folder / f"{model}.mdl").write_text(text.replace(*edit))
+            start([BUILD / "mpc", "compile", folder / f"{model}.mdl", *said, "-o", folder], folder,
                   environment=environment)
             made[key] = Trainer(folder, target, cache)
         return made[key]

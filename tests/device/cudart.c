@@ -189,6 +189,16 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
+/* Which GPU a number means may differ from rank to rank: $EMULATED_FIRST is that of number 0. */
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    memset(properties, 0, sizeof *properties);
+    snprintf(properties->name, sizeof properties->name, "emulated");
+    properties->major = 9;
+    properties->uuid.bytes[0] = (char)(1 + device + emulated_number("EMULATED_FIRST", 0));
+    return cudaSuccess;
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = CUDART_VERSION;

@@ -13,10 +13,12 @@
  *
  *   EMULATED_SEED=N           another order of streams
  *   EMULATED_GPUS=N           devices to be seen (1)
+ *   EMULATED_FIRST=N          which GPU of the machine is number 0 (0)
  *   EMULATED_BYTES=N          memory of each (4 GB)
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           stands still, for good, after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL
+ *   EMULATED_BREAK=N          NCCL reports an error from the Nth time on that it is asked
  *   EMULATED_MESSAGES=DIR     where messages between ranks lie (/dev/shm)
  */
 #ifndef MPC_TESTS_DEVICE_H

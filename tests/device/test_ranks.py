@@ -126,13 +126,30 @@ def error_of(done):
 @emulated
 def test_too_few_gpus(two, data, tmp_path):
     done = run(two, "tp=2", data, tmp_path, status=1, environment={"EMULATED_GPUS": "1"}.items())
-    assert "2 ranks on this machine, but 1 GPU: start fewer ranks here, or give --share-gpu" in error_of(done)
+    assert "ranks 0 and 1 have the same GPU (2 ranks on this machine see 1): start fewer ranks" in error_of(done)
     run(two, "tp=2", data, tmp_path, "--share-gpu", steps=1, environment={"EMULATED_GPUS": "1"}.items())
+    run(two, "tp=2", data, tmp_path, steps=1, environment={"EMULATED_GPUS": "1"}.items(),  # each rank sees its own
+        of_rank="export EMULATED_FIRST=$OMPI_COMM_WORLD_RANK;")
+
+
+@emulated
+def test_missing_rank(two, data, tmp_path):
+    done = run(two, "tp=1", data, tmp_path, status=1)
+    assert "was compiled for 2 ranks (tp=2), but 1 runs" in error_of(done)
+
+
+@emulated
+def test_error_of_nccl(two, data, tmp_path):
+    """While a rank waits for another that has stopped, NCCL reports an error: with the collective under way."""
+    done = run(two, "tp=2", data, tmp_path, "--timeout", 60, status=1, steps=50,
+               of_rank="if [ $OMPI_COMM_WORLD_RANK = 0 ]; then export EMULATED_BREAK=60; else export EMULATED_STOP=1000; fi;")
+    assert re.search(r"rank 0 \(tp 0\): NCCL cannot \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; .*: emulated NCCL: an error",
+                     error_of(done)), done.stderr
 
 
 @emulated
 def test_versions_of_nccl(two, data, tmp_path):
-    done = run(two, "tp=2", data, tmp_path, status=1, of_rank="EMULATED_NCCL=2270$OMPI_COMM_WORLD_RANK")
+    done = run(two, "tp=2", data, tmp_path, status=1, of_rank="export EMULATED_NCCL=2270$OMPI_COMM_WORLD_RANK;")
     assert re.search(r"rank 0 on \S+ has NCCL 22700 and rank 1 on \S+ has NCCL 22701: give all ranks the same library",
                      error_of(done))
 

@@ -42,7 +42,7 @@ def test_no_gpu(chars, data, tmp_path):
 def test_no_room(chars, data, tmp_path):
     error = error_of(chars, data, tmp_path, {"EMULATED_BYTES": "34000000"}.items())
     assert re.search(r"out of memory: 'chars' is planned to need \d+\.\d+ kB and 33.55 MB for products, and \S+ kB of "
-                     r"34.00 MB are free on gpu 0", error), error
+                     r"34.00 MB are free on gpu 0 \(emulated\)", error), error
 
 
 @pytest.mark.parametrize("library", ["libcublasLt.so", "libnvrtc.so"])
@@ -89,6 +89,21 @@ def test_options_of_gpus_are_refused_elsewhere(compiled, data, tmp_path):
 def real_cuda():
     homes = [pathlib.Path(home) for home in (os.environ.get("CUDA_HOME", ""), "/usr/local/cuda") if home]
     return next((home for home in homes if (home / "lib64/libcudart_static.a").exists()), None)
+
+
+@pytest.mark.skipif(not real_cuda() or not list((real_cuda() / "lib64").glob("libnvrtc.so.*")), reason="no NVRTC")
+def test_real_nvrtc(chars, data, tmp_path):
+    """NVRTC itself compiles what a trainer carries along; here there is nothing to load it into."""
+    home = tmp_path / "cuda"
+    shutil.copytree(DEVICE, home)
+    for library in (home / "lib64").glob("libnvrtc*"):
+        library.unlink()
+    command = [chars.folder / "trainer", "--kernel-cache", "kept", "--data", data, "--steps", 1]
+    environment = {"CUDA_HOME": str(home), "LD_LIBRARY_PATH": str(real_cuda() / "lib64")}
+    done = start(command, tmp_path, 1, environment.items())
+    assert "compiled in" in done.stderr and "cannot load the kernels" in done.stderr, done.stderr
+    kept, = (tmp_path / "kept").iterdir()
+    assert b"\x7fELF" in kept.read_bytes()[:64] and b"kernel_h_mlp_2" in kept.read_bytes()
 
 
 @pytest.mark.skipif(not real_cuda() or os.path.exists("/dev/nvidiactl"), reason="no CUDA, or a GPU")
