@@ -4,7 +4,7 @@ import shlex
 import pytest
 from conftest import EXTRA, ROOT, mpirun, start
 
-SOURCES = ["comm", "collective", "exchange", "error", "trace", "output"]
+SOURCES = ["comm", "collective", "exchange", "error", "trace", "output", "traffic", "processor"]
 TRANSPORT = {"mpi": ["comm_mpi"],
              "tcp": ["comm_tcp", *(path.stem for path in (ROOT / "runtime").glob("tcp_*.c")), "options"]}
 
