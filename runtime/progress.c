@@ -28,10 +28,10 @@ static void print_rate(double tokens_per_s)
         printf("  %.0f tokens/s", tokens_per_s);
 }
 
-void rt_progress_print(const RtStepReport *report, bool keep)
+void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
 {
     bool is_terminal = report->ranks == 1 && isatty(STDOUT_FILENO); /* a launcher of ranks lends each a terminal */
-    if (!is_terminal && !keep)
+    if (!is_terminal && (!keep || is_ending))
         return;
     if (is_terminal)
         printf("\r");

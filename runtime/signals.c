@@ -10,7 +10,8 @@ static void note(int signal) { caught = signal; }
 
 void rt_signals_catch(void)
 {
-    struct sigaction action = { .sa_handler = note, .sa_flags = (int)(SA_RESETHAND | SA_RESTART) };
+    /* No SA_RESTART: a line on its way to a reader who has stopped reading (mpirun that ends its ranks) is given up. */
+    struct sigaction action = { .sa_handler = note, .sa_flags = (int)SA_RESETHAND };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     /* A file over the limit of its size (ulimit -f) is then an error of write, with its message. */

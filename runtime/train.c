@@ -145,8 +145,10 @@ static void report_step(RtRun *run, RtStepReport *report)
         report->eval_loss = rt_evaluate(run);
     rt_log_step(&run->log, report);
     if (run->rt.rank == 0)
-        rt_progress_print(report, is_last || report->step == run->begun_at + 1 ||
-                                      is_due(options->print_every, report->step) || !isnan(report->eval_loss));
+        rt_progress_print(report,
+                          is_last || report->step == run->begun_at + 1 || is_due(options->print_every, report->step) ||
+                              !isnan(report->eval_loss),
+                          run->signal);
     if (options->save && is_due(options->save_every, report->step))
         save(run);
 }

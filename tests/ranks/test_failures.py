@@ -70,6 +70,15 @@ def test_signal_to_one_rank(four, running, train, tmp_path, rank):
     assert [line["loss"] for line in resumed] == [line["loss"] for line in unbroken]
 
 
+def test_signal_to_the_launcher(four, running, tmp_path):
+    """mpirun tells all ranks, and gives them a moment."""
+    one = running(four, "--save", "a")
+    one.launcher.send_signal(signal.SIGTERM)
+    status, _, stderr = one.end()
+    assert status != 0 and re.search(r"interrupted at step \d+: go on with --load a", stderr)
+    start(four.command("--steps", 0, "--load", "a"), tmp_path)
+
+
 @pytest.mark.parametrize("sequence, rank", [(1, 0), (5, 1)])
 def test_bad_token_of_one_rank(compiled, refused, tmp_path, sequence, rank):
     """Of the eight sequences of the first step each of two ranks reads four."""

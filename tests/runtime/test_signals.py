@@ -1,7 +1,9 @@
 """Ctrl-C and SIGTERM."""
+import fcntl
 import os
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -33,6 +35,25 @@ def test_signal_saves_and_ends(run, running, tmp_path, data, number):
     run("--data", "data.txt", "--steps", step + 2, "--load", "a", "--save", "a")
     run("--data", "data.txt", "--steps", step + 2, "--save", "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_signal_while_nobody_reads(running, tmp_path):
+    """A launcher that ends its ranks reads no more of them: a trainer that waits for it to read still saves."""
+    with running("--save", "a") as process:
+        pipe = process.stdout.fileno()
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+        waiting = -1
+        while waiting != (waiting := waiting_in(pipe)):
+            time.sleep(1)  # of 200 steps, were it not stuck
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        assert "interrupted at step" in process.stderr.read()
+    assert read_checkpoint(tmp_path / "a")
+
+
+def waiting_in(pipe):
+    """How many bytes nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
 
 
 def test_signal_without_save(running, tmp_path):
