@@ -144,13 +144,11 @@ void write_collectives(Host *h, FILE *out)
 static int find_bucket(const Op *first, const Op *ops[], int room)
 {
     int count = 0;
-    for (const Op *op = first; op && count < room; op = op->next) {
-        bool same = op->kind == first->kind && op->attrs.bucket == first->attrs.bucket &&
-                    op->attrs.axis == first->attrs.axis && arg(op, 0)->type.dtype == arg(first, 0)->type.dtype;
-        if (!same || (op != first && !first->attrs.bucket))
-            break;
+    const Op *op = first;
+    do {
         ops[count++] = op;
-    }
+        op = op->next;
+    } while (op && count < room && is_one_message(first, op));
     return count;
 }
 

@@ -67,12 +67,7 @@ Traffic op_traffic(const Module *m, const Op *op)
     return traffic;
 }
 
-bool joins_message(const Op *op)
-{
-    const Op *before = op->prev;
-    return op->attrs.bucket && before && before->kind == op->kind && before->attrs.bucket == op->attrs.bucket &&
-           before->attrs.axis == op->attrs.axis && arg(before, 0)->type.dtype == arg(op, 0)->type.dtype;
-}
+bool joins_message(const Op *op) { return op->prev && is_one_message(op->prev, op); }
 
 enum { ROUND = 4 << 20 }; /* bytes of a message that are exchanged at once, as in runtime/exchange.c */
 

@@ -38,7 +38,7 @@ typedef struct {
     double volume, sent; /* bytes */
 } Traffic;
 Traffic op_traffic(const Module *m, const Op *op);
-bool joins_message(const Op *op); /* sent in one message with the op before it: of the same bucket */
+bool joins_message(const Op *op); /* sent in one message with the op before it */
 
 /* What the runtime sets aside beside the arena to send and receive the largest message of the program (the runtime's
  * rt_exchange_workspace says the same of its tables): tensors of a bucket lie there end to end. */

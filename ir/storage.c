@@ -1,4 +1,4 @@
-/* storage.c -- what the plan of memory says between the lines: alignment, state, and the buffers of loops. */
+/* storage.c -- what the plan of memory says between the lines: alignment, state, the buffers of loops, and messages. */
 #include "storage.h"
 
 int64_t aligned_bytes(int64_t bytes)
@@ -71,4 +71,12 @@ bool can_run_ahead(const Module *m, const Func *f, const Op *op)
     const Op *loop = info(op)->traits & SENDS ? only_loop(m, f) : NULL;
     int at = loop ? index_of(&f->params, arg(op, 0)) : -1;
     return at >= 0 && at >= loop->attrs.carried && find_dim(&arg(loop, at)->type, loop->attrs.dims.dim[0].name) >= 0;
+}
+
+bool is_one_message(const Op *a, const Op *b)
+{
+    if (a->kind != b->kind || !(info(a)->traits & SENDS) || !a->attrs.bucket || a->attrs.bucket != b->attrs.bucket)
+        return false;
+    const Type *x = &arg(a, 0)->type, *y = &arg(b, 0)->type;
+    return a->attrs.axis == b->attrs.axis && x->dtype == y->dtype && x->by == y->by;
 }

@@ -37,4 +37,10 @@ const Op *only_loop(const Module *m, const Func *f);
 /* Is the operand of this collective of f a slice that a loop hands to each of its turns?  Then it can run ahead. */
 bool can_run_ahead(const Module *m, const Func *f, const Op *op);
 
+/* Are these two, of which one stands right behind the other, or only others of their bucket between them, sent as one
+ * message?  So are collectives of one {bucket} that differ in nothing but their tensors: kind, axes, dtype, and whether
+ * they sum.  The overlap pass starts and waits for them together, the runtime has one RtCollective for them, and a
+ * report counts them once. */
+bool is_one_message(const Op *a, const Op *b);
+
 #endif

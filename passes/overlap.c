@@ -51,13 +51,6 @@ static bool may_start(const Module *m, const Op *op)
     return reduces || !is_caused(op, "zero.") || m->train.overlap_params;
 }
 
-/* One message: the same test as the code generator's. */
-static bool same_bucket(const Op *a, const Op *b)
-{
-    return a->attrs.bucket && a->kind == b->kind && a->attrs.bucket == b->attrs.bucket &&
-           a->attrs.axis == b->attrs.axis && arg(a, 0)->type.dtype == arg(b, 0)->type.dtype;
-}
-
 static Op *add_wait(Module *m, Func *f, Op *op, Op *before)
 {
     Value *started = result(op);
@@ -76,7 +69,7 @@ static Op *add_wait(Module *m, Func *f, Op *op, Op *before)
 static Op *split_bucket(Module *m, Func *f, Op *first)
 {
     Op *after = first->next;
-    while (after && same_bucket(after, first))
+    while (after && is_one_message(after, first))
         after = after->next;
     for (Op *op = first; op != after && !op->attrs.started && info(op)->traits & SENDS; op = op->next)
         add_wait(m, f, op, after);
@@ -92,7 +85,7 @@ static void run_ahead(Module *m, Func *f)
         do {
             may = may && can_run_ahead(m, f, after);
             after = after->next;
-        } while (after && same_bucket(after, first));
+        } while (after && is_one_message(after, first));
         for (Op *op = first; op != after; op = op->next)
             op->attrs.ahead = may;
     }
@@ -114,8 +107,8 @@ static bool split_collectives(Module *m, Func *f)
 static bool belongs_to(const Op *op, const Op *first)
 {
     if (op->kind == OP_wait && first->kind == OP_wait)
-        return same_bucket(arg(op, 0)->def, arg(first, 0)->def);
-    return info(op)->traits & SENDS && info(first)->traits & SENDS && same_bucket(op, first);
+        return is_one_message(arg(op, 0)->def, arg(first, 0)->def);
+    return is_one_message(op, first);
 }
 
 static bool calls_function(const Module *m, const Op *op)
