@@ -10,10 +10,10 @@ dealt out, twice that of what is all-reduced.  Of a layer: the difference betwee
 import json
 import os
 import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import peers
+from peers import ROOT
+
 SIZES = dict(batch=8, seq=1024, embed=1024, heads=16, head=64, ff=4096, vocab=50304, positions=1024, keys=1024, three=3)
 DEEP, FLAT = 2, 1
 TRAIN = "train {\n    batch = 8\n    microbatch = %d\n    clip = 1.0\n    precision = fp32\n}\n"
@@ -38,21 +38,6 @@ def model_text(mesh, sequence=False, train=None, zero="zero 0 over dp"):
     settings = train or model[start:model.index("parallel {")]
     rules += [zero] if "dp" in mesh else []
     return "\n    ".join([f"{model[:start]}{settings}\nparallel {{", f"mesh {sizes}", *rules, "recompute none\n}\n"])
-
-
-def find_jax(say):
-    """The interpreter of build/jax, where JAX is installed from PyPI; None without it."""
-    venv = ROOT / "build" / "jax"
-    python = venv / "bin" / "python"
-    if not python.exists():
-        say("installing JAX from PyPI into build/jax")
-        try:
-            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-            subprocess.run([venv / "bin" / "pip", "install", "-q", "jax"], check=True)
-        except (subprocess.CalledProcessError, OSError) as error:
-            say(f"   {error}")
-    check = subprocess.run([python, "-c", "import jax"], capture_output=True) if python.exists() else None
-    return python if check and check.returncode == 0 else None
 
 
 def of_mpc(mesh, sequence, zero, layers):
@@ -104,8 +89,8 @@ def row(name, request, theirs):
 
 def table(say):
     """Markdown, or [] without JAX."""
-    python = find_jax(say)
-    if not python:
+    python = peers.find(say, "jax", ["jax"])
+    if not peers.version_of(python, "jax"):
         return []
     chosen = list(cases())
     theirs = of_xla(python, [dict(request, layers=layers) for _, request in chosen for layers in (DEEP, FLAT)])

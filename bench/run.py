@@ -21,11 +21,11 @@ import platform
 import re
 import statistics
 import subprocess
-import sys
 from pathlib import Path
 
 import compile_time
 import layouts
+import peers
 import ranks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,28 +95,10 @@ def pytorch(python, shape, batch, seq, precision, mode, steps, threads):
 def find_pytorch():
     """(interpreter, version): a venv with the newest PyTorch from PyPI, without the CUDA libraries that a CPU does not need,
     and Debian's; those of them that there are."""
-    venv = ROOT / "build" / "torch"
-    python = venv / "bin" / "python"
-    if not python.exists():
-        say("installing PyTorch from PyPI into build/torch")
-        try:
-            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-            pip = [venv / "bin" / "pip", "install", "-q"]
-            subprocess.run([*pip, "--no-deps", "torch"], check=True)
-            subprocess.run([*pip, "numpy", "typing_extensions", "filelock", "sympy", "networkx", "jinja2", "fsspec",
-                            "setuptools"], check=True)
-        except (subprocess.CalledProcessError, OSError) as error:
-            say(f"   {error}")
-    return [(candidate, version) for candidate in (python, Path("/usr/bin/python3"))
-            if (version := version_of(candidate))]
-
-
-def version_of(python):
-    """The version of PyTorch that this interpreter imports, or None."""
-    if not python.exists():
-        return None
-    check = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
-    return check.stdout.strip() if check.returncode == 0 else None
+    packages = "numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools"
+    newest = peers.find(say, "torch", ["--no-deps", "torch"], packages.split())
+    return [(python, version) for python in (newest, Path("/usr/bin/python3"))
+            if (version := peers.version_of(python, "torch"))]
 
 
 def against_pytorch(args, text):
