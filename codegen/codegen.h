@@ -44,6 +44,8 @@ void write_place_table(Module *m, const char *text, FILE *out); /* parts[], of R
 
 /* --- row.c: kernels made of pointwise ops, reductions and leaves ------------------------------ */
 
+const Func *row_kernel_of(const Module *m, const Op *op); /* that the op calls; NULL: it calls no kernel, or products */
+
 /* Writes the C function of a row kernel as `call` uses it: sizes from the kernel's types, strides
  * from the storage of call's operands.
  *

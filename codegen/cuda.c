@@ -9,24 +9,15 @@
 
 #include <string.h>
 
-static const Func *kernel_of(const Module *m, const Op *op)
-{
-    const Func *kernel = op->kind == OP_call ? find_func(m, op->attrs.callee) : NULL;
-    return kernel && kernel->role == KERNEL ? kernel : NULL;
-}
-
-bool is_cuda_kernel(Module *m, const Op *op)
-{
-    const Func *kernel = kernel_of(m, op);
-    return info(op)->family == LIBRARY || (kernel && !is_product_kernel(kernel));
-}
+bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
 
 bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
 {
+    const Func *kernel = row_kernel_of(m, op);
     int errors = m->diags->errors;
     launches->count = 0;
-    if (kernel_of(m, op))
-        emit_cuda_row(m, kernel_of(m, op), op, name, launches, out);
+    if (kernel)
+        emit_cuda_row(m, kernel, op, name, launches, out);
     else
         emit_cuda_library(m, op, name, launches, out);
     return m->diags->errors == errors;
@@ -34,10 +25,8 @@ bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *l
 
 int64_t cuda_scratch_bytes(Module *m, const Op *op)
 {
-    if (info(op)->family == LIBRARY)
-        return cuda_library_scratch(m, op);
-    const Func *kernel = kernel_of(m, op);
-    return kernel && !is_product_kernel(kernel) ? cuda_row_scratch(m, kernel) : 0;
+    const Func *kernel = row_kernel_of(m, op);
+    return kernel ? cuda_row_scratch(m, kernel) : info(op)->family == LIBRARY ? cuda_library_scratch(m, op) : 0;
 }
 
 /* --- Programs ------------------------------------------------------------------------------------- */
@@ -136,14 +125,14 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
 }
 
 /* The products of an op that cuBLASLt does not take. */
-static void add_products(CudaProgram *program, const Op *op, FILE *out)
+static void add_products(CudaProgram *program, const Op *op, const Func *kernel, FILE *out)
 {
     Module *m = program->m;
     Product *products = NEW_ARRAY(&m->arena, Product, MAX_PRODUCTS);
     CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, MAX_PRODUCTS);
     const Op **only = NEW(&m->arena, const Op *);
     *only = op;
-    int count = plan_products(m, kernel_of(m, op), op, products);
+    int count = plan_products(m, kernel, op, products);
     for (int i = 0; i < count; i++) {
         if (!products[i].naive)
             continue;
@@ -159,11 +148,13 @@ static const char *kernels_text(CudaProgram *program)
     Text text;
     open_text(&text);
     for (const Func *f = program->m->funcs; f; f = f->next)
-        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
+        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
+            const Func *callee = op->kind == OP_call ? find_func(program->m, op->attrs.callee) : NULL;
             if (is_cuda_kernel(program->m, op))
                 op = add_call(program, op, text.out);
-            else if (kernel_of(program->m, op))
-                add_products(program, op, text.out);
+            else if (callee && callee->role == KERNEL && is_product_kernel(callee))
+                add_products(program, op, callee, text.out);
+        }
     return close_text(&program->m->arena, &text);
 }
 

@@ -11,15 +11,9 @@ enum { MAX_POINTERS = 480 }; /* a launch takes 4 KiB of arguments */
 
 /* --- Which ------------------------------------------------------------------------------------------ */
 
-static const Func *kernel_of(const Module *m, const Op *op)
-{
-    const Func *kernel = op->kind == OP_call ? find_func(m, op->attrs.callee) : NULL;
-    return kernel && kernel->role == KERNEL && !is_product_kernel(kernel) ? kernel : NULL;
-}
-
 static bool may_join(Module *m, const Op *op)
 {
-    const Func *kernel = kernel_of(m, op);
+    const Func *kernel = row_kernel_of(m, op);
     return kernel && is_cuda_member(m, kernel);
 }
 
@@ -81,7 +75,7 @@ static char *member_text(Module *m, const Op *op, const char *name, CudaLaunch *
 {
     Text text;
     open_text(&text);
-    emit_cuda_member(m, kernel_of(m, op), op, name, launch, text.out);
+    emit_cuda_member(m, row_kernel_of(m, op), op, name, launch, text.out);
     return close_text(&m->arena, &text);
 }
 

@@ -144,8 +144,6 @@ const Dialect c_dialect = {
 
 int64_t c_scratch_bytes(Module *m, const Op *op)
 {
-    if (info(op)->family == LIBRARY)
-        return library_scratch(m, op);
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return kernel && kernel->role == KERNEL && !is_product_kernel(kernel) ? row_kernel_scratch(m, kernel) : 0;
+    const Func *kernel = row_kernel_of(m, op);
+    return kernel ? row_kernel_scratch(m, kernel) : info(op)->family == LIBRARY ? library_scratch(m, op) : 0;
 }

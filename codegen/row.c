@@ -5,6 +5,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+const Func *row_kernel_of(const Module *m, const Op *op)
+{
+    const Func *kernel = op->kind == OP_call ? find_func(m, op->attrs.callee) : NULL;
+    return kernel && kernel->role == KERNEL && !is_product_kernel(kernel) ? kernel : NULL;
+}
+
 bool is_parallel(const Region *region) { return region->points >= SERIAL_POINTS; }
 
 char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
