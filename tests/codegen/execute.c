@@ -9,17 +9,14 @@
  * -e: only writes the C, to stdout.
  */
 #include "codegen/codegen.h"
-#include "codegen/fill.h"
 #include "ir/interp.h"
 #include "runtime/convert.h"
+#include "tests/codegen/files.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { MAX_SHAPES = 64 };
 
@@ -84,30 +81,17 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
 
 /* --- A frame for @main ------------------------------------------------------------------------------ */
 
-static void place(Module *m, Func *f, Value *value)
+static Func *main_of(Module *m)
 {
-    if (!value->storage) {
-        value->storage = NEW(&m->arena, Storage);
-        int64_t step = 1;
-        for (int i = value->type.rank - 1; i >= 0; i--) {
-            value->storage->stride[i] = step;
-            step *= value->type.dim[i].padded;
-        }
-        value->storage->at = f->frame;
-        f->frame += (step * dtype_bytes(value->type.dtype) + 63) / 64 * 64;
-    }
+    Func *f = find_func(m, intern_text(m, "main"));
+    if (!f)
+        fprintf(stderr, "%s has no function @main\n", m->diags->source->path), exit(1);
+    return f;
 }
 
-static void place_all(Module *m, Func *f)
-{
-    for (int i = 0; i < f->params.count; i++)
-        place(m, f, f->params.at[i]);
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            place(m, f, op->results.at[i]);
-}
+static void place_main(Module *m) { place_values(m, main_of(m)); }
 
-/* Calls visit(address of the element, its index in the tensor). */
+/* Between the frame, where the value lies, and a tensor. */
 static void copy_tensor(char *frame, const Value *value, Tensor *tensor, bool into_frame)
 {
     const Type *type = &value->type;
@@ -203,8 +187,9 @@ static const char program[] = "#include \"runtime/rt.h\"\n"
                               "    (void)scratch;\n"
                               "}\n";
 
-static void write_program(Module *m, Func *f, FILE *out)
+static void write_program(Module *m, FILE *out)
 {
+    const Func *f = main_of(m);
     Text functions, create, run;
     open_text(&functions);
     open_text(&create);
@@ -222,13 +207,13 @@ static void write_program(Module *m, Func *f, FILE *out)
 typedef void Create(Rt *);
 typedef void Run(Rt *, char *, float *);
 
-static void *build_library(Module *m, Func *f, const char *directory)
+static void *build_library(Module *m, const char *directory)
 {
     char *source = arena_text(&m->arena, "%s/kernels.c", directory),
          *library = arena_text(&m->arena, "%s/kernels.so", directory);
     const char *flags = getenv("KERNEL_FLAGS"), *cc = getenv("KERNEL_CC");
     FILE *out = fopen(source, "w");
-    write_program(m, f, out);
+    write_program(m, out);
     fclose(out);
     char *command = arena_text(
         &m->arena, "%s -std=gnu17 -shared -fPIC -fopenmp -Wall -Wextra -Werror %s -I%s -o %s %s -lm", cc ? cc : "cc",
@@ -279,9 +264,10 @@ static bool check_results(Module *m, const Func *f, char *frame, Tensor args[])
     return ok;
 }
 
-static bool run_file(Module *m, Func *f, const char *directory)
+static bool run_file(Module *m, const char *directory)
 {
-    void *library = build_library(m, f, directory);
+    const Func *f = main_of(m);
+    void *library = build_library(m, directory);
     if (!library) {
         printf("  cannot be compiled or loaded\n");
         return false;
@@ -319,50 +305,7 @@ static bool run_file(Module *m, Func *f, const char *directory)
     return ok;
 }
 
-static Source read_source(const char *path)
-{
-    Text text;
-    open_text(&text);
-    FILE *in = fopen(path, "r");
-    for (int c; in && (c = fgetc(in)) != EOF;)
-        fputc(c, text.out);
-    if (in)
-        fclose(in);
-    fclose(text.out);
-    return (Source){ path, text.text, (int)text.size };
-}
-
-static bool check_file(const char *path, bool only_write)
-{
-    Arena arena = { 0 };
-    Source source = read_source(path);
-    Diags diags = { .arena = &arena, .source = &source, .out = stderr };
-    Module *m = parse_module(&source, &diags);
-    Func *f = diags.errors ? NULL : find_func(m, intern_text(m, "main"));
-    bool ok = f && verify_module(m);
-    if (ok)
-        place_all(m, f);
-    if (ok && only_write) {
-        write_program(m, f, stdout);
-        ok = !diags.errors;
-    } else if (ok) {
-        char directory[] = "/tmp/mpc-execute-XXXXXX";
-        ok = mkdtemp(directory) && run_file(m, f, directory);
-        if (ok)
-            ok = system(arena_text(&arena, "rm -r %s", directory)) == 0;
-        printf("%s %s%s%s\n", ok ? "ok  " : "FAIL", path, ok ? "" : ", see ", ok ? "" : directory);
-    }
-    free_module(m);
-    arena_free(&arena);
-    free((char *)(intptr_t)source.text);
-    return ok;
-}
-
 int main(int argc, char **argv)
 {
-    bool only_write = argc > 1 && strcmp(argv[1], "-e") == 0;
-    int failed = 0;
-    for (int i = 1 + only_write; i < argc; i++)
-        failed += !check_file(argv[i], only_write);
-    return failed > 0;
+    return execute_files(argc, argv, &(Execution){ place_main, write_program, run_file });
 }

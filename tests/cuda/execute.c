@@ -8,16 +8,13 @@
  * -e: only writes the CUDA text, to stdout.
  */
 #include "codegen/cuda.h"
-#include "codegen/fill.h"
 #include "machine.h"
 #include "memory.h"
 #include "ranks.h"
+#include "tests/codegen/files.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { MAX_CALLS = 1024 };
 
@@ -27,32 +24,11 @@ static int ncalls;
 
 /* --- Programs ----------------------------------------------------------------------------------- */
 
-/* Values without storage lie densely, one behind the other. */
-static void place(Module *m, Func *f, Value *value)
-{
-    if (value->storage)
-        return;
-    value->storage = NEW(&m->arena, Storage);
-    int64_t step = 1;
-    for (int i = value->type.rank - 1; i >= 0; i--) {
-        value->storage->stride[i] = step;
-        step *= value->type.dim[i].padded;
-    }
-    value->storage->at = f->frame;
-    f->frame += (step * dtype_bytes(value->type.dtype) + 63) / 64 * 64;
-}
-
 static void place_all(Module *m)
 {
-    for (Func *f = m->funcs; f; f = f->next) {
-        if (f->role == KERNEL)
-            continue;
-        for (int i = 0; i < f->params.count; i++)
-            place(m, f, f->params.at[i]);
-        for (const Op *op = f->first; op; op = op->next)
-            for (int i = 0; i < op->results.count; i++)
-                place(m, f, op->results.at[i]);
-    }
+    for (Func *f = m->funcs; f; f = f->next)
+        if (f->role != KERNEL)
+            place_values(m, f);
 }
 
 static bool is_new(const CudaCall *call)
@@ -328,19 +304,6 @@ static void *build_library(Module *m, const char *directory)
     return m->diags->errors ? NULL : machine_load(source, directory);
 }
 
-static Source read_source(const char *path)
-{
-    Text text;
-    open_text(&text);
-    FILE *in = fopen(path, "r");
-    for (int c; in && (c = fgetc(in)) != EOF;)
-        fputc(c, text.out);
-    if (in)
-        fclose(in);
-    fclose(text.out);
-    return (Source){ path, text.text, (int)text.size };
-}
-
 static bool run_all(Module *m, const char *directory)
 {
     void *library = build_library(m, directory);
@@ -355,40 +318,12 @@ static bool run_all(Module *m, const char *directory)
             failed++;
         }
     machine_unload(library);
+    printf("%d kernels: ", ncalls);
     return failed == 0 && ncalls > 0;
-}
-
-static bool check_file(const char *path, bool only_write)
-{
-    Arena arena = { 0 };
-    Source source = read_source(path);
-    Diags diags = { .arena = &arena, .source = &source, .out = stderr };
-    Module *m = parse_module(&source, &diags);
-    bool ok = !diags.errors && verify_module(m);
-    if (ok)
-        place_all(m);
-    if (ok && only_write) {
-        write_program(m, stdout);
-        ok = !diags.errors;
-    } else if (ok) {
-        char directory[] = "/tmp/mpc-cuda-XXXXXX";
-        ok = mkdtemp(directory) && run_all(m, directory);
-        if (ok)
-            ok = system(arena_text(&arena, "rm -r %s", directory)) == 0;
-        printf("%s %s: %d kernels%s%s\n", ok ? "ok  " : "FAIL", path, ncalls, ok ? "" : ", see ", ok ? "" : directory);
-    }
-    free_module(m);
-    arena_free(&arena);
-    free((char *)(intptr_t)source.text);
-    return ok;
 }
 
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    bool only_write = argc > 1 && strcmp(argv[1], "-e") == 0;
-    int failed = 0;
-    for (int i = 1 + only_write; i < argc; i++)
-        failed += !check_file(argv[i], only_write);
-    return failed > 0;
+    return execute_files(argc, argv, &(Execution){ place_all, write_program, run_all });
 }
