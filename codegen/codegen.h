@@ -75,6 +75,7 @@ bool is_product_kernel(const Func *kernel);
 typedef struct {
     RtProductShape shape;
     int a, b, c;
+    int copied; /* index into call->args: C += A B begins with it, and it is to be copied to C first; -1: none */
     int nloops;
     struct {
         Name dim;

@@ -172,6 +172,10 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
         const Product *p = &products[i];
         int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
         const char **operands = operands_of(t, op);
+        if (p->copied >= 0)
+            write_statement(t, place_text(m, op),
+                            t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],
+                                                local_bytes(m, &op->results.at[p->c]->type)));
         const char *call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
                                     : product_call(m, p, find_product(t->h, &p->shape), op, operands);
         write_traced(t, op, row, call);

@@ -36,11 +36,6 @@ const char *place_text(Module *m, const Op *op)
 
 /* --- Pointers ------------------------------------------------------------------------------ */
 
-bool coincide(const Value *a, const Value *b)
-{
-    return a->storage->at == b->storage->at && a->storage->plus == b->storage->plus;
-}
-
 const Value *viewed(const Value *value)
 {
     while (value->def && info(value->def)->family == VIEW && coincide(value, arg(value->def, 0)))

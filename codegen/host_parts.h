@@ -113,7 +113,6 @@ const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
 void write_statement(FuncText *t, const char *comment, const char *text);
 
 HostFunc *host_func(Host *h, const Func *f); /* writes it if that has not been done */
-bool coincide(const Value *a, const Value *b);
 bool internal_error(Module *m, const Op *op, const char *what);
 
 /* Pointers to its operands, then to its results. */

@@ -4,6 +4,8 @@
  * k (both, summed) and batch (both, kept).  Dims of a kind that lie one behind the other in every operand
  * are one dim.  What is left over of m and n becomes the batch, or a loop around the product.
  */
+#include "ir/epilogue.h"
+#include "ir/storage.h"
 #include "names.h"
 #include "templates.h"
 
@@ -22,29 +24,6 @@ typedef struct {
     int count;
     Axis at[MAX_RANK * 2];
 } AxisList;
-
-/* What a result of a product kernel is made of. */
-typedef struct {
-    const Op *dot;
-    const Value *added; /* C += A B: a parameter, or NULL */
-} Term;
-
-static bool find_term(const Value *value, Term *term)
-{
-    while (value->def && value->def->kind == OP_cast)
-        value = arg(value->def, 0);
-    const Op *op = value->def;
-    if (op && op->kind == OP_add)
-        for (int i = 0; i < 2; i++) {
-            Term inner = { 0 };
-            if (!arg(op, i)->def && find_term(arg(op, 1 - i), &inner) && !inner.added) {
-                *term = (Term){ inner.dot, arg(op, i) };
-                return true;
-            }
-        }
-    *term = (Term){ op, NULL };
-    return op && op->kind == OP_dot;
-}
 
 bool is_product_kernel(const Func *kernel)
 {
@@ -188,10 +167,9 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
     put_around(p, &left);
 }
 
-static bool same_place(const Value *x, const Value *y)
+static bool same_strides(const Value *x, const Value *y)
 {
-    return x->storage->at == y->storage->at && x->type.rank == y->type.rank &&
-           memcmp(x->storage->stride, y->storage->stride, (size_t)x->type.rank * sizeof(int64_t)) == 0;
+    return memcmp(x->storage->stride, y->storage->stride, (size_t)x->type.rank * sizeof(int64_t)) == 0;
 }
 
 static bool refuse(Module *m, const Op *op, const char *why)
@@ -202,12 +180,12 @@ static bool refuse(Module *m, const Op *op, const char *why)
 
 static bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
 {
-    Term term;
-    if (!find_term(kernel->results.at[result_index], &term))
+    Epilogue epilogue;
+    if (!find_epilogue(kernel->results.at[result_index], &epilogue))
         return refuse(m, call, "a result is no dot, nor one added to a parameter");
-    *p = (Product){ .dot = term.dot, .c = result_index };
-    p->a = index_of(&kernel->params, arg(term.dot, 0));
-    p->b = index_of(&kernel->params, arg(term.dot, 1));
+    *p = (Product){ .dot = epilogue.dot, .c = result_index, .copied = -1 };
+    p->a = index_of(&kernel->params, arg(p->dot, 0));
+    p->b = index_of(&kernel->params, arg(p->dot, 1));
     if (p->a < 0 || p->b < 0)
         return refuse(m, call, "an operand is computed inside of the kernel");
     const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[result_index];
@@ -215,17 +193,18 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
         return refuse(m, call, "an operand has no place in memory");
     if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(c->type.dtype))
         return refuse(m, call, "integers are not multiplied");
-    if (term.added) {
-        int added = index_of(&kernel->params, term.added);
-        if (!same_place(arg(call, added), c))
-            return refuse(m, call, "what it adds to lies elsewhere than its result");
+    if (epilogue.added) {
+        int added = index_of(&kernel->params, epilogue.added);
+        if (!same_strides(arg(call, added), c))
+            return refuse(m, call, "what it adds to lies in another order than its result");
         p->shape.accumulate = true;
+        p->copied = coincide(arg(call, added), c) ? -1 : added;
     }
     p->shape.a.type = element_rt_type(a->type.dtype);
     p->shape.b.type = element_rt_type(b->type.dtype);
     p->shape.c.type = element_rt_type(c->type.dtype);
     AxisList kinds[N_KINDS] = { { 0 } };
-    find_axes(m, term.dot, a, b, c, kinds);
+    find_axes(m, p->dot, a, b, c, kinds);
     choose_shape(kinds, p);
     return true;
 }
@@ -247,10 +226,10 @@ static bool lies_beside(const Op *call, const Product *product, const Product *n
     const Value *b = arg(call, product->b), *c = call->results.at[product->c];
     int64_t of_b, of_c;
     return distance(b, arg(call, next->b), &of_b) && distance(c, call->results.at[next->c], &of_c) && !product->naive &&
-           !next->naive && product->a == next->a && !product->nloops && !next->nloops && s->m == t->m && s->k == t->k &&
-           s->batch == t->batch && s->accumulate == t->accumulate && memcmp(&s->a, &t->a, sizeof s->a) == 0 &&
-           memcmp(&s->b, &t->b, sizeof s->b) == 0 && memcmp(&s->c, &t->c, sizeof s->c) == 0 &&
-           of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
+           !next->naive && product->copied < 0 && next->copied < 0 && product->a == next->a && !product->nloops &&
+           !next->nloops && s->m == t->m && s->k == t->k && s->batch == t->batch && s->accumulate == t->accumulate &&
+           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
+           memcmp(&s->c, &t->c, sizeof s->c) == 0 && of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
            of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
 }
 

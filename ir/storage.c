@@ -1,6 +1,12 @@
 /* storage.c -- what the plan of memory says between the lines: alignment, state, the buffers of loops, and messages. */
 #include "storage.h"
 
+bool coincide(const Value *a, const Value *b)
+{
+    const Storage *x = a->storage, *y = b->storage;
+    return x && y && x->at == y->at && x->plus == y->plus;
+}
+
 int64_t aligned_bytes(int64_t bytes)
 {
     enum { CACHE_LINE = 64 };

@@ -16,6 +16,8 @@
 
 #include "ir.h"
 
+bool coincide(const Value *a, const Value *b); /* do both have a place, and is it the same? */
+
 int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as every place in the arena is */
 
 /* The first parameter of STEP that is state: before it stand inputs and scalars. */

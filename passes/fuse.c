@@ -8,12 +8,13 @@
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of
  * inner (rows), and reductions over all of outer (columns), whose results leave the group.  Groups
  * grow along values and between readers of one value, as long as nothing outside stands between
- * their ops.  A product is a group of its own, or with
+ * their ops.  A product is a group of its own, or with what it adds up to (C += A B), or with
  * others that multiply the same left operand with weights (q, k, v): one product of more columns.
  */
 #include "fuse.h"
 
 #include "cleanup.h"
+#include "epilogue.h"
 #include "pass.h"
 #include "rewrite.h"
 
@@ -104,7 +105,8 @@ static bool share_left(const Op *a, const Op *b)
 static bool fits(const Plan *p, const Group *a, const Group *b)
 {
     if (a->product || b->product)
-        return a->product && b->product && share_left(p->ops[a->index], p->ops[b->index]);
+        return a->product && b->product && !a->epilogue && !b->epilogue &&
+               share_left(p->ops[a->index], p->ops[b->index]);
     if (same_space(a, b))
         return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
     return is_outer_part(a, b) || is_outer_part(b, a);
@@ -196,14 +198,8 @@ static Group joined(const Group *a, const Group *b)
     return g;
 }
 
-static bool try_merge(Plan *p, Group *a, Group *b)
+static void merge(Plan *p, Group *a, Group *b, Group as)
 {
-    if (!a || !b || a == b || !fits(p, a, b))
-        return false;
-    Group as = joined(a, b);
-    if (!results_fit(p, a, &as) || !results_fit(p, b, &as) || reads_column(p, a, b, &as) ||
-        reads_column(p, b, a, &as) || reaches_around(p, a, b) || reaches_around(p, b, a))
-        return false;
     Group *into = a->index < b->index ? a : b, *from = into == a ? b : a;
     int last = into->index;
     while (p->sibling[last] >= 0)
@@ -211,8 +207,65 @@ static bool try_merge(Plan *p, Group *a, Group *b)
     p->sibling[last] = from->index;
     *into = as;
     from->merged = into;
+}
+
+static void try_merge(Plan *p, Group *a, Group *b)
+{
+    if (!a || !b || a == b || !fits(p, a, b))
+        return;
+    Group as = joined(a, b);
+    if (results_fit(p, a, &as) && results_fit(p, b, &as) && !reads_column(p, a, b, &as) &&
+        !reads_column(p, b, a, &as) && !reaches_around(p, a, b) && !reaches_around(p, b, a))
+        merge(p, a, b, as);
+}
+
+/* --- Epilogues ------------------------------------------------------------------------------ */
+
+static int count_readers(const Plan *p, const Value *value)
+{
+    int number = op_number(p, value->def), count = index_of(&p->f->results, value) >= 0;
+    for (int i = 0; number >= 0 && i < p->users[number].count; i++)
+        count += index_of(&p->ops[p->users[number].at[i]]->args, value) >= 0;
+    return count;
+}
+
+/* Does nobody but the next op read what the product makes on its way to `op`? */
+static bool is_chain(const Plan *p, const Op *op, const Epilogue *epilogue)
+{
+    while (op != epilogue->dot) {
+        op = op_before(epilogue, op);
+        if (count_readers(p, result(op)) != 1)
+            return false;
+    }
     return true;
 }
+
+/* A sum that only this op reads, and that the function hands back instead: memory.c can let it stand in one place. */
+static bool is_running_sum(const Plan *p, const Value *sum, const Op *op)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->ops[i] != op && index_of(&p->ops[i]->args, sum) >= 0)
+            return false;
+    return index_of(&p->f->results, sum) < 0 && index_of(&p->f->results, result(op)) >= 0;
+}
+
+/* Op i adds a product to a running sum: C += A B. */
+static void take_epilogue(Plan *p, int i)
+{
+    Epilogue epilogue;
+    const Op *op = p->ops[i];
+    if (op->results.count != 1 || !find_epilogue(result(op), &epilogue) || !epilogue.added ||
+        !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
+        return;
+    for (const Op *part = op; part != epilogue.dot;) {
+        part = op_before(&epilogue, part);
+        Group *own = group_of(p, op), *before = group_of(p, part), as = joined(before, own);
+        as.product = as.epilogue = true;
+        merge(p, before, own, as);
+    }
+}
+
+/* --- Growing ---------------------------------------------------------------------------------- */
 
 static bool worth_sharing(const Group *g, const Value *value)
 {
@@ -221,6 +274,8 @@ static bool worth_sharing(const Group *g, const Value *value)
 
 static void grow_groups(Plan *p)
 {
+    for (int i = 0; i < p->n; i++)
+        take_epilogue(p, i);
     for (int i = 0; i < p->n; i++) /* along values */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
             try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));

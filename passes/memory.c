@@ -7,6 +7,7 @@
  *
  * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
  */
+#include "epilogue.h"
 #include "map.h"
 #include "pack.h"
 #include "pass.h"
@@ -106,6 +107,13 @@ static bool may_return_over(const Module *m, const Func *f, const Value *result,
            may_overwrite(m, result->def, result, param);
 }
 
+/* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */
+static bool adds_to(const Func *kernel, int result, int param)
+{
+    Epilogue epilogue;
+    return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
+}
+
 /* May the op write this result where it reads that operand?  Only a kernel that reads and writes element
  * by element, on a tensor of the same dims; or a function that does so, slice by slice. */
 static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand)
@@ -118,8 +126,9 @@ static bool may_overwrite(const Module *m, const Op *op, const Value *result, co
     }
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, &result->type) == local_bytes(m, &operand->type);
-    return kernel && kernel->role == KERNEL && !has_reduction(kernel) && same_dims(&result->type, &operand->type) &&
-           dtype_bytes(result->type.dtype) == dtype_bytes(operand->type.dtype);
+    return kernel && kernel->role == KERNEL && same_dims(&result->type, &operand->type) &&
+           dtype_bytes(result->type.dtype) == dtype_bytes(operand->type.dtype) &&
+           (!has_reduction(kernel) || adds_to(kernel, index_of(&op->results, result), index_of(&op->args, operand)));
 }
 
 static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)
@@ -248,13 +257,11 @@ static void place_started(const Value *value)
         arg(value->def, 0)->storage = value->storage;
 }
 
-static bool same_place(const Storage *a, const Storage *b) { return a && b && a->at == b->at && a->plus == b->plus; }
-
 /* The parameter that lies where the caller wants result i; NULL: none. */
 static Value *param_in_place(const Func *f, const Op *call, int i)
 {
     for (int j = (int)call->attrs.carried; j < f->params.count; j++)
-        if (same_place(arg(call, j)->storage, call->results.at[i]->storage))
+        if (coincide(arg(call, j), call->results.at[i]))
             return f->params.at[j];
     return NULL;
 }

@@ -150,6 +150,9 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
         for (int i = 0; i < count; i++) {
             const char *product = arena_text(&m->arena, "%s_%d", name, i);
             int id = number * 4 + i;
+            if (products[i].copied >= 0)
+                fprintf(run, "memcpy(%s, %s, %" PRId64 ");\n", operands[op->args.count + products[i].c],
+                        operands[products[i].copied], local_bytes(m, &op->results.at[products[i].c]->type));
             if (products[i].naive) {
                 emit_naive_product(m, &products[i], op, product, functions);
                 fputc('\n', functions);
