@@ -189,6 +189,7 @@ typedef struct Module {
     Func *funcs;
     struct NameTable *names; /* see intern() */
     int fresh;
+    bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
     Diags *diags;
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
                                                               its results; NULL: nothing */

@@ -269,6 +269,7 @@ bool run_passes(Module *m, const PassOptions *options)
                : strcmp(options->stop_after, "lower") == 0 ? -1
                                                            : find_pass(options->stop_after);
     remarks_of = options->remarks;
+    m->hurried = !is_read(options) && !options->remarks;
     if (dumps.dir) {
         char *text = module_text(m);
         bool good = dump(m, &dumps, first, first ? passes[first - 1].name : "lower", count_ops(m), text);

@@ -457,9 +457,23 @@ static void assign_entry(Shard *s, Func *f)
     assign_func(s, f, 0, NULL);
 }
 
+static bool has_else(const Module *m)
+{
+    const ShardRule *rule = m->rules;
+    while (rule && !rule->otherwise)
+        rule = rule->next;
+    return rule;
+}
+
+/* Each walk begins anew: the last one alone counts where nobody looks at the others. */
+static bool comes_again(const Module *m, Extent extent)
+{
+    return (extent < BY_ZERO && m->train.zero_axes) || (extent < BY_ELSE && has_else(m));
+}
+
 static void assign_layout(Module *m, Extent extent)
 {
-    if (m->naxes == 0)
+    if (m->naxes == 0 || (m->hurried && comes_again(m, extent)))
         return;
     Shard s = { .m = m, .homes = homes_of(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
     forget_layout(m);
@@ -476,11 +490,8 @@ void pass_shard(Module *m) { assign_layout(m, BY_RULES); }
 void pass_sequence(Module *m);
 void pass_sequence(Module *m)
 {
-    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
-        if (rule->otherwise) {
-            assign_layout(m, BY_ELSE);
-            return;
-        }
+    if (has_else(m))
+        assign_layout(m, BY_ELSE);
 }
 
 void pass_zero(Module *m);

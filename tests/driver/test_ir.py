@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import MPC
+from conftest import MPC, ROOT
 
 
 def renumbered(text):
@@ -131,6 +131,21 @@ def test_compile_from_any_dump_is_compile(mpc):
     for dump in sorted((mpc.directory / "ir").glob("*.mir")):
         mpc("compile", f"--compile-from={dump}", "-o", "part", "--no-cc")
         assert emitted(mpc.directory / "part") == emitted(mpc.directory / "whole"), dump
+
+
+SMALL_LLAMA = [f"-D{name}={size}" for name, size in dict(
+    layers=2, embed=8, kv_heads=4, group=2, head=2, ff=8, seq=8, vocab=16).items()]
+
+
+@pytest.mark.parametrize("layout", [["--mesh=dp=2"], ["--mesh=dp=2,tp=2"], ["--mesh=cp=2,tp=2", "--zero=0"],
+                                    ["--mesh=dp=2,tp=2", "--zero=3"]], ids=" ".join)
+def test_the_program_is_the_same_whether_anybody_looks_or_not(mpc, layout):
+    """Passes whose work a later one begins anew do it for those who look at what is between."""
+    words = ["compile", ROOT / "examples" / "llama.mdl", *SMALL_LLAMA, *layout, "--no-cc"]
+    mpc(*words, "-o", "seen", "--dump-ir=ir")
+    mpc(*words, "-o", "unseen")
+    assert emitted(mpc.directory / "unseen") == emitted(mpc.directory / "seen")
+    assert " reshard " in (mpc.directory / "ir" / "05-shard.mir").read_text()
 
 
 def test_check_is_what_the_report_says(mpc):
