@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """What mpc's trainers cost on one GPU, beside PyTorch, in one run.
 
-    make bench-gpu                  everything; writes bench/results/DATE-gpu-NAME.md
-    python3 bench/gpu.py --quick    the smallest shape alone, nothing written
-    python3 bench/gpu.py --list     the rows, and what each would run; needs no GPU
+    make bench-gpu                         everything; writes bench/results/DATE-gpu-NAME.md, row by row
+    python3 bench/gpu.py --only 124M       the rows whose name has these words, into a file of their own
+    python3 bench/gpu.py --quick           the smallest shape alone, nothing written
+    python3 bench/gpu.py --list            the rows, and what each would run; needs no GPU
 
 Per shape and sequence length, in bf16: tokens/s and model FLOPs utilisation (of the best product that was measured in the
 same run, and of the data sheet's dense bf16), peak memory, each beside PyTorch's (torch.compile, fused AdamW, its own
-fused attention: bench/pytorch.py) as a ratio; then where mpc's step goes, by kind of kernel, and which share of the
-measured copy bandwidth the kernels reach that are bound by memory.  A step's time is the median of those after the first
-five.  PyTorch must see the GPU: any torch of python3 that does will do.
+fused attention: bench/pytorch.py) as a ratio; then where mpc's step goes, by kind of kernel, how fast products and
+attention are (causal: half of the products of all queries and keys), and which share of the measured copy bandwidth the
+kernels reach that are bound by memory.  Both pad the vocabulary to a multiple of 128.  A step's time is the median of those
+after the first five.  PyTorch must see the GPU: any torch of the python3 that runs this will do; without one, mpc is
+measured alone.
 """
 
 import argparse
@@ -37,6 +40,8 @@ ROWS = [
     ("Llama 1B", dict(LLAMA, layers=16, embed=2048, kv_heads=8, group=4, head=64, ff=8192), 16),
     ("Llama 8B, 8 of 32 layers", dict(LLAMA, layers=8, embed=4096, kv_heads=8, group=4, ff=14336), 8),
 ]
+# Kinds of kernels that are bound by arithmetic, and how much of what the model counts they have to do: causal attention half.
+COMPUTING = {"product": 1, "attend": 0.5, "attend_grad": 0.5}
 # Dense bf16 FLOP/s of the data sheets.
 DATA_SHEET = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 
@@ -82,20 +87,26 @@ def compile_command(shape, batch, seq, folder):
 
 
 def by_kind(trace, bandwidth):
-    """Milliseconds of a step by kind of kernel; of those bound by memory, the share of the copy bandwidth."""
+    """(kind of kernel, its milliseconds of a step, TFLOP/s of those bound by arithmetic, share of the copy bandwidth of those
+    bound by memory), the longest first."""
     events = json.loads(trace.read_text())["traceEvents"]
     steps = sum(event["cat"] == "step" for event in events)
-    total, moved = collections.Counter(), collections.Counter()
+    total, moved, computed = collections.Counter(), collections.Counter(), collections.Counter()
     for event in events:
-        if event["cat"] == "step":
+        kind, seconds = event["cat"], event["dur"] / 1e6 / steps
+        if kind == "step":
             continue
-        total[event["cat"]] += event["dur"] / 1e3 / steps
-        moved[event["cat"]] += event["args"].get("gbytes_per_s", 0) * 1e9 * event["dur"] / 1e6 / steps
+        total[kind] += seconds
+        moved[kind] += event["args"].get("gbytes_per_s", 0) * 1e9 * seconds
+        computed[kind] += event["args"].get("gflops_per_s", 0) * 1e9 * seconds
     rows = []
-    for kind, milliseconds in total.most_common():
-        bound = kind not in ("product", "attend", "attend_grad", "collective") and milliseconds > 0
-        share = f"{100 * moved[kind] / (milliseconds / 1e3) / bandwidth:.0f} %" if bound else ""
-        rows.append((kind, f"{milliseconds:.3f}", share))
+    for kind, seconds in total.most_common():
+        speed = share = ""
+        if kind in COMPUTING and seconds > 0:
+            speed = f"{computed[kind] * COMPUTING[kind] / seconds / 1e12:.0f}"
+        elif kind != "collective" and seconds > 0 and bandwidth:
+            share = f"{100 * moved[kind] / seconds / bandwidth:.0f} %"
+        rows.append((kind, f"{seconds * 1e3:.3f}", speed, share))
     return rows
 
 
@@ -113,8 +124,17 @@ def measure_mpc(shape, batch, seq, text, bandwidth):
                 plan=facts)
 
 
+def has_pytorch():
+    try:
+        import torch
+        return torch.cuda.is_available()
+    except ImportError:
+        return False
+
+
 def measure_pytorch(shape, batch, seq):
-    command = [sys.executable, ROOT / "bench" / "pytorch.py", json.dumps(shape), batch, seq, "bf16", "compile", STEPS, 1,
+    padded = dict(shape, vocab=-(-shape["vocab"] // 128) * 128)
+    command = [sys.executable, ROOT / "bench" / "pytorch.py", json.dumps(padded), batch, seq, "bf16", "compile", STEPS, 1,
                "cuda"]
     return json.loads(run(command).stdout.splitlines()[-1])
 
@@ -135,24 +155,45 @@ def copy_bandwidth():
     return best
 
 
-def row_text(name, batch, seq, ours, theirs, sheet):
-    tokens = batch * seq
-    flops = ours["flops"] / (ours["ms"] / 1e3)
-    return (f"| {name} | {batch} x {seq} | {tokens / ours['ms'] * 1e3:,.0f} | {100 * ours['mfu']:.1f} % | "
-            f"{100 * flops / sheet:.1f} % | {ours['bytes'] / 1e9:.2f} | {tokens / theirs['ms'] * 1e3:,.0f} | "
-            f"{theirs['bytes'] / 1e9:.2f} | {theirs['ms'] / ours['ms']:.2f} | {ours['bytes'] / theirs['bytes']:.2f} |")
-
-
 HEAD = ("| model | batch | tokens/s | MFU of the measured peak | of the data sheet | GB | PyTorch tokens/s | GB | "
         "speed / PyTorch's | memory / PyTorch's |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 
 
+def row_text(name, batch, seq, ours, theirs, sheet):
+    tokens = batch * seq
+    flops = ours["plan"]["work"]["flops_per_step"] / (ours["ms"] / 1e3)
+    cells = [name, f"{batch} x {seq}", f"{tokens / ours['ms'] * 1e3:,.0f}", f"{100 * ours['mfu']:.1f} %",
+             f"{100 * flops / sheet:.1f} %", f"{ours['bytes'] / 1e9:.2f}"]
+    cells += ["", "", "", ""] if not theirs else [
+        f"{tokens / theirs['ms'] * 1e3:,.0f}", f"{theirs['bytes'] / 1e9:.2f}", f"{theirs['ms'] / ours['ms']:.2f}",
+        f"{ours['bytes'] / theirs['bytes']:.2f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def kinds_text(name, batch, seq, ours):
+    return ["", f"## {name}, {batch} x {seq}: where the step goes", "", "| kind | ms | TFLOP/s | of copy bandwidth |",
+            "| --- | --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in ours["kinds"])]
+
+
+def write(name, head, table, details):
+    """All that is measured so far, aside and renamed: a run that is cut leaves what it has."""
+    path = ROOT / "bench" / "results" / f"{datetime.date.today()}-gpu-{re.sub('[^A-Za-z0-9]+', '-', name)}.md"
+    aside = path.with_suffix(".tmp")
+    aside.write_text("\n".join([*head, HEAD, *table, *details]) + "\n")
+    aside.rename(path)
+    return os.path.relpath(path, ROOT)
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", metavar="WORDS")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    rows = [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096)]
+    rows = [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096)
+            if options.only in name]
+    if not rows:
+        parser.error(f"--only {options.only}: no row has this in its name: {', '.join(name for name, *_ in ROWS)}")
     if options.list:
         for name, shape, batch, seq in rows:
             say(f"{name}, {batch} x {seq}: {' '.join(map(str, compile_command(shape, batch, seq, 'OUT')))}")
@@ -162,21 +203,22 @@ def main():
         say("make bench-gpu: there is no GPU on this machine (nvidia-smi lists none); --list says what would run")
         return 1
     sheet = next((flops for key, flops in DATA_SHEET.items() if key in gpu), float("nan"))
-    text, bandwidth = make_text(), copy_bandwidth()
-    report = [f"# {gpu}, {datetime.date.today()}", "", f"Copy: {bandwidth / 1e12:.2f} TB/s. bf16, one GPU.", "", HEAD]
-    details = []
+    peer = has_pytorch()
+    if not peer:
+        say(f"no PyTorch of {sys.executable} sees the GPU: mpc is measured alone, and no bandwidth")
+    text, bandwidth = make_text(), copy_bandwidth() if peer else 0
+    head = [f"# {gpu}, {datetime.date.today()}", "",
+            (f"Copy: {bandwidth / 1e12:.2f} TB/s. " if peer else "No PyTorch that sees the GPU. ") + "bf16, one GPU.", ""]
+    table, details = [], []
+    say("\n".join([*head, HEAD]))
     for name, shape, batch, seq in rows[:1] if options.quick else rows:
         ours = measure_mpc(shape, batch, seq, text, bandwidth)
-        ours["flops"] = ours["plan"]["work"]["flops_per_step"]
-        theirs = measure_pytorch(shape, batch, seq)
-        report.append(row_text(name, batch, seq, ours, theirs, sheet))
-        say(report[-1])
-        details += ["", f"## {name}, {batch} x {seq}: where the step goes", "", "| kind | ms | of copy bandwidth |",
-                    "| --- | --- | --- |", *(f"| {kind} | {ms} | {share} |" for kind, ms, share in ours["kinds"])]
-    if not options.quick:
-        path = ROOT / "bench" / "results" / f"{datetime.date.today()}-gpu-{re.sub('[^A-Za-z0-9]+', '-', gpu)}.md"
-        path.write_text("\n".join(report + details) + "\n")
-        say(f"written to {os.path.relpath(path, ROOT)}")
+        table.append(row_text(name, batch, seq, ours, measure_pytorch(shape, batch, seq) if peer else None, sheet))
+        say(table[-1])
+        details += kinds_text(name, batch, seq, ours)
+        if not options.quick:
+            path = write(f"{gpu} {options.only}".strip(), head, table, details)
+    say("\n".join(details) if options.quick else f"written to {path}")
     return 0
 
 

@@ -6,6 +6,8 @@
 #   kernels     each beside the interpreter (tests/gpu/kernels.sh)
 #   sanitizer   compute-sanitizer over two steps: accesses, and races in shared memory
 #   memory      what the GPU has less of while a trainer runs is what was planned (tests/gpu/test_memory.py)
+#
+# PYTHON: one with pytest, and for the second part a PyTorch that sees the GPU; by default the first that is found.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU 0'; then
@@ -16,6 +18,15 @@ BUILD=${BUILD:-build}
 [ -e "$BUILD/libmpcrt_cuda.a" ] || { echo "make check-gpu: no runtime for GPUs was built (set CUDA_HOME)"; exit 1; }
 export MPC_DEVICE=gpu
 failed=
+sees_gpu() # PYTHON
+{
+    "$1" -c 'import pytest, torch; assert torch.cuda.is_available()' 2>/dev/null
+}
+if [ -z "${PYTHON:-}" ]; then
+    PYTHON=/usr/bin/python3
+    sees_gpu python3 && PYTHON=python3
+fi
+sees_gpu "$PYTHON" || echo "make check-gpu: $PYTHON has no PyTorch that sees the GPU, or no pytest: PYTHON=... names another"
 part() # NAME COMMAND...
 {
     name=$1
@@ -33,10 +44,10 @@ sanitize() # TOOL
     rm -r "$folder"
     return $status
 }
-part trainers /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/device
-part PyTorch /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/oracle/test_models.py
+part trainers "$PYTHON" -m pytest -q -p no:cacheprovider tests/device
+part PyTorch "$PYTHON" -m pytest -q -p no:cacheprovider tests/oracle/test_models.py
 part kernels sh tests/gpu/kernels.sh
-part memory /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/gpu
+part memory "$PYTHON" -m pytest -q -p no:cacheprovider tests/gpu
 PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 if command -v compute-sanitizer >/dev/null; then
     part memcheck sanitize memcheck
