@@ -10,7 +10,7 @@ Per shape and sequence length, in bf16: tokens/s and model FLOPs utilisation (of
 same run, and of the data sheet's dense bf16), peak memory, each beside PyTorch's (torch.compile, fused AdamW, its own
 fused attention: bench/pytorch.py) as a ratio; then where mpc's step goes, by kind of kernel, how fast products and
 attention are (causal: half of the products of all queries and keys), and which share of the measured copy bandwidth the
-kernels reach that are bound by memory.  Both pad the vocabulary to a multiple of 128.  A step's time is the median of those
+kernels reach that are bound by memory, together and each.  Both pad the vocabulary to a multiple of 128.  A step's time is the median of those
 after the first five.  PyTorch must see the GPU: any torch of the python3 that runs this will do; without one, mpc is
 measured alone.
 """
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "bench-gpu"
 MPC = ROOT / "build" / "mpc"
 STEPS, WARM = 20, 5
+MOST = 20  # kernels of one table
 
 # Name, shape (pytorch.py reads the same), batch at 1024 tokens; llama 8B-shaped with as many layers as one GPU holds.
 GPT2 = dict(model="gpt2", vocab=50257)
@@ -86,28 +87,40 @@ def compile_command(shape, batch, seq, folder):
             "--set", "train.precision=bf16", "--recompute", "none"]
 
 
-def by_kind(trace, bandwidth):
-    """(kind of kernel, its milliseconds of a step, TFLOP/s of those bound by arithmetic, share of the copy bandwidth of those
-    bound by memory), the longest first."""
+def steps_of(trace):
+    """The kernels of a trace's steps: (kind, name with its place in the model, seconds of a step, bytes, FLOPs)."""
     events = json.loads(trace.read_text())["traceEvents"]
     steps = sum(event["cat"] == "step" for event in events)
-    total, moved, computed = collections.Counter(), collections.Counter(), collections.Counter()
     for event in events:
-        kind, seconds = event["cat"], event["dur"] / 1e6 / steps
-        if kind == "step":
-            continue
-        total[kind] += seconds
-        moved[kind] += event["args"].get("gbytes_per_s", 0) * 1e9 * seconds
-        computed[kind] += event["args"].get("gflops_per_s", 0) * 1e9 * seconds
-    rows = []
-    for kind, seconds in total.most_common():
-        speed = share = ""
-        if kind in COMPUTING and seconds > 0:
-            speed = f"{computed[kind] * COMPUTING[kind] / seconds / 1e12:.0f}"
-        elif kind != "collective" and seconds > 0 and bandwidth:
-            share = f"{100 * moved[kind] / seconds / bandwidth:.0f} %"
-        rows.append((kind, f"{seconds * 1e3:.3f}", speed, share))
-    return rows
+        if event["cat"] != "step":
+            said, seconds = event["args"], event["dur"] / 1e6 / steps
+            yield (event["cat"], f"{event['name']} ({said['where']})", seconds,
+                   said.get("gbytes_per_s", 0) * 1e9 * seconds, said.get("gflops_per_s", 0) * 1e9 * seconds)
+
+
+def is_moving(kind):
+    """Is a kernel of this kind bound by memory?"""
+    return kind not in COMPUTING and kind != "collective"
+
+
+def rates(trace, bandwidth):
+    """Two lists, the longest first: (kind of kernel, its milliseconds of a step, TFLOP/s of those bound by arithmetic, share of
+    the copy bandwidth of those bound by memory); and of each kernel bound by memory (name, milliseconds, share)."""
+    kinds, kernels = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+    for kind, name, *amounts in steps_of(trace):
+        for total in [kinds[kind]] + [kernels[name]] * is_moving(kind):
+            total.update(dict(zip(("seconds", "bytes", "flops"), amounts)))
+
+    def longest(totals):
+        return sorted((item for item in totals.items() if item[1]["seconds"] > 0), key=lambda item: -item[1]["seconds"])
+
+    def share(total):
+        return f"{100 * total['bytes'] / total['seconds'] / bandwidth:.0f} %" if bandwidth else ""
+
+    by_kind = [(kind, f"{total['seconds'] * 1e3:.3f}",
+                f"{total['flops'] * COMPUTING[kind] / total['seconds'] / 1e12:.0f}" if kind in COMPUTING else "",
+                share(total) if is_moving(kind) else "") for kind, total in longest(kinds)]
+    return by_kind, [(name, f"{total['seconds'] * 1e3:.3f}", share(total)) for name, total in longest(kernels)]
 
 
 def measure_mpc(shape, batch, seq, text, bandwidth):
@@ -119,9 +132,9 @@ def measure_mpc(shape, batch, seq, text, bandwidth):
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     run([folder / "trainer", "--data", text, "--steps", 4, "--trace", trace, "--trace-steps", 2])
     facts = json.loads((folder / "plan.json").read_text())
+    kinds, kernels = rates(trace, bandwidth)
     return dict(ms=statistics.median(entry["step_ms"] for entry in entries[WARM:]), bytes=entries[-1]["peak_bytes"],
-                mfu=statistics.median(entry["mfu"] for entry in entries[WARM:]), kinds=by_kind(trace, bandwidth),
-                plan=facts)
+                mfu=statistics.median(entry["mfu"] for entry in entries[WARM:]), kinds=kinds, kernels=kernels, plan=facts)
 
 
 def has_pytorch():
@@ -170,9 +183,11 @@ def row_text(name, batch, seq, ours, theirs, sheet):
     return "| " + " | ".join(cells) + " |"
 
 
-def kinds_text(name, batch, seq, ours):
+def details_of(name, batch, seq, ours):
     return ["", f"## {name}, {batch} x {seq}: where the step goes", "", "| kind | ms | TFLOP/s | of copy bandwidth |",
-            "| --- | --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in ours["kinds"])]
+            "| --- | --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in ours["kinds"]),
+            "", "| kernel bound by memory | ms | of copy bandwidth |", "| --- | --- | --- |",
+            *("| " + " | ".join(row) + " |" for row in ours["kernels"][:MOST])]
 
 
 def write(name, head, table, details):
@@ -215,7 +230,7 @@ def main():
         ours = measure_mpc(shape, batch, seq, text, bandwidth)
         table.append(row_text(name, batch, seq, ours, measure_pytorch(shape, batch, seq) if peer else None, sheet))
         say(table[-1])
-        details += kinds_text(name, batch, seq, ours)
+        details += details_of(name, batch, seq, ours)
         if not options.quick:
             path = write(f"{gpu} {options.only}".strip(), head, table, details)
     say("\n".join(details) if options.quick else f"written to {path}")
