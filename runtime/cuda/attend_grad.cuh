@@ -117,19 +117,21 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
     }
 }
 
-/* Weights [keys, queries] from scores. */
-template <int N>
-RT_INLINE void rt_weights_of_keys(float (&score)[1][N][4], const float *level, int key, int query, float scale2,
-                                  bool all, const RtAttend s)
+/* Weights from scores: of the block's own 16 rows from `own` on, as the warp has them, with the others from `other` on.
+ * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all columns. */
+template <bool OF_KEYS, int N>
+RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int own, int other, float scale2, bool all,
+                             const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int column = 8 * n + lane % 4 * 2 + e % 2, row = key + lane / 4 + e / 2 * 8;
-            const float weight = rt_exp2(score[0][n][e] * scale2 - level[column]);
-            score[0][n][e] = all || rt_attend_sees(query + column, row, s) ? weight : 0.0f;
+            const int column = 8 * n + lane % 4 * 2 + e % 2, row = own + lane / 4 + e / 2 * 8;
+            const int query = OF_KEYS ? other + column : row, key = OF_KEYS ? row : other + column;
+            const float weight = rt_exp2(score[0][n][e] * scale2 - level[OF_KEYS ? column : e / 2]);
+            score[0][n][e] = all || rt_attend_sees(query, key, s) ? weight : 0.0f;
         }
 }
 
@@ -182,7 +184,7 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own[0], row, queries, 0);
-        rt_weights_of_keys(weight, memory.level[side], key + row, at.query, scale2, all, s);
+        rt_weights_of<true>(weight, memory.level[side], key + row, at.query, scale2, all, s);
         rt_product_of_weights<D>(sum_v, weight, gradients, column);
         rt_product_of_rows<D>(slope, memory.own[1], row, gradients, 0);
 #pragma unroll
@@ -205,22 +207,6 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
 }
 
 /* --- dq ---------------------------------------------------------------------------------------- */
-
-/* Weights [queries, keys] from scores; level of the thread's two rows. */
-template <int N>
-RT_INLINE void rt_weights_of_queries(float (&score)[1][N][4], const float (&level)[2], int query, int key, float scale2,
-                                     bool all, const RtAttend s)
-{
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const int row = query + lane / 4 + e / 2 * 8, column = key + 8 * n + lane % 4 * 2 + e % 2;
-            const float weight = rt_exp2(score[0][n][e] * scale2 - level[e / 2]);
-            score[0][n][e] = all || rt_attend_sees(row, column, s) ? weight : 0.0f;
-        }
-}
 
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
@@ -269,7 +255,7 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own[0], row, memory.other[side][0], 0);
-        rt_weights_of_queries(weight, level, query + row, key, scale2, all, s);
+        rt_weights_of<false>(weight, level, query + row, key, scale2, all, s);
         rt_product_of_rows<D>(slope, memory.own[1], row, memory.other[side][1], 0);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
