@@ -49,7 +49,7 @@ struct RtComm {
 typedef struct {
     RtChannel *channel;
     int count, own; /* ranks in it; which one this is */
-    int naxes, axis[RT_MAX_SPLIT];
+    int naxes, axis[RT_MAX_AXES];
     int *rank; /* of the program: of each in the group */
 } RtGroup;
 

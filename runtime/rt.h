@@ -137,9 +137,9 @@ typedef struct {
     RtCollectiveKind kind;
     RtType type;
     bool maximum;
-    int naxes, axis[RT_MAX_SPLIT]; /* the group: ranks that differ on these axes only, the first axis slowest */
-    const char *name, *where;      /* "h.attn", "gpt2.mdl:31:12" */
-    const char *cause;             /* which pass put it there, and what it reconciles: for people */
+    int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
+    const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
+    const char *cause;            /* which pass put it there, and what it reconciles: for people */
     const RtPiece *piece;
     int npieces;
 } RtCollective;

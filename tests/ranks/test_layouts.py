@@ -154,6 +154,14 @@ def test_overflow_of_fp16(compiled, train, reference, kind):
     same_training(log, expected, "fp16")
 
 
+def test_a_group_over_five_axes(compiled, train, reference):
+    """The loss is a sum over all of them: over more than split any one dim."""
+    layout = ("mesh a = 2, b = 2, c = 2, d = 2, e = 2", *(f"shard batch over {axis}" for axis in "abc"),
+              *(f"shard seq over {axis}" for axis in "de"))
+    log = train(compiled("chars", layout, {"layers": 1}, {"microbatch": 1}), 3, "--timeout", 100)
+    same_training(log, reference("chars", (("layers", 1),))[:3])
+
+
 # --- Evaluation and samples ----------------------------------------------------------------------------------------
 
 SAMPLED = {  # of chars: ranks, settings of layout_of
