@@ -24,64 +24,25 @@ static bool is_row_major(const Module *m, const Value *value)
     return true;
 }
 
-/* Elements of the dims from `first` on and before `end`, as a rank holds them. */
-static int64_t count_between(const Module *m, const Type *type, int first, int end)
-{
-    int64_t count = 1;
-    for (int i = first; i < end; i++)
-        count *= local_size(m, &type->dim[i]);
-    return count;
-}
+/* --- The table ------------------------------------------------------------------------------------- */
 
-static char *piece_text(Module *m, const Op *op)
+static char *piece_text(Arena *arena, const RtPiece *p)
 {
-    const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
-    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1, to = op->attrs.to ? find_dim(x, op->attrs.to) : -1;
-    Arena *arena = &m->arena;
-    if (at < 0)
-        return arena_text(arena, "{ .outer = 1, .block = %" PRId64 " }", count_between(m, x, 0, x->rank));
-    const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* where the dim is in blocks */
-    bool zigzag =
-        op->kind == OP_all_to_all ? x->dim[at].zigzag : split->dim[at].zigzag && split->dim[at].split.count == 1;
-    if (op->kind != OP_all_to_all)
-        return arena_text(arena, "{ .outer = %" PRId64 ", .block = %" PRId64 "%s }", count_between(m, x, 0, at),
-                          count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank),
-                          zigzag ? ", .zigzag = true" : "");
-    int first = at < to ? at : to, second = at < to ? to : at;
+    const char *zigzag = p->zigzag ? ", .zigzag = true" : "", *cut = p->zigzag_cut ? ", .zigzag_cut = true" : "";
+    if (p->inner == 0) /* no all_to_all */
+        return arena_text(arena, "{ .outer = %" PRId64 ", .block = %" PRId64 "%s }", p->outer, p->block, zigzag);
     return arena_text(arena,
                       "{ .outer = %" PRId64 ", .block = %" PRId64 ", .middle = %" PRId64 ", .cut = %" PRId64
                       ", .inner = %" PRId64 ", .gathers_first = %s%s%s }",
-                      count_between(m, x, 0, first), local_size(m, &x->dim[at]), count_between(m, x, first + 1, second),
-                      local_size(m, &y->dim[to]), count_between(m, x, second + 1, x->rank), at < to ? "true" : "false",
-                      zigzag && !y->dim[at].split.count ? ", .zigzag = true" : "",
-                      op->attrs.zigzag ? ", .zigzag_cut = true" : "");
+                      p->outer, p->block, p->middle, p->cut, p->inner, p->gathers_first ? "true" : "false", zigzag,
+                      cut);
 }
 
-/* --- The table ------------------------------------------------------------------------------------- */
-
-static const char *constant_of(OpKind kind)
+static char *axes_text(Arena *arena, const RtCollective *c)
 {
-    return kind == OP_all_reduce       ? "RT_ALL_REDUCE"
-           : kind == OP_all_gather     ? "RT_ALL_GATHER"
-           : kind == OP_reduce_scatter ? "RT_REDUCE_SCATTER"
-                                       : "RT_ALL_TO_ALL";
-}
-
-/* The axes of the group, outermost first: as the dim's split has them, which the collective takes away or adds. */
-static char *axes_text(Module *m, const Op *op, int *count)
-{
-    const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
     char *text = "";
-    *count = 0;
-    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
-    const Split *split = at < 0 ? NULL : op->kind == OP_reduce_scatter ? &y->dim[at].split : &x->dim[at].split;
-    for (int i = 0; i < (split ? split->count : m->naxes); i++) {
-        int axis = split ? split->axis[i] : i;
-        if (!(op->attrs.axis >> axis & 1))
-            continue;
-        text = arena_text(&m->arena, "%s%s%d", text, *count ? ", " : "", axis);
-        ++*count;
-    }
+    for (int i = 0; i < c->naxes; i++)
+        text = arena_text(arena, "%s%s%d", text, i ? ", " : "", c->axis[i]);
     return text;
 }
 
@@ -93,13 +54,16 @@ static char *type_change(Module *m, const Op *op)
 
 static int add_collective(Host *h, const Op *const ops[], int count)
 {
+    static const char *const kinds[] = { [RT_ALL_REDUCE] = "RT_ALL_REDUCE",
+                                         [RT_ALL_GATHER] = "RT_ALL_GATHER",
+                                         [RT_REDUCE_SCATTER] = "RT_REDUCE_SCATTER",
+                                         [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL" };
     Module *m = h->m;
-    int naxes;
-    const char *axes = axes_text(m, ops[0], &naxes);
+    const RtCollective c = collective_of(m, ops, count);
     Text pieces, row;
     open_text(&pieces);
     for (int i = 0; i < count; i++)
-        fprintf(pieces.out, "    %s,\n", piece_text(m, ops[i]));
+        fprintf(pieces.out, "    %s,\n", piece_text(&m->arena, &c.piece[i]));
     open_text(&row);
     FILL(row.out,
          "    {\n"
@@ -114,9 +78,9 @@ static int add_collective(Host *h, const Op *const ops[], int count)
          "        .piece = pieces_$id,\n"
          "        .npieces = $count,\n"
          "    },\n",
-         { "kind", constant_of(ops[0]->kind) }, { "type", element_constant(arg(ops[0], 0)->type.dtype) },
-         { "maximum", arg(ops[0], 0)->type.by == BY_MAX && arg(ops[0], 0)->type.partial ? "true" : "false" },
-         { "naxes", arena_text(&m->arena, "%d", naxes) }, { "axes", axes },
+         { "kind", kinds[c.kind] }, { "type", element_constant(arg(ops[0], 0)->type.dtype) },
+         { "maximum", c.maximum ? "true" : "false" }, { "naxes", arena_text(&m->arena, "%d", c.naxes) },
+         { "axes", axes_text(&m->arena, &c) },
          { "name", string_text(m, ops[0]->path ? ops[0]->path : info(ops[0])->name) },
          { "where", string_text(m, ops[0]->where ? ops[0]->where : "") },
          { "cause", string_text(m, type_change(m, ops[0])) }, { "id", arena_text(&m->arena, "%d", h->ncollectives) },
@@ -139,18 +103,6 @@ void write_collectives(Host *h, FILE *out)
 }
 
 /* --- Statements -------------------------------------------------------------------------------------- */
-
-/* The ops that are one collective with this one, which is the first of them. */
-static int find_bucket(const Op *first, const Op *ops[], int room)
-{
-    int count = 0;
-    const Op *op = first;
-    do {
-        ops[count++] = op;
-        op = op->next;
-    } while (op && count < room && is_one_message(first, op));
-    return count;
-}
 
 char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],
                       const char *const out[])
@@ -234,15 +186,14 @@ static bool check_places(FuncText *t, const Op *op)
 
 const Op *write_collective(FuncText *t, const Op *op)
 {
-    enum { MOST = 256 };
     Module *m = t->h->m;
-    const Op *ops[MOST];
+    const Op *ops[MOST_PIECES];
     if (!(info(op)->traits & SENDS)) {
         if (check_places(t, op))
             write_local_slice(t, op);
         return op;
     }
-    int count = find_bucket(op, ops, MOST);
+    int count = find_bucket(op, ops);
     for (int i = 0; i < count; i++)
         if (!check_places(t, ops[i]))
             return ops[count - 1];

@@ -7,6 +7,7 @@
  *   host_cuda.c     what only CUDA has: kernels are launched, from a text that the file embeds
  *   host_loop.c     layers in a loop, and what goes from turn to turn
  *   collective.c    collectives: their table, and the statements that run them
+ *   message.c       collectives as the runtime is told of them, and what they take of memory there
  *   program.c       the tables of RtProgram
  */
 #ifndef MPC_HOST_PARTS_H
@@ -123,6 +124,15 @@ void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with those of its bucket; returns the last */
 int collective_number(const Host *h, const Op *op);    /* of one that has been started */
+
+/* --- Messages --------------------------------------------------------------------------------- */
+
+enum { MOST_PIECES = 256 };                                              /* of one message */
+int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);            /* the ops that are one message; how many */
+RtCollective collective_of(Module *m, const Op *const ops[], int count); /* of these; but for what people read */
+
+/* Elements of the dims from `first` on and before `end`, as a rank holds them. */
+int64_t count_between(const Module *m, const Type *type, int first, int end);
 
 /* "rt_collective_start(rt, 3, RT_IN(...), RT_OUT(...));\n" */
 char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],

@@ -6,7 +6,6 @@
  */
 #include "explain.h"
 
-#include "codegen/host.h"
 #include "near.h"
 #include "pass.h"
 
@@ -272,7 +271,6 @@ static void print_stage(Explain *e, const char *pass)
 static bool run_and_explain(Explain *e)
 {
     const char *after = NULL;
-    e->m->scratch_bytes = c_scratch_bytes;
     print_stage(e, "as declared");
     for (int i = 0; i < npasses; i++) {
         if (!run_passes(e->m, &(PassOptions){ .start_after = after, .stop_after = passes[i].name }))

@@ -44,6 +44,7 @@ typedef struct {
     Facts facts;
     Classes classes;
     MemoryUse memory;
+    int64_t messages; /* bytes beside the arena: see message_space */
     int64_t ranks;
     int nrows, row_room;
     TrafficRow *row;

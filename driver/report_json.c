@@ -60,7 +60,7 @@ cJSON *memory_json(const Report *r)
     for (int i = 0; i < N_CLASSES; i++)
         add_json_integer(classes, class_name[i], use->bytes[i]);
     add_json_integer(object, "unused", use->unused);
-    add_json_integer(object, "messages", use->messages);
+    add_json_integer(object, "messages", r->messages);
     cJSON *peak = cJSON_AddObjectToObject(object, "peak");
     add_text(peak, "op", use->op->path ? use->op->path : info(use->op)->name);
     add_text(peak, "where", use->op->where);

@@ -58,9 +58,8 @@ static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
     printf("memory of a rank: %.2f MB, planned to the byte%s\n", megabytes((double)use->arena),
-           use->messages
-               ? arena_text(&r->run->arena, "; beside it %.2f MB for messages", megabytes((double)use->messages))
-               : "");
+           r->messages ? arena_text(&r->run->arena, "; beside it %.2f MB for messages", megabytes((double)r->messages))
+                       : "");
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)

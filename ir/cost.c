@@ -69,44 +69,6 @@ Traffic op_traffic(const Module *m, const Op *op)
 
 bool joins_message(const Op *op) { return op->prev && is_one_message(op->prev, op); }
 
-enum { ROUND = 4 << 20 }; /* bytes of a message that are exchanged at once, as in runtime/exchange.c */
-
-typedef struct {
-    const Module *m;
-    int64_t message, largest; /* bytes: to one rank, of the tensors so far; the largest room */
-} Space;
-
-/* What goes out, packed, and what comes in from each rank. */
-static int64_t room_of(const Op *op, int64_t message, int64_t ranks)
-{
-    int64_t bytes = message < ROUND ? message : ROUND;
-    if (op->kind == OP_all_reduce) /* cut into a piece for each rank, of whole elements */
-        return 2 * bytes + ranks * dtype_bytes(result(op)->type.dtype);
-    return (op->kind == OP_all_gather ? 1 + ranks : 2 * ranks) * bytes;
-}
-
-static void add_space(void *context, const Func *f, const Op *op, double times)
-{
-    Space *s = context;
-    if (!(info(op)->traits & SENDS))
-        return;
-    int64_t ranks = count_ranks(s->m, op->attrs.axis), bytes = local_bytes(s->m, &arg(op, 0)->type);
-    bool is_whole = op->kind == OP_all_reduce || op->kind == OP_all_gather;
-    s->message = (joins_message(op) ? s->message : 0) + (is_whole ? bytes : bytes / ranks);
-    int64_t room = room_of(op, s->message, ranks);
-    s->largest = room > s->largest ? room : s->largest;
-}
-
-int64_t message_space(const Module *m)
-{
-    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
-    Space s = { .m = m };
-    for (int i = 0; i < 3; i++)
-        if (func_with_role(m, roles[i]))
-            visit_program(m, func_with_role(m, roles[i]), add_space, &s);
-    return s.largest;
-}
-
 /* --- Where values come from ---------------------------------------------------------------------- */
 
 const Op *origin_of(const Module *m, const Value *value)

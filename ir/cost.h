@@ -40,10 +40,6 @@ typedef struct {
 Traffic op_traffic(const Module *m, const Op *op);
 bool joins_message(const Op *op); /* sent in one message with the op before it */
 
-/* What the runtime sets aside beside the arena to send and receive the largest message of the program (the runtime's
- * rt_exchange_workspace says the same of its tables): tensors of a bucket lie there end to end. */
-int64_t message_space(const Module *m);
-
 /* --- What tensors are for ----------------------------------------------------------------------- */
 
 typedef enum {
@@ -83,8 +79,7 @@ typedef struct {
 } Held;
 
 typedef struct {
-    int64_t arena;            /* the trainer allocates this, */
-    int64_t messages;         /* and this: see message_space */
+    int64_t arena;            /* the trainer allocates this */
     int64_t bytes[N_CLASSES]; /* in use at the peak of the step, each byte counted once */
     int64_t unused;           /* of the arena, at that time */
     int64_t peak[N_ROLES];    /* in use at most while STEP, EVAL, PREDICT run */

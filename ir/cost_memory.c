@@ -231,7 +231,7 @@ MemoryUse memory_use(const Classes *classes)
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Plan plan = { .classes = classes, .m = classes->m };
     HeldList lasting = { 0 };
-    MemoryUse use = { .messages = message_space(classes->m) };
+    MemoryUse use = { 0 };
     for (int i = 0; i < 3; i++)
         if (func_with_role(plan.m, roles[i]))
             hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]));

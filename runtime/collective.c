@@ -5,6 +5,7 @@
 #include "comm.h"
 #include "device.h"
 #include "trace.h"
+#include "workspace.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -76,9 +76,8 @@ void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 /* --- exchange.c --------------------------------------------------------------------------------- */
 
 /* Runs a collective to its end; returns the bytes that this rank has sent to others. `workspace` holds
- * rt_exchange_workspace bytes.  `wait` is called until the exchange that was started is done. */
+ * rt_exchange_workspace bytes (workspace.h).  `wait` is called until the exchange that was started is done. */
 int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace);
-int64_t rt_exchange_workspace(const RtCollective *collective, int ranks);
 
 /* --- traffic.c ---------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  * number of ranks alone, not on a library's choice of algorithm. */
 #include "comm.h"
 #include "convert.h"
-#include "slots.h"
+#include "workspace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,14 +106,7 @@ static void combine(const RtCollective *c, int n, const RtMessage from[], char *
     }
 }
 
-/* --- Messages -------------------------------------------------------------------------------------
- *
- * A round exchanges so many bytes of each message: what is packed and what has come stay small, however large the
- * tensors are. */
-
-#ifndef ROUND /* tests make rounds of small messages, too */
-#define ROUND (4 << 20)
-#endif
+/* --- Messages ------------------------------------------------------------------------------------- */
 
 typedef RtSlots SlotsOf(RtCollectiveKind kind, const RtPiece *piece);
 
@@ -132,21 +125,6 @@ static char *take(Exchange *x, int64_t bytes)
     char *at = x->workspace;
     x->workspace += bytes;
     return at;
-}
-
-static int64_t piece_bytes(const RtCollective *c, const RtSlots *s)
-{
-    return s->rows * s->run * rt_type_bytes(c->type);
-}
-
-static int64_t message_bytes(const RtCollective *c)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < c->npieces; i++) {
-        RtSlots s = rt_sent_slots(c->kind, &c->piece[i]);
-        bytes += piece_bytes(c, &s);
-    }
-    return bytes;
 }
 
 static void swap_messages(Exchange *x)
@@ -175,7 +153,7 @@ static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void
     int64_t begin = 0, end = x->first + x->bytes;
     for (int i = 0; i < x->c->npieces; i++) {
         RtSlots s = slots_of(x->c->kind, &x->c->piece[i]);
-        int64_t bytes = piece_bytes(x->c, &s);
+        int64_t bytes = rt_slots_bytes(x->c->type, s);
         int64_t first = x->first > begin ? x->first - begin : 0, last = end < begin + bytes ? end - begin : bytes;
         if (first < last)
             copy_slots(&s, rt_type_bytes(x->c->type), x->group->count, q, (char *)(uintptr_t)tensor[i],
@@ -262,9 +240,9 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
 {
     const RtGroup *group = rt_comm_group(rt, collective);
     RtMessage messages[2 * group->count];
-    int64_t bytes = message_bytes(collective), sent = 0;
-    for (int64_t first = 0; first < bytes; first += ROUND) {
-        int64_t some = bytes - first < ROUND ? bytes - first : ROUND;
+    int64_t bytes = rt_message_bytes(collective), sent = 0;
+    for (int64_t first = 0; first < bytes; first += RT_ROUND) {
+        int64_t some = bytes - first < RT_ROUND ? bytes - first : RT_ROUND;
         Exchange x = { rt, collective, group, messages, messages + group->count, workspace, first, some, 0 };
         if (collective->kind == RT_ALL_REDUCE)
             all_reduce(&x, in, out);
@@ -273,13 +251,4 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
         sent += x.sent;
     }
     return sent;
-}
-
-int64_t rt_exchange_workspace(const RtCollective *collective, int ranks)
-{
-    int64_t bytes = message_bytes(collective);
-    bytes = bytes < ROUND ? bytes : ROUND;
-    if (collective->kind == RT_ALL_REDUCE) /* packed, and a piece from each rank, the larger ones rounded up */
-        return 2 * bytes + ranks * rt_type_bytes(collective->type);
-    return ((collective->kind == RT_ALL_GATHER ? 1 : ranks) + ranks) * bytes; /* gathered: all get the same */
 }

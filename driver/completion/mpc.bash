@@ -17,7 +17,7 @@ _mpc()
         files='*.mdl'
         ;;
     report)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --json"
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --target= --json"
         files='*.mdl'
         ;;
     explain)

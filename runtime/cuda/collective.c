@@ -10,8 +10,8 @@
 #include "gpu.h"
 
 #include "comm.h"
-#include "slots.h"
 #include "trace.h"
+#include "workspace.h"
 
 #include <math.h>
 #include <nccl.h>
@@ -162,24 +162,9 @@ static Channel *find_channel(struct RtGpuCollectives *c, const RtGroup *group)
     return NULL;
 }
 
-static int64_t slot_bytes(RtType type, RtSlots slots) { return slots.rows * slots.run * rt_type_bytes(type); }
-
-/* Does rank q's part lie in one piece, for every q, one behind the other? */
-static bool is_plain(RtSlots slots) { return slots.all || (slots.rows == 1 && !slots.zigzag); }
-
-/* Messages of one piece that are not where the tensor is: to all ranks, and from all ranks. */
-static int64_t workspace_of(const RtCollective *c, const RtPiece *piece, int ranks)
-{
-    RtSlots sent = rt_sent_slots(c->kind, piece), received = rt_received_slots(c->kind, piece);
-    return (is_plain(sent) ? 0 : ranks * slot_bytes(c->type, sent)) +
-           (is_plain(received) ? 0 : ranks * slot_bytes(c->type, received));
-}
-
 static int64_t sent_by(const RtCollective *c, int ranks)
 {
-    int64_t bytes = 0;
-    for (int i = 0; i < c->npieces; i++)
-        bytes += slot_bytes(c->type, rt_sent_slots(c->kind, &c->piece[i]));
+    int64_t bytes = rt_message_bytes(c);
     return c->kind == RT_ALL_REDUCE ? 2 * bytes * (ranks - 1) / ranks : bytes * (ranks - 1);
 }
 
@@ -194,9 +179,7 @@ static void open_entry(Rt *rt, int id)
         entry->channel = &all->channel[all->nchannels++];
         open_channel(rt, entry->channel, group);
     }
-    int64_t bytes = 0;
-    for (int i = 0; i < c->npieces; i++)
-        bytes += workspace_of(c, &c->piece[i], group->count);
+    int64_t bytes = rt_nccl_workspace(c, group->count);
     if (bytes > entry->channel->workspace_bytes)
         entry->channel->workspace_bytes = bytes;
     entry->sent_bytes = sent_by(c, group->count);
@@ -290,10 +273,10 @@ static char *messages_of(Rt *rt, const Channel *channel, RtType type, RtSlots sl
                          bool filled)
 {
     int n = channel->group->count;
-    if (is_plain(slots))
+    if (rt_slots_are_plain(slots))
         return tensor;
     char *messages = *workspace;
-    int64_t bytes = slot_bytes(type, slots);
+    int64_t bytes = rt_slots_bytes(type, slots);
     for (int q = 0; q < n && filled; q++)
         copy_slots(rt, channel, type, slots, q, tensor, messages + q * bytes, false);
     *workspace += n * bytes;
@@ -358,8 +341,9 @@ static void enqueue(Rt *rt, const RtCollective *c, const Channel *channel, const
     settle(rt, channel, "begin a collective", all->ncclGroupEnd());
     for (int i = 0; i < c->npieces; i++) {
         RtSlots received = rt_received_slots(c->kind, &c->piece[i]);
-        for (int q = 0; q < channel->group->count && !is_plain(received); q++)
-            copy_slots(rt, channel, c->type, received, q, out[i], from[i] + q * slot_bytes(c->type, received), true);
+        for (int q = 0; q < channel->group->count && !rt_slots_are_plain(received); q++)
+            copy_slots(rt, channel, c->type, received, q, out[i], from[i] + q * rt_slots_bytes(c->type, received),
+                       true);
     }
     free(to);
     free(from);

@@ -1,5 +1,6 @@
 """Trainers for several GPUs, one process a GPU, on emulated ones: every layout trains as one processor does, and a wait
 that is left out is noticed."""
+import json
 import re
 import shutil
 
@@ -76,7 +77,9 @@ def compile_layout(compiled, model, mesh, zero, microbatch, precision="fp32"):
 def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_path):
     trainer = compile_layout(compiled, model, mesh, zero, microbatch)
     run(trainer, mesh, data, tmp_path)
-    assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
+    log, memory = read_log(tmp_path / "log"), json.loads((trainer.folder / "plan.json").read_text())["memory"]
+    assert_same(log, reference(model, "fp32"), "fp32")
+    assert log[-1]["peak_bytes"] == memory["arena"] + memory["messages"] + (32 << 20)  # for products
 
 
 def test_bf16(compiled, reference, data, tmp_path):

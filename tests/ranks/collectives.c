@@ -6,6 +6,7 @@
 #include "comm.h"
 #include "device.h"
 #include "convert.h"
+#include "workspace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

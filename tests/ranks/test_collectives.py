@@ -42,4 +42,4 @@ def test_messages_in_pieces(program, tmp_path, comm):
 
 def test_messages_in_rounds(program, tmp_path):
     """Large ones are exchanged bit by bit; here those of more than 192 bytes, which cuts through tensors and rows."""
-    assert start(mpirun(4, program("mpi", "-DROUND=192"), 4), tmp_path).stdout == "5155 compared\n"
+    assert start(mpirun(4, program("mpi", "-DRT_ROUND=192"), 4), tmp_path).stdout == "5155 compared\n"

@@ -103,6 +103,19 @@ def test_text_says_the_same(model, report):
         assert f"over {axes} (2 ranks): sends {sent / 1e6:.2f} MB" in text
 
 
+def test_target(report, model, tmp_path):
+    """GPUs have other kernels, and NCCL takes whole messages where they lie, unless they are in pieces (tests/device compares
+    with what is allocated)."""
+    layout = ("--mesh=dp=2,tp=2", "--zero=3")
+    c, cuda = report(*layout)["memory"], report(*layout, "--target=cuda")["memory"]
+    assert c == report(*layout, "--target=c")["memory"] and c["messages"] > 0
+    assert c["messages"] != cuda["messages"]
+    run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", "--target=cuda", *layout)
+    plan = json.loads((tmp_path / "out/plan.json").read_text())["memory"]
+    assert (plan["arena"], plan["messages"]) == (cuda["arena"], cuda["messages"])
+    assert report("--mesh=dp=2", "--target=cuda")["memory"]["messages"] == 0 < report("--mesh=dp=2")["memory"]["messages"]
+
+
 def test_options_count(report, model):
     """Each of the options that a layout has changes the report, or the report refuses it."""
     plain = report()
