@@ -44,6 +44,11 @@ static Module *read_ir(Run *run, Settings *settings, const char **after)
             run->source.path);
         return NULL;
     }
+    const char *last = run->options->compile_to;
+    if (last && find_pass(last) <= find_pass(*after)) {
+        run_failed(run, "--compile-to=%s has no effect: %s was written after '%s'", last, run->source.path, *after);
+        return NULL;
+    }
     Module *m = parse_ir(run);
     if (m)
         *settings = settings_of_ir(run, m);
@@ -211,6 +216,9 @@ static int check_options(const Options *o)
         return usage_error(o->command, "one of FILE.mdl and --compile-from=FILE.mir: leave '%s' out", o->operand);
     if (o->nvrtc && !is_cuda(o))
         return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
+    if (o->target && o->compile_to && find_pass(o->compile_to) < find_pass("fuse")) /* plans for a target */
+        return usage_error(o->command, "--target=%s has no effect on a program up to '%s': leave it out", o->target,
+                           o->compile_to);
     if (is_cuda(o) && o->comm)
         return usage_error(o->command, "--target=cuda always takes --comm=tcp: leave --comm out");
     if (!o->output && !o->compile_to)

@@ -206,11 +206,13 @@ static bool round_trips(const Module *m, const char *text)
 /* --- Remarks ------------------------------------------------------------------------------- */
 
 static const char *remarks_of, *running; /* set while passes run: the driver's sink, like its diagnostics */
+static int nremarks;
 
 void remark(Module *m, const Op *op, const char *format, ...)
 {
     if (!remarks_of || (strcmp(remarks_of, "all") != 0 && strcmp(remarks_of, running) != 0))
         return;
+    nremarks++;
     va_list args;
     va_start(args, format);
     fprintf(m->diags->out, "%s: remark: %s: %s: ", op && op->where ? op->where : m->name, running,
@@ -268,7 +270,7 @@ bool run_passes(Module *m, const PassOptions *options)
     int last = !options->stop_after                        ? npasses - 1
                : strcmp(options->stop_after, "lower") == 0 ? -1
                                                            : find_pass(options->stop_after);
-    remarks_of = options->remarks;
+    remarks_of = options->remarks, nremarks = 0;
     m->hurried = !is_read(options) && !options->remarks;
     if (dumps.dir) {
         char *text = module_text(m);
@@ -281,6 +283,9 @@ bool run_passes(Module *m, const PassOptions *options)
     for (int i = first; i <= last && good; i++)
         if (is_listed(options->only, passes[i].name))
             good = run_pass(m, &passes[i], i + 1, options, &dumps);
+    if (good && remarks_of && nremarks == 0)
+        fprintf(m->diags->out, "%s: no remarks of %s\n", m->name,
+                strcmp(remarks_of, "all") == 0 ? "any pass that has run" : remarks_of);
     remarks_of = NULL;
     return good;
 }

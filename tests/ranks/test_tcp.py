@@ -44,7 +44,8 @@ class Ranks:
 
     def add(self, program, *options, before=(), **environment):
         clean = {name: value for name, value in os.environ.items() if not LAUNCHERS.fullmatch(name)}
-        words = [*before, program, "--data", self.data, "--data-format", "bytes", *options]
+        data = [] if options[:2] == ("--steps", 0) else ["--data", self.data, "--data-format", "bytes"]
+        words = [*before, program, *data, *options]
         self.processes.append(subprocess.Popen(
             list(map(str, words)), cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**clean, **QUIET, **{name: str(value) for name, value in environment.items()}}))
