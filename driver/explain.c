@@ -52,12 +52,12 @@ static bool has_copy(const Param *param, const char *name)
     return *path == '\0' && *name == '\0';
 }
 
-static void offer_paths(Near *near, const Module *m)
+static void offer_paths(NearMiss *near, const Module *m)
 {
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
             if (op->path)
-                near_offer(near, op->path);
+                offer(near, op->path);
 }
 
 static bool is_path(const Module *m, const char *name)
@@ -74,7 +74,7 @@ static bool find_tensor(Explain *e)
     Module *m = e->m;
     const char *name = e->run->options->name;
     const char *plain = without_numbers(&e->run->arena, name);
-    Near near = { .word = plain };
+    NearMiss near = { .name = plain };
     e->param = find_param(m, intern_text(m, plain));
     e->path = intern_text(m, plain);
     if (e->param && strcmp(name, plain) != 0 && !has_copy(e->param, name))
@@ -83,7 +83,7 @@ static bool find_tensor(Explain *e)
     if (e->param || is_path(m, plain))
         return true;
     for (const Param *param = m->params; param; param = param->next)
-        near_offer(&near, param->name);
+        offer(&near, param->name);
     offer_paths(&near, m);
     return run_failed(e->run, "%s has no parameter or value '%s'%s%s%s", e->run->source.path, name,
                       near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");

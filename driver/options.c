@@ -114,10 +114,10 @@ static bool check_pass(const Line *line, const OptionInfo *option, const char *n
 {
     if (find_pass(name) >= 0 || (*name && strcmp(name, other_pass(option)) == 0))
         return true;
-    Near near = { .word = name };
+    NearMiss near = { .name = name };
     const char *all = "";
     for (int i = 0; i < npasses; i++) {
-        near_offer(&near, passes[i].name);
+        offer(&near, passes[i].name);
         all = arena_text(line->arena, "%s%s%s", all, i ? ", " : "", passes[i].name);
     }
     const char *meant = near.best ? arena_text(line->arena, "did you mean %s?", near.best)
@@ -205,13 +205,13 @@ static const OptionInfo *find_option(int command, const char *name, bool is_lett
 
 static bool refuse_unknown(const Line *line, const char *dashes, const char *name)
 {
-    Near near = { .word = name };
+    NearMiss near = { .name = name };
     OptionName *names = NEW_ARRAY(line->arena, OptionName, noptions);
     const char *command = command_table[line->options->command].name, *others = "";
     for (int i = 0; i < noptions; i++) {
         names[i] = option_name(&option_table[i]);
         if (takes(line->options->command, &option_table[i]))
-            near_offer(&near, names[i].text);
+            offer(&near, names[i].text);
         for (int c = 0; c < NCOMMANDS && strcmp(names[i].text, name) == 0; c++)
             if (takes(c, &option_table[i]))
                 others = arena_text(line->arena, "%s%s'mpc %s'", others, *others ? ", " : " is an option of ",
@@ -293,9 +293,9 @@ static bool read_command(int argc, char **argv, Options *options, int *status)
     options->command = find_command(argv[1]);
     if (options->command >= 0)
         return true;
-    Near near = { .word = argv[1] };
+    NearMiss near = { .name = argv[1] };
     for (int i = 0; i < NCOMMANDS; i++)
-        near_offer(&near, command_table[i].name);
+        offer(&near, command_table[i].name);
     usage_error(-1, "there is no command '%s'%s%s%s ('mpc help' lists them)", argv[1],
                 near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
     return false;

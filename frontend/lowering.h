@@ -17,6 +17,7 @@
 #define MPC_LOWERING_H
 
 #include "lower.h"
+#include "near.h"
 
 /* --- Numbers known at compile time ----------------------------------------------------------- */
 
@@ -78,14 +79,6 @@ Symbol *find_symbol(const Scope *scope, const char *name);      /* here or furth
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
 const char *symbol_noun(SymbolKind kind); /* "a dim" */
-
-/* The nearest of names to `name`: offer() each, then read `best`, which is NULL if none is near. */
-typedef struct {
-    const char *name, *best;
-    int distance;
-} NearMiss;
-void offer(NearMiss *near, const char *name);
-const char *did_you_mean(Arena *arena, const NearMiss *near); /* a help text, or NULL */
 
 /* --- The state of a lowering ----------------------------------------------------------------- */
 

@@ -1,0 +1,45 @@
+/* near.c -- which of the words that there are somebody meant by one that does not exist. */
+#include "near.h"
+
+#include <string.h>
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+/* How many letters have to be added, dropped, changed, or swapped with their neighbour
+ * (optimal string alignment).  Names longer than a row count as far. */
+static int edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 64 };
+    int row[3][LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    for (int i = 0; i <= n; i++) {
+        int *now = row[i % 3], *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
+        for (int j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                now[j] = i + j;
+                continue;
+            }
+            int change = before[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = smaller(change, smaller(before[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = smaller(now[j], earlier[j - 2] + 1);
+        }
+    }
+    return row[n % 3][m];
+}
+
+/* A third of the letters may be wrong; of a name of one letter, none. */
+void offer(NearMiss *near, const char *name)
+{
+    int distance = edit_distance(near->name, name), most = (int)(strlen(near->name) + 1) / 3;
+    if (distance <= most && (!near->best || distance < near->distance)) {
+        near->best = name;
+        near->distance = distance;
+    }
+}
+
+const char *did_you_mean(Arena *arena, const NearMiss *near)
+{
+    return near->best ? arena_text(arena, "did you mean '%s'?", near->best) : NULL;
+}

@@ -1,0 +1,16 @@
+/* near.h -- what somebody may have meant: the nearest of names to one that does not exist, in a file or on the command
+ * line. */
+#ifndef MPC_NEAR_H
+#define MPC_NEAR_H
+
+#include "arena.h"
+
+/* Begin with {name}, offer() each name there is, then read `best`, which is NULL if none is near. */
+typedef struct {
+    const char *name, *best;
+    int distance;
+} NearMiss;
+void offer(NearMiss *near, const char *name);
+const char *did_you_mean(Arena *arena, const NearMiss *near); /* a help text, or NULL */
+
+#endif
