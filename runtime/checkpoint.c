@@ -100,14 +100,10 @@ void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place)
 static char *shape_text(int rank, const int64_t *size)
 {
     char *text = rt_text("[");
-    for (int d = 0; d < rank; d++) {
-        char *longer = rt_text("%s%s%lld", text, d ? ", " : "", (long long)size[d]);
-        free(text);
-        text = longer;
-    }
-    char *closed = rt_text("%s]", text);
-    free(text);
-    return closed;
+    for (int d = 0; d < rank; d++)
+        rt_append(&text, "%s%lld", d ? ", " : "", (long long)size[d]);
+    rt_append(&text, "]");
+    return text;
 }
 
 static bool dtype_fits(const RtView *view, const char *dtype)

@@ -65,15 +65,10 @@ char *rt_comm_place(const Rt *rt, int rank)
 {
     const RtProgram *program = rt->program;
     char *text = rt_text("rank %d (", rank);
-    for (int i = 0; i < program->naxes; i++) {
-        char *longer =
-            rt_text("%s%s%s %d", text, i ? ", " : "", program->axes[i].name, coordinate_of(program, rank, i));
-        free(text);
-        text = longer;
-    }
-    char *closed = rt_text("%s)", text);
-    free(text);
-    return closed;
+    for (int i = 0; i < program->naxes; i++)
+        rt_append(&text, "%s%s %d", i ? ", " : "", program->axes[i].name, coordinate_of(program, rank, i));
+    rt_append(&text, ")");
+    return text;
 }
 
 /* --- Groups ----------------------------------------------------------------------------------- */
@@ -134,11 +129,8 @@ const RtGroup *rt_comm_world(const Rt *rt) { return &rt->mesh->world; }
 static char *mesh_text(const RtProgram *program)
 {
     char *text = rt_text("%s", "");
-    for (int i = 0; i < program->naxes; i++) {
-        char *longer = rt_text("%s%s%s=%d", text, i ? "," : "", program->axes[i].name, program->axes[i].size);
-        free(text);
-        text = longer;
-    }
+    for (int i = 0; i < program->naxes; i++)
+        rt_append(&text, "%s%s=%d", i ? "," : "", program->axes[i].name, program->axes[i].size);
     return text;
 }
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <unistd.h>
@@ -102,17 +103,35 @@ void *rt_allocate(int64_t count, int64_t size)
     return memory;
 }
 
+static char *text_behind(const char *before, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    size_t start = strlen(before), length = (size_t)vsnprintf(NULL, 0, format, args);
+    char *text = rt_allocate((int64_t)(start + length + 1), 1);
+    memcpy(text, before, start);
+    vsnprintf(text + start, length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
 char *rt_text(const char *format, ...)
 {
-    va_list args, again;
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
-    char *text = rt_allocate(length + 1, 1);
-    vsnprintf(text, (size_t)length + 1, format, again);
-    va_end(again);
+    char *text = text_behind("", format, args);
     va_end(args);
     return text;
+}
+
+void rt_append(char **text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *longer = text_behind(*text, format, args);
+    va_end(args);
+    free(*text);
+    *text = longer;
 }
 
 double rt_seconds(void)

@@ -73,10 +73,8 @@ RtLog rt_log_open(const char *path, int64_t step)
 static void add(char **line, const char *name, double value, const char *format)
 {
     char *number = isfinite(value) ? rt_text(format, value) : rt_text("null");
-    char *longer = rt_text("%s%s\"%s\": %s", *line, (*line)[1] ? ", " : "", name, number);
+    rt_append(line, "%s\"%s\": %s", (*line)[1] ? ", " : "", name, number);
     free(number);
-    free(*line);
-    *line = longer;
 }
 
 void rt_log_step(const RtLog *log, const RtStepReport *report)

@@ -59,6 +59,7 @@ void rt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void *rt_allocate(int64_t count, int64_t size); /* zeroed; ends the trainer instead of returning NULL */
 char *rt_text(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a new string, the caller's */
+void rt_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3))); /* to such a one */
 double rt_seconds(void); /* since some moment before the start; never goes back */
 
 typedef struct {

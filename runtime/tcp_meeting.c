@@ -161,10 +161,9 @@ char *rt_meeting_missing(const RtMeeting *m, bool of_data, int first)
             q++;
         if (q == begin)
             continue;
-        char *longer = q - begin > 1 ? rt_text("%s%s%d-%d", text, *text ? ", " : "", begin, q - 1)
-                                     : rt_text("%s%s%d", text, *text ? ", " : "", begin);
-        free(text);
-        text = longer;
+        rt_append(&text, "%s%d", *text ? ", " : "", begin);
+        if (q - begin > 1)
+            rt_append(&text, "-%d", q - 1);
     }
     return text;
 }

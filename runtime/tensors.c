@@ -15,15 +15,14 @@
 /* The k-th '*' of the path becomes copy[k]. */
 static char *full_name(const RtTensor *tensor, const int64_t *copy)
 {
-    char *name = tensor->state ? rt_text("optimizer.%s", tensor->state) : rt_text("%s", "");
-    const char *separator = tensor->state && tensor->name && *tensor->name ? "." : "";
-    char *path = rt_text("%s%s", name, separator);
-    free(name);
-    for (const char *c = tensor->name ? tensor->name : ""; *c; c++) {
-        char *longer = *c == '*' ? rt_text("%s%lld", path, (long long)*copy++) : rt_text("%s%c", path, *c);
-        free(path);
-        path = longer;
-    }
+    char *path = tensor->state ? rt_text("optimizer.%s", tensor->state) : rt_text("%s", "");
+    if (tensor->state && tensor->name && *tensor->name)
+        rt_append(&path, ".");
+    for (const char *c = tensor->name ? tensor->name : ""; *c; c++)
+        if (*c == '*')
+            rt_append(&path, "%lld", (long long)*copy++);
+        else
+            rt_append(&path, "%c", *c);
     return path;
 }
 

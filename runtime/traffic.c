@@ -19,11 +19,8 @@ static const char *name_of_kind(RtCollectiveKind kind)
 static char *axes_text(const Rt *rt, const RtCollective *c)
 {
     char *text = rt_text("%s", "");
-    for (int i = 0; i < c->naxes; i++) {
-        char *longer = rt_text("%s%s%s", text, i ? ", " : "", rt->program->axes[c->axis[i]].name);
-        free(text);
-        text = longer;
-    }
+    for (int i = 0; i < c->naxes; i++)
+        rt_append(&text, "%s%s", i ? ", " : "", rt->program->axes[c->axis[i]].name);
     return text;
 }
 
