@@ -105,9 +105,6 @@ static void check_stages(Layout *p, const Ast *ast)
         strcmp(word, "interleaved") != 0)
         complain(l, (Where){ .at = chunks->loc, .help = "schedule = interleaved" },
                  "only an interleaved schedule has chunks");
-    if (word && l->options->schedule && axis && axis->size == 1)
-        fail_command(l, said_text(l, "--schedule", word), "leave it out",
-                     "there is one stage ('%s' = 1), so that no schedule has an effect", axis->name);
     if (word)
         note(l, "parallel.schedule", word, schedule, l->options->schedule);
 }
@@ -121,8 +118,7 @@ static void read_flag(Lower *l, const Ast *option, Flag *flag)
     const char *word = option->kind == A_NAME ? "true" : option->child->name ? option->child->name : "";
     *flag = strcmp(word, "true") == 0;
     if (!*flag && strcmp(word, "false") != 0)
-        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is true or false",
-                 option->name);
+        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is true or false", option->name);
 }
 
 static void read_zero_option(Lower *l, const Ast *option)
@@ -159,14 +155,6 @@ static bool splits_data(const Lower *l, const MeshAxis *axis)
     return false;
 }
 
-static const Ast *zero_option(const Ast *ast, const char *name)
-{
-    const Ast *option = ast->child;
-    while (option && strcmp(option->name, name) != 0)
-        option = option->next;
-    return option;
-}
-
 /* What counts of zero's options, those left to their defaults too; nothing counts on one rank. */
 static void note_zero_options(Lower *l, const Ast *ast)
 {
@@ -180,7 +168,9 @@ static void note_zero_options(Lower *l, const Ast *ast)
         { "overlap_params", t->overlap_params ? "true" : "false", "" },
     };
     for (size_t i = 0; t->zero_axes && i < sizeof options / sizeof *options; i++) {
-        const Ast *said = zero_option(ast, options[i].name);
+        const Ast *said = ast->child;
+        while (said && strcmp(said->name, options[i].name) != 0)
+            said = said->next;
         add_setting(l, arena_text(l->arena, "parallel.zero.%s", options[i].name), options[i].value, options[i].unit,
                     said ? where_text(l, said->loc) : "default");
     }
@@ -203,22 +193,6 @@ static const char *read_zero_axes(Layout *p, const Ast *names)
     return all;
 }
 
-/* Options that would go unheard.  A file may name what only other meshes or stages need, but then it is not in use. */
-static void check_zero_has_effect(Lower *l, const Ast *ast, const char *axes)
-{
-    Train *t = &l->m->train;
-    if (t->zero && l->options->zero && axes && !t->zero_axes)
-        fail_command(l, said_text(l, "--zero", l->options->zero), arena_text(l->arena, "--mesh %s=2", ast->init->name),
-                     "nothing can be split over one rank ('%s')", axes);
-    if (!t->zero && t->zero_axes && t->overlap_params && !l->options->zero)
-        complain(l, (Where){ .at = zero_option(ast, "overlap_params")->loc, .help = "zero 1, 2 or 3" },
-                 "zero 0 splits no parameters, so that none are gathered ahead of their use");
-    if (!t->zero_axes) /* one rank: nothing to split */
-        t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
-    if (!t->zero)
-        t->overlap_params = false;
-}
-
 static void read_zero(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -234,7 +208,8 @@ static void read_zero(Layout *p, const Ast *ast)
         complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
                  "zero %s needs the axis that it is over", stage);
     t->zero = stage ? stage[0] - '0' : 0;
-    check_zero_has_effect(l, ast, axes);
+    if (!t->zero_axes) /* one rank: nothing to split */
+        t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
     if (stage)
         note(l, "parallel.zero", stage, ast, l->options->zero);
     if (axes)

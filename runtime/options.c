@@ -221,33 +221,16 @@ static bool has_effect(const RtOptions *result, const Option *option)
     return option->kind == COUNT ? *(const int64_t *)at > 0 : *(const char *const *)at != NULL;
 }
 
-/* The option whose name begins a list "save,steps"; moves on behind it. */
-static const Option *next_needed(const char **list)
-{
-    size_t length = strcspn(*list, ",");
-    char *name = rt_text("%.*s", (int)length, *list);
-    const Option *option = find(name);
-    free(name);
-    *list += length + ((*list)[length] == ',');
-    return option;
-}
-
 static void check_needs(const RtOptions *result)
 {
     for (int i = 0; i < NOPTIONS; i++) {
         const Option *option = &options[i];
         if (option->kind == TITLE || !option->needs || !*(const bool *)((const char *)result + option->given_at))
             continue;
-        for (const char *list = option->needs; *list;) {
-            const Option *needed = next_needed(&list);
-            if (!has_effect(result, needed))
-                rt_end(RT_EXIT_USAGE, "--%s has no effect without --%s%s: leave it out, or give both",
-                       name_of(option).text, name_of(needed).text, strcmp(needed->field, "steps") ? "" : " above 0");
-        }
+        if (!has_effect(result, find(option->needs)))
+            rt_end(RT_EXIT_USAGE, "--%s has no effect without --%s%s: leave it out, or give both", name_of(option).text,
+                   option->needs, strcmp(option->needs, "steps") ? "" : " above 0");
     }
-    if (result->given.top_k && result->temperature == 0)
-        rt_end(RT_EXIT_USAGE,
-               "--top-k has no effect with --temperature 0, which takes the likeliest byte: leave one out");
 }
 
 static void check_ranks_can(const RtOptions *result, const RtProgram *program)
@@ -355,12 +338,8 @@ static void print_markdown(void)
         printf("| `");
         for (const char *c = form; *c; c++)
             printf(*c == '|' ? "\\%c" : "%c", *c); /* a bare | would end the cell */
-        printf("` | %s | %s | ", option->help, option->preset ? option->preset : "");
-        for (const char *list = option->needs ? option->needs : ""; *list;) {
-            const Option *needed = next_needed(&list);
-            printf("--%s%s", name_of(needed).text, *list ? ", " : "");
-        }
-        printf(" |\n");
+        printf("` | %s | %s | %s%s |\n", option->help, option->preset ? option->preset : "", option->needs ? "--" : "",
+               option->needs ? option->needs : "");
         free(form);
     }
 }

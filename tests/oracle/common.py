@@ -61,9 +61,9 @@ def read_safetensors(path):
     }
 
 
-def initial_weights(out):
+def initial_weights(out, data):
     path = out / "init.safetensors"
-    train(out, "--steps", 0, "--save", path)
+    train(out, "--data", data, "--steps", 0, "--save", path)
     return {name: value for name, value in read_safetensors(path).items() if not name.startswith("optimizer.")}
 
 

@@ -48,7 +48,7 @@ def runs(tmp_path_factory, text):
         if name not in done:
             loss, dims, rates, options = MODELS[name]
             out = compile_model(name, tmp_path_factory.mktemp(name), "-D", f"seq={SEQ}", *dims, *settings(rates))
-            weights = initial_weights(out)
+            weights = initial_weights(out, text)
             done[name] = (out, weights, *reference_run(loss, weights, rates, options, text))
         return done[name]
 

@@ -142,7 +142,7 @@ def model_text():
 def step(tmp_path_factory):
     out = compile_model(model_text(), tmp_path_factory.mktemp("ops"))
     text = write_text(out / "text", 100)
-    before = initial_weights(out)
+    before = initial_weights(out, text)
     train(out, "--data", text, "--steps", 1, "--save", out / "after.safetensors")
     return before, read_safetensors(out / "after.safetensors")
 
