@@ -118,7 +118,8 @@ static void read_flag(Lower *l, const Ast *option, Flag *flag)
     const char *word = option->kind == A_NAME ? "true" : option->child->name ? option->child->name : "";
     *flag = strcmp(word, "true") == 0;
     if (!*flag && strcmp(word, "false") != 0)
-        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is true or false", option->name);
+        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is true or false",
+                 option->name);
 }
 
 static void read_zero_option(Lower *l, const Ast *option)
