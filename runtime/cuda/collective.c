@@ -241,12 +241,24 @@ void rt_collectives_close(Rt *rt)
     rt->gpu->collectives = NULL;
 }
 
+/* The largest need of any collective of each group; known before the workspaces are made. */
 int64_t rt_collectives_workspace_bytes(const Rt *rt)
 {
-    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    const RtProgram *program = rt->program;
     int64_t bytes = 0;
-    for (int i = 0; c && i < c->nchannels; i++)
-        bytes += c->channel[i].workspace_bytes;
+    for (int i = 0; i < program->ncollectives; i++) {
+        const RtGroup *group = rt_comm_group(rt, &program->collectives[i]);
+        int64_t most = 0;
+        bool is_first = true;
+        for (int j = 0; j < program->ncollectives; j++) {
+            if (rt_comm_group(rt, &program->collectives[j]) != group)
+                continue;
+            int64_t own = rt_nccl_workspace(&program->collectives[j], group->count);
+            most = own > most ? own : most;
+            is_first &= j >= i;
+        }
+        bytes += is_first ? most : 0;
+    }
     return bytes;
 }
 

@@ -73,17 +73,19 @@ static void choose_gpu(Rt *rt)
 static void allocate_arena(Rt *rt)
 {
     size_t free_bytes = 0, total = 0, bytes = (size_t)rt->program->arena_bytes;
-    int64_t workspace = rt_products_workspace_bytes(rt);
+    int64_t products = rt_products_workspace_bytes(rt), messages = rt_collectives_workspace_bytes(rt);
     rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
     void *arena = NULL;
-    bool fits = bytes + (size_t)workspace <= free_bytes;
+    bool fits = bytes + (size_t)(products + messages) <= free_bytes;
     if (fits && cudaMalloc(&arena, bytes) != cudaSuccess)
         fits = false;
     if (!fits)
-        rt_fail("out of memory: '%s' is planned to need %s and %s for products, and %s of %s are free on %s; a smaller "
-                "train.microbatch, 'recompute full', more ranks or a larger GPU helps",
-                rt->program->name, rt_bytes_text((double)bytes).text, rt_bytes_text((double)workspace).text,
-                rt_bytes_text((double)free_bytes).text, rt_bytes_text((double)total).text, rt->gpu->name);
+        rt_fail(
+            "out of memory: '%s' is planned to need %s, %s for products and %s for messages, and %s of %s are free on "
+            "%s; a smaller train.microbatch, 'recompute full', more ranks or a larger GPU helps",
+            rt->program->name, rt_bytes_text((double)bytes).text, rt_bytes_text((double)products).text,
+            rt_bytes_text((double)messages).text, rt_bytes_text((double)free_bytes).text,
+            rt_bytes_text((double)total).text, rt->gpu->name);
     rt->arena = arena;
     rt_zero(rt, 0, rt->program->arena_bytes);
 }
@@ -94,8 +96,8 @@ void rt_device_open(Rt *rt, RtDeviceOptions options)
     rt->gpu->options = options;
     choose_gpu(rt);
     rt_gpu_runs_open(rt);
+    allocate_arena(rt); /* looks for room for all that follows */
     rt_gpu_products_open(rt);
-    allocate_arena(rt);
     rt_gpu_kernels_open(rt);
 }
 

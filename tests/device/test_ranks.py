@@ -136,6 +136,18 @@ def test_too_few_gpus(two, data, tmp_path):
 
 
 @emulated
+def test_no_room_for_messages(compiled, data, tmp_path):
+    """Nothing is allocated where all that is planned does not fit."""
+    trainer = compile_layout(compiled, "llama", "dp=2,tp=2", 3, 2)
+    memory = json.loads((trainer.folder / "plan.json").read_text())["memory"]
+    need = memory["arena"] + memory["messages"] + (32 << 20)
+    assert memory["messages"] > 10000
+    done = run(trainer, "dp=2,tp=2", data, tmp_path, status=1, steps=1, environment={"EMULATED_BYTES": str(need - 1)}.items())
+    assert re.search(r"error: .*out of memory: 'llama' is planned to need .* and \S+ kB for messages, and ", done.stderr)
+    run(trainer, "dp=2,tp=2", data, tmp_path, steps=1, environment={"EMULATED_BYTES": str(need + 10000)}.items())
+
+
+@emulated
 def test_missing_rank(two, data, tmp_path):
     done = run(two, "tp=1", data, tmp_path, status=1)
     assert "was compiled for 2 ranks (tp=2), but 1 runs" in error_of(done)

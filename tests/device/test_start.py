@@ -41,8 +41,8 @@ def test_no_gpu(chars, data, tmp_path):
 
 def test_no_room(chars, data, tmp_path):
     error = error_of(chars, data, tmp_path, {"EMULATED_BYTES": "34000000"}.items())
-    assert re.search(r"out of memory: 'chars' is planned to need \d+\.\d+ kB and 33.55 MB for products, and \S+ kB of "
-                     r"34.00 MB are free on gpu 0 \(emulated\)", error), error
+    assert re.search(r"out of memory: 'chars' is planned to need \d+\.\d+ kB, 33.55 MB for products and 0 B for messages, and "
+                     r"34.00 MB of 34.00 MB are free on gpu 0 \(emulated\)", error), error
 
 
 @pytest.mark.parametrize("library", ["libcublasLt.so", "libnvrtc.so"])
