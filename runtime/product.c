@@ -8,6 +8,9 @@
  * The workspace is one for all products, since they run one at a time.  A product that needs much of it is done
  * in pieces, so many rows or columns of the result at a time: for logits in bf16 oneDNN asks for an f32 copy
  * of all of them for each thread.  The number of OpenMP threads must not grow between creation and run.
+ *
+ * Bias and activation are oneDNN's: it applies them to what it has in registers.  It does not write what the activation
+ * is applied to as well.
  */
 #include "device.h"
 #include "kernels/element.h"
@@ -16,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { A, B, C, OPERANDS };
+enum { A, B, C, BIAS, OPERANDS };
 enum { PIECE_BYTES = 32 << 20, LEAST_PIECE = 512, ALIGNMENT = 4096 };
 
 /* One of the operands: `count` matrices of rows x columns; batch, row, column are strides. */
@@ -53,7 +56,7 @@ struct RtProducts {
     int64_t workspace_bytes;
 };
 
-static const int arguments[OPERANDS] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST };
+static const int arguments[OPERANDS] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS };
 
 static void check(dnnl_status_t status, const char *what, const RtProductShape *s)
 {
@@ -112,9 +115,13 @@ static void swap_operands(RtProductShape *s)
     s->c.row = from.c.column, s->c.column = from.c.row;
 }
 
-static Matrix matrix_of(const RtProductShape *s, int operand)
+static int operand_count(const RtProductShape *s) { return s->has_bias ? OPERANDS : BIAS; }
+
+static Matrix matrix_of(const Product *p, const RtProductShape *s, int operand)
 {
     Matrix x;
+    if (operand == BIAS) /* a row, or a column where rows are columns */
+        return (Matrix){ s->c.type, 1, p->swapped ? s->m : 1, p->swapped ? 1 : s->n, 0, p->swapped ? 1 : s->n, 1 };
     if (operand == A)
         x = (Matrix){ s->a.type, 0, s->m, s->k, s->a.batch, s->a.row, s->a.column };
     else if (operand == B)
@@ -132,17 +139,17 @@ static Matrix copy_of(Matrix x)
     return (Matrix){ RT_F32, 1, x.rows, x.columns, 0, by_columns ? 1 : x.columns, by_columns ? x.rows : 1 };
 }
 
-static int64_t copy_bytes(const RtProductShape *s, int operand)
+static int64_t copy_bytes(const Product *p, const RtProductShape *s, int operand)
 {
-    const Matrix x = matrix_of(s, operand);
+    const Matrix x = matrix_of(p, s, operand);
     return round_up(x.rows * x.columns * (int64_t)sizeof(float));
 }
 
 static int64_t copies_bytes(const Product *p, const RtProductShape *s)
 {
     int64_t bytes = 0;
-    for (int i = 0; p->converted && i < OPERANDS; i++)
-        bytes += copy_bytes(s, i);
+    for (int i = 0; p->converted && i < operand_count(s); i++)
+        bytes += copy_bytes(p, s, i);
     return bytes;
 }
 
@@ -168,33 +175,43 @@ static void describe_operand(dnnl_memory_desc_t *md, const RtProductShape *s, co
           "describe memory", s);
 }
 
+static dnnl_post_ops_t after_product(const RtProductShape *s)
+{
+    static const dnnl_alg_kind_t function[] = {
+        [RT_RELU] = dnnl_eltwise_relu, [RT_GELU_TANH] = dnnl_eltwise_gelu_tanh
+    };
+    dnnl_post_ops_t after;
+    check(dnnl_post_ops_create(&after), "set attributes", s);
+    if (s->accumulate)
+        check(dnnl_post_ops_append_sum(after, 1.0f), "add to the result", s);
+    if (s->activation)
+        check(dnnl_post_ops_append_eltwise(after, 1.0f, function[s->activation], 0.0f, 0.0f), "apply an activation", s);
+    return after;
+}
+
 static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const RtProductShape *s,
                                               const dnnl_memory_desc_t md[])
 {
     dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attributes;
     dnnl_primitive_desc_t primitive_desc;
-    check(dnnl_matmul_desc_init(&desc, &md[A], &md[B], NULL, &md[C]), "describe it", s);
+    check(dnnl_matmul_desc_init(&desc, &md[A], &md[B], s->has_bias ? &md[BIAS] : NULL, &md[C]), "describe it", s);
     check(dnnl_primitive_attr_create(&attributes), "set attributes", s);
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "set attributes", s);
-    if (s->accumulate) {
-        dnnl_post_ops_t after;
-        check(dnnl_post_ops_create(&after), "add to the result", s);
-        check(dnnl_post_ops_append_sum(after, 1.0f), "add to the result", s);
-        check(dnnl_primitive_attr_set_post_ops(attributes, after), "add to the result", s);
-        dnnl_post_ops_destroy(after);
-    }
+    dnnl_post_ops_t after = after_product(s);
+    check(dnnl_primitive_attr_set_post_ops(attributes, after), "set attributes", s);
+    dnnl_post_ops_destroy(after);
     check(dnnl_primitive_desc_create(&primitive_desc, &desc, attributes, all->engine, NULL), "find a kernel", s);
     dnnl_primitive_attr_destroy(attributes);
     return primitive_desc;
 }
 
-static Call create_call(struct RtProducts *all, const RtProductShape *s, bool converted)
+static Call create_call(struct RtProducts *all, const Product *p, const RtProductShape *s)
 {
-    Call call;
+    Call call = { 0 };
     dnnl_memory_desc_t md[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++) {
-        const Matrix x = converted ? copy_of(matrix_of(s, i)) : matrix_of(s, i);
+    for (int i = 0; i < operand_count(s); i++) {
+        const Matrix own = matrix_of(p, s, i), x = p->converted ? copy_of(own) : own;
         describe_operand(&md[i], s, &x);
         check(dnnl_memory_create(&call.memory[i], &md[i], all->engine, DNNL_MEMORY_NONE), "describe memory", s);
     }
@@ -214,7 +231,7 @@ static void destroy_call(Call *call)
 {
     if (!call->primitive)
         return;
-    for (int i = 0; i < OPERANDS; i++)
+    for (int i = 0; i < OPERANDS && call->memory[i]; i++)
         dnnl_memory_destroy(call->memory[i]);
     dnnl_memory_destroy(call->scratch);
     dnnl_primitive_destroy(call->primitive);
@@ -227,14 +244,14 @@ static void create_calls(struct RtProducts *all, Product *p)
     const int64_t size = split_size(p);
     for (p->piece = size;; p->piece = round_up(p->piece / 2 * 64) / 64) {
         const RtProductShape s = piece_of(p, p->piece);
-        p->whole = create_call(all, &s, p->converted);
+        p->whole = create_call(all, p, &s);
         if (p->piece < 2 * LEAST_PIECE || p->whole.scratch_bytes + copies_bytes(p, &s) <= PIECE_BYTES)
             break;
         destroy_call(&p->whole);
     }
     if (size % p->piece) {
         const RtProductShape s = piece_of(p, size % p->piece);
-        p->last = create_call(all, &s, p->converted);
+        p->last = create_call(all, p, &s);
     }
 }
 
@@ -264,6 +281,9 @@ static void put_in_order(Product *p, RtProductShape s)
     if ((s.a.row != 1 && s.a.column != 1) || (s.b.row != 1 && s.b.column != 1) || s.c.column != 1)
         rt_fail("a product of %lld x %lld x %lld has an operand of which no stride is 1", (long long)s.m,
                 (long long)s.n, (long long)s.k);
+    if (s.keeps_before)
+        rt_fail("a product of %lld x %lld x %lld is to write what its activation is applied to: oneDNN cannot",
+                (long long)s.m, (long long)s.n, (long long)s.k);
     p->shape = s;
 }
 
@@ -313,13 +333,14 @@ static void convert(Matrix x, char *array, float *copy, bool back)
 static void execute(struct RtProducts *all, const Product *p, const Call *call, char *const operand[])
 {
     dnnl_exec_arg_t args[OPERANDS + 1];
-    for (int i = 0; i < OPERANDS; i++) {
+    const int count = operand_count(&p->shape);
+    for (int i = 0; i < count; i++) {
         check(dnnl_memory_set_data_handle(call->memory[i], operand[i]), "use memory", &p->shape);
         args[i] = (dnnl_exec_arg_t){ arguments[i], call->memory[i] };
     }
     check(dnnl_memory_set_data_handle(call->scratch, all->workspace), "use memory", &p->shape);
-    args[OPERANDS] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, call->scratch };
-    check(dnnl_primitive_execute(call->primitive, all->stream, OPERANDS + 1, args), "run", &p->shape);
+    args[count] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, call->scratch };
+    check(dnnl_primitive_execute(call->primitive, all->stream, count + 1, args), "run", &p->shape);
 }
 
 /* The same with f32 copies; the operand that is not in pieces was copied with the first of them. */
@@ -329,14 +350,14 @@ static void execute_converted(struct RtProducts *all, const Product *p, const Ca
     const int unsplit = p->by_rows ? B : A;
     const RtProductShape whole = piece_of(p, p->piece);
     char *copy[OPERANDS], *at = all->workspace + p->scratch_bytes;
-    for (int i = 0; i < OPERANDS; i++) {
+    for (int i = 0; i < operand_count(s); i++) {
         copy[i] = at;
-        at += copy_bytes(&whole, i);
+        at += copy_bytes(p, &whole, i);
         if (i == C ? s->accumulate : i != unsplit || is_first)
-            convert(matrix_of(s, i), operand[i], (float *)(void *)copy[i], false);
+            convert(matrix_of(p, s, i), operand[i], (float *)(void *)copy[i], false);
     }
     execute(all, p, call, copy);
-    convert(matrix_of(s, C), operand[C], (float *)(void *)copy[C], true);
+    convert(matrix_of(p, s, C), operand[C], (float *)(void *)copy[C], true);
 }
 
 static int64_t type_bytes(RtType type) { return type == RT_F32 ? 4 : 2; }
@@ -353,6 +374,7 @@ static void run_matrices(struct RtProducts *all, const Product *p, char *const s
             start[A] + (p->by_rows ? at * s->a.row : 0) * type_bytes(s->a.type),
             start[B] + (p->by_rows ? 0 : at * s->b.column) * type_bytes(s->b.type),
             start[C] + at * (p->by_rows ? s->c.row : 1) * type_bytes(s->c.type),
+            s->has_bias ? start[BIAS] + (p->by_rows == p->swapped ? at : 0) * type_bytes(s->c.type) : NULL,
         };
         if (p->converted)
             execute_converted(all, p, call, &piece, operand, at == 0);
@@ -370,7 +392,7 @@ static void need_workspace(struct RtProducts *all)
         rt_fail("out of memory: the products need a workspace of %s", rt_bytes_text((double)all->workspace_bytes).text);
 }
 
-void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
+void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
 {
     struct RtProducts *all = rt->products;
     const Product *p = &all->product[id];
@@ -381,8 +403,10 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
         run_matrices(all, p,
                      (char *const[]){ left + turn * s->a.batch * type_bytes(s->a.type),
                                       right + turn * s->b.batch * type_bytes(s->b.type),
-                                      result + turn * s->c.batch * type_bytes(s->c.type) });
+                                      result + turn * s->c.batch * type_bytes(s->c.type), (char *)bias });
 }
+
+void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
 
 int64_t rt_products_workspace_bytes(const Rt *rt) { return rt->products ? rt->products->workspace_bytes : 0; }
 

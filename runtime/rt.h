@@ -207,11 +207,13 @@ typedef struct {
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */
 int rt_main(int argc, char **argv, const RtProgram *program);
 
-/* --- Products: C = A B, or C += A B ------------------------------------------------------
+/* --- Products: C = A B, C += A B, or C = activation(A B + bias) ----------------------------
  *
  * A is [M, K] and B is [K, N] as `batch` matrices each; rows and columns may have any stride of
  * which one is 1 (so a transposed operand is one whose row stride is 1).  Sums in f32.
  * The description is made once (rt_product_create, in program->create) and run often. */
+typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH } RtActivation;
+
 typedef struct {
     int64_t m, n, k, batch;
     struct {
@@ -219,12 +221,19 @@ typedef struct {
         int64_t row, column, batch; /* strides, in elements; batch 0: the same matrix for all */
     } a, b, c;
     bool accumulate; /* C += A B instead of C = A B */
+    bool has_bias;   /* a row of n numbers of C's type, one behind the other, is added to each row */
+    RtActivation activation;
+    bool keeps_before; /* what the activation is applied to is written too, with C's type and strides; on a GPU only */
+    int rest;          /* on a GPU: the launch that does bias and activation where cuBLASLt does not, in two steps */
 } RtProductShape;
 
 /* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer
  * with a clear message where the library cannot make it. */
 void rt_product_create(Rt *rt, int id, RtProductShape shape);
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
+
+/* With a bias, an activation or both, and NULL for what the shape does not have. */
+void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c);
 
 /* --- On a GPU ------------------------------------------------------------------------------------
  *

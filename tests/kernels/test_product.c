@@ -1,4 +1,5 @@
-/* test_product.c -- rt_product against three loops, over layouts, types, batches and accumulation. */
+/* test_product.c -- rt_product against three loops, over layouts, types, batches, accumulation, biases and activations.
+ */
 #include "check.h"
 #include "device.h"
 
@@ -28,11 +29,21 @@ static double tolerance(const RtProductShape *s, double magnitude)
     return ((double)s->k + 2) * 0x1p-23 * magnitude; /* each of k sums and products rounds once, in f32 */
 }
 
-static void compare(const RtProductShape *s, const void *a, const void *b, const void *before, const void *c, int64_t t,
-                    int64_t i, int64_t j)
+/* The slopes are at most 1.13, and oneDNN's tanh is good to some units of f32. */
+static double activated(RtActivation activation, double x)
+{
+    if (activation == RT_RELU)
+        return x > 0 ? x : 0;
+    return activation == RT_GELU_TANH ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) : x;
+}
+
+static void compare(const RtProductShape *s, const void *a, const void *b, const void *bias, const void *before,
+                    const void *c, int64_t t, int64_t i, int64_t j)
 {
     const int64_t at = t * s->c.batch + i * s->c.row + j * s->c.column;
     double want = s->accumulate ? get(before, at, s->c.type) : 0, magnitude = fabs(want);
+    want += s->has_bias ? get(bias, j, s->c.type) : 0;
+    magnitude += s->has_bias ? fabs(get(bias, j, s->c.type)) : 0;
     for (int64_t l = 0; l < s->k; l++) {
         const double x = get(a, t * s->a.batch + i * s->a.row + l * s->a.column, s->a.type);
         const double y = get(b, t * s->b.batch + l * s->b.row + j * s->b.column, s->b.type);
@@ -40,13 +51,15 @@ static void compare(const RtProductShape *s, const void *a, const void *b, const
         magnitude += fabs(x * y);
     }
     const double got = get(c, at, s->c.type);
-    check(is_close(got, want, tolerance(s, magnitude), s->c.type),
-          "%lld x %lld x %lld batch %lld: a %s %lld,%lld b %s %lld,%lld c %s %lld,%lld%s: [%lld, %lld, %lld] is %g, "
-          "not %g",
+    want = activated(s->activation, want);
+    check(is_close(got, want, tolerance(s, magnitude) * (s->activation == RT_GELU_TANH ? 4 : 1), s->c.type),
+          "%lld x %lld x %lld batch %lld: a %s %lld,%lld b %s %lld,%lld c %s %lld,%lld%s%s, activation %d: "
+          "[%lld, %lld, %lld] is %g, not %g",
           (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, type_name[s->a.type],
           (long long)s->a.row, (long long)s->a.column, type_name[s->b.type], (long long)s->b.row,
           (long long)s->b.column, type_name[s->c.type], (long long)s->c.row, (long long)s->c.column,
-          s->accumulate ? " accumulate" : "", (long long)t, (long long)i, (long long)j, got, want);
+          s->accumulate ? " accumulate" : "", s->has_bias ? " bias" : "", s->activation, (long long)t, (long long)i,
+          (long long)j, got, want);
 }
 
 static void check_padding(const RtProductShape *s, const void *before, const void *c, int64_t count)
@@ -69,24 +82,26 @@ static void check_product(RtProductShape s, int64_t samples)
     const int64_t c_count = extent(s.m, s.c.row, s.n, s.c.column, s.batch, s.c.batch);
     void *a = random_array(a_count, s.a.type), *b = random_array(b_count, s.b.type);
     void *before = random_array(c_count, s.c.type), *c = allocate(c_count * type_bytes(s.c.type));
+    void *bias = s.has_bias ? random_array(s.n, s.c.type) : NULL;
     Rt rt = { .program = &program };
     rt_product_create(&rt, 1, s);
     for (int turn = 0; turn < 2; turn++) {
         memcpy(c, before, (size_t)(c_count * type_bytes(s.c.type)));
-        rt_product(&rt, 1, a, b, c);
+        rt_product_with(&rt, 1, a, b, bias, NULL, c);
     }
     for (int64_t i = 0; i < samples; i++)
-        compare(&s, a, b, before, c, pick(s.batch), pick(s.m), pick(s.n));
+        compare(&s, a, b, bias, before, c, pick(s.batch), pick(s.m), pick(s.n));
     for (int64_t t = 0; t < s.batch && !samples; t++)
         for (int64_t i = 0; i < s.m; i++)
             for (int64_t j = 0; j < s.n; j++)
-                compare(&s, a, b, before, c, t, i, j);
+                compare(&s, a, b, bias, before, c, t, i, j);
     if (!samples)
         check_padding(&s, before, c, c_count);
     rt_products_free(&rt);
     check(rt.products == NULL && rt_products_workspace_bytes(&rt) == 0, "not freed");
     free(a);
     free(b);
+    free(bias);
     free(before);
     free(c);
 }
@@ -108,7 +123,9 @@ static void check_any(void)
                          .a.type = type[0],
                          .b.type = type[1],
                          .c.type = type[2],
-                         .accumulate = pick(2) };
+                         .accumulate = pick(2),
+                         .has_bias = pick(2),
+                         .activation = (RtActivation)pick(3) };
     pick_layout(s.m, s.k, s.batch, true, &s.a.row, &s.a.column, &s.a.batch);
     pick_layout(s.k, s.n, s.batch, true, &s.b.row, &s.b.column, &s.b.batch);
     pick_layout(s.m, s.n, s.batch, false, &s.c.row, &s.c.column, &s.c.batch);
@@ -116,17 +133,19 @@ static void check_any(void)
 }
 
 /* What is so long that it is done in pieces, the last of them shorter. */
-static void check_long(RtType type, RtType result, bool by_rows, bool accumulate)
+static void check_long(RtType type, RtType result, bool by_rows, bool accumulate, bool turned)
 {
     enum { LONG = 70001, SHORT = 150, DEPTH = 9 };
     RtProductShape s = {
         .m = by_rows ? LONG : SHORT, .n = by_rows ? SHORT : LONG, .k = DEPTH, .batch = 1, .accumulate = accumulate
     };
+    s.has_bias = !accumulate;
+    s.activation = accumulate ? RT_NO_ACTIVATION : RT_RELU;
     s.a.type = s.b.type = type;
     s.c.type = result;
     s.a.row = by_rows ? 1 : DEPTH, s.a.column = by_rows ? LONG : 1;
     s.b.row = by_rows ? SHORT : 1, s.b.column = by_rows ? 1 : DEPTH;
-    s.c.row = s.n + 3, s.c.column = 1;
+    s.c.row = turned ? 1 : s.n + 3, s.c.column = turned ? s.m + 3 : 1;
     Rt rt = { .program = &program };
     rt_product_create(&rt, 0, s);
     check(rt_products_workspace_bytes(&rt) < 40 << 20, "a workspace of %lld bytes",
@@ -139,8 +158,8 @@ int main(void)
 {
     for (int i = 0; i < 1500; i++)
         check_any();
-    for (int i = 0; i < 8; i++)
-        check_long(i & 1 ? RT_BF16 : RT_F16, i & 2 ? RT_F32 : i & 1 ? RT_BF16 : RT_F16, i & 4, i & 2);
+    for (int i = 0; i < 16; i++)
+        check_long(i & 1 ? RT_BF16 : RT_F16, i & 2 ? RT_F32 : i & 1 ? RT_BF16 : RT_F16, i & 4, i & 2, i & 8);
     Rt rt = { .program = &program };
     check(rt_product_peak(&rt, 0.05) > 1e8, "no peak");
     return report(getenv("MPC_EMULATE_BF16") ? "product, bf16 emulated" : "product");
