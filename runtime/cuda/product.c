@@ -2,7 +2,10 @@
  *
  * cuBLASLt thinks in columns.  A result whose rows are contiguous is the transposed one in columns, so that
  * C = A B is computed as C' = B' A'.  Which of its kernels is best is asked once for each product and alignment of its
- * operands, and kept. */
+ * operands, and kept.
+ *
+ * A bias and an activation are cuBLASLt's epilogue where its documentation allows them and where it finds a kernel that
+ * does them; elsewhere a kernel of the program does them after a plain product. */
 #include "gpu.h"
 
 #include <cublasLt.h>
@@ -38,14 +41,25 @@ typedef struct {
     bool transposed; /* it is to be */
 } Matrix;
 
+/* What is asked of cuBLASLt, and what it has answered for each alignment. */
+typedef struct {
+    cublasLtMatmulDesc_t description;
+    bool was_asked[ALIGNMENTS], has_algorithm[ALIGNMENTS];
+    cublasLtMatmulAlgo_t algorithm[ALIGNMENTS];
+} Request;
+
 typedef struct {
     RtProductShape shape;
-    bool swapped; /* C' = B' A' */
-    cublasLtMatmulDesc_t description;
+    bool swapped;                            /* C' = B' A' */
     cublasLtMatrixLayout_t layout[OPERANDS]; /* left, right, result */
-    bool has_algorithm[ALIGNMENTS];
-    cublasLtMatmulAlgo_t algorithm[ALIGNMENTS];
+    Request plain, with;                     /* with its epilogue, if cuBLASLt may have one like it */
 } Product;
+
+/* Where one run of it finds its operands. */
+typedef struct {
+    const void *a, *b, *bias;
+    void *before, *c;
+} Pointers;
 
 struct RtGpuProducts {
     union {
@@ -97,10 +111,12 @@ void rt_products_free(Rt *rt)
     struct RtGpuProducts *all = rt->gpu->products;
     for (int i = 0; i < all->count; i++) {
         Product *p = &all->product[i];
-        for (int k = 0; k < OPERANDS && p->description; k++)
+        for (int k = 0; k < OPERANDS && p->plain.description; k++)
             all->cublasLtMatrixLayoutDestroy(p->layout[k]);
-        if (p->description)
-            all->cublasLtMatmulDescDestroy(p->description);
+        if (p->plain.description)
+            all->cublasLtMatmulDescDestroy(p->plain.description);
+        if (p->with.description)
+            all->cublasLtMatmulDescDestroy(p->with.description);
     }
     all->cublasLtDestroy(all->handle);
     rt_gpu_check(rt, cudaFree(all->workspace), "free memory");
@@ -174,6 +190,65 @@ static Product *new_product(struct RtGpuProducts *all, int id)
     return &all->product[id];
 }
 
+/* --- Epilogues ------------------------------------------------------------------------------ */
+
+static bool has_epilogue(const RtProductShape *s) { return s->has_bias || s->activation; }
+
+/* The limits in cublasLt.h: a bias runs along what are rows there, so along C's columns; beside the activation's result
+ * its operand is written for gelu alone, with columns that lie a multiple of 8 elements apart. */
+static bool may_have_epilogue(const Product *p, const Matrix *c)
+{
+    const RtProductShape *s = &p->shape;
+    bool may_keep = s->activation == RT_GELU_TANH && c->leading % 8 == 0 && c->batch % 8 == 0;
+    return has_epilogue(s) && p->swapped && (!s->keeps_before || may_keep);
+}
+
+static bool set(const struct RtGpuProducts *all, const Request *request, cublasLtMatmulDescAttributes_t attribute,
+                const void *value, size_t bytes)
+{
+    return all->cublasLtMatmulDescSetAttribute(request->description, attribute, value, bytes) == CUBLAS_STATUS_SUCCESS;
+}
+
+static void forget(const struct RtGpuProducts *all, Request *request)
+{
+    all->cublasLtMatmulDescDestroy(request->description);
+    request->description = NULL;
+}
+
+/* False if this cuBLASLt does not know it. */
+static bool describe_epilogue(const struct RtGpuProducts *all, const Product *p, const Matrix *c)
+{
+    static const uint32_t function[] = { [RT_RELU] = CUBLASLT_EPILOGUE_RELU, [RT_GELU_TANH] = CUBLASLT_EPILOGUE_GELU };
+    const RtProductShape *s = &p->shape;
+    uint32_t epilogue = (s->activation ? function[s->activation] : 0) | (s->has_bias ? CUBLASLT_EPILOGUE_BIAS : 0) |
+                        (s->keeps_before ? CUBLASLT_EPILOGUE_GELU_AUX : 0);
+    int32_t type = type_of(s->c.type);
+    bool known = set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (s->has_bias)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+    if (s->keeps_before)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type) &&
+                 set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->leading, sizeof c->leading) &&
+                 set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &c->batch, sizeof c->batch);
+    return known;
+}
+
+/* --- Creation ------------------------------------------------------------------------------- */
+
+static void describe(const struct RtGpuProducts *all, const Product *p, const Matrix operand[OPERANDS],
+                     Request *request)
+{
+    check(all, &p->shape, "describe",
+          all->cublasLtMatmulDescCreate(&request->description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    for (int i = A; i <= B; i++) {
+        cublasOperation_t operation = operand[i].transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+        check(all, &p->shape, "describe",
+              all->cublasLtMatmulDescSetAttribute(request->description,
+                                                  i == A ? CUBLASLT_MATMUL_DESC_TRANSA : CUBLASLT_MATMUL_DESC_TRANSB,
+                                                  &operation, sizeof operation));
+    }
+}
+
 void rt_product_create(Rt *rt, int id, RtProductShape shape)
 {
     struct RtGpuProducts *all = rt->gpu->products;
@@ -182,31 +257,30 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
     p->shape = shape;
     p->swapped = !is_by_columns(shape.n, shape.c.row, shape.c.column);
     describe_operands(p, operand);
-    check(all, &shape, "describe", all->cublasLtMatmulDescCreate(&p->description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     for (int i = 0; i < OPERANDS; i++)
         make_layout(all, p, i, &operand[i]);
-    for (int i = A; i <= B; i++) {
-        cublasOperation_t operation = operand[i].transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-        check(all, &shape, "describe",
-              all->cublasLtMatmulDescSetAttribute(p->description,
-                                                  i == A ? CUBLASLT_MATMUL_DESC_TRANSA : CUBLASLT_MATMUL_DESC_TRANSB,
-                                                  &operation, sizeof operation));
+    describe(all, p, operand, &p->plain);
+    if (may_have_epilogue(p, &operand[C])) {
+        describe(all, p, operand, &p->with);
+        if (!describe_epilogue(all, p, &operand[C]))
+            forget(all, &p->with);
     }
 }
 
 /* --- Running -------------------------------------------------------------------------------- */
 
 /* The number of the largest power of two that divides all addresses: 0 for LEAST_ALIGNMENT. */
-static int alignment_of(const void *a, const void *b, const void *c)
+static int alignment_of(const Pointers *at)
 {
-    uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
+    uintptr_t all =
+        (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->bias | (uintptr_t)at->before | (uintptr_t)at->c;
     int number = 0;
     while (number < ALIGNMENTS - 1 && all % ((uintptr_t)LEAST_ALIGNMENT << (number + 1)) == 0)
         number++;
     return number;
 }
 
-static void find_algorithm(const struct RtGpuProducts *all, Product *p, int alignment)
+static cublasLtMatmulPreference_t preference_for(const struct RtGpuProducts *all, const Product *p, int alignment)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                                                                        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -222,31 +296,86 @@ static void find_algorithm(const struct RtGpuProducts *all, Product *p, int alig
     for (int i = 0; i < 4; i++)
         check(all, &p->shape, "choose for",
               all->cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &bytes, sizeof bytes));
+    return preference;
+}
+
+/* Asks once; what cuBLASLt answered is kept. */
+static cublasStatus_t find_algorithm(const struct RtGpuProducts *all, const Product *p, Request *request, int alignment)
+{
+    if (request->was_asked[alignment])
+        return request->has_algorithm[alignment] ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    cublasLtMatmulPreference_t preference = preference_for(all, p, alignment);
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
     cublasStatus_t status =
-        all->cublasLtMatmulAlgoGetHeuristic(all->handle, p->description, p->layout[A], p->layout[B], p->layout[C],
+        all->cublasLtMatmulAlgoGetHeuristic(all->handle, request->description, p->layout[A], p->layout[B], p->layout[C],
                                             p->layout[C], preference, 1, &found, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0)
-        refuse(all, &p->shape, "multiply", status);
-    p->algorithm[alignment] = found.algo;
-    p->has_algorithm[alignment] = true;
     all->cublasLtMatmulPreferenceDestroy(preference);
+    request->was_asked[alignment] = true;
+    request->has_algorithm[alignment] = status == CUBLAS_STATUS_SUCCESS && count > 0;
+    request->algorithm[alignment] = found.algo;
+    return status == CUBLAS_STATUS_SUCCESS && count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
 }
 
-void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
+static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const Pointers *at)
 {
     const struct RtGpuProducts *all = rt->gpu->products;
-    Product *p = &all->product[id];
     const float one = 1, zero = 0;
-    int alignment = alignment_of(a, b, c);
-    if (!p->has_algorithm[alignment])
-        find_algorithm(all, p, alignment);
-    check(all, &p->shape, "multiply",
-          all->cublasLtMatmul(all->handle, p->description, &one, p->swapped ? b : a, p->layout[A], p->swapped ? a : b,
-                              p->layout[B], p->shape.accumulate ? &one : &zero, c, p->layout[C], c, p->layout[C],
-                              &p->algorithm[alignment], all->workspace, WORKSPACE, rt->gpu->compute));
+    int alignment = alignment_of(at);
+    cublasStatus_t status = find_algorithm(all, p, request, alignment);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    return all->cublasLtMatmul(all->handle, request->description, &one, p->swapped ? at->b : at->a, p->layout[A],
+                               p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero, at->c,
+                               p->layout[C], at->c, p->layout[C], &request->algorithm[alignment], all->workspace,
+                               WORKSPACE, rt->gpu->compute);
 }
+
+/* False if cuBLASLt does not do it: then nothing is in the queue. */
+static bool multiply_with(Rt *rt, Product *p, const Pointers *at)
+{
+    enum { ALIGNMENT_OF_BEFORE = 16 };
+    const struct RtGpuProducts *all = rt->gpu->products;
+    if (!p->with.description || (uintptr_t)at->before % ALIGNMENT_OF_BEFORE)
+        return false;
+    bool known = true; /* these pointers tell cuBLASLt's choice of their alignment, too */
+    if (at->bias)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at->bias, sizeof at->bias);
+    if (at->before)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &at->before, sizeof at->before);
+    return known && multiply(rt, p, &p->with, at) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Bias and activation of a product that lies where the activation is applied to it: operands, then results. */
+static void do_rest(Rt *rt, const RtProductShape *s, const Pointers *at)
+{
+    const void *operands[4];
+    int count = 0;
+    operands[count++] = s->keeps_before ? at->before : at->c;
+    if (s->has_bias)
+        operands[count++] = at->bias;
+    if (s->keeps_before)
+        operands[count++] = at->before;
+    operands[count++] = at->c;
+    rt_launch(rt, s->rest, operands);
+}
+
+void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
+{
+    Product *p = &rt->gpu->products->product[id];
+    const RtProductShape *s = &p->shape;
+    const Pointers at = { a, b, bias, before, c };
+    if (has_epilogue(s) && multiply_with(rt, p, &at))
+        return;
+    const Pointers plain = { a, b, NULL, NULL, s->keeps_before ? before : c };
+    cublasStatus_t status = multiply(rt, p, &p->plain, &plain);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        refuse(rt->gpu->products, s, "multiply", (int)status);
+    if (has_epilogue(s))
+        do_rest(rt, s, &at);
+}
+
+void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
 
 /* --- The GPU's best product ------------------------------------------------------------------ */
 

@@ -1,14 +1,26 @@
-/* cublaslt.c -- in the place of libcublasLt.so: products by loops, columns one behind the other, sums in f32. */
+/* cublaslt.c -- in the place of libcublasLt.so: products by loops, columns one behind the other, sums in f32.
+ *
+ * Epilogues are done within the limits that cublasLt.h documents; who asks for one outside of them ends.  With
+ * EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library is one that has never heard of
+ * them, and with EMULATED_EPILOGUES=late it notices only when it is to run one. */
 #include "device.h"
 
 #include "convert.h"
 
 #include <cublasLt.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct {
     int32_t transposed[2];
+    uint32_t epilogue; /* 0: not said, the same as CUBLASLT_EPILOGUE_DEFAULT */
+    int32_t bias_type, aux_type;
+    const char *bias;
+    char *aux;
+    int64_t aux_leading, aux_stride;
 } Description;
+
+_Static_assert(sizeof(Description) <= sizeof(cublasLtMatmulDescOpaque_t), "it lies where the library's would");
 
 typedef struct {
     cudaDataType type;
@@ -35,16 +47,38 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *description, cubla
     return compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+static bool epilogues_are(const char *how)
+{
+    const char *said = getenv("EMULATED_EPILOGUES");
+    return said && strcmp(said, how) == 0;
+}
+
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes)
 {
     Description *d = (Description *)description;
-    cublasOperation_t operation;
-    memcpy(&operation, value, sizeof operation);
-    d->transposed[attribute == CUBLASLT_MATMUL_DESC_TRANSB] = operation == CUBLAS_OP_T;
-    return attribute == CUBLASLT_MATMUL_DESC_TRANSA || attribute == CUBLASLT_MATMUL_DESC_TRANSB
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_INVALID_VALUE;
+    const struct {
+        cublasLtMatmulDescAttributes_t attribute;
+        void *to;
+        size_t bytes;
+    } attributes[] = {
+        { CUBLASLT_MATMUL_DESC_TRANSA, &d->transposed[0], sizeof d->transposed[0] },
+        { CUBLASLT_MATMUL_DESC_TRANSB, &d->transposed[1], sizeof d->transposed[1] },
+        { CUBLASLT_MATMUL_DESC_EPILOGUE, &d->epilogue, sizeof d->epilogue },
+        { CUBLASLT_MATMUL_DESC_BIAS_POINTER, &d->bias, sizeof d->bias },
+        { CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &d->bias_type, sizeof d->bias_type },
+        { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &d->aux, sizeof d->aux },
+        { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &d->aux_type, sizeof d->aux_type },
+        { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d->aux_leading, sizeof d->aux_leading },
+        { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &d->aux_stride, sizeof d->aux_stride },
+    };
+    bool is_known = attribute <= CUBLASLT_MATMUL_DESC_TRANSB || !epilogues_are("unknown");
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes && is_known; i++)
+        if (attributes[i].attribute == attribute && attributes[i].bytes == bytes) {
+            memcpy(attributes[i].to, value, bytes);
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description)
@@ -101,6 +135,37 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* --- Which kernels there are ----------------------------------------------------------------------------- */
+
+static bool has_bias(const Description *d) { return d->epilogue & CUBLASLT_EPILOGUE_BIAS; }
+static bool has_aux(const Description *d) { return d->epilogue & 128; }
+
+static void must(bool holds, const char *limit)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "emulated cuBLASLt: %s\n", limit);
+    abort();
+}
+
+/* What its documentation asks of an epilogue; the library itself may read and write anywhere. */
+static void check_epilogue(const Description *d, const Layout *c)
+{
+    if (d->epilogue <= CUBLASLT_EPILOGUE_DEFAULT)
+        return;
+    uint32_t function = d->epilogue & ~(uint32_t)(CUBLASLT_EPILOGUE_BIAS | 128);
+    must(function == 0 || function == CUBLASLT_EPILOGUE_RELU || function == CUBLASLT_EPILOGUE_GELU,
+         "no such epilogue is emulated");
+    must(!has_bias(d) || (d->bias && d->bias_type == (int32_t)c->type), "a bias has a place, and the result's type");
+    if (!has_aux(d))
+        return;
+    must(function == CUBLASLT_EPILOGUE_GELU, "beside relu's result a mask of bits is written, not its operand");
+    must(d->aux_leading % 8 == 0 && d->aux_leading >= c->rows, "gelu's operand has columns a multiple of 8 apart");
+    must(d->aux_stride % 8 == 0, "gelu's operand has matrices a multiple of 8 apart");
+    must(d->aux && (uintptr_t)d->aux % 16 == 0, "gelu's operand is aligned to 16 bytes");
+    must(d->aux_type == (int32_t)c->type, "gelu's operand has the result's type");
+}
+
 /* Of cuBLASLt's table of types, sums in f32: both operands alike, and a result of their type or f32. */
 static bool has_kernel(const Layout *a, const Layout *b, const Layout *c)
 {
@@ -113,8 +178,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t found[], int *count)
 {
+    const Description *d = (const Description *)description;
     memset(found, 0, sizeof *found);
+    check_epilogue(d, (const Layout *)c);
     *count = has_kernel((const Layout *)a, (const Layout *)b, (const Layout *)c);
+    if (d->epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("none"))
+        *count = 0;
     return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -165,10 +234,19 @@ static float *lines_of(const Product *p, int operand, const char *at, int64_t li
     return values;
 }
 
+static float activated(const Description *d, float x)
+{
+    if (d->epilogue & CUBLASLT_EPILOGUE_RELU)
+        return fmaxf(x, 0);
+    return d->epilogue & CUBLASLT_EPILOGUE_GELU ? 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)))
+                                                : x;
+}
+
 static void multiply(const Product *p, int64_t turn)
 {
+    const Description *d = &p->description;
     const Layout *c = &p->layout[2];
-    char *at[3];
+    char *at[3], *aux = has_aux(d) ? d->aux + turn * d->aux_stride * element_bytes(c->type) : NULL;
     for (int i = 0; i < 3; i++)
         at[i] = p->operand[i] + turn * p->layout[i].stride * element_bytes(p->layout[i].type);
     int64_t k = p->description.transposed[0] ? p->layout[0].rows : p->layout[0].columns;
@@ -180,6 +258,11 @@ static void multiply(const Product *p, int64_t turn)
                 sum += a[i * k + q] * b[j * k + q];
             if (p->beta != 0)
                 sum += p->beta * load(c, at[2], i + j * c->leading);
+            if (has_bias(d))
+                sum += load(c, d->bias, i);
+            if (aux)
+                store(c, aux, i + j * d->aux_leading, sum);
+            sum = activated(d, sum);
             store(c, at[2], i + j * c->leading, sum);
         }
     free(a);
@@ -205,6 +288,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                   { *(Layout *)a_layout, *(Layout *)b_layout, *(Layout *)d_layout },
                   { (char *)(uintptr_t)a, (char *)(uintptr_t)b, d },
                   *(const float *)beta };
+    if (p.description.epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("late"))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    check_epilogue(&p.description, &p.layout[2]);
     emulated_enqueue(stream, work_product, &p, sizeof p);
     return c == d ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
