@@ -70,19 +70,20 @@ char *row_kernel_call(Module *m, const Func *kernel, const char *name, const cha
 
 bool is_product_kernel(const Func *kernel);
 
-/* One C = A B of a product kernel.  `a`, `b`, `c` say whose memory: an index into call->args, and for c
- * into call->results.  Dims that fit neither the shape's m, n, k nor its batch are loops around it. */
+/* One C = A B of a product kernel.  `a`, `b`, `bias` say whose memory: an index into call->args; `c` and `before` are
+ * indices into call->results; -1: there is none.  Dims that fit neither the shape's m, n, k nor its batch are loops
+ * around it. */
 typedef struct {
     RtProductShape shape;
-    int a, b, c;
+    int a, b, c, bias, before;
     int copied; /* index into call->args: C += A B begins with it, and it is to be copied to C first; -1: none */
     int nloops;
     struct {
         Name dim;
-        int64_t count, a, b, c; /* turns, and strides in elements */
+        int64_t count, a, b, c, bias; /* turns, and strides in elements */
     } loop[MAX_RANK];
-    bool naive; /* no operand order that rt_product takes: emit_naive_product writes loops */
-    const Op *dot;
+    bool naive;                 /* no operand order that rt_product takes: emit_naive_product writes loops */
+    const Op *dot, *activation; /* the latter NULL: none */
 } Product;
 
 enum { MAX_PRODUCTS = 16 }; /* dots of one kernel */
@@ -91,17 +92,26 @@ enum { MAX_PRODUCTS = 16 }; /* dots of one kernel */
  * Returns how many; 0 after an error. */
 int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS]);
 
-/* The initialiser of an RtProductShape, on lines of their own: "{", "    .m = 8192," ..., "}". */
-char *product_shape_text(Module *m, const RtProductShape *shape);
+/* --- product_text.c: the same as text ------------------------------------------------------------ */
+
+/* The initialiser of an RtProductShape, on lines of their own: "{", "    .m = 8192," ..., "}".  `rest` names the launch
+ * that does bias and activation where cuBLASLt does not; NULL: none. */
+char *product_shape_text(Module *m, const RtProductShape *shape, const char *rest);
 
 /* The statement that runs it: "rt_product(rt, 7, x, w, y);", with loops around it if need be. */
 char *product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);
 
-/* For naive ones: static void NAME(const A *restrict a, const B *restrict b, C *restrict c). */
+/* For naive ones: static void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, C *restrict
+ * before, C *restrict c), with those that there are. */
+enum { MAX_PRODUCT_OPERANDS = 5 };
+int product_operands(const Product *product, const Op *call, const char *name[],
+                     int at[]); /* at: in args, then results */
+int product_parameters(Module *m, const Product *product, const Op *call, const char *qualifier, const char *text[]);
 void emit_naive_product(Module *m, const Product *product, const Op *call, const char *name, FILE *out);
-/* The statements for one element of the result, from a, b and c, with the index of each dim under its index_name. */
+/* The statements for one element of the result, from these, with the index of each dim under its index_name. */
 char *naive_product_point(Module *m, const Product *product, const Op *call);
 char *index_name(Module *m, Name dim);
+int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not have the dim */
 char *naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
                          const char *const operand[]);
 

@@ -3,6 +3,7 @@
 
 #include "cuda_group.h"
 #include "cuda_library.h"
+#include "cuda_rest.h"
 #include "cuda_row.h"
 #include "map.h"
 #include "templates.h"
@@ -124,7 +125,7 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
     return group[call->count - 1];
 }
 
-/* The products of an op that cuBLASLt does not take. */
+/* Of the products of an op those that cuBLASLt does not take, and of the others what it may not do. */
 static void add_products(CudaProgram *program, const Op *op, const Func *kernel, FILE *out)
 {
     Module *m = program->m;
@@ -134,10 +135,12 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
     *only = op;
     int count = plan_products(m, kernel, op, products);
     for (int i = 0; i < count; i++) {
-        if (!products[i].naive)
+        const Product *p = &products[i];
+        if (!p->naive && !p->shape.has_bias && !p->shape.activation)
             continue;
         calls[i] = NEW(&m->arena, CudaCall);
-        *calls[i] = (CudaCall){ .count = 1, .op = only, .product = &products[i] };
+        *calls[i] = p->naive ? (CudaCall){ .count = 1, .op = only, .product = p }
+                             : (CudaCall){ .count = 1, .op = rest_of_product(m, op, p) };
         calls[i]->launches = add_kernel(program, calls[i], out);
     }
     map_put(&program->products, op, calls);

@@ -33,6 +33,10 @@ bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *l
 /* Bytes of scratch of such a call, from types alone; for Module.scratch_bytes. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
+/* For Module.keeps_before: cuBLASLt writes the operand of gelu beside its result, and of relu's only which were
+ * positive. */
+enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH };
+
 /* All kernels of a program, each text once. */
 typedef struct CudaProgram CudaProgram;
 CudaProgram *emit_cuda_program(Module *m); /* the module has been through the memory pass; NULL after an error */
@@ -43,13 +47,14 @@ typedef struct {
     const CudaLaunches *launches;
     int count;
     const Op *const *op;
-    const Product *product; /* of the only op, whose arguments are then two operands and a result; NULL: all it does */
+    const Product *product; /* of the only op, whose arguments are then product_operands(); NULL: all it does */
 } CudaCall;
 
 /* The launches that stand in the place of an op: NULL if it is no kernel, or if an earlier op does it along. */
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
 
-/* The same for product `number`, as plan_products numbers them, of a product kernel: NULL if cuBLASLt does it. */
+/* The same for product `number`, as plan_products numbers them, of a product kernel: the product where cuBLASLt does
+ * not take it, else its bias and activation where cuBLASLt does not do these; NULL if it has none. */
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
 /* Every kernel once: where it comes from, and how it is launched.  NULL behind the last. */

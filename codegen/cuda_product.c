@@ -25,11 +25,13 @@ void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *
 {
     const Value *c = call->results.at[p->c];
     int64_t count;
+    const char *parameters[MAX_PRODUCT_OPERANDS], *threads = arena_text(&m->arena, "%d", THREADS);
+    int noperands = product_parameters(m, p, call, "", parameters);
     const char *indices = index_texts(m, &c->type, &count);
-    FILL(out, cuda_product_template, { "where", call->where ? call->where : "" }, { "name", name },
-         { "threads", arena_text(&m->arena, "%d", THREADS) }, { "count", arena_text(&m->arena, "%" PRId64, count) },
-         { "a", element_type(arg(call, p->a)->type.dtype) }, { "b", element_type(arg(call, p->b)->type.dtype) },
-         { "c", element_type(c->type.dtype) }, { "indices", indices }, { "body", naive_product_point(m, p, call) });
+    FILL(out, cuda_product_template, { "where", call->where ? call->where : "" },
+         { "head", kernel_head(m, name, threads, noperands, parameters) }, { "threads", threads },
+         { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
+         { "body", naive_product_point(m, p, call) });
     launches->count = 1;
     launches->at[0] = (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS };
 }

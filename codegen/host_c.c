@@ -108,6 +108,8 @@ static const char *naive_product_statement(FuncText *t, const Op *op, int number
     return naive_product_call(t->h->m, product, find_kernel(&wanted), op, operands);
 }
 
+static const char *no_rest(FuncText *t, const Op *op, int number) { return NULL; }
+
 static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
 {
     return arena_text(&m->arena, "memcpy(%s, %s, %" PRId64 ");\n", to, from, bytes);
@@ -136,6 +138,7 @@ const Dialect c_dialect = {
     .group = only_op,
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
+    .rest = no_rest,
     .copy = copy_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,

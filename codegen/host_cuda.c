@@ -63,8 +63,20 @@ static const char *kernel_statement(FuncText *t, const Op *first)
 static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
                                            const char *const operands[])
 {
-    const char *const items[] = { operands[product->a], operands[product->b], operands[op->args.count + product->c] };
-    return launch_statement(t, cuda_product_call(t->h->cuda, op, number), 3, items);
+    const char *items[MAX_PRODUCT_OPERANDS];
+    int at[MAX_PRODUCT_OPERANDS], count = product_operands(product, op, items, at);
+    for (int i = 0; i < count; i++)
+        items[i] = operands[at[i]];
+    return launch_statement(t, cuda_product_call(t->h->cuda, op, number), count, items);
+}
+
+static const char *rest_launch(FuncText *t, const Op *op, int number)
+{
+    const CudaCall *call = cuda_product_call(t->h->cuda, op, number);
+    if (!call)
+        return NULL;
+    const Op *rest = call->op[0];
+    return find_launched(t, call, rest->args.count + rest->results.count)->launches->at[0].name;
 }
 
 static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
@@ -135,6 +147,7 @@ const Dialect cuda_dialect = {
     .group = group_of,
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
+    .rest = rest_launch,
     .copy = copy_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,

@@ -166,6 +166,9 @@ struct Dialect {
     /* The one that runs product `number` of a kernel, in an order of operands that rt_product does not take. */
     const char *(*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
                                  const char *const operands[]);
+    /* The name of the launch that does bias and activation of product `number` where the library does not; NULL: there
+     * is none. */
+    const char *(*rest)(FuncText *t, const Op *op, int number);
     char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
 

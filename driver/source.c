@@ -21,6 +21,13 @@ static Override *read_overrides(Run *run, const TextList *list)
 
 bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") == 0; }
 
+/* What passes need to know of the target. */
+static void set_target(Module *m, const Options *o)
+{
+    m->scratch_bytes = is_cuda(o) ? cuda_scratch_bytes : c_scratch_bytes;
+    m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
+}
+
 Module *lower_source(Run *run, int64_t shrink, Settings *settings)
 {
     const Options *o = run->options;
@@ -36,14 +43,14 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
     const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
     Module *m = run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);
     if (m)
-        m->scratch_bytes = is_cuda(run->options) ? cuda_scratch_bytes : c_scratch_bytes;
+        set_target(m, run->options);
     return m;
 }
 
 Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
-    m->scratch_bytes = is_cuda(run->options) ? cuda_scratch_bytes : c_scratch_bytes;
+    set_target(m, run->options);
     if (run->diags.errors == 0 && verify_module(m))
         return m;
     free_module(m);

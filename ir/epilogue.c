@@ -1,21 +1,117 @@
 /* epilogue.c -- see epilogue.h. */
 #include "epilogue.h"
 
+/* --- From a result back to the dot ---------------------------------------------------------------- */
+
 const Op *op_before(const Epilogue *epilogue, const Op *op)
 {
     return arg(op, 0) == epilogue->added ? arg(op, 1)->def : arg(op, 0)->def;
+}
+
+static bool same_dim(const Dim *a, const Dim *b)
+{
+    Type x = { .rank = 1, .dim = { *a } }, y = { .rank = 1, .dim = { *b } };
+    return type_equal(&x, &y);
+}
+
+static bool is_bias(const Op *dot, const Value *value)
+{
+    const Type *type = &result(dot)->type, *left = &arg(dot, 0)->type;
+    int rows = type->rank - value->type.rank;
+    bool good =
+        rows >= 0 && rows < type->rank && value->type.dtype == type->dtype && !type->partial && !value->type.partial;
+    for (int i = 0; i < type->rank && good; i++)
+        good = (find_dim(left, type->dim[i].name) >= 0) == (i < rows) &&
+               (i < rows || same_dim(&type->dim[i], &value->type.dim[i - rows]));
+    return good;
+}
+
+/* What `op` adds to the result of a product. */
+static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
+{
+    const Type *type = &result(op)->type;
+    if (epilogue->added || epilogue->bias || epilogue->activation)
+        return false;
+    if (is_bias(epilogue->dot, term) && type_equal(&result(epilogue->dot)->type, type))
+        epilogue->bias = term;
+    else if (!term->def && type_equal(&term->type, type) && same_dims(&result(epilogue->dot)->type, type))
+        epilogue->added = term;
+    return epilogue->bias || epilogue->added;
+}
+
+static bool takes_activation(const Op *op, Epilogue *epilogue)
+{
+    if (epilogue->added || epilogue->activation || !type_equal(&result(op)->type, &arg(op, 0)->type))
+        return false;
+    epilogue->activation = op;
+    epilogue->before = arg(op, 0);
+    return true;
 }
 
 bool find_epilogue(const Value *result, Epilogue *epilogue)
 {
     const Op *op = result->def;
     if (op && op->kind == OP_cast)
-        return find_epilogue(arg(op, 0), epilogue);
+        return find_epilogue(arg(op, 0), epilogue) && !epilogue->bias && !epilogue->activation;
+    if (op && info(op)->traits & ACTIVATES)
+        return find_epilogue(arg(op, 0), epilogue) && takes_activation(op, epilogue);
     for (int i = 0; op && op->kind == OP_add && i < 2; i++)
-        if (!arg(op, i)->def && find_epilogue(arg(op, 1 - i), epilogue) && !epilogue->added) {
-            epilogue->added = arg(op, i);
-            return type_equal(&epilogue->added->type, &result->type) && same_dims(&arg(op, 1 - i)->type, &result->type);
-        }
+        if (find_epilogue(arg(op, 1 - i), epilogue) && takes_term(op, arg(op, i), epilogue))
+            return true;
     *epilogue = (Epilogue){ .dot = op };
     return op && info(op)->family == PRODUCT;
+}
+
+/* --- From a dot on --------------------------------------------------------------------------------- */
+
+/* Who reads a value: loops of their own, which could do more than read it, or others, for whom it is stored. */
+typedef struct {
+    int loops;
+    bool is_stored;
+    const Op *loop; /* the last one */
+} Readers;
+
+static Readers readers_of(const Func *f, const Value *value)
+{
+    Readers readers = { .is_stored = index_of(&f->results, value) >= 0 };
+    for (const Op *op = f->first; op; op = op->next) {
+        if (index_of(&op->args, value) < 0)
+            continue;
+        bool is_loop = info(op)->family == POINTWISE || info(op)->family == REDUCTION;
+        readers.loops += is_loop;
+        readers.is_stored |= !is_loop;
+        readers.loop = is_loop ? op : readers.loop;
+    }
+    return readers;
+}
+
+/* The op that adds a bias to what the dot makes, which nothing else reads. */
+static const Op *sum_of(const Func *f, const Op *dot)
+{
+    Readers readers = readers_of(f, result(dot));
+    Epilogue epilogue;
+    bool is_sum = readers.loops == 1 && !readers.is_stored && readers.loop->kind == OP_add &&
+                  find_epilogue(result(readers.loop), &epilogue) && epilogue.bias;
+    return is_sum ? readers.loop : NULL;
+}
+
+bool adds_bias(const Func *f, const Op *op)
+{
+    Epilogue epilogue;
+    return op->kind == OP_add && find_epilogue(result(op), &epilogue) && epilogue.bias && sum_of(f, epilogue.dot) == op;
+}
+
+/* An activation is left to a loop that does more than that; so is a bias, if its sum is not stored anyway.  What an
+ * activation is applied to may be stored only if the target's products write it, too. */
+Tail find_tail(const Module *m, const Func *f, const Op *dot)
+{
+    Tail tail = { .sum = sum_of(f, dot) };
+    Readers readers = readers_of(f, result(tail.sum ? tail.sum : dot));
+    bool is_activation = readers.loops == 1 && info(readers.loop)->traits & ACTIVATES &&
+                         !readers_of(f, result(readers.loop)).loops && !result(dot)->type.partial;
+    if (is_activation && (!readers.is_stored || info(readers.loop)->traits & m->keeps_before))
+        tail.activation = readers.loop;
+    else if (!readers.is_stored)
+        tail.sum = NULL;
+    return tail;
 }

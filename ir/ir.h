@@ -193,6 +193,8 @@ typedef struct Module {
     Diags *diags;
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
                                                               its results; NULL: nothing */
+    unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their
+                              operand */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
@@ -212,7 +214,10 @@ enum {
     NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */
     WIDENS = 32,    /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
     SENDS = 64,     /* ranks exchange messages */
-    IN_PLACE = 128  /* may write its result where it reads its operand */
+    IN_PLACE = 128, /* may write its result where it reads its operand */
+    IS_RELU = 256,  /* these a product can apply to its result: see epilogue.h */
+    IS_GELU_TANH = 512,
+    ACTIVATES = IS_RELU | IS_GELU_TANH
 };
 
 typedef struct {

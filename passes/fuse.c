@@ -8,8 +8,9 @@
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of
  * inner (rows), and reductions over all of outer (columns), whose results leave the group.  Groups
  * grow along values and between readers of one value, as long as nothing outside stands between
- * their ops.  A product is a group of its own, or with what it adds up to (C += A B), or with
- * others that multiply the same left operand with weights (q, k, v): one product of more columns.
+ * their ops.  A product is a group of its own, or with what it adds up to (C += A B), with its
+ * bias and activation (C = f(A B + b)), or with others that multiply the same left operand with weights (q, k, v): one
+ * product of more columns.
  */
 #include "fuse.h"
 
@@ -249,6 +250,24 @@ static bool is_running_sum(const Plan *p, const Value *sum, const Op *op)
     return index_of(&p->f->results, sum) < 0 && index_of(&p->f->results, result(op)) >= 0;
 }
 
+static void merge_after(Plan *p, const Op *dot, const Op *op)
+{
+    Group *before = group_of(p, dot), *own = group_of(p, op), as = joined(before, own);
+    as.product = true;
+    merge(p, before, own, as);
+}
+
+/* A bias and an activation: C = activation(A B + bias). */
+static void take_tail(Plan *p, int i)
+{
+    const Op *dot = p->ops[i];
+    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, dot) : (Tail){ 0 };
+    if (tail.sum)
+        merge_after(p, dot, tail.sum);
+    if (tail.activation)
+        merge_after(p, dot, tail.activation);
+}
+
 /* Op i adds a product to a running sum: C += A B. */
 static void take_epilogue(Plan *p, int i)
 {
@@ -274,8 +293,10 @@ static bool worth_sharing(const Group *g, const Value *value)
 
 static void grow_groups(Plan *p)
 {
-    for (int i = 0; i < p->n; i++)
+    for (int i = 0; i < p->n; i++) {
         take_epilogue(p, i);
+        take_tail(p, i);
+    }
     for (int i = 0; i < p->n; i++) /* along values */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
             try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));

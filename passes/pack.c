@@ -3,9 +3,12 @@
  *   %q, %k, %v = call %x, %wq, %wk, %wv {callee=k.h.attn.q}     a kernel of three products
  *
  * wants rows of [wq | wk | wv] and of [q | k | v].  Where the weights are slices of the caller's stacks, the stacks lie
- * so; where the results are residuals that a loop stacks, their stacks do.
+ * so; where the results are residuals that a loop stacks, their stacks do.  Biases of such products lie one behind the
+ * other.
  */
 #include "pack.h"
+
+#include "epilogue.h"
 
 int member_of(const Pack *pack, const Value *value)
 {
@@ -122,15 +125,20 @@ static int shared_dims(const Value *value, const Value *left)
     return count == all ? count : 0;
 }
 
-/* Right operands and results of a kernel that is several products.  What f returns its caller places, the rest f. */
+/* Right operands, biases and results of a kernel that is several products.  What f returns its caller places, the rest
+ * f. */
 static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const Op *call, Pack **list)
 {
-    Pack right = { 0 }, made[2] = { { 0 }, { 0 } };
+    Pack right = { 0 }, bias = { 0 }, made[2] = { { 0 }, { 0 } };
     for (int i = 0; i < kernel->results.count; i++) {
-        const Op *dot = kernel->results.at[i]->def;
-        int at = dot && info(dot)->family == PRODUCT ? index_of(&kernel->params, arg(dot, 1)) : -1;
+        Epilogue epilogue;
+        bool is_product = find_epilogue(kernel->results.at[i], &epilogue) && !epilogue.added && !epilogue.activation;
+        const Op *dot = epilogue.dot;
+        int at = is_product ? index_of(&kernel->params, arg(dot, 1)) : -1;
         if (at < 0 || i == MAX_PACK)
             return;
+        if (epilogue.bias)
+            bias.member[bias.count++] = arg(call, index_of(&kernel->params, epilogue.bias));
         right.member[right.count++] = arg(call, at);
         Pack *own = &made[index_of(&f->results, call->results.at[i]) >= 0];
         own->member[own->count++] = call->results.at[i];
@@ -140,6 +148,8 @@ static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const O
     if (!right.prefix || !made[0].prefix)
         return;
     add_pack(m, f, list, &right);
+    if (bias.count == right.count)
+        add_pack(m, f, list, &bias);
     add_pack(m, f, list, &made[0]);
     add_pack(m, f, list, &made[1]);
 }

@@ -5,11 +5,14 @@
  *   selective  computes all again but products, attention and gathers: what is large and cheap
  *   full       saves only what goes into a layer (Chen et al., arXiv 1604.06174)
  *
+ * A bias is a part of the product that it is added to.
+ *
  *   func @h.fwd ... saves(%u, %g)          func @h.fwd ... saves(%u)
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
  *                                            %g = gelu %u
  */
 #include "cleanup.h"
+#include "epilogue.h"
 #include "map.h"
 #include "pass.h"
 #include "transport.h"
@@ -58,7 +61,8 @@ static bool at_hand(const Pair *p, const Value *value)
 
 static bool may_repeat(const Pair *p, const Op *op)
 {
-    return p->views_only ? info(op)->family == VIEW : p->again[info(op)->family];
+    Family family = adds_bias(p->fwd, op) ? PRODUCT : info(op)->family;
+    return p->views_only ? family == VIEW : p->again[family];
 }
 
 /* Bytes that would have to be saved in addition, so that `value` can be computed again.  A carried value has to be

@@ -7,4 +7,5 @@
     .b = $right,
     .c = $result,
     .accumulate = $accumulate,
+    $epilogue
 }

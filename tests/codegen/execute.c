@@ -64,7 +64,14 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
     nshapes = id + 1 > nshapes ? id + 1 : nshapes;
 }
 
-void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
+static double activated(RtActivation activation, double x)
+{
+    if (activation == RT_RELU)
+        return x > 0 ? x : 0;
+    return activation == RT_GELU_TANH ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) : x;
+}
+
+void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
 {
     const RtProductShape *s = &shapes[id];
     for (int64_t x = 0; x < s->batch; x++)
@@ -75,9 +82,14 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
                 for (int64_t l = 0; l < s->k; l++)
                     sum += element(a, s->a.type, x * s->a.batch + i * s->a.row + l * s->a.column) *
                            element(b, s->b.type, x * s->b.batch + l * s->b.row + j * s->b.column);
-                set_element(c, s->c.type, to, sum);
+                sum += s->has_bias ? element(bias, s->c.type, j) : 0;
+                if (s->keeps_before)
+                    set_element(before, s->c.type, to, sum);
+                set_element(c, s->c.type, to, activated(s->activation, sum));
             }
 }
+
+void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
 
 /* --- A frame for @main ------------------------------------------------------------------------------ */
 
@@ -159,7 +171,8 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
                 fprintf(run, "%s\n", naive_product_call(m, &products[i], product, op, operands));
                 continue;
             }
-            fprintf(create, "const RtProductShape shape_%d = %s;\n", id, product_shape_text(m, &products[i].shape));
+            fprintf(create, "const RtProductShape shape_%d = %s;\n", id,
+                    product_shape_text(m, &products[i].shape, NULL));
             fprintf(create, "rt_product_create(rt, %d, shape_%d);\n", id, id);
             fprintf(run, "%s\n", product_call(m, &products[i], id, op, operands));
         }

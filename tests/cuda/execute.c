@@ -39,6 +39,12 @@ static bool is_new(const CudaCall *call)
     return true;
 }
 
+static void add_call(const CudaCall *call)
+{
+    if (call && ncalls < MAX_CALLS && is_new(call))
+        calls[ncalls++] = call;
+}
+
 static void write_program(Module *m, FILE *out)
 {
     ncalls = 0;
@@ -53,9 +59,12 @@ static void write_program(Module *m, FILE *out)
             fprintf(out, "EMULATED(%s)\n", kernel->launches->at[j].name);
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
-            const CudaCall *call = cuda_call(program, op);
-            if (call && ncalls < MAX_CALLS && is_new(call))
-                calls[ncalls++] = call;
+            add_call(cuda_call(program, op));
+            for (int i = 0; i < MAX_PRODUCTS; i++) {
+                const CudaCall *rest = cuda_product_call(program, op, i);
+                if (rest && !rest->product)
+                    add_call(rest);
+            }
         }
 }
 

@@ -1,0 +1,84 @@
+/* cuda_rest.c -- what a product leaves to do where cuBLASLt has no such epilogue: a row kernel over its matrices.
+ *
+ *   func kernel @k.h.mlp.rest(%product: bf16[matrix:1, row:8192, column:3072], %bias: bf16[column:3072]) {
+ *     %before = add %product, %bias
+ *     %c = gelu_tanh %before
+ *     return %before, %c
+ *   }
+ */
+#include "cuda_rest.h"
+
+enum { MATRIX, ROW, COLUMN, DIMS };
+
+static Type type_of(Module *m, const RtProductShape *s, DType dtype)
+{
+    static const char *const name[DIMS] = { "matrix", "row", "column" };
+    const int64_t size[DIMS] = { s->batch, s->m, s->n };
+    Type type = { .dtype = dtype, .rank = DIMS };
+    for (int i = 0; i < DIMS; i++)
+        type.dim[i] = (Dim){ .name = intern_text(m, name[i]), .size = size[i], .padded = size[i] };
+    return type;
+}
+
+/* A value where another one lies, with other strides.  Where loops move the pointers, nothing is known of their
+ * alignment: then the place is an odd one. */
+static Value *placed(Module *m, const Value *like, const Value *there, const int64_t stride[], bool moves)
+{
+    Value *value = NEW(&m->arena, Value);
+    *value = (Value){ .name = like->name, .type = like->type, .storage = NEW(&m->arena, Storage) };
+    *value->storage = *there->storage;
+    *(value->storage->at < 0 ? &value->storage->plus : &value->storage->at) +=
+        moves ? dtype_bytes(like->type.dtype) : 0;
+    for (int i = 0; i < like->type.rank; i++)
+        value->storage->stride[i] = stride[i];
+    return value;
+}
+
+static void place_operands(Module *m, const Func *kernel, const Op *call, const Product *p, Op *rest)
+{
+    const RtProductShape *s = &p->shape;
+    const int64_t strides[DIMS] = { s->c.batch, s->c.row, s->c.column }, one = 1;
+    const Value *c = call->results.at[p->c], *product = s->keeps_before ? call->results.at[p->before] : c;
+    bool moves = p->nloops > 0;
+    push_value(&m->arena, &rest->args, placed(m, kernel->params.at[0], product, strides, moves));
+    if (s->has_bias)
+        push_value(&m->arena, &rest->args, placed(m, kernel->params.at[1], arg(call, p->bias), &one, moves));
+    if (s->keeps_before)
+        push_value(&m->arena, &rest->results, placed(m, kernel->results.at[0], product, strides, moves));
+    push_value(&m->arena, &rest->results, placed(m, kernel->results.at[s->keeps_before], c, strides, moves));
+}
+
+static Func *rest_kernel(Module *m, const Op *call, const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    Type type = type_of(m, s, call->results.at[p->c]->type.dtype), row = { .dtype = type.dtype, .rank = 1 };
+    Func *kernel = add_func(m, intern_format(m, "%s.rest", call->attrs.callee), KERNEL);
+    Builder b = { .module = m, .func = kernel, .path = call->path, .where = call->where };
+    Value *value = add_param(m, kernel, intern_text(m, "product"), type);
+    row.dim[0] = type.dim[COLUMN];
+    if (s->has_bias)
+        value = BUILD(&b, OP_add, NO_ATTRS, value, add_param(m, kernel, intern_text(m, "bias"), row));
+    if (s->keeps_before) {
+        value->name = intern_text(m, "before");
+        push_value(&m->arena, &kernel->results, value);
+    }
+    if (p->activation)
+        value = build_op(&b, p->activation->kind, p->activation->attrs, 1, &value);
+    value->name = intern_text(m, "c");
+    push_value(&m->arena, &kernel->results, value);
+    add_name(&kernel->inner, row.dim[0].name);
+    return kernel;
+}
+
+const Op *const *rest_of_product(Module *m, const Op *call, const Product *product)
+{
+    const Func *kernel = rest_kernel(m, call, product);
+    const Op **list = NEW(&m->arena, const Op *);
+    Op *op = NEW(&m->arena, Op);
+    *op = (Op){
+        .kind = OP_call, .attrs.callee = kernel->name, .loc = call->loc, .path = call->path, .where = call->where
+    };
+    place_operands(m, kernel, call, product, op);
+    *list = op;
+    return list;
+}
