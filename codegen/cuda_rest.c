@@ -48,11 +48,20 @@ static void place_operands(Module *m, const Func *kernel, const Op *call, const 
     push_value(&m->arena, &rest->results, placed(m, kernel->results.at[s->keeps_before], c, strides, moves));
 }
 
+/* Calls of one kernel may have differing strides, and so rests of differing sizes. */
+static Name new_name(Module *m, const Op *call)
+{
+    Name name = intern_format(m, "%s.rest", call->attrs.callee);
+    for (int i = 2; find_func(m, name); i++)
+        name = intern_format(m, "%s.rest.%d", call->attrs.callee, i);
+    return name;
+}
+
 static Func *rest_kernel(Module *m, const Op *call, const Product *p)
 {
     const RtProductShape *s = &p->shape;
     Type type = type_of(m, s, call->results.at[p->c]->type.dtype), row = { .dtype = type.dtype, .rank = 1 };
-    Func *kernel = add_func(m, intern_format(m, "%s.rest", call->attrs.callee), KERNEL);
+    Func *kernel = add_func(m, new_name(m, call), KERNEL);
     Builder b = { .module = m, .func = kernel, .path = call->path, .where = call->where };
     Value *value = add_param(m, kernel, intern_text(m, "product"), type);
     row.dim[0] = type.dim[COLUMN];
