@@ -2,7 +2,8 @@
  *
  * Epilogues are done within the limits that cublasLt.h documents; who asks for one outside of them ends.  With
  * EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library is one that has never heard of
- * them, and with EMULATED_EPILOGUES=late it notices only when it is to run one. */
+ * them, with EMULATED_EPILOGUES=late it notices only when it is to run one, and with EMULATED_EPILOGUES=wrong they
+ * change the sign of what they activate. */
 #include "device.h"
 
 #include "convert.h"
@@ -178,11 +179,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t found[], int *count)
 {
-    const Description *d = (const Description *)description;
+    const Description *asked = (const Description *)description;
     memset(found, 0, sizeof *found);
-    check_epilogue(d, (const Layout *)c);
+    check_epilogue(asked, (const Layout *)c);
     *count = has_kernel((const Layout *)a, (const Layout *)b, (const Layout *)c);
-    if (d->epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("none"))
+    if (asked->epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("none"))
         *count = 0;
     return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -236,6 +237,7 @@ static float *lines_of(const Product *p, int operand, const char *at, int64_t li
 
 static float activated(const Description *d, float x)
 {
+    x = epilogues_are("wrong") ? -x : x;
     if (d->epilogue & CUBLASLT_EPILOGUE_RELU)
         return fmaxf(x, 0);
     return d->epilogue & CUBLASLT_EPILOGUE_GELU ? 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)))

@@ -3,7 +3,7 @@ import json
 import re
 
 import pytest
-from conftest import read_log, start
+from conftest import emulated, read_log, start
 
 STEPS = 5
 U = 2.0**-8  # the largest relative error of one rounding to bf16
@@ -47,6 +47,31 @@ def test_products_that_cublaslt_does_not_take(compiled, data, tmp_path):
     assert "cuBLASLt does not take" in (trainers[1].folder / "kernels.cu").read_text()
     logs = [train(trainer, data, tmp_path / trainer.target) for trainer in trainers]
     assert_same(logs[1], logs[0], "fp32")
+
+
+@emulated
+@pytest.mark.parametrize("how", ["none", "unknown", "late"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_epilogues_that_cublaslt_does_not_have(how, precision, compiled, data, tmp_path):
+    """Kernels of ours do what it leaves."""
+    trainers = [compiled("gpt2", target, (("precision", precision),)) for target in ("c", "cuda")]
+    for field in ("has_bias", "activation", "keeps_before"):
+        assert f".{field} = " in (trainers[1].folder / "trainer.c").read_text()
+    logs = [train(trainer, data, tmp_path / trainer.target, environment={"EMULATED_EPILOGUES": how}.items())
+            for trainer in trainers]
+    assert_same(logs[1], logs[0], precision)
+
+
+@emulated
+@pytest.mark.parametrize("edit", [("", ""), ("= 4 * embed", "= 4 * embed + 3"), ("gelu_tanh", "relu")])
+def test_epilogues_within_their_limits(edit, compiled, data, tmp_path):
+    """cuBLASLt does a bias and gelu; where columns do not lie a multiple of 8 apart, or relu's operand is to be kept, it
+    is not asked to (the emulated one would end)."""
+    trainers = [compiled("gpt2", target, edit=edit) for target in ("c", "cuda")]
+    logs = [train(trainer, data, tmp_path / trainer.target) for trainer in trainers]
+    assert_same(logs[1], logs[0], "fp32")
+    wrong = train(trainers[1], data, tmp_path / "wrong", environment={"EMULATED_EPILOGUES": "wrong"}.items())
+    assert abs(wrong[0]["loss"] - logs[0][0]["loss"]) > 1e-3, "nothing was left to cuBLASLt"
 
 
 def test_graph_changes_nothing(compiled, data, tmp_path):
