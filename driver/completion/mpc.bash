@@ -29,7 +29,7 @@ _mpc()
         files='*.mdl'
         ;;
     opt)
-        words="--help --output= --pass= --dump-ir= --verify-passes --remarks= --time"
+        words="--help --output= --target= --pass= --dump-ir= --verify-passes --remarks= --time"
         files='*.mir'
         ;;
     print)
