@@ -19,7 +19,7 @@ static bool is_bias(const Op *dot, const Value *value)
     const Type *type = &result(dot)->type, *left = &arg(dot, 0)->type;
     int rows = type->rank - value->type.rank;
     bool good =
-        rows >= 0 && rows < type->rank && value->type.dtype == type->dtype && !type->partial && !value->type.partial;
+        rows > 0 && rows < type->rank && value->type.dtype == type->dtype && !type->partial && !value->type.partial;
     for (int i = 0; i < type->rank && good; i++)
         good = (find_dim(left, type->dim[i].name) >= 0) == (i < rows) &&
                (i < rows || same_dim(&type->dim[i], &value->type.dim[i - rows]));
