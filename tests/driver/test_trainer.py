@@ -51,18 +51,18 @@ def test_same_program_same_bytes(source, words):
 def test_readable(source):
     text = source("tiny.mdl").read_text()
     assert "/* h.attn.q, tiny.mdl:24:9 */" in text
-    assert re.search(r"float \*attn_k = \(float \*\)\(?frame.*; /\* \[batch 4, seq 32, heads 4, head 16\] \*/", text)
+    assert re.search(r"float \*attn_q = \(float \*\)\(?frame.*; /\* \[batch 4, seq 32, heads 4, head 16\] \*/", text)
     assert re.search(r"for \(int64_t h_copy = 0; h_copy < 3; h_copy\+\+\)", text)
-    assert re.search(r"RT_RUN\(rt, \d+, rt_product\(rt, \d+, \w+, h_attn_wq, \w+\)\);", text)
+    assert re.search(r"RT_RUN\(rt, \d+, rt_product_with\(rt, \d+, \w+, h_attn_wq, h_attn_bq, NULL, \w+\)\);", text)
 
 
 def test_products_of_one_left_operand_are_one(source):
-    """The weights of q, k and v lie side by side, as their results do: one product a layer, forward."""
+    """The weights of q, k and v lie side by side, as their biases and results do: one product a layer, forward."""
     text = source("tiny.mdl").read_text()
     layer = text[text.index("static void run_h_fwd("):]
     layer = layer[:layer.index("\n}\n")]
-    assert re.findall(r"rt_product\(rt, \d+, \w+, (h_attn_\w+),", layer) == ["h_attn_wq", "h_attn_wo"]
-    assert "h_attn_wk" not in layer and "h_attn_wv" not in layer
+    assert re.findall(r"rt_product(?:_with)?\(rt, \d+, \w+, (h_attn_\w+),", layer) == ["h_attn_wq", "h_attn_wo"]
+    assert "h_attn_wk" not in layer and "h_attn_wv" not in layer and "h_attn_bk" not in layer
 
 
 def test_layers_do_not_lengthen_it(source):
