@@ -119,7 +119,7 @@ install: all
 	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(DESTDIR)$(PREFIX)/lib/mpc/include/
 	install -m 644 runtime/kernels/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels/
 	install -d $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc
-	install -m 644 runtime/cuda/*.cuh $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/
+	install -m 644 runtime/cuda/*.cuh runtime/cuda/message.h $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/
 	install -m 644 runtime/cuda/nvrtc/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc/
 	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc

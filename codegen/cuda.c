@@ -146,6 +146,15 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
     map_put(&program->products, op, calls);
 }
 
+/* The kernel that the runtime launches for messages between ranks. */
+static void add_messages(CudaProgram *program, FILE *out)
+{
+    static const CudaLaunches launches = { 1, { { .name = "rt_messages", .blocks = 1, .threads = 256 } } };
+    fputs(cuda_messages_template, out);
+    *new_kernel(program) =
+        (KernelText){ .kernel = { "messages", "", &launches }, .name = launches.at[0].name, .text = "" };
+}
+
 static const char *kernels_text(CudaProgram *program)
 {
     Text text;
@@ -158,6 +167,8 @@ static const char *kernels_text(CudaProgram *program)
             else if (callee && callee->role == KERNEL && is_product_kernel(callee))
                 add_products(program, op, callee, text.out);
         }
+    if (program->m->naxes)
+        add_messages(program, text.out);
     return close_text(&program->m->arena, &text);
 }
 

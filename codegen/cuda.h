@@ -15,7 +15,8 @@ typedef struct {
     const char *name;
     int64_t blocks;
     int threads;
-    int64_t shared; /* bytes of dynamic shared memory */
+    int64_t shared;       /* bytes of dynamic shared memory */
+    int64_t shared_small; /* the same on GPUs that have but 99 KiB for a block; 0: as much */
 } CudaLaunch;
 
 typedef struct {
@@ -36,6 +37,9 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op);
 /* For Module.keeps_before: cuBLASLt writes the operand of gelu beside its result, and of relu's only which were
  * positive. */
 enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH };
+
+/* For how many ops behind it: those that may share its launch.  For Module.scratch_stays. */
+int cuda_scratch_stays(Module *m, const Op *op);
 
 /* All kernels of a program, each text once. */
 typedef struct CudaProgram CudaProgram;

@@ -9,26 +9,30 @@ enum { LARGEST_HEAD = 256, ALIGNED = 8, PLAIN_THREADS = 256, SHARE_ROWS = 8 };
 typedef struct {
     int threads, key_threads;
     int64_t queries, keys; /* of a block's tile */
-    int64_t shared;
+    int64_t shared, shared_small;
 } Tiles;
 
 static int64_t wide(int64_t d) { return (d + 15) / 16 * 16; }
 
+static int64_t plain_tile(int64_t d) { return d <= 64 ? 64 : d <= 176 ? 32 : 16; }
+
 static Tiles forward_tiles(int64_t d, bool plain)
 {
-    int64_t tile = d <= 64 ? 64 : 32;
+    int64_t tile = plain_tile(d);
     if (plain)
-        return (Tiles){ PLAIN_THREADS, 0, tile, tile, (3 * tile * (d + 1) + tile * (tile + 1)) * 4 };
+        return (Tiles){ PLAIN_THREADS, 0, tile, tile, (3 * tile * (d + 1) + tile * (tile + 1)) * 4, 0 };
     int64_t queries = d <= 128 ? 128 : 64, keys = d <= 128 ? 64 : 32;
-    return (Tiles){ 128, 0, queries, keys, (queries + 2 * keys) * (wide(d) + 8) * 2 };
+    return (Tiles){ 128, 0, queries, keys, (queries + 2 * keys) * (wide(d) + 8) * 2, 0 };
 }
 
 static Tiles backward_tiles(int64_t d, bool plain)
 {
-    int64_t tile = d <= 64 ? 64 : 32;
+    int64_t tile = plain_tile(d), others = d <= 64 ? 64 : 32, pitch = (wide(d) + 8) * 2;
     if (plain)
-        return (Tiles){ PLAIN_THREADS, PLAIN_THREADS, tile, tile, (4 * tile * (d + 1) + 2 * tile * (tile + 1)) * 4 };
-    return (Tiles){ 128, d > 128 ? 256 : 128, 64, 64, (128 + 4 * tile) * (wide(d) + 8) * 2 + 16 * tile };
+        return (Tiles){ PLAIN_THREADS, PLAIN_THREADS, tile, tile, (4 * tile * (d + 1) + 2 * tile * (tile + 1)) * 4, 0 };
+    return (Tiles){
+        128, d > 128 ? 256 : 128, 64, 64, (128 + 4 * others) * pitch + 16 * others, d > 176 ? (128 + 4 * 16) * pitch : 0
+    };
 }
 
 /* Of q's dims all but two: heads of all sequences; `of_keys`: those that k has too. */
@@ -81,19 +85,20 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
     Tiles t = is_gradient ? backward_tiles(d, plain) : forward_tiles(d, plain);
     int64_t query_blocks = heads_of(o, false) * ((queries + t.queries - 1) / t.queries);
     if (!is_gradient) {
-        add(o, arena_text(arena, "%s%s", head, arguments), (CudaLaunch){ name, query_blocks, t.threads, t.shared },
-            launches, out);
+        add(o, arena_text(arena, "%s%s", head, arguments),
+            (CudaLaunch){ name, query_blocks, t.threads, t.shared, t.shared_small }, launches, out);
         return;
     }
     int64_t shares = heads_of(o, false) * queries;
     add(o, arena_text(arena, "%s_share%s", head, arguments),
-        (CudaLaunch){ name, (shares + SHARE_ROWS - 1) / SHARE_ROWS, PLAIN_THREADS, 0 }, launches, out);
+        (CudaLaunch){ name, (shares + SHARE_ROWS - 1) / SHARE_ROWS, PLAIN_THREADS, 0, 0 }, launches, out);
     add(o, arena_text(arena, "%s_keys%s", head, arguments),
         (CudaLaunch){ arena_text(arena, "%s_2", name), heads_of(o, true) * ((keys + t.keys - 1) / t.keys),
-                      t.key_threads, t.shared },
+                      t.key_threads, t.shared, t.shared_small },
         launches, out);
     add(o, arena_text(arena, "%s_queries%s", head, arguments),
-        (CudaLaunch){ arena_text(arena, "%s_3", name), query_blocks, t.threads, t.shared }, launches, out);
+        (CudaLaunch){ arena_text(arena, "%s_3", name), query_blocks, t.threads, t.shared, t.shared_small }, launches,
+        out);
 }
 
 int64_t cuda_attend_scratch(Module *m, const Op *op)

@@ -47,8 +47,8 @@ static char *scratch_text(const Launch *p, const Column *column)
 static char *block_number(const Launch *p)
 {
     int64_t tiles = p->mapping == MAP_COLUMNS ? (p->packs + WARP - 1) / WARP : 1;
-    return tiles > 1 ? arena_text(&p->k->m->arena, "blockIdx.x / %" PRId64, tiles)
-                     : arena_text(&p->k->m->arena, "blockIdx.x");
+    return tiles > 1 ? arena_text(&p->k->m->arena, "%s / %" PRId64, block_index(p), tiles)
+                     : arena_text(&p->k->m->arena, "%s", block_index(p));
 }
 
 /* Declares a pointer to the sums that the block leaves. */
@@ -262,9 +262,10 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
     write_store(p->k, array->value->type.dtype, array->name, index_text(p->k, &p->region, array->dims, array->stride),
                 sink->name, store.out);
     FILL(out, by_lane ? cuda_total_by_lane_template : cuda_total_by_warp_template,
-         { "head", launch_head(p, name, BLOCK) }, { "type", type_of(column) }, { "name", sink->name },
-         { "parts", sink->parts }, { "start", start_of(sink->node) }, { "functor", functor_of(sink->node) },
-         { "scratch", scratch_text(p, column) }, { "count", number(p, p->parts) }, { "results", number(p, results) },
+         { "head", launch_head(p, name, BLOCK) }, { "block", block_index(p) }, { "type", type_of(column) },
+         { "name", sink->name }, { "parts", sink->parts }, { "start", start_of(sink->node) },
+         { "functor", functor_of(sink->node) }, { "scratch", scratch_text(p, column) },
+         { "count", number(p, p->parts) }, { "results", number(p, results) },
          { "add", with_indices(p, indices, add_part(p, column)) },
          { "store", with_indices(p, indices, close_text(&p->k->m->arena, &store)) });
     add_launch(launches, (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK },

@@ -11,10 +11,20 @@ enum { MAX_POINTERS = 480 }; /* a launch takes 4 KiB of arguments */
 
 /* --- Which ------------------------------------------------------------------------------------------ */
 
-static bool may_join(Module *m, const Op *op)
+static CudaMember member_kind(Module *m, const Op *op)
 {
     const Func *kernel = row_kernel_of(m, op);
-    return kernel && is_cuda_member(m, kernel);
+    return kernel ? cuda_member(m, kernel) : NO_MEMBER;
+}
+
+static bool does_nothing(const Op *op) { return info(op)->family == VIEW && op->kind != OP_wait; }
+
+static const Op *next_of(const Op *op)
+{
+    do
+        op = op->next;
+    while (op && does_nothing(op));
+    return op;
 }
 
 /* May two values lie in the same memory?  Of a called function's pointers only equal ones are known to be apart or
@@ -39,21 +49,47 @@ static bool overlaps_any(const Module *m, const Values *a, const Values *b)
     return false;
 }
 
-static bool are_independent(const Module *m, const Op *a, const Op *b)
+/* Scratch lies in the caller's frame: values that are pointers do not. */
+static bool is_scratch_of(Module *m, const Op *op, const Value *value)
+{
+    const Storage *s = value->storage;
+    int64_t bytes = cuda_scratch_bytes(m, op);
+    return bytes &&
+           (!s || (s->at >= 0 && s->at < op->attrs.frame + bytes && op->attrs.frame < s->at + span_bytes(m, value)));
+}
+
+/* Is a's scratch apart from b's, and from b's operands and results? */
+static bool has_own_scratch(Module *m, const Op *a, const Op *b)
+{
+    int64_t of_a = cuda_scratch_bytes(m, a), of_b = cuda_scratch_bytes(m, b);
+    bool good = !of_a || !of_b || a->attrs.frame >= b->attrs.frame + of_b || b->attrs.frame >= a->attrs.frame + of_a;
+    for (int i = 0; i < b->args.count; i++)
+        good = good && !is_scratch_of(m, a, arg(b, i));
+    for (int i = 0; i < b->results.count; i++)
+        good = good && !is_scratch_of(m, a, b->results.at[i]);
+    return good;
+}
+
+static bool are_independent(Module *m, const Op *a, const Op *b)
 {
     return !overlaps_any(m, &a->results, &b->args) && !overlaps_any(m, &a->args, &b->results) &&
-           !overlaps_any(m, &a->results, &b->results);
+           !overlaps_any(m, &a->results, &b->results) && has_own_scratch(m, a, b) && has_own_scratch(m, b, a);
+}
+
+static int count_pointers(Module *m, const Op *op)
+{
+    return op->args.count + op->results.count + (cuda_scratch_bytes(m, op) > 0);
 }
 
 int find_cuda_group(Module *m, const Op *first, const Op *group[MAX_GROUP])
 {
-    int count = 0, pointers = 0;
+    CudaMember kind = member_kind(m, first);
+    int count = 0, pointers = count_pointers(m, first);
     group[count++] = first;
-    if (!may_join(m, first))
+    if (kind == NO_MEMBER)
         return count;
-    pointers = first->args.count + first->results.count;
-    for (const Op *op = first->next; op && count < MAX_GROUP && may_join(m, op); op = op->next) {
-        bool fits = (pointers += op->args.count + op->results.count) <= MAX_POINTERS;
+    for (const Op *op = next_of(first); op && count < MAX_GROUP && member_kind(m, op) == kind; op = next_of(op)) {
+        bool fits = (pointers += count_pointers(m, op)) <= MAX_POINTERS;
         for (int i = 0; i < count; i++)
             fits = fits && are_independent(m, group[i], op);
         if (!fits)
@@ -63,44 +99,78 @@ int find_cuda_group(Module *m, const Op *first, const Op *group[MAX_GROUP])
     return count;
 }
 
+int cuda_scratch_stays(Module *m, const Op *op)
+{
+    int stays = 0, number = 0;
+    if (member_kind(m, op) != MEMBER_OF_SUMS)
+        return 0;
+    for (const Op *next = op->next; next && number < MAX_GROUP; next = next->next) {
+        stays++;
+        if (does_nothing(next))
+            continue;
+        if (member_kind(m, next) != MEMBER_OF_SUMS)
+            return stays - 1;
+        number++;
+    }
+    return stays;
+}
+
 /* --- The text --------------------------------------------------------------------------------------- */
 
-/* A function for the elements of one call, or of several that differ in nothing but their pointers. */
+/* Functions for the blocks of one call, or of several that differ in nothing but their pointers: one for each of its
+ * launches. */
 typedef struct {
     const char *text, *name; /* the text as it would be under another name */
-    CudaLaunch launch;
+    CudaLaunches launches;
 } Member;
 
-static char *member_text(Module *m, const Op *op, const char *name, CudaLaunch *launch)
+static char *member_text(Module *m, const Op *op, const char *name, CudaLaunches *launches)
 {
     Text text;
     open_text(&text);
-    emit_cuda_member(m, row_kernel_of(m, op), op, name, launch, text.out);
+    emit_cuda_member(m, row_kernel_of(m, op), op, name, launches, text.out);
     return close_text(&m->arena, &text);
 }
 
 static const Member *find_member(Module *m, const Op *op, const char *name, Member member[], int *count, FILE *out)
 {
     Member *last = &member[*count];
-    *last = (Member){ .text = member_text(m, op, "member", &last->launch) };
+    *last = (Member){ .text = member_text(m, op, "member", &last->launches) };
     for (int i = 0; i < *count; i++)
-        if (strcmp(member[i].text, last->text) == 0)
+        if (strcmp(member[i].text, last->text) == 0 && member[i].launches.at[0].blocks == last->launches.at[0].blocks)
             return &member[i];
     last->name = arena_text(&m->arena, "%s_part%d", name, ++*count);
-    fprintf(out, "%s\n", member_text(m, op, last->name, &last->launch));
+    fprintf(out, "%s\n", member_text(m, op, last->name, &last->launches));
     return last;
 }
 
-/* "const float *grad_wte", ...: all operands of all calls. */
-static void name_pointers(Module *m, const Op *op, NameSpace *names, const char **declared, const char **named)
+/* All calls of a group: their functions, and "const float *grad_wte", ...: all operands. */
+typedef struct {
+    Module *m;
+    NameSpace names;
+    int count, npointers;
+    const Op *const *op;
+    const Member **of;  /* by op */
+    int *first_pointer; /* by op, and behind the last */
+    const char **declared, **named;
+} Group;
+
+static void add_pointer(Group *g, const char *constant, const char *type, const char *name)
+{
+    g->named[g->npointers] = new_identifier(&g->names, name);
+    g->declared[g->npointers] = arena_text(&g->m->arena, "%s%s *%s", constant, type, g->named[g->npointers]);
+    g->npointers++;
+}
+
+static void name_pointers(Group *g, const Op *op)
 {
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         bool is_result = i >= op->args.count;
         const Value *value = is_result ? op->results.at[i - op->args.count] : arg(op, i);
-        named[i] = new_identifier(names, c_identifier(m, value->name, 40));
-        declared[i] =
-            arena_text(&m->arena, "%s%s *%s", is_result ? "" : "const ", element_type(value->type.dtype), named[i]);
+        add_pointer(g, is_result ? "" : "const ", element_type(value->type.dtype), c_identifier(g->m, value->name, 40));
     }
+    if (cuda_scratch_bytes(g->m, op))
+        add_pointer(g, "", "float", "scratch");
 }
 
 static char *titles(Module *m, int count, const Op *const group[])
@@ -111,33 +181,59 @@ static char *titles(Module *m, int count, const Op *const group[])
     return wrapped_list(m, "/* together: ", count, path, " */", 0);
 }
 
-void emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, CudaLaunches *launches, FILE *out)
+static Group open_group(Module *m, int count, const Op *const op[], const char *name, FILE *out)
 {
-    NameSpace names = { .module = m };
+    Group g = { .m = m, .names = { .module = m }, .count = count, .op = op };
     Member *member = NEW_ARRAY(&m->arena, Member, count + 1);
-    const char **declared = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS),
-               **named = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
-    int nmembers = 0, npointers = 0;
+    int nmembers = 0;
+    g.of = NEW_ARRAY(&m->arena, const Member *, count);
+    g.first_pointer = NEW_ARRAY(&m->arena, int, count + 1);
+    g.declared = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
+    g.named = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
+    for (int i = 0; i < count; i++) {
+        g.of[i] = find_member(m, op[i], name, member, &nmembers, out);
+        g.first_pointer[i] = g.npointers;
+        name_pointers(&g, op[i]);
+    }
+    g.first_pointer[count] = g.npointers;
+    return g;
+}
+
+/* The kernel that does launch `number` of all members that have so many; false: none has. */
+static bool write_launch(const Group *g, const char *name, int number, CudaLaunches *launches, FILE *out)
+{
+    Module *m = g->m;
     int64_t blocks = 0;
     Text cases;
     open_text(&cases);
-    fprintf(out, "%s\n", titles(m, count, group));
-    for (int i = 0; i < count; i++) {
-        const Op *op = group[i];
-        const Member *of = find_member(m, op, name, member, &nmembers, out);
-        int pointers = op->args.count + op->results.count;
-        name_pointers(m, op, &names, declared + npointers, named + npointers);
+    for (int i = 0; i < g->count; i++) {
+        const CudaLaunch *launch = &g->of[i]->launches.at[number];
+        if (number >= g->of[i]->launches.count)
+            continue;
         char *block = blocks ? arena_text(&m->arena, "all - %" PRId64, blocks) : "all";
-        char *head = arena_text(&m->arena, "%s(%s, ", of->name, block);
-        FILL(cases.out, cuda_group_case_template,
-             { "end", arena_text(&m->arena, "%" PRId64, blocks + of->launch.blocks) },
-             { "call", wrapped_list(m, head, pointers, named + npointers, ");", 15) });
-        npointers += pointers;
-        blocks += of->launch.blocks;
+        char *head = arena_text(&m->arena, "%s(%s, ", launch->name, block);
+        int first = g->first_pointer[i], pointers = g->first_pointer[i + 1] - first;
+        blocks += launch->blocks;
+        FILL(cases.out, cuda_group_case_template, { "end", arena_text(&m->arena, "%" PRId64, blocks) },
+             { "call", wrapped_list(m, head, pointers, g->named + first, ");", 15) });
     }
-    CudaLaunch launch = { .name = name, .blocks = blocks, .threads = BLOCK };
-    FILL(out, cuda_group_template, { "head", kernel_head(m, name, cuda_bounds(m, BLOCK, 0), npointers, declared) },
-         { "cases", close_text(&m->arena, &cases) });
+    char *text = close_text(&m->arena, &cases);
+    if (blocks == 0)
+        return false;
+    FILL(out, cuda_group_template,
+         { "head", kernel_head(m, name, cuda_bounds(m, BLOCK, 0), g->npointers, g->declared) }, { "cases", text });
+    add_launch(launches, (CudaLaunch){ .name = name, .blocks = blocks, .threads = BLOCK }, m);
+    return true;
+}
+
+void emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, CudaLaunches *launches, FILE *out)
+{
+    fprintf(out, "%s\n", titles(m, count, group));
+    Group g = open_group(m, count, group, name, out);
     launches->count = 0;
-    add_launch(launches, launch, m);
+    const char *own = name;
+    for (int i = 0; write_launch(&g, own, i, launches, out); i++) {
+        own = arena_text(&m->arena, "%s_%d", name, i + 2);
+        fputc('\n', out);
+    }
 }

@@ -46,6 +46,8 @@ static int blocks_together(const Launch *p)
     return has_wide_sums(p) && p->turns ? 2 : p->shared > 0;
 }
 
+const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }
+
 char *launch_head(const Launch *p, const char *name, int threads)
 {
     const RowKernel *k = p->k;
@@ -302,8 +304,9 @@ static void write_columns_in_parts(Launch *p, const char *head, const char *star
 static void write_all_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
                                FILE *out)
 {
-    FILL(out, cuda_sum_template, { "head", head }, { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start },
-         { "type", p->index_type }, { "part", part_text(p, "blockIdx.x") }, { "threads", number(p, p->threads) },
+    const char *block = arena_text(&p->k->m->arena, "(int)%s", block_index(p));
+    FILL(out, cuda_sum_template, { "head", head }, { "own", own_lines(p, block) }, { "start", start },
+         { "type", p->index_type }, { "part", part_text(p, block_index(p)) }, { "threads", number(p, p->threads) },
          { "packs", number(p, p->packs) }, { "step", number(p, p->parts * p->threads) },
          { "row", with_indices(p, index_lines(p, "item", p->reduced, true), row) }, { "end", end });
 }
@@ -311,8 +314,8 @@ static void write_all_in_parts(Launch *p, const char *head, const char *start, c
 static void write_points(Launch *p, const char *head, const char *start, const char *row, FILE *out)
 {
     bool is_exact = p->packs % p->threads == 0;
-    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type },
-         { "block", p->is_member ? "block" : "blockIdx.x" }, { "threads", number(p, p->threads) },
+    FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type }, { "block", block_index(p) },
+         { "threads", number(p, p->threads) },
          { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
          { "start", start }, { "row", with_indices(p, index_lines(p, "item", p->region.dims, true), row) });
 }
@@ -391,15 +394,19 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
     }
 }
 
-bool is_cuda_member(Module *m, const Func *kernel)
+CudaMember cuda_member(Module *m, const Func *kernel)
 {
     Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
     int count;
-    const RowKernel *k = plan_kernel(m, kernel, NULL, launch, &count);
-    return count == 1 && launch[0].mapping == MAP_POINTS && !k->scratch;
+    plan_kernel(m, kernel, NULL, launch, &count);
+    return count != 1                        ? NO_MEMBER
+           : launch[0].mapping == MAP_POINTS ? MEMBER_OF_POINTS
+           : launch[0].mapping == MAP_SUMS   ? MEMBER_OF_SUMS
+                                             : NO_MEMBER;
 }
 
-void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunch *launch, FILE *out)
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
+                      FILE *out)
 {
     Launch *p = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
     int count;
@@ -408,5 +415,7 @@ void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char 
     mark_needed(p);
     plan_threads(p);
     write_launch(p, name, out);
-    *launch = (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads };
+    launches->count = 0;
+    add_launch(launches, (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads }, m);
+    write_totals(p, name, launches, out);
 }

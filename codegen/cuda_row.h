@@ -18,16 +18,15 @@
 
 enum {
     WARP = 32,
-    BLOCK = 256,             /* threads of a block, if nothing asks for another number */
-    MOST_THREADS = 1024,     /* of a block */
-    PARTS = 264,             /* blocks that add up columns: two for each multiprocessor of a large device */
-    ROW_TURNS = 4,           /* packs of a row that one thread has in registers, at most */
-    REGISTERS = 65536,       /* of a multiprocessor */
-    MOST_REGISTERS = 128,    /* of a thread: with more, too few warps live on a multiprocessor */
-    OTHER_REGISTERS = 36,    /* of a thread: what is neither the row nor its sums */
-    ROW_REGISTERS = 40,      /* of a thread, for a row without sums: more would leave too few warps */
-    TWO_BLOCKS = 112 * 1024, /* bytes of shared memory of a block, if two are to live on a multiprocessor */
-    MOST_SHARED = 160 * 1024 /* of a block, on sm_80, sm_90 and sm_100 */
+    BLOCK = 256,                  /* threads of a block, if nothing asks for another number */
+    MOST_THREADS = 1024,          /* of a block */
+    PARTS = 264,                  /* blocks that add up columns: two for each multiprocessor of a large device */
+    ROW_TURNS = 4,                /* packs of a row that one thread has in registers, at most */
+    REGISTERS = 65536,            /* of a multiprocessor */
+    MOST_REGISTERS = 128,         /* of a thread: with more, too few warps live on a multiprocessor */
+    OTHER_REGISTERS = 36,         /* of a thread: what is neither the row nor its sums */
+    ROW_REGISTERS = 40,           /* of a thread, for a row without sums: more would leave too few warps */
+    MOST_SHARED = 99 * 1024 - 512 /* of a block, beside what is declared: sm_86, sm_89 and sm_120 have 99 KiB */
 };
 
 typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;
@@ -105,13 +104,20 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
-bool is_cuda_member(Module *m, const Func *kernel); /* element-wise: it may be one of a group */
-void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunch *launch, FILE *out);
+
+/* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
+typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;
+CudaMember cuda_member(Module *m, const Func *kernel);
+/* Functions of one member, one for each of its launches. */
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
+                      FILE *out);
+
 char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
 typedef void TurnText(Launch *p, const void *context, FILE *out);
 void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
+const char *block_index(const Launch *p); /* the number of the block: of a member, among its own */
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
 const char *functor_of(const Node *reduction); /* RtSum, ... */
 

@@ -246,7 +246,7 @@ static void plan_near_rows(Launch *p)
     for (int i = 0; i < p->k->narrays; i++)
         p->is_near[i] = may_be_early(p, i);
     p->shared = bytes;
-    p->row_threads = bytes <= TWO_BLOCKS ? MOST_THREADS / 2 : MOST_THREADS;
+    p->row_threads = MOST_THREADS / 2; /* two blocks live on a multiprocessor of a large device */
 }
 
 static void plan_row_threads(Launch *p)

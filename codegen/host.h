@@ -10,6 +10,9 @@ int64_t c_scratch_bytes(Module *m, const Op *op);
 /* Bytes that the runtime sets aside beside the arena for messages.  The module has been through the memory pass. */
 int64_t message_space(Module *m, bool on_gpu);
 
+/* The same for products; 0 where only the library knows. */
+int64_t product_space(bool on_gpu);
+
 typedef struct {
     const char *plan;        /* plan.json, which the trainer can print */
     const char *version;     /* of mpc */

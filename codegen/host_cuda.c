@@ -96,22 +96,25 @@ static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 static void write_launch(const Host *h, const LaunchText *l, int i, FILE *out)
 {
     const CudaLaunch *launch = &l->launches->at[i];
-    FILL(out,
-         "    {\n"
-         "        .name = \"$name\",\n"
-         "        .where = $place,\n"
-         "        .blocks = $blocks,\n"
-         "        .shared = $shared,\n"
-         "        .threads = $threads,\n"
-         "        .operands = $operands,\n"
-         "        .more = $more,\n"
-         "    },\n",
-         { "name", launch->name }, { "place", string_text(h->m, l->place) },
-         { "blocks", arena_text(&h->m->arena, "%" PRId64, launch->blocks) },
-         { "shared", arena_text(&h->m->arena, "%" PRId64, launch->shared) },
-         { "threads", arena_text(&h->m->arena, "%d", launch->threads) },
-         { "operands", arena_text(&h->m->arena, "%d", l->operands) },
-         { "more", i + 1 < l->launches->count ? "true" : "false" });
+    FILL(
+        out,
+        "    {\n"
+        "        .name = \"$name\",\n"
+        "        .where = $place,\n"
+        "        .blocks = $blocks,\n"
+        "        .shared = $shared,\n"
+        "        .shared_small = $small,\n"
+        "        .threads = $threads,\n"
+        "        .operands = $operands,\n"
+        "        .more = $more,\n"
+        "    },\n",
+        { "name", launch->name }, { "place", string_text(h->m, l->place) },
+        { "blocks", arena_text(&h->m->arena, "%" PRId64, launch->blocks) },
+        { "shared", arena_text(&h->m->arena, "%" PRId64, launch->shared) },
+        { "small", arena_text(&h->m->arena, "%" PRId64, launch->shared_small ? launch->shared_small : launch->shared) },
+        { "threads", arena_text(&h->m->arena, "%d", launch->threads) },
+        { "operands", arena_text(&h->m->arena, "%d", l->operands) },
+        { "more", i + 1 < l->launches->count ? "true" : "false" });
 }
 
 static void write_kernels(Host *h, const char *kernels, FILE *out)

@@ -2,7 +2,7 @@
 #include "host_parts.h"
 
 #include "ir/cost.h"
-#include "runtime/workspace.h"
+#include "runtime/cuda/sizes.h"
 
 #include <string.h>
 
@@ -93,6 +93,7 @@ typedef struct Sharing {
 typedef struct {
     Module *m;
     bool on_gpu;
+    int collectives, parts; /* messages that are put together from parts, and what says where these lie */
     Sharing *sharing;
 } Space;
 
@@ -108,26 +109,31 @@ static Sharing *sharing_of(Space *s, const RtCollective *c)
     return s->sharing = at;
 }
 
-static void add_space(void *context, const Func *f, const Op *op, double times)
+/* Of the collective that begins with this op; the last of its ops. */
+static const Op *add_space(Space *s, const Op *op)
 {
-    Space *s = context;
     const Op *ops[MOST_PIECES];
-    if (!(info(op)->traits & SENDS) || joins_message(op))
-        return;
-    const RtCollective c = collective_of(s->m, ops, find_bucket(op, ops));
+    int count = find_bucket(op, ops);
+    const RtCollective c = collective_of(s->m, ops, count);
     int64_t ranks = count_ranks(s->m, op->attrs.axis);
     int64_t bytes = s->on_gpu ? rt_nccl_workspace(&c, ranks) : rt_exchange_workspace(&c, ranks);
     Sharing *sharing = sharing_of(s, &c);
     sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;
+    s->collectives++;
+    s->parts += rt_packed_parts(&c);
+    return ops[count - 1];
 }
+
+int64_t product_space(bool on_gpu) { return on_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
 
 int64_t message_space(Module *m, bool on_gpu)
 {
     Space s = { .m = m, .on_gpu = on_gpu };
-    for (int i = 0; i < NENTRIES; i++)
-        if (func_with_role(m, entries[i]))
-            visit_program(m, func_with_role(m, entries[i]), add_space, &s);
-    int64_t bytes = 0;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
+            if (info(op)->traits & SENDS)
+                op = add_space(&s, op);
+    int64_t bytes = on_gpu ? rt_gpu_tables_bytes(s.collectives, s.parts) : 0;
     for (const Sharing *at = s.sharing; at; at = at->next)
         bytes += at->bytes;
     return bytes;

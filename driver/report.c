@@ -137,6 +137,7 @@ Report make_report(Run *run, Module *m)
     const Func *step = func_with_role(m, STEP);
     r.memory = memory_use(&r.classes);
     r.messages = message_space(m, is_cuda(run->options));
+    r.products = product_space(is_cuda(run->options));
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)
         add_storage(&r, step->params.at[i]);

@@ -44,7 +44,7 @@ typedef struct {
     Facts facts;
     Classes classes;
     MemoryUse memory;
-    int64_t messages; /* bytes beside the arena: see message_space */
+    int64_t messages, products; /* bytes beside the arena: see message_space, product_space */
     int64_t ranks;
     int nrows, row_room;
     TrafficRow *row;
@@ -65,6 +65,7 @@ const char *held_where(const Report *report, const Held *held); /* "gpt2.mdl:24:
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);
+const char *beside_text(const Report *report); /* "; beside it 33.55 MB for products", or "" */
 cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
 void add_json_integer(cJSON *object, const char *key, int64_t value); /* exactly, whatever its size */

@@ -61,6 +61,8 @@ cJSON *memory_json(const Report *r)
         add_json_integer(classes, class_name[i], use->bytes[i]);
     add_json_integer(object, "unused", use->unused);
     add_json_integer(object, "messages", r->messages);
+    if (r->products)
+        add_json_integer(object, "products", r->products);
     cJSON *peak = cJSON_AddObjectToObject(object, "peak");
     add_text(peak, "op", use->op->path ? use->op->path : info(use->op)->name);
     add_text(peak, "where", use->op->where);

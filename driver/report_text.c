@@ -54,12 +54,21 @@ static void print_largest(const Report *r)
                held->value ? type_text(r->m, &held->value->type) : "scratch", held_where(r, held));
 }
 
+const char *beside_text(const Report *r)
+{
+    const char *text = "";
+    if (r->products)
+        text = arena_text(&r->run->arena, "; beside it %.2f MB for products", megabytes((double)r->products));
+    if (r->messages)
+        text = arena_text(&r->run->arena, "%s%s %.2f MB for messages", text, *text ? " and" : "; beside it",
+                          megabytes((double)r->messages));
+    return text;
+}
+
 static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
-    printf("memory of a rank: %.2f MB, planned to the byte%s\n", megabytes((double)use->arena),
-           r->messages ? arena_text(&r->run->arena, "; beside it %.2f MB for messages", megabytes((double)r->messages))
-                       : "");
+    printf("memory of a rank: %.2f MB, planned to the byte%s\n", megabytes((double)use->arena), beside_text(r));
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)

@@ -358,6 +358,14 @@ static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
     return buffer;
 }
 
+/* Ops behind this one that the target runs at the same time. */
+static int ops_that_keep_scratch(Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    bool is_frame = callee && callee->role != KERNEL;
+    return m->scratch_stays && !is_frame ? m->scratch_stays(m, op) : 0;
+}
+
 static void find_buffers(Frame *frame)
 {
     int number = 0;
@@ -365,7 +373,7 @@ static void find_buffers(Frame *frame)
     for (Op *op = frame->f->first; op; op = op->next, number++) {
         int64_t beside = bytes_beside_results(frame, op);
         if (beside)
-            map_put(map, op, new_buffer(frame, beside, number, number));
+            map_put(map, op, new_buffer(frame, beside, number, number + ops_that_keep_scratch(frame->m, op)));
         for (int i = 0; i < op->results.count; i++) {
             Value *value = op->results.at[i];
             int last = last_use(frame->f, value);

@@ -45,7 +45,9 @@ double rt_time_of_mark(Rt *rt, double mark);
 
 void rt_products_free(Rt *rt);                     /* also before any product was made */
 int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of the products outside the arena */
-double rt_product_peak(Rt *rt, double seconds);    /* flops/s of the device's best f32 or bf16 product, measured */
+double
+rt_product_peak(Rt *rt,
+                double seconds); /* flops/s of the device's best f32 or bf16 product, NAN: no memory to measure */
 
 /* --- Collectives: see rt.h --------------------------------------------------------------------- */
 

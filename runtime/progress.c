@@ -42,7 +42,9 @@ void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
         printf("  norm %.4g", report->grad_norm);
     printf("  lr %.3g", report->lr);
     print_rate(report->tokens_per_s);
-    printf("  mfu %.1f %%  %s", 100 * report->mfu, rt_bytes_text((double)report->bytes).text);
+    if (isfinite(report->mfu))
+        printf("  mfu %.1f %%", 100 * report->mfu);
+    printf("  %s", rt_bytes_text((double)report->bytes).text);
     print_left(report->left_s);
     printf("%s%s", is_terminal ? "\033[K" : "", keep ? "\n" : "");
     fflush(stdout);

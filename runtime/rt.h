@@ -149,7 +149,8 @@ typedef struct {
 /* A function of the kernels' text, and how it is launched: on one line of blocks, with pointers as arguments. */
 typedef struct {
     const char *name, *where; /* "kernel_h_ln_1"; "h.ln_1, gpt2.mdl:16:12" */
-    int64_t blocks, shared;   /* shared: bytes of dynamic shared memory */
+    int64_t blocks;
+    int64_t shared, shared_small; /* bytes of dynamic shared memory; of a GPU that has but 99 KiB for a block */
     int threads, operands;
     bool more; /* the next row belongs to the same call */
 } RtKernelLaunch;

@@ -1,5 +1,5 @@
-/* workspace.h -- what messages take beside the arena, on either device: the runtime allocates as much, and `mpc report`
- * says it. */
+/* workspace.h -- what messages take beside the arena: the runtime allocates as much, and `mpc report` says it.  What a
+ * GPU asks for more stands in cuda/sizes.h. */
 #ifndef MPC_RUNTIME_WORKSPACE_H
 #define MPC_RUNTIME_WORKSPACE_H
 
@@ -37,17 +37,5 @@ static inline int64_t rt_exchange_workspace(const RtCollective *c, int64_t ranks
 
 /* Does each rank's part lie in one piece, so that NCCL may take it where it is? */
 static inline bool rt_slots_are_plain(RtSlots slots) { return slots.all || (slots.rows == 1 && !slots.zigzag); }
-
-/* On a GPU: messages, whole, that are not where the tensor is.  There is one such workspace for each group. */
-static inline int64_t rt_nccl_workspace(const RtCollective *c, int64_t ranks)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < c->npieces; i++) {
-        RtSlots sent = rt_sent_slots(c->kind, &c->piece[i]), received = rt_received_slots(c->kind, &c->piece[i]);
-        bytes += rt_slots_are_plain(sent) ? 0 : ranks * rt_slots_bytes(c->type, sent);
-        bytes += rt_slots_are_plain(received) ? 0 : ranks * rt_slots_bytes(c->type, received);
-    }
-    return bytes;
-}
 
 #endif

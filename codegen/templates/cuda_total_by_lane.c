@@ -3,7 +3,7 @@ $head
     __shared__ $type together[8][32];
     const $type *const $parts = $scratch;
     const int lane = threadIdx.x % 32, team = threadIdx.x / 32;
-    const int item = blockIdx.x * 32 + lane;
+    const int item = $block * 32 + lane;
     $type $name = $start;
     if (item < $results) {
         for (int part = team; part < $count; part += 8) {

@@ -1,7 +1,7 @@
 $head
 {
     const $type *const $parts = $scratch;
-    const int lane = threadIdx.x % 32, item = blockIdx.x * 8 + threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, item = $block * 8 + threadIdx.x / 32;
     if (item >= $results)
         return;
     $type $name = $start;

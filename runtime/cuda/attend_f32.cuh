@@ -10,7 +10,10 @@
 
 /* Queries and keys of a tile; the space of a row. */
 template <int D> struct RtPlainTiles {
-    static constexpr int TILE = D <= 64 ? 64 : 32, EACH = TILE / 16, FEATURES = (D + 15) / 16, PITCH = D + 1;
+    static constexpr int TILE = D <= 64    ? 64
+                                : D <= 176 ? 32
+                                           : 16,
+                         EACH = TILE / 16, FEATURES = (D + 15) / 16, PITCH = D + 1;
     static constexpr int SCORES = TILE + 1;
     static constexpr int BYTES = (3 * TILE * PITCH + TILE * SCORES) * 4;
     static constexpr int GRAD_BYTES = (4 * TILE * PITCH + 2 * TILE * SCORES) * 4;

@@ -13,10 +13,15 @@
 
 template <int D> struct RtAttendGradTiles {
     static constexpr int SPLIT = D > 128 ? 2 : 1; /* warps that share the features of the same keys' gradients */
-    static constexpr int GROUPS = 4, TILE = 16 * GROUPS, OTHERS = D <= 64 ? 64 : 32;
+    static constexpr bool IS_SMALL = RT_SMALL_SHARED && D > 176;
+    static constexpr int GROUPS = 4, TILE = 16 * GROUPS, OTHERS = D <= 64 ? 64 : IS_SMALL ? 16 : 32;
     static constexpr int KEY_THREADS = 32 * GROUPS * SPLIT, QUERY_THREADS = 32 * GROUPS;
     static constexpr int PITCH = RtTile<D>::PITCH;
-    static constexpr int BYTES = (2 * TILE + 4 * OTHERS) * PITCH * 2 + 4 * OTHERS * 4;
+    /* Of the others there are numbers, too: behind their tiles or, where that is too much, in what fills up their rows.
+     */
+    static constexpr int STEP = IS_SMALL ? PITCH / 2 : 1;
+    static constexpr int BYTES = (2 * TILE + 4 * OTHERS) * PITCH * 2 + (IS_SMALL ? 0 : 4 * OTHERS * 4);
+    static_assert(!RT_SMALL_SHARED || BYTES <= 99 * 1024);
 };
 
 /* Where the share of a query is in scratch: [batch, heads, group, queries]. */
@@ -82,8 +87,12 @@ template <int KEYS, int QUERIES> RT_INLINE RtQueries rt_queries_from(RtQueries f
 /* The shared memory of a block, cut up. */
 template <int D, typename T> struct RtAttendGradMemory {
     using Tiles = RtAttendGradTiles<D>;
-    T *own[2], *other[2][2]; /* keys and values, or queries and dy; of the others two turns */
-    float *level[2], *share[2];
+    T *own[2], *other[2][2];    /* keys and values, or queries and dy; of the others two turns */
+    float *level[2], *share[2]; /* each STEP further */
+    static __device__ __forceinline__ float *row_end(T *tile)
+    {
+        return reinterpret_cast<float *>(tile + RtTile<D>::WIDE);
+    }
     __device__ __forceinline__ RtAttendGradMemory(unsigned char *memory)
     {
         T *at = reinterpret_cast<T *>(memory);
@@ -93,8 +102,8 @@ template <int D, typename T> struct RtAttendGradMemory {
             other[i / 2][i % 2] = at;
         float *numbers = reinterpret_cast<float *>(at);
         for (int i = 0; i < 2; i++) {
-            level[i] = numbers + i * Tiles::OTHERS;
-            share[i] = numbers + (2 + i) * Tiles::OTHERS;
+            level[i] = Tiles::IS_SMALL ? row_end(other[i][0]) : numbers + i * Tiles::OTHERS;
+            share[i] = Tiles::IS_SMALL ? row_end(other[i][1]) : numbers + (2 + i) * Tiles::OTHERS;
         }
     }
 };
@@ -110,16 +119,17 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other[side][0], from_q, s.q.row, at.query, (int)s.queries);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other[side][1], from_dy, s.dy.row, at.query, (int)s.queries);
     if (threadIdx.x < QUERIES) {
-        const int query = at.query + threadIdx.x;
+        const int query = at.query + threadIdx.x, number = threadIdx.x * Tiles::STEP;
         const bool is_there = query < s.queries;
-        memory.level[side][threadIdx.x] = rt_level(is_there ? from_lse[query * s.lse.row] : 0.0f, is_there);
-        memory.share[side][threadIdx.x] = is_there ? rt_shares_of(scratch, b, h, at.g, s)[query] : 0.0f;
+        memory.level[side][number] = rt_level(is_there ? from_lse[query * s.lse.row] : 0.0f, is_there);
+        memory.share[side][number] = is_there ? rt_shares_of(scratch, b, h, at.g, s)[query] : 0.0f;
     }
 }
 
 /* Weights from scores: of the block's own 16 rows from `own` on, as the warp has them, with the others from `other` on.
- * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all columns. */
-template <bool OF_KEYS, int N>
+ * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all
+ * columns, each STEP further. */
+template <bool OF_KEYS, int STEP, int N>
 RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int own, int other, float scale2, bool all,
                              const RtAttend s)
 {
@@ -130,7 +140,7 @@ RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int ow
         for (int e = 0; e < 4; e++) {
             const int column = 8 * n + lane % 4 * 2 + e % 2, row = own + lane / 4 + e / 2 * 8;
             const int query = OF_KEYS ? other + column : row, key = OF_KEYS ? row : other + column;
-            const float weight = rt_exp2(score[0][n][e] * scale2 - level[OF_KEYS ? column : e / 2]);
+            const float weight = rt_exp2(score[0][n][e] * scale2 - level[OF_KEYS ? column * STEP : e / 2]);
             score[0][n][e] = all || rt_attend_sees(query, key, s) ? weight : 0.0f;
         }
 }
@@ -184,7 +194,7 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own[0], row, queries, 0);
-        rt_weights_of<true>(weight, memory.level[side], key + row, at.query, scale2, all, s);
+        rt_weights_of<true, Tiles::STEP>(weight, memory.level[side], key + row, at.query, scale2, all, s);
         rt_product_of_weights<D>(sum_v, weight, gradients, column);
         rt_product_of_rows<D>(slope, memory.own[1], row, gradients, 0);
 #pragma unroll
@@ -192,7 +202,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 slope[0][n][e] =
-                    weight[0][n][e] * (slope[0][n][e] - memory.share[side][8 * n + threadIdx.x % 4 * 2 + e % 2]);
+                    weight[0][n][e] *
+                    (slope[0][n][e] - memory.share[side][(8 * n + threadIdx.x % 4 * 2 + e % 2) * Tiles::STEP]);
         rt_product_of_weights<D>(sum_k, slope, queries, column);
         __syncthreads(); /* all have read this side */
         at = next;
@@ -255,7 +266,7 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own[0], row, memory.other[side][0], 0);
-        rt_weights_of<false>(weight, level, query + row, key, scale2, all, s);
+        rt_weights_of<false, 1>(weight, level, query + row, key, scale2, all, s);
         rt_product_of_rows<D>(slope, memory.own[1], row, memory.other[side][1], 0);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)

@@ -2,16 +2,15 @@
  *
  * A collective begins when the computation has come to the place where it is started, and the computation waits for it
  * where it is waited for: events between the streams, and nothing for the processor to do.  NCCL gathers and scatters
- * whole messages; where a tensor's part for one rank does not lie in one piece (slots.h), messages are copied together
- * in a workspace first, or taken apart there afterwards.
+ * whole messages; where a tensor's part for one rank does not lie in one piece, message.c makes one.
  *
  * For each collective a byte in the GPU's memory says how far it has come, so that a time-out can name it: also where a
  * graph runs, of which the processor sees only beginning and end. */
 #include "gpu.h"
 
 #include "comm.h"
+#include "sizes.h"
 #include "trace.h"
-#include "workspace.h"
 
 #include <math.h>
 #include <nccl.h>
@@ -46,7 +45,6 @@ typedef struct {
     ncclComm_t comm;
     cudaStream_t stream;
     char *workspace;
-    int64_t workspace_bytes;
     cudaEvent_t joined;
     bool is_busy; /* something was put into its stream that the computation has not waited for */
 } Channel;
@@ -134,11 +132,12 @@ static void check_versions(const Rt *rt, const RtGroup *group, const Card *cards
                     group->rank[0], cards[0].host, cards[0].version, group->rank[q], cards[q].host, cards[q].version);
 }
 
-static void open_channel(Rt *rt, Channel *channel, const RtGroup *group)
+static void open_channel(Rt *rt, Channel *channel, const RtGroup *group, char *workspace)
 {
     const struct RtGpuCollectives *c = rt->gpu->collectives;
     Card own = { .version = 0 }, *cards = rt_allocate(group->count, sizeof *cards);
     channel->group = group;
+    channel->workspace = workspace;
     c->ncclGetVersion(&own.version);
     gethostname(own.host, sizeof own.host - 1);
     if (group->own == 0)
@@ -168,7 +167,7 @@ static int64_t sent_by(const RtCollective *c, int ranks)
     return c->kind == RT_ALL_REDUCE ? 2 * bytes * (ranks - 1) / ranks : bytes * (ranks - 1);
 }
 
-static void open_entry(Rt *rt, int id)
+static void open_entry(Rt *rt, int id, char **workspace)
 {
     struct RtGpuCollectives *all = rt->gpu->collectives;
     const RtCollective *c = &rt->program->collectives[id];
@@ -177,11 +176,9 @@ static void open_entry(Rt *rt, int id)
     entry->channel = find_channel(all, group);
     if (!entry->channel) {
         entry->channel = &all->channel[all->nchannels++];
-        open_channel(rt, entry->channel, group);
+        open_channel(rt, entry->channel, group, *workspace);
+        *workspace += rt_gpu_group_space(rt, group);
     }
-    int64_t bytes = rt_nccl_workspace(c, group->count);
-    if (bytes > entry->channel->workspace_bytes)
-        entry->channel->workspace_bytes = bytes;
     entry->sent_bytes = sent_by(c, group->count);
     rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* streams know, and only a trace asks them */
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
@@ -199,19 +196,11 @@ void rt_collectives_open(Rt *rt)
     c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
     c->channel = rt_allocate(program->ncollectives, sizeof *c->channel);
     c->seen = rt_allocate(program->ncollectives, 1);
+    c->progress = (unsigned char *)rt->gpu->message_space;
+    rt_gpu_check(rt, cudaMemsetAsync(c->progress, 0, (size_t)program->ncollectives, rt->gpu->compute), "zero memory");
+    char *workspace = rt_gpu_messages_open(rt, rt->gpu->message_space);
     for (int i = 0; i < program->ncollectives; i++)
-        open_entry(rt, i);
-    for (int i = 0; i < c->nchannels; i++)
-        if (c->channel[i].workspace_bytes) {
-            void *workspace;
-            rt_gpu_check(rt, cudaMalloc(&workspace, (size_t)c->channel[i].workspace_bytes),
-                         "allocate the workspace of collectives");
-            c->channel[i].workspace = workspace;
-        }
-    void *progress;
-    rt_gpu_check(rt, cudaMalloc(&progress, (size_t)program->ncollectives + 1), "allocate memory for collectives");
-    rt_gpu_check(rt, cudaMemsetAsync(progress, 0, (size_t)program->ncollectives + 1, rt->gpu->compute), "zero memory");
-    c->progress = progress;
+        open_entry(rt, i, &workspace);
     rt_gpu_check(rt, cudaStreamCreateWithFlags(&c->watch, cudaStreamNonBlocking), "make a stream");
 }
 
@@ -229,11 +218,9 @@ void rt_collectives_close(Rt *rt)
         c->ncclCommDestroy(channel->comm);
         rt_gpu_check(rt, cudaEventDestroy(channel->joined), "drop an event");
         rt_gpu_check(rt, cudaStreamDestroy(channel->stream), "drop a stream");
-        if (channel->workspace)
-            rt_gpu_check(rt, cudaFree(channel->workspace), "free memory");
     }
-    rt_gpu_check(rt, cudaFree(c->progress), "free memory");
     rt_gpu_check(rt, cudaStreamDestroy(c->watch), "drop a stream");
+    rt_gpu_messages_close(rt);
     free(c->entry);
     free(c->channel);
     free(c->seen);
@@ -241,59 +228,7 @@ void rt_collectives_close(Rt *rt)
     rt->gpu->collectives = NULL;
 }
 
-/* The largest need of any collective of each group; known before the workspaces are made. */
-int64_t rt_collectives_workspace_bytes(const Rt *rt)
-{
-    const RtProgram *program = rt->program;
-    int64_t bytes = 0;
-    for (int i = 0; i < program->ncollectives; i++) {
-        const RtGroup *group = rt_comm_group(rt, &program->collectives[i]);
-        int64_t most = 0;
-        bool is_first = true;
-        for (int j = 0; j < program->ncollectives; j++) {
-            if (rt_comm_group(rt, &program->collectives[j]) != group)
-                continue;
-            int64_t own = rt_nccl_workspace(&program->collectives[j], group->count);
-            most = own > most ? own : most;
-            is_first &= j >= i;
-        }
-        bytes += is_first ? most : 0;
-    }
-    return bytes;
-}
-
 /* --- Messages ------------------------------------------------------------------------------------- */
-
-/* Rank q's slots of a tensor to a message, or (into) from it. */
-static void copy_slots(Rt *rt, const Channel *channel, RtType type, RtSlots s, int q, char *tensor, char *message,
-                       bool into)
-{
-    int n = channel->group->count, halves = s.zigzag ? 2 : 1;
-    int64_t run = rt_type_bytes(type) * s.run / halves, row = run * n * halves;
-    for (int half = 0; half < halves; half++) {
-        char *at = tensor + (half ? 2 * n - 1 - q : q) * run, *packed = message + half * run;
-        rt_gpu_check(rt,
-                     cudaMemcpy2DAsync(into ? at : packed, (size_t)(into ? row : run * halves), into ? packed : at,
-                                       (size_t)(into ? run * halves : row), (size_t)run, (size_t)s.rows,
-                                       cudaMemcpyDeviceToDevice, channel->stream),
-                     "copy parts of messages");
-    }
-}
-
-/* The messages of one piece: for rank q at message + q * bytes. */
-static char *messages_of(Rt *rt, const Channel *channel, RtType type, RtSlots slots, char *tensor, char **workspace,
-                         bool filled)
-{
-    int n = channel->group->count;
-    if (rt_slots_are_plain(slots))
-        return tensor;
-    char *messages = *workspace;
-    int64_t bytes = rt_slots_bytes(type, slots);
-    for (int q = 0; q < n && filled; q++)
-        copy_slots(rt, channel, type, slots, q, tensor, messages + q * bytes, false);
-    *workspace += n * bytes;
-    return messages;
-}
 
 static ncclDataType_t type_of(RtType type)
 {
@@ -334,29 +269,20 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
 }
 
 /* Puts all of a collective into the channel's stream. */
-static void enqueue(Rt *rt, const RtCollective *c, const Channel *channel, const void *const in[], void *const out[])
+static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in[], void *const out[])
 {
     const struct RtGpuCollectives *all = rt->gpu->collectives;
-    char *workspace = channel->workspace;
+    const RtCollective *c = &rt->program->collectives[id];
     char **to = rt_allocate(c->npieces, sizeof *to), **from = rt_allocate(c->npieces, sizeof *from);
-    for (int i = 0; i < c->npieces; i++) {
-        char *sent = (char *)(uintptr_t)in[i];
-        to[i] = messages_of(rt, channel, c->type, rt_sent_slots(c->kind, &c->piece[i]), sent, &workspace, true);
-        from[i] =
-            messages_of(rt, channel, c->type, rt_received_slots(c->kind, &c->piece[i]), out[i], &workspace, false);
-    }
+    rt_gpu_pack(rt, id, channel->stream, channel->workspace, in, to);
+    rt_gpu_expect(rt, id, channel->workspace, out, from);
     ncclResult_t status = all->ncclGroupStart();
     for (int i = 0; i < c->npieces && status == ncclSuccess; i++)
         status = send_piece(all, c, channel, &c->piece[i], to[i], from[i]);
     if (status != ncclSuccess && status != ncclInProgress)
         refuse(rt, channel, rt_collective_text(rt, c), status);
     settle(rt, channel, "begin a collective", all->ncclGroupEnd());
-    for (int i = 0; i < c->npieces; i++) {
-        RtSlots received = rt_received_slots(c->kind, &c->piece[i]);
-        for (int q = 0; q < channel->group->count && !rt_slots_are_plain(received); q++)
-            copy_slots(rt, channel, c->type, received, q, out[i], from[i] + q * rt_slots_bytes(c->type, received),
-                       true);
-    }
+    rt_gpu_unpack(rt, id, channel->stream, channel->workspace, out);
     free(to);
     free(from);
 }
@@ -378,7 +304,7 @@ void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out
     rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
     double begun = rt_tracing ? rt_gpu_mark(rt, channel->stream) : 0;
     note_progress(rt, id, BEGUN);
-    enqueue(rt, &rt->program->collectives[id], channel, in, out);
+    enqueue(rt, id, channel, in, out);
     note_progress(rt, id, DONE);
     rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
     if (rt_tracing)

@@ -2,6 +2,8 @@
 #include "gpu.h"
 
 #include "comm.h"
+#include "memory.h"
+#include "sizes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,7 @@ static void choose_gpu(Rt *rt)
     snprintf(gpu->name, sizeof gpu->name, "gpu %d (%.40s)", gpu->number, properties.name);
     gpu->major = properties.major;
     gpu->minor = properties.minor;
+    gpu->most_shared = (int64_t)properties.sharedMemPerBlockOptin;
     if (rt->ranks > 1)
         check_shared(rt, properties.uuid, count);
     if (gpu->major < 8)
@@ -70,23 +73,29 @@ static void choose_gpu(Rt *rt)
 
 /* --- Memory --------------------------------------------------------------------------------- */
 
-static void allocate_arena(Rt *rt)
+static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t total)
 {
-    size_t free_bytes = 0, total = 0, bytes = (size_t)rt->program->arena_bytes;
-    int64_t products = rt_products_workspace_bytes(rt), messages = rt_collectives_workspace_bytes(rt);
-    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
-    void *arena = NULL;
-    bool fits = bytes + (size_t)(products + messages) <= free_bytes;
-    if (fits && cudaMalloc(&arena, bytes) != cudaSuccess)
-        fits = false;
-    if (!fits)
-        rt_fail(
-            "out of memory: '%s' is planned to need %s, %s for products and %s for messages, and %s of %s are free on "
-            "%s; a smaller train.microbatch, 'recompute full', more ranks or a larger GPU helps",
-            rt->program->name, rt_bytes_text((double)bytes).text, rt_bytes_text((double)products).text,
-            rt_bytes_text((double)messages).text, rt_bytes_text((double)free_bytes).text,
+    int64_t messages = rt_collectives_workspace_bytes(rt);
+    char *for_messages = messages ? rt_text(", %s for messages", rt_bytes_text((double)messages).text) : "";
+    rt_fail("out of memory: '%s' is planned to need %s, %s for products%s, together %s, and %s of %s are free on %s; a "
+            "smaller train.microbatch, 'recompute full', more ranks or a larger GPU helps",
+            rt->program->name, rt_bytes_text((double)rt->program->arena_bytes).text,
+            rt_bytes_text((double)rt_products_workspace_bytes(rt)).text, for_messages,
+            rt_bytes_text((double)rt_memory_bytes(rt)).text, rt_bytes_text((double)free_bytes).text,
             rt_bytes_text((double)total).text, rt->gpu->name);
-    rt->arena = arena;
+}
+
+/* One piece: what products and messages need, then the arena. */
+static void allocate_memory(Rt *rt)
+{
+    size_t free_bytes = 0, total = 0, bytes = (size_t)rt_memory_bytes(rt);
+    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
+    void *memory = NULL;
+    if (bytes > free_bytes || cudaMalloc(&memory, bytes) != cudaSuccess)
+        refuse_memory(rt, free_bytes, total);
+    rt->gpu->memory = rt->gpu->product_space = memory;
+    rt->gpu->message_space = rt->gpu->product_space + rt_gpu_aligned(rt_products_workspace_bytes(rt));
+    rt->arena = rt->gpu->message_space + rt_gpu_aligned(rt_collectives_workspace_bytes(rt));
     rt_zero(rt, 0, rt->program->arena_bytes);
 }
 
@@ -96,7 +105,7 @@ void rt_device_open(Rt *rt, RtDeviceOptions options)
     rt->gpu->options = options;
     choose_gpu(rt);
     rt_gpu_runs_open(rt);
-    allocate_arena(rt); /* looks for room for all that follows */
+    allocate_memory(rt);
     rt_gpu_products_open(rt);
     rt_gpu_kernels_open(rt);
 }
@@ -105,7 +114,7 @@ void rt_device_close(Rt *rt)
 {
     rt_gpu_kernels_close(rt);
     rt_gpu_runs_close(rt);
-    rt_gpu_check(rt, cudaFree(rt->arena), "free memory");
+    rt_gpu_check(rt, cudaFree(rt->gpu->memory), "free memory");
     rt_gpu_check(rt, cudaStreamDestroy(rt->gpu->compute), "drop a stream");
     free(rt->gpu);
     rt->gpu = NULL;

@@ -4,7 +4,7 @@
  *   run.c         functions of the program: from what is staged to the end, by launches or by a recorded graph
  *   kernels.c     kernels from their text to launches;  cache.c keeps them compiled
  *   product.c     products, through cuBLASLt
- *   collective.c  collectives, through NCCL
+ *   collective.c  collectives, through NCCL;  message.c puts their messages together and takes them apart
  *   library.c     CUDA's libraries, which are found when the trainer starts
  *
  * Everything that a function of the program does is put into the queue of one stream, `compute`; collectives have
@@ -13,6 +13,7 @@
 #ifndef MPC_CUDA_GPU_H
 #define MPC_CUDA_GPU_H
 
+#include "comm.h"
 #include "device.h"
 
 #include <cuda_runtime_api.h>
@@ -20,17 +21,22 @@
 struct RtGpuKernels;     /* kernels.c */
 struct RtGpuProducts;    /* product.c */
 struct RtGpuCollectives; /* collective.c: NULL on one rank */
+struct RtGpuMessages;    /* message.c: the same */
 struct RtGpuRuns;        /* run.c */
 
 struct RtGpu {
-    int number;       /* of the device, as CUDA counts those that are visible */
-    char name[64];    /* "gpu 0 (NVIDIA H200)" */
-    int major, minor; /* of its compute capability: 9.0 */
+    int number;          /* of the device, as CUDA counts those that are visible */
+    char name[64];       /* "gpu 0 (NVIDIA H200)" */
+    int major, minor;    /* of its compute capability: 9.0 */
+    int64_t most_shared; /* bytes of shared memory of a block */
     cudaStream_t compute;
+    char *memory; /* all that is allocated; in it: */
+    char *product_space, *message_space;
     RtDeviceOptions options;
     struct RtGpuKernels *kernels;
     struct RtGpuProducts *products;
     struct RtGpuCollectives *collectives;
+    struct RtGpuMessages *messages;
     struct RtGpuRuns *runs;
 };
 
@@ -52,6 +58,7 @@ double rt_gpu_mark(Rt *rt, cudaStream_t stream); /* rt_mark, in another queue */
 
 void rt_gpu_kernels_open(Rt *rt);
 void rt_gpu_kernels_close(Rt *rt);
+cudaKernel_t rt_gpu_kernel(Rt *rt, const char *name); /* one that no table of launches has */
 
 /* What was kept under this key, or NULL; the caller's. */
 void *rt_cache_find(const char *folder, const char *key, size_t *bytes);
@@ -71,6 +78,21 @@ void rt_gpu_collectives_join(Rt *rt);
 /* Called again and again while the processor waits for the end of what began `seconds` ago: ends the trainer when NCCL
  * reports an error, or when nothing has gone on for the time-out. */
 void rt_gpu_collectives_watch(Rt *rt, double seconds);
+
+/* --- message.c ------------------------------------------------------------------------------ */
+
+/* Makes tables in `memory`; the end of what is taken, where the workspaces of groups begin. */
+char *rt_gpu_messages_open(Rt *rt, char *memory);
+void rt_gpu_messages_close(Rt *rt);
+
+int64_t rt_gpu_group_space(const Rt *rt, const RtGroup *group); /* bytes of a group's workspace: of its largest use */
+
+/* Puts the messages of collective `id` together where they are not in one piece; messages[i]: those of tensor i, one
+ * rank's behind the other's. */
+void rt_gpu_pack(Rt *rt, int id, cudaStream_t stream, char *workspace, const void *const in[], char *messages[]);
+/* Where messages are to come; and what is to be done once they have. */
+void rt_gpu_expect(const Rt *rt, int id, char *workspace, void *const out[], char *messages[]);
+void rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *const out[]);
 
 /* --- library.c ------------------------------------------------------------------------------ */
 

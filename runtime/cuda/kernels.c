@@ -153,6 +153,13 @@ static void *find_or_compile(const Rt *rt, size_t *bytes)
 
 /* --- Loading -------------------------------------------------------------------------------- */
 
+/* Kernels choose by architecture, too (attend_tile.cuh). */
+static int64_t shared_of(const struct RtGpu *gpu, const RtKernelLaunch *launch)
+{
+    enum { SMALL = 99 * 1024 };
+    return gpu->most_shared > SMALL ? launch->shared : launch->shared_small;
+}
+
 static void find_kernel(Rt *rt, int number)
 {
     enum { USUAL_SHARED = 48 * 1024 }; /* bytes of a block that need no permission */
@@ -160,10 +167,14 @@ static void find_kernel(Rt *rt, int number)
     const RtKernelLaunch *launch = &rt->program->code->launches[number];
     char *what = rt_text("load the kernel %s of %s", launch->name, launch->where);
     rt_gpu_check(rt, cudaLibraryGetKernel(&k->kernel[number], k->library, launch->name), what);
-    if (launch->shared > USUAL_SHARED)
+    int64_t shared = shared_of(rt->gpu, launch);
+    if (shared > rt->gpu->most_shared)
+        rt_fail("%s of %s needs %lld bytes of shared memory for a block, and %s has %lld: it takes a larger GPU",
+                launch->name, launch->where, (long long)shared, rt->gpu->name, (long long)rt->gpu->most_shared);
+    if (shared > USUAL_SHARED)
         rt_gpu_check(rt,
                      cudaKernelSetAttributeForDevice(k->kernel[number], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                     (int)launch->shared, rt->gpu->number),
+                                                     (int)shared, rt->gpu->number),
                      what);
     free(what);
 }
@@ -203,6 +214,15 @@ void rt_gpu_kernels_close(Rt *rt)
     free(k);
 }
 
+cudaKernel_t rt_gpu_kernel(Rt *rt, const char *name)
+{
+    cudaKernel_t kernel;
+    char *what = rt_text("load the kernel %s", name);
+    rt_gpu_check(rt, cudaLibraryGetKernel(&kernel, rt->gpu->kernels->library, name), what);
+    free(what);
+    return kernel;
+}
+
 /* --- Launching ------------------------------------------------------------------------------- */
 
 void rt_launch(Rt *rt, int launch, const void *const operands[])
@@ -213,8 +233,8 @@ void rt_launch(Rt *rt, int launch, const void *const operands[])
         k->arguments[i] = (void *)(uintptr_t)&operands[i];
     do {
         cudaError_t status = cudaLaunchKernel((const void *)k->kernel[launch], (dim3){ (unsigned)row->blocks, 1, 1 },
-                                              (dim3){ (unsigned)row->threads, 1, 1 }, k->arguments, (size_t)row->shared,
-                                              rt->gpu->compute);
+                                              (dim3){ (unsigned)row->threads, 1, 1 }, k->arguments,
+                                              (size_t)shared_of(rt->gpu, row), rt->gpu->compute);
         if (status != cudaSuccess)
             rt_fail("%s cannot launch %s of %s: %s", rt->gpu->name, row->name, row->where, cudaGetErrorString(status));
         launch++;

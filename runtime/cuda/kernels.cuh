@@ -8,6 +8,7 @@
 #include "attend_grad.cuh"
 #include "copy.cuh"
 #include "element.cuh"
+#include "message.cuh"
 #include "reduce.cuh"
 #include "rope.cuh"
 #include "take.cuh"

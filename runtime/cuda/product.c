@@ -7,8 +7,10 @@
  * A bias and an activation are cuBLASLt's epilogue where its documentation allows them and where it finds a kernel that
  * does them; elsewhere a kernel of the program does them after a plain product. */
 #include "gpu.h"
+#include "sizes.h"
 
 #include <cublasLt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +34,7 @@
 #define NAME(function) #function,
 
 enum { A, B, C, OPERANDS };
-enum { WORKSPACE = 32 << 20, LEAST_ALIGNMENT = 2, ALIGNMENTS = 8 }; /* of operands: 2 to 256 bytes */
+enum { WORKSPACE = RT_GPU_PRODUCT_BYTES, LEAST_ALIGNMENT = 2, ALIGNMENTS = 8 }; /* of operands: 2 to 256 bytes */
 
 /* An operand as cuBLASLt sees it: columns one behind the other. */
 typedef struct {
@@ -71,7 +73,6 @@ struct RtGpuProducts {
     cublasLtHandle_t handle;
     int count;
     Product *product;
-    void *workspace;
 };
 
 /* --- Start and end -------------------------------------------------------------------------- */
@@ -101,7 +102,6 @@ void rt_gpu_products_open(Rt *rt)
     cublasStatus_t status = all->cublasLtCreate(&all->handle);
     if (status != CUBLAS_STATUS_SUCCESS)
         rt_fail("%s: cuBLASLt cannot start: %s", rt->gpu->name, all->cublasLtGetStatusString(status));
-    rt_gpu_check(rt, cudaMalloc(&all->workspace, WORKSPACE), "allocate the workspace of products");
 }
 
 int64_t rt_products_workspace_bytes(const Rt *rt) { return WORKSPACE; }
@@ -119,7 +119,6 @@ void rt_products_free(Rt *rt)
             all->cublasLtMatmulDescDestroy(p->with.description);
     }
     all->cublasLtDestroy(all->handle);
-    rt_gpu_check(rt, cudaFree(all->workspace), "free memory");
     free(all->product);
     free(all);
     rt->gpu->products = NULL;
@@ -327,7 +326,7 @@ static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const
         return status;
     return all->cublasLtMatmul(all->handle, request->description, &one, p->swapped ? at->b : at->a, p->layout[A],
                                p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero, at->c,
-                               p->layout[C], at->c, p->layout[C], &request->algorithm[alignment], all->workspace,
+                               p->layout[C], at->c, p->layout[C], &request->algorithm[alignment], rt->gpu->product_space,
                                WORKSPACE, rt->gpu->compute);
 }
 
@@ -424,7 +423,7 @@ static double measure(Rt *rt, int id, RtType type, int64_t size, char *memory, d
     return best;
 }
 
-/* Larger and larger ones, as long as they are done in no time and fit beside the arena. */
+/* Larger and larger ones, as long as they are done in no time and fit into what memory is free. */
 double rt_product_peak(Rt *rt, double seconds)
 {
     enum { LEAST = 256, MOST = 8192 };
@@ -443,5 +442,5 @@ double rt_product_peak(Rt *rt, double seconds)
         if (rt_seconds() - begin > seconds / 4)
             break;
     }
-    return best;
+    return best > 0 ? best : NAN;
 }

@@ -178,7 +178,8 @@ static bool launch_all(const CudaLaunches *launches, void *library, void **argum
         const CudaLaunch *launch = &launches->at[i];
         EmulatorKernel *kernel = machine_kernel(library, launch->name);
         if (!kernel ||
-            !emulator_launch(launch->name, kernel, arguments, count, launch->blocks, launch->threads, launch->shared))
+            !emulator_launch(launch->name, kernel, arguments, count, launch->blocks, launch->threads,
+                             getenv("SMALL_SHARED") && launch->shared_small ? launch->shared_small : launch->shared))
             return false;
     }
     return true;
@@ -255,22 +256,45 @@ static void put_operands(const Run *run, int rank)
     }
 }
 
+static int64_t scratch_of(const Run *run, int n)
+{
+    return run->call->product ? 0 : cuda_scratch_bytes(run->m, run->call->op[n]);
+}
+
+/* Scratch of each op, with gaps between that belong to nobody. */
+static char *lay_out_scratch(const Run *run)
+{
+    int64_t all = GAP;
+    for (int n = 0; n < run->call->count; n++)
+        all += (scratch_of(run, n) + 2 * GAP - 1) / GAP * GAP;
+    char *scratch = aligned_alloc(GAP, (size_t)all);
+    emulator_add_memory("scratch", scratch, all);
+    return scratch;
+}
+
 static bool run_rank(Run *run, void *library, int rank)
 {
+    enum { MOST = 2 * MAX_OPERANDS_HERE };
     Operands *o = &run->operands;
+    void *arguments[MOST];
+    int count = 0;
     lay_out(run->m, o);
-    int64_t scratch_bytes = cuda_scratch_bytes(run->m, run->call->op[0]);
-    char *scratch = aligned_alloc(GAP, (size_t)(scratch_bytes + 2 * GAP) / GAP * GAP);
+    char *scratch = lay_out_scratch(run), *at = scratch;
     emulator_add_memory("the operands", o->memory, o->bytes);
-    emulator_add_memory("scratch", scratch, scratch_bytes + 1);
-    emulator_allow(scratch, scratch_bytes, false);
     machine_set_rank(library, rank);
-    void *arguments[MAX_OPERANDS_HERE + 1];
-    for (int i = 0; i < o->count; i++)
-        arguments[i] = o->memory + o->at[i];
-    arguments[o->count] = scratch;
+    for (int n = 0; n < run->call->count; n++) {
+        const Op *op = run->call->op[n];
+        for (int i = 0; i < op->args.count + op->results.count; i++)
+            arguments[count++] = o->memory + o->at[run->first[n] + i];
+        int64_t bytes = scratch_of(run, n);
+        if (bytes) {
+            emulator_allow(at, bytes, false);
+            arguments[count++] = at;
+        }
+        at += (bytes + 2 * GAP - 1) / GAP * GAP;
+    }
     put_operands(run, rank);
-    bool ok = launch_all(run->call->launches, library, arguments, o->count + 1) && take_results(run, rank);
+    bool ok = launch_all(run->call->launches, library, arguments, count) && take_results(run, rank);
     emulator_forget_memory();
     free(o->memory);
     free(scratch);

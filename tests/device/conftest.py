@@ -34,6 +34,12 @@ def start(command, directory, status=0, environment=(), timeout=240):
     return done
 
 
+def planned_bytes(trainer):
+    """What mpc has said that the trainer takes of a GPU."""
+    memory = json.loads((trainer.folder / "plan.json").read_text())["memory"]
+    return memory["arena"] + memory["products"] + memory["messages"]
+
+
 def read_log(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 

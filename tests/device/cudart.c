@@ -20,7 +20,7 @@ typedef struct {
 
 static Memory memories[MAX_MEMORIES];
 static int nmemories, open_count;
-static int64_t used_bytes;
+static int64_t used_bytes, most_bytes;
 
 /* --- Memory --------------------------------------------------------------------------------------- */
 
@@ -59,6 +59,20 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 static int64_t device_bytes(void) { return emulated_number("EMULATED_BYTES", INT64_C(4) << 30); }
 
+static void write_most(void)
+{
+    FILE *out = fopen(getenv("EMULATED_USED"), "w");
+    if (out && fprintf(out, "%lld\n", (long long)most_bytes) > 0 && fclose(out) == 0)
+        return;
+    emulated_fault("$EMULATED_USED cannot be written");
+}
+
+static void count_bytes(int64_t bytes)
+{
+    used_bytes += bytes;
+    most_bytes = used_bytes > most_bytes ? used_bytes : most_bytes;
+}
+
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
     if (nmemories == MAX_MEMORIES || used_bytes + (int64_t)bytes > device_bytes())
@@ -71,7 +85,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
     mprotect(all + PAGE, mapped, PROT_READ | PROT_WRITE);
     memset(all + PAGE, UNWRITTEN, mapped);
     mprotect(all + PAGE, mapped, PROT_NONE);
-    used_bytes += (int64_t)bytes;
+    count_bytes((int64_t)bytes);
     *at = all + PAGE;
     return cudaSuccess;
 }
@@ -177,9 +191,13 @@ cudaError_t cudaGetDeviceCount(int *count)
 {
     struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
     sigaction(SIGSEGV, &action, NULL);
+    if (getenv("EMULATED_USED"))
+        atexit(write_most);
     *count = (int)emulated_number("EMULATED_GPUS", 1);
     return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
+
+static int64_t shared_limit(void) { return emulated_number("EMULATED_SHARED", 227 * 1024); }
 
 cudaError_t cudaSetDevice(int device) { return cudaSuccess; }
 
@@ -194,7 +212,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 {
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated");
-    properties->major = 9;
+    properties->major = (int)emulated_number("EMULATED_ARCHITECTURE", 90) / 10;
+    properties->minor = (int)emulated_number("EMULATED_ARCHITECTURE", 90) % 10;
+    properties->sharedMemPerBlockOptin = (size_t)shared_limit();
     properties->uuid.bytes[0] = (char)(1 + device + emulated_number("EMULATED_FIRST", 0));
     return cudaSuccess;
 }
@@ -220,6 +240,7 @@ struct CUkern_st {
     char name[160];
     EmulatorKernel *run;
     int arguments;
+    int64_t shared; /* bytes that a launch may ask for */
 };
 
 struct CUlib_st {
@@ -265,6 +286,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     if (!(*kernel)->run || !arguments)
         return cudaErrorSymbolNotFound;
     (*kernel)->arguments = *arguments;
+    (*kernel)->shared = 48 * 1024;
     return cudaSuccess;
 }
 
@@ -278,6 +300,9 @@ cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attribute, int value,
                                             int device)
 {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > shared_limit())
+        return cudaErrorInvalidValue;
+    kernel->shared = value;
     return cudaSuccess;
 }
 
@@ -310,6 +335,8 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
                              cudaStream_t stream)
 {
     Launch launch = { (cudaKernel_t)(uintptr_t)function, blocks.x, (int64_t)shared, (int)threads.x, { NULL } };
+    if (launch.shared > launch.kernel->shared)
+        return cudaErrorInvalidValue;
     for (int i = 0; i < launch.kernel->arguments; i++)
         memcpy(&launch.argument[i], arguments[i], sizeof(void *));
     emulated_enqueue(stream, work_launch, &launch,

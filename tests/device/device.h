@@ -15,6 +15,9 @@
  *   EMULATED_GPUS=N           devices to be seen (1)
  *   EMULATED_FIRST=N          which GPU of the machine is number 0 (0)
  *   EMULATED_BYTES=N          memory of each (4 GB)
+ *   EMULATED_ARCHITECTURE=N   compute capability (90), and bytes of shared memory of a block:
+ *   EMULATED_SHARED=N         (232448)
+ *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           stands still, for good, after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL

@@ -1,11 +1,10 @@
 """Trainers for several GPUs, one process a GPU, on emulated ones: every layout trains as one processor does, and a wait
 that is left out is noticed."""
-import json
 import re
 import shutil
 
 import pytest
-from conftest import IS_REAL, emulated, read_log, start
+from conftest import IS_REAL, emulated, planned_bytes, read_log, start
 from test_one_rank import assert_same
 
 STEPS = 4
@@ -76,10 +75,11 @@ def compile_layout(compiled, model, mesh, zero, microbatch, precision="fp32"):
 @pytest.mark.parametrize("model,mesh,zero,microbatch", LAYOUTS)
 def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_path):
     trainer = compile_layout(compiled, model, mesh, zero, microbatch)
-    run(trainer, mesh, data, tmp_path)
-    log, memory = read_log(tmp_path / "log"), json.loads((trainer.folder / "plan.json").read_text())["memory"]
-    assert_same(log, reference(model, "fp32"), "fp32")
-    assert log[-1]["peak_bytes"] == memory["arena"] + memory["messages"] + (32 << 20)  # for products
+    need = planned_bytes(trainer)
+    run(trainer, mesh, data, tmp_path, environment={"EMULATED_BYTES": str(need), "EMULATED_USED": "used"}.items())
+    assert read_log(tmp_path / "log")[-1]["peak_bytes"] == need
+    assert IS_REAL or int((tmp_path / "used").read_text()) == need
+    assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
 
 
 def test_bf16(compiled, reference, data, tmp_path):
@@ -139,12 +139,9 @@ def test_too_few_gpus(two, data, tmp_path):
 def test_no_room_for_messages(compiled, data, tmp_path):
     """Nothing is allocated where all that is planned does not fit."""
     trainer = compile_layout(compiled, "llama", "dp=2,tp=2", 3, 2)
-    memory = json.loads((trainer.folder / "plan.json").read_text())["memory"]
-    need = memory["arena"] + memory["messages"] + (32 << 20)
-    assert memory["messages"] > 10000
-    done = run(trainer, "dp=2,tp=2", data, tmp_path, status=1, steps=1, environment={"EMULATED_BYTES": str(need - 1)}.items())
-    assert re.search(r"error: .*out of memory: 'llama' is planned to need .* and \S+ kB for messages, and ", done.stderr)
-    run(trainer, "dp=2,tp=2", data, tmp_path, steps=1, environment={"EMULATED_BYTES": str(need + 10000)}.items())
+    room = {"EMULATED_BYTES": str(planned_bytes(trainer) - 1)}
+    done = run(trainer, "dp=2,tp=2", data, tmp_path, status=1, steps=1, environment=room.items())
+    assert re.search(r"error: .*out of memory: 'llama' is planned to need .* for products, \S+ kB for messages, together ", done.stderr)
 
 
 @emulated

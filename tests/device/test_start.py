@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import BUILD, DEVICE, ROOT, emulated, start
+from conftest import BUILD, DEVICE, ROOT, emulated, planned_bytes, read_log, start
 
 pytestmark = emulated
 
@@ -39,10 +39,37 @@ def test_no_gpu(chars, data, tmp_path):
     assert "no GPU is to be seen" in error_of(chars, data, tmp_path, {"EMULATED_GPUS": "0"}.items())
 
 
-def test_no_room(chars, data, tmp_path):
-    error = error_of(chars, data, tmp_path, {"EMULATED_BYTES": "34000000"}.items())
-    assert re.search(r"out of memory: 'chars' is planned to need \d+\.\d+ kB, 33.55 MB for products and 0 B for messages, and "
-                     r"34.00 MB of 34.00 MB are free on gpu 0 \(emulated\)", error), error
+def test_memory_is_what_was_said(chars, data, tmp_path):
+    """On a GPU with just so much memory it trains; with one byte less it says so, and has taken nothing."""
+    need = planned_bytes(chars)
+    room = {"EMULATED_BYTES": str(need), "EMULATED_USED": "used"}
+    done = start(chars.command("--data", data, "--steps", 1, "--log", "log"), tmp_path, environment=room.items())
+    assert int((tmp_path / "used").read_text()) == need == read_log(tmp_path / "log")[0]["peak_bytes"]
+    assert read_log(tmp_path / "log")[0]["mfu"] is None and " mfu " not in done.stdout, "a product's peak takes memory, too"
+    assert "33.55 MB workspace of products" in done.stderr
+    error = error_of(chars, data, tmp_path, {**room, "EMULATED_BYTES": str(need - 1)}.items())
+    assert re.search(r"out of memory: 'chars' is planned to need (\d+\.\d+ kB), 33.55 MB for products, together (\S+ MB), "
+                     r"and \2 of \2 are free on gpu 0 \(emulated\)", error), error
+    assert int((tmp_path / "used").read_text()) == 0
+
+
+@pytest.fixture
+def wide(compiled):
+    """Attention with the largest heads: what needs most shared memory."""
+    return compiled("llama", "cuda", (("precision", "bf16"),), ("-D", "head=256", "-D", "seq=70"))
+
+
+def test_small_shared_memory(wide, data, tmp_path):
+    """A GPU whose blocks have 99 KiB: smaller tiles, the same loss.  With still less, the kernel is named."""
+    losses = []
+    for small in ({}, {"EMULATED_ARCHITECTURE": "86", "EMULATED_SHARED": str(99 * 1024)}):
+        start(wide.command("--data", data, "--data-format", "bytes", "--steps", 1, "--log", "log"), tmp_path,
+              environment=small.items())
+        losses.append((read_log(tmp_path / "log")[0]["loss"], read_log(tmp_path / "log")[0]["grad_norm"]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    error = error_of(wide, data, tmp_path, {"EMULATED_ARCHITECTURE": "86", "EMULATED_SHARED": str(64 * 1024)}.items())
+    assert re.search(r"kernel_h_attn_y_attend of h.attn.y, \S*llama.mdl:\d+:\d+ needs 67584 bytes of shared memory for a block, "
+                     r"and gpu 0 \(emulated\) has 65536", error), error
 
 
 @pytest.mark.parametrize("library", ["libcublasLt.so", "libnvrtc.so"])

@@ -113,7 +113,9 @@ def test_target(report, model, tmp_path):
     run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", "--target=cuda", *layout)
     plan = json.loads((tmp_path / "out/plan.json").read_text())["memory"]
     assert (plan["arena"], plan["messages"]) == (cuda["arena"], cuda["messages"])
-    assert report("--mesh=dp=2", "--target=cuda")["memory"]["messages"] == 0 < report("--mesh=dp=2")["memory"]["messages"]
+    plain = report("--mesh=dp=2", "--target=cuda")["memory"]
+    assert plain["messages"] == 256 < report("--mesh=dp=2")["memory"]["messages"]  # how far each collective has come
+    assert plain["products"] == 32 << 20 and "products" not in report("--mesh=dp=2")["memory"]
 
 
 def test_options_count(report, model):
