@@ -1,6 +1,7 @@
 #!/bin/sh
 # The compiler and the runtime under ASan and UBSan, each arena object with a red zone: over the tests of passes, of
-# lowering, of messages, of units and of the runtime, and over the examples with --verify-passes.
+# lowering, of messages, of units and of the runtime, and over the examples with --verify-passes; and the runtime for
+# GPUs on the emulated device.
 set -eu
 cd "$(dirname "$0")/../.."
 root=$(pwd)
@@ -16,4 +17,5 @@ for example in chars gpt2 llama bert; do
     "$san/mpc" compile "examples/$example.mdl" -o "$san/out" --no-cc --verify-passes >/dev/null
 done
 EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh | tail -n 1
+SANITIZED=$san-gpu sh tests/device/sanitize.sh "$flags"
 echo "clean under address and undefined-behaviour sanitizers"
