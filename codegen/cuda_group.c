@@ -27,6 +27,34 @@ static const Op *next_of(const Op *op)
     return op;
 }
 
+/* Bytes that lie in one piece, and the bytes from one such piece to the next; 0: pieces are at no equal distances. */
+static int64_t piece_of(const Module *m, const Value *value, int64_t *pitch)
+{
+    int64_t bytes = dtype_bytes(value->type.dtype), run = 1;
+    int i = value->type.rank - 1;
+    for (; i >= 0; i--) {
+        int64_t size = local_size(m, &value->type.dim[i]);
+        if (size > 1 && value->storage->stride[i] != run)
+            break;
+        run *= size;
+    }
+    *pitch = i >= 0 ? value->storage->stride[i] * bytes : 0;
+    for (; i >= 0; i--)
+        if (local_size(m, &value->type.dim[i]) > 1 && value->storage->stride[i] * bytes % *pitch)
+            *pitch = 0;
+    return run * bytes;
+}
+
+/* Does each lie in the gaps of the other, as weights do that a product reads as one? */
+static bool are_interleaved(const Module *m, const Value *a, const Value *b, int64_t distance)
+{
+    int64_t pitch, pitch_of_b, run = piece_of(m, a, &pitch), run_of_b = piece_of(m, b, &pitch_of_b);
+    if (pitch <= 0 || pitch != pitch_of_b)
+        return false;
+    int64_t ahead = (distance % pitch + pitch) % pitch; /* from a piece of a to the next of b */
+    return ahead >= run && ahead + run_of_b <= pitch;
+}
+
 /* May two values lie in the same memory?  Of a called function's pointers only equal ones are known to be apart or
  * not: several may point into one tensor. */
 static bool may_overlap(const Module *m, const Value *a, const Value *b)
@@ -37,7 +65,8 @@ static bool may_overlap(const Module *m, const Value *a, const Value *b)
     if ((x->at < 0) != (y->at < 0) || (x->at < 0 && x->at != y->at))
         return false;
     int64_t from = x->at < 0 ? x->plus : x->at, other = y->at < 0 ? y->plus : y->at;
-    return from < other + span_bytes(m, b) && other < from + span_bytes(m, a);
+    return from < other + span_bytes(m, b) && other < from + span_bytes(m, a) &&
+           !are_interleaved(m, a, b, other - from);
 }
 
 static bool overlaps_any(const Module *m, const Values *a, const Values *b)

@@ -74,6 +74,17 @@ def test_epilogues_within_their_limits(edit, compiled, data, tmp_path):
     assert abs(wrong[0]["loss"] - logs[0][0]["loss"]) > 1e-3, "nothing was left to cuBLASLt"
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_few_launches(precision, compiled):
+    """Of a step but its micro-batches: casts and zeros; all sums of squares, what they say of the rate, the update of all
+    parameters, whether they lie one behind the other or, as attention's, among each other."""
+    text = (compiled("gpt2", "cuda", (("precision", precision),)).folder / "trainer.c").read_text()
+    step = text[text.index("static void run_step("):]
+    rest = step[step.index("for (int64_t micro"):step.index("\n}\n")]
+    calls = [len(re.findall(r"RT_LAUNCH\(", part)) for part in (step[:step.index(rest)], rest)]
+    assert calls[0] == 1 and 3 <= calls[1] <= 4, calls
+
+
 def test_graph_changes_nothing(compiled, data, tmp_path):
     """The bits are the same in whatever order the queues are worked off, and without a recorded graph."""
     trainer = compiled("chars", "cuda")
