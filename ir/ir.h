@@ -195,7 +195,7 @@ typedef struct Module {
                                                               its results; NULL: nothing */
     unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their
                               operand */
-    int (*scratch_stays)(struct Module *, const Op *);     /* for how many ops behind it that must stay; NULL: none */
+    int (*scratch_stays)(struct Module *, const Op *); /* for how many ops behind it that must stay; NULL: none */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */

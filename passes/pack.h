@@ -1,5 +1,5 @@
-/* pack.h -- tensors that lie side by side: right operands and results of products that share their left operand, so that
- * these are one product.  pack.c finds them, memory.c places them. */
+/* pack.h -- tensors that lie side by side: right operands and results of products that share their left operand, so
+ * that these are one product.  pack.c finds them, memory.c places them. */
 #ifndef MPC_PACK_H
 #define MPC_PACK_H
 
@@ -7,8 +7,8 @@
 
 enum { MAX_PACK = 8 };
 
-/* Row by row: the first `prefix` dims of all members are the same, and each row holds what one member has of it, then what
- * the next has. */
+/* Row by row: the first `prefix` dims of all members are the same, and each row holds what one member has of it, then
+ * what the next has. */
 typedef struct Pack {
     int count, prefix;
     Value *member[MAX_PACK]; /* values of one function: parameters, or results of its ops */
@@ -19,8 +19,8 @@ typedef struct Pack {
 /* The packs that f's products want, and those of the functions that it calls, in terms of f's own values. */
 Pack *find_packs(Module *m, const Func *f);
 
-int member_of(const Pack *pack, const Value *value);          /* its number, or -1 */
-int64_t pack_bytes(const Module *m, const Pack *pack);        /* of all members */
+int member_of(const Pack *pack, const Value *value);           /* its number, or -1 */
+int64_t pack_bytes(const Module *m, const Pack *pack);         /* of all members */
 int64_t pack_offset(const Module *m, const Pack *pack, int i); /* of member i's first element, in bytes */
 Storage *pack_storage(Module *m, const Pack *pack, int i, int64_t at);
 

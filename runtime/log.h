@@ -29,8 +29,9 @@ void rt_log_close(const RtLog *log);
 
 /* --- progress.c ----------------------------------------------------------------------------- */
 
-/* On a terminal the line stays until the next one replaces it, unless `keep`; elsewhere only kept lines are printed, and
-   none once the run `is_ending` by a signal: whoever sent it may read no more, and the line would wait for it forever. */
+/* On a terminal the line stays until the next one replaces it, unless `keep`; elsewhere only kept lines are printed,
+   and none once the run `is_ending` by a signal: whoever sent it may read no more, and the line would wait for it
+   forever. */
 void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending);
 
 #endif

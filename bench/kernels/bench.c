@@ -5,8 +5,8 @@
  * A line: type, what, the best GFLOP/s of many runs, and that as a share of the machine's best product.
  * OMP_NUM_THREADS=1 gives steadier numbers where other programs run.
  */
-#include "kernels/kernels.h"
 #include "device.h"
+#include "kernels/kernels.h"
 
 #include <omp.h>
 #include <stdio.h>

@@ -326,8 +326,8 @@ static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const
         return status;
     return all->cublasLtMatmul(all->handle, request->description, &one, p->swapped ? at->b : at->a, p->layout[A],
                                p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero, at->c,
-                               p->layout[C], at->c, p->layout[C], &request->algorithm[alignment], rt->gpu->product_space,
-                               WORKSPACE, rt->gpu->compute);
+                               p->layout[C], at->c, p->layout[C], &request->algorithm[alignment],
+                               rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
 }
 
 /* False if cuBLASLt does not do it: then nothing is in the queue. */

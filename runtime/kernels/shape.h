@@ -26,7 +26,8 @@ typedef struct {
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
-    int64_t first_position, turn, jump; /* element t of seq is at first_position + t, `jump` further on from `turn` on */
+    int64_t first_position, turn,
+        jump; /* element t of seq is at first_position + t, `jump` further on from `turn` on */
 } RtRope;
 
 /* Of attention: attend.h says what the letters are. */

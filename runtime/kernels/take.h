@@ -39,8 +39,8 @@ RT_INLINE void rt_take(const void *table, const int32_t *index, void *picked, co
         for (int64_t n = 0; n < s.count; n++) {
             const int64_t row = index[n] - s.first_row;
             const bool known = row >= 0 && row < s.rows;
-            rt_take_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type,
-                        picked, p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
+            rt_take_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type, picked,
+                        p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
         }
 }
 

@@ -1,10 +1,12 @@
 #!/bin/sh
-# No warnings from gcc or clang, no dependency that points up, no file that is too long.
+# No warnings from gcc or clang, formatted, no dependency that points up, no file that is too long.
 set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 make -s -j2 BUILD="$out/gcc" CC=gcc EXTRA_CFLAGS='-Werror -Wshadow=local' CFLAGS=-O1 all
 make -s -j2 BUILD="$out/clang" CC=clang-14 EXTRA_CFLAGS=-Werror CFLAGS=-O1 all
+
+make -s format FORMAT='clang-format-14 --dry-run -Werror'
 
 # Arrows point down: a folder includes nothing that stands above it.  (A header of its own may have the same name.)
 may_not_include() # FOLDER OTHER...

@@ -4,8 +4,8 @@
  * is described by place_of below, from the words of rt.h; nothing here is shared with exchange.c.  Usage: mpirun -n N
  * collectives N, N = 2, 4 or 8; prints how many it has compared, or ends with the first difference. */
 #include "comm.h"
-#include "device.h"
 #include "convert.h"
+#include "device.h"
 #include "workspace.h"
 
 #include <stdio.h>

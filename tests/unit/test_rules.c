@@ -41,7 +41,8 @@ static void test_rules_hold(void **state)
     for (int i = 0; i < count; i++) {
         Tensor result[2];
         for (int side = 0; side < 2; side++) {
-            const Func *f = side_of(m, arena_text(&m->arena, "rule%d.%d", i, side), side ? rules[i].write : rules[i].when);
+            const Func *f =
+                side_of(m, arena_text(&m->arena, "rule%d.%d", i, side), side ? rules[i].write : rules[i].when);
             Tensor args[2];
             for (int k = 0; k < 2; k++) /* positive: some rules have roots */
                 args[k] = random_tensor(f->params.at[k]->name, &f->params.at[k]->type, 0.5, 2);
