@@ -185,12 +185,25 @@ static void open_entry(Rt *rt, int id, char **workspace)
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
 }
 
+/* NCCL takes ranks of one machine on one GPU for a mistake: each says that it is a machine of its own, and they talk
+ * over sockets. */
+static void let_ranks_share(const Rt *rt)
+{
+    char host[60] = "";
+    gethostname(host, sizeof host - 1);
+    char *own = rt_text("%s.%d", host, rt->rank);
+    setenv("NCCL_HOSTID", own, false);
+    free(own);
+}
+
 void rt_collectives_open(Rt *rt)
 {
     static const char *const names[] = { FUNCTIONS(NAME) };
     const RtProgram *program = rt->program;
     if (!program->comm)
         return;
+    if (rt->gpu->options.share_gpu)
+        let_ranks_share(rt);
     struct RtGpuCollectives *c = rt->gpu->collectives = rt_allocate(1, sizeof *c);
     rt_library_load("NCCL", "libnccl.so.2", sizeof names / sizeof *names, names, c->at);
     c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);

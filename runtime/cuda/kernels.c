@@ -75,17 +75,16 @@ static _Noreturn void refuse_kernels(const Nvrtc *nvrtc, nvrtcProgram program, c
 {
     size_t size = 1;
     nvrtc->nvrtcGetProgramLogSize(program, &size);
-    char *log = rt_allocate((int64_t)size + 1, 1), *at = strstr(log, "error");
+    char *log = rt_allocate((int64_t)size + 1, 1);
     nvrtc->nvrtcGetProgramLog(program, log);
-    at = strstr(log, source_name);
+    char *at = strstr(log, source_name);
     int line = 0;
     while (at && sscanf(at + strlen(source_name), "(%d): error", &line) != 1)
         at = strstr(at + 1, source_name);
     fprintf(stderr, "%s", log);
     const RtKernelLaunch *launch = at ? launch_at(code, line) : NULL;
-    rt_fail("NVRTC cannot compile %s%s%s%s (%s): a bug in mpc or in CUDA; please report it with the lines above",
-            launch ? launch->name : "the kernels", launch ? " of " : "", launch ? launch->where : "", launch ? "" : "",
-            reason);
+    rt_fail("NVRTC cannot compile %s%s%s (%s): a bug in mpc or in CUDA; please report it with the lines above",
+            launch ? launch->name : "the kernels", launch ? " of " : "", launch ? launch->where : "", reason);
 }
 
 static void *compile(const Rt *rt, const Nvrtc *nvrtc, size_t *bytes)

@@ -199,7 +199,19 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 static int64_t shared_limit(void) { return emulated_number("EMULATED_SHARED", 227 * 1024); }
 
-cudaError_t cudaSetDevice(int device) { return cudaSuccess; }
+static int device_in_use;
+
+cudaError_t cudaSetDevice(int device)
+{
+    device_in_use = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = device_in_use;
+    return cudaSuccess;
+}
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {

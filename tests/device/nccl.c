@@ -18,6 +18,7 @@ typedef enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV } Kind;
 
 struct ncclComm {
     char path[200]; /* of files of the group, without what follows */
+    char place[64];
     int rank, ranks;
     int64_t groups; /* of calls, that were worked on */
     bool is_open;
@@ -105,10 +106,28 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     (*comm)->rank = rank;
     (*comm)->ranks = ranks;
     snprintf((*comm)->path, sizeof(*comm)->path, "%s", id.internal);
-    char path[256];
+    struct cudaDeviceProp gpu;
+    char path[256], host[64] = "", *said = getenv("NCCL_HOSTID");
+    int device;
+    gethostname(host, sizeof host - 1);
+    cudaGetDevice(&device);
+    cudaGetDeviceProperties(&gpu, device);
+    snprintf((*comm)->place, sizeof(*comm)->place, "gpu %d of %.40s", gpu.uuid.bytes[0], said ? said : host);
     path_of(*comm, 0, rank, -1, path);
-    give(path, "", 0);
+    give(path, (*comm)->place, strlen((*comm)->place));
     return ncclInProgress;
+}
+
+/* NCCL knows machines by their names or by NCCL_HOSTID, and wants ranks of one machine to have GPUs of their own. */
+static bool has_our_gpu(const ncclComm_t comm, int rank)
+{
+    char path[256];
+    size_t bytes;
+    path_of(comm, 0, rank, -1, path);
+    char *place = taken(path, &bytes);
+    bool same = rank != comm->rank && bytes == strlen(comm->place) && memcmp(place, comm->place, bytes) == 0;
+    free(place);
+    return same;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
@@ -119,6 +138,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
         path_of(comm, 0, rank, -1, path);
         if (access(path, F_OK) != 0)
             *status = ncclInProgress;
+        else if (has_our_gpu(comm, rank))
+            return ncclInvalidUsage;
     }
     comm->is_open = *status == ncclSuccess;
     static int64_t count;
@@ -135,7 +156,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-const char *ncclGetErrorString(ncclResult_t status) { return "emulated NCCL: an error"; }
+const char *ncclGetErrorString(ncclResult_t status)
+{
+    return status == ncclInvalidUsage ? "invalid usage" : "emulated NCCL: an error";
+}
+
 const char *ncclGetLastError(ncclComm_t comm) { return ""; }
 
 /* --- Giving ------------------------------------------------------------------------------------ */

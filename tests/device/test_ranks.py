@@ -28,7 +28,6 @@ def run(trainer, mesh, data, directory, *options, status=0, steps=STEPS, environ
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks]
     if IS_REAL:  # several ranks on one GPU, over sockets, as if each were on a machine of its own
         options = ("--share-gpu", *options)
-        of_rank = "export NCCL_HOSTID=$OMPI_COMM_WORLD_RANK;" + of_rank
     command = trainer.command("--data", data, "--data-format", "bytes", "--steps", steps, "--log", "log", *options)
     if of_rank:
         command = ["sh", "-c", f'{of_rank} exec "$@"', "sh", *command]
@@ -124,6 +123,17 @@ def error_of(done):
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.stderr
     return errors[0]
+
+
+@emulated
+def test_shared_gpu(two, reference, data, tmp_path):
+    """NCCL has to take each rank for a machine of its own; where two say that they are one machine, it refuses."""
+    run(two, "tp=2", data, tmp_path, "--share-gpu", environment={"EMULATED_GPUS": "1"}.items())
+    assert [line["loss"] for line in read_log(tmp_path / "log")] == pytest.approx(
+        [line["loss"] for line in reference("chars", "fp32")], rel=1e-5)
+    done = run(two, "tp=2", data, tmp_path, "--share-gpu", status=1,
+               environment={"EMULATED_GPUS": "1", "NCCL_HOSTID": "one"}.items())
+    assert "NCCL cannot form a group: invalid usage" in error_of(done)
 
 
 @emulated
