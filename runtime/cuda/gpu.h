@@ -30,7 +30,8 @@ struct RtGpu {
     int major, minor;    /* of its compute capability: 9.0 */
     int64_t most_shared; /* bytes of shared memory of a block */
     cudaStream_t compute;
-    char *memory; /* all that is allocated; in it: */
+    char *numbers; /* pinned memory of the processor, for what is small: the loss, a row of logits */
+    char *memory;  /* all that is allocated; in it: */
     char *product_space, *message_space;
     RtDeviceOptions options;
     struct RtGpuKernels *kernels;
