@@ -63,8 +63,11 @@ static Module *read_model(Run *run, Settings *settings)
 static bool verify_small(Run *run, const char *after)
 {
     enum { LARGEST_DIM = 8 };
-    if (run->options->compile_from)
+    if (run->options->compile_from) {
+        fprintf(stderr, "%s is verified at its own sizes; a .mdl file would be cut down to dims of at most %d\n",
+                run->source.path, LARGEST_DIM);
         return verify_copy(run, (VerifyOptions){ .start_after = after });
+    }
     Module *small = lower_source(run, LARGEST_DIM, NULL);
     bool good =
         small && verify_passes(small, &(VerifyOptions){ .exact = *run->options->verify_passes, .report = stderr });
