@@ -250,11 +250,11 @@ static bool is_running_sum(const Plan *p, const Value *sum, const Op *op)
     return index_of(&p->f->results, sum) < 0 && index_of(&p->f->results, result(op)) >= 0;
 }
 
-static void merge_after(Plan *p, const Op *dot, const Op *op)
+static void merge_after(Plan *p, const Op *before, const Op *op)
 {
-    Group *before = group_of(p, dot), *own = group_of(p, op), as = joined(before, own);
+    Group *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
     as.product = true;
-    merge(p, before, own, as);
+    merge(p, product, own, as);
 }
 
 /* A bias and an activation: C = activation(A B + bias). */
@@ -276,12 +276,9 @@ static void take_epilogue(Plan *p, int i)
     if (op->results.count != 1 || !find_epilogue(result(op), &epilogue) || !epilogue.added ||
         !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
         return;
-    for (const Op *part = op; part != epilogue.dot;) {
-        part = op_before(&epilogue, part);
-        Group *own = group_of(p, op), *before = group_of(p, part), as = joined(before, own);
-        as.product = as.epilogue = true;
-        merge(p, before, own, as);
-    }
+    for (const Op *part = op; part != epilogue.dot;)
+        merge_after(p, part = op_before(&epilogue, part), op);
+    group_of(p, op)->epilogue = true;
 }
 
 /* --- Growing ---------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 typedef struct Group {
     int index; /* its place in the order */
     bool product;
-    bool epilogue;        /* the product does more than multiply */
+    bool epilogue;        /* the product adds to a running sum, and shares no left operand */
     bool settled;         /* a reduction has decided what is inner */
     Type space;           /* all dims */
     Names inner;          /* if settled */
