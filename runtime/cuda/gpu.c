@@ -85,9 +85,12 @@ static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t tota
             rt_bytes_text((double)total).text, rt->gpu->name);
 }
 
+int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->gpu->message_bytes; }
+
 /* One piece: what products and messages need, then the arena. */
 static void allocate_memory(Rt *rt)
 {
+    rt->gpu->message_bytes = rt_gpu_message_bytes(rt);
     size_t free_bytes = 0, total = 0, bytes = (size_t)rt_memory_bytes(rt);
     rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
     void *memory = NULL;

@@ -33,6 +33,7 @@ struct RtGpu {
     char *numbers; /* pinned memory of the processor, for what is small: the loss, a row of logits */
     char *memory;  /* all that is allocated; in it: */
     char *product_space, *message_space;
+    int64_t message_bytes; /* what rt_gpu_message_bytes has found: each step's report asks for it */
     RtDeviceOptions options;
     struct RtGpuKernels *kernels;
     struct RtGpuProducts *products;
@@ -86,6 +87,7 @@ void rt_gpu_collectives_watch(Rt *rt, double seconds);
 char *rt_gpu_messages_open(Rt *rt, char *memory);
 void rt_gpu_messages_close(Rt *rt);
 
+int64_t rt_gpu_message_bytes(const Rt *rt);                     /* tables, and a workspace for each group */
 int64_t rt_gpu_group_space(const Rt *rt, const RtGroup *group); /* bytes of a group's workspace: of its largest use */
 
 /* Puts the messages of collective `id` together where they are not in one piece; messages[i]: those of tensor i, one

@@ -57,7 +57,7 @@ static int64_t tables_bytes(const RtProgram *program)
     return rt_gpu_tables_bytes(program->ncollectives, count_parts(program));
 }
 
-int64_t rt_collectives_workspace_bytes(const Rt *rt)
+int64_t rt_gpu_message_bytes(const Rt *rt)
 {
     int64_t bytes = tables_bytes(rt->program);
     for (int i = 0; i < rt->program->ncollectives; i++)
