@@ -16,6 +16,7 @@
 
 #include "cleanup.h"
 #include "epilogue.h"
+#include "infer.h"
 #include "pass.h"
 #include "rewrite.h"
 
@@ -103,11 +104,24 @@ static bool share_left(const Op *a, const Op *b)
            memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
 }
 
+/* Does each dim that both loops have run over the same elements on each rank? */
+static bool hold_alike(const Group *a, const Group *b)
+{
+    for (int i = 0; i < a->space.rank; i++) {
+        int at = find_dim(&b->space, a->space.dim[i].name);
+        if (at >= 0 && !same_split(&a->space.dim[i], &b->space.dim[at]))
+            return false;
+    }
+    return true;
+}
+
 static bool fits(const Plan *p, const Group *a, const Group *b)
 {
     if (a->product || b->product)
         return a->product && b->product && !a->epilogue && !b->epilogue &&
                share_left(p->ops[a->index], p->ops[b->index]);
+    if (!hold_alike(a, b))
+        return false;
     if (same_space(a, b))
         return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
     return is_outer_part(a, b) || is_outer_part(b, a);
