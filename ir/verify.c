@@ -203,5 +203,5 @@ bool verify_module(Module *m)
         bool is_entry = f->role != PLAIN && f->role != KERNEL;
         good &= verify_func(m, f) && (!is_entry || verify_entry(m, f));
     }
-    return good;
+    return good && verify_memory(m);
 }
