@@ -4,6 +4,7 @@
 #include "codegen/cuda.h"
 #include "codegen/host.h"
 #include "pass.h"
+#include "storage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -52,7 +53,7 @@ Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
     set_target(m, run->options);
-    if (run->diags.errors == 0 && verify_module(m))
+    if (run->diags.errors == 0 && verify_module(m) && verify_memory(m))
         return m;
     free_module(m);
     return NULL;

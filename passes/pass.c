@@ -1,6 +1,8 @@
 /* pass.c -- the pass manager: order, verification, dumps, timing. */
 #include "pass.h"
 
+#include "storage.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -251,7 +253,7 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     double ran = seconds();
     char *text = is_read(options) ? module_text(m) : NULL;
     bool dumped = dump(m, dumps, number, pass->name, before, text);
-    bool good = verify_module(m) && (!text || round_trips(m, text));
+    bool good = verify_module(m) && verify_memory(m) && (!text || round_trips(m, text));
     free(text);
     if (!good)
         fprintf(m->diags->out, "mpc: internal error: pass '%s' broke the module\n", pass->name);
