@@ -10,20 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --- Shapes -------------------------------------------------------------------------------------- */
-
-static bool is_row_major(const Module *m, const Value *value)
-{
-    int64_t stride = 1;
-    for (int i = value->type.rank - 1; i >= 0; i--) {
-        int64_t size = local_size(m, &value->type.dim[i]);
-        if (size > 1 && value->storage->stride[i] != stride)
-            return false;
-        stride *= size;
-    }
-    return true;
-}
-
 /* --- The table ------------------------------------------------------------------------------------- */
 
 static char *piece_text(Arena *arena, const RtPiece *p)

@@ -15,6 +15,7 @@ typedef struct {
     const char *name[MAX_OPERANDS];
     const char *variant; /* behind the name of the runtime's function: "" in C, "<8>" in CUDA */
     const char *more;    /* behind its operands: "", ", scratch" */
+    bool asks;           /* is there a kernel for this layout?  Where there is none, that is no error */
 } Operands;
 
 /* Dims that lie one behind the other in all of some operands. */
@@ -34,8 +35,16 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 typedef char *CallText(const Operands *o);
 CallText call_place, call_concat, call_take, call_scatter_add, call_rope, call_attend, call_attend_grad;
 
+/* The memory order of an operand in which the op has a kernel whatever else there is: library_order.c. */
+typedef Names OperandOrder(const Operands *o, int operand);
+OperandOrder order_own, order_scatter_add, order_rope, order_attend;
+
+/* Is there a kernel for the operands as they lie?  If not, how it wants them. */
+bool library_takes(Module *m, const Op *op, Wanted wanted[]);
+
 /* What the operands of a LIBRARY op are called; false after an error, where there is no kernel or no storage. */
 bool find_operands(Module *m, const Op *op, Operands *o);
+Names library_order(const Operands *o, int operand);
 char *library_body(const Operands *o);
 char *library_title(const Operands *o, const char *name);
 char *library_operand_lines(const Operands *o);

@@ -168,9 +168,36 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
     put_around(p, &left);
 }
 
+/* Of two values of the same dims; where a dim has one element, any stride is right. */
 static bool same_strides(const Value *x, const Value *y)
 {
-    return memcmp(x->storage->stride, y->storage->stride, (size_t)x->type.rank * sizeof(int64_t)) == 0;
+    for (int i = 0; i < x->type.rank; i++)
+        if (x->type.dim[i].padded > 1 && x->storage->stride[i] != y->storage->stride[i])
+            return false;
+    return true;
+}
+
+/* A sum goes on where it lies, or is copied byte by byte to where it is to go on. */
+static bool goes_on(const Module *m, const Value *added, const Value *c)
+{
+    return same_strides(added, c) && (coincide(added, c) || is_row_major(m, c));
+}
+
+bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+{
+    bool good = true;
+    for (int i = 0; i < kernel->results.count; i++) {
+        Epilogue epilogue;
+        if (!find_epilogue(kernel->results.at[i], &epilogue) || !epilogue.added)
+            continue;
+        int at = index_of(&kernel->params, epilogue.added), to = call->args.count + i;
+        if (goes_on(m, arg(call, at), call->results.at[i]))
+            continue;
+        wanted[at].copied = !is_row_major(m, arg(call, at));
+        wanted[to].copied = !is_row_major(m, call->results.at[i]);
+        good = false;
+    }
+    return good;
 }
 
 static bool refuse(Module *m, const Op *op, const char *why)
@@ -209,7 +236,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
         return refuse(m, call, "integers are not multiplied");
     if (epilogue.added) {
         int added = index_of(&kernel->params, epilogue.added);
-        if (!same_strides(arg(call, added), c))
+        if (!goes_on(m, arg(call, added), c))
             return refuse(m, call, "what it adds to lies in another order than its result");
         p->shape.accumulate = true;
         p->copied = coincide(arg(call, added), c) ? -1 : added;

@@ -115,7 +115,8 @@ Node *find_node(const RowKernel *k, const Value *value);
 int64_t count_points(const RowKernel *k, DimSet dims);
 
 /* row_loops.c: all that strides decide. */
-void plan_arrays(RowKernel *k);
+void place_arrays(RowKernel *k); /* where they lie */
+void plan_arrays(RowKernel *k);  /* and which of them may be the same memory */
 void plan_loops(RowKernel *k, Region *region);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
 int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[]);

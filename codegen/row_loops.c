@@ -33,7 +33,7 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
     }
 }
 
-void plan_arrays(RowKernel *k)
+void place_arrays(RowKernel *k)
 {
     int nparams = k->f->params.count;
     k->array = NEW_ARRAY(&k->m->arena, Array, nparams + k->f->results.count);
@@ -41,6 +41,11 @@ void plan_arrays(RowKernel *k)
         add_array(k, k->f->params.at[i], k->call->args.at[i]);
     for (int i = 0; i < k->f->results.count; i++)
         add_array(k, k->f->results.at[i], k->call->results.at[i]);
+}
+
+void plan_arrays(RowKernel *k)
+{
+    place_arrays(k);
     plan_sharing(k);
 }
 
@@ -148,7 +153,8 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
                 return 0;
             step *= j ? local_size(k->m, &type->dim[j]) : loop_size(k->m, &type->dim[j]);
         }
-        if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0)
+        if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0 ||
+            k->array[i].stride[region->order[region->norder - 1]] != 1) /* behind the last dim stands padding alone */
             return 0;
         count = step;
     }
