@@ -154,7 +154,7 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
                 best_n = n;
             }
         }
-    p->naive = best == 0 || kinds[KIND_K].count > 1;
+    p->naive = best <= 1 || kinds[KIND_K].count > 1; /* of one row and one column it is no work for a library */
     if (p->naive)
         return;
     shape_of(kinds, best_m, best_n, &p->shape);
