@@ -72,8 +72,10 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     for (int i = 0; i < index->type.rank; i++)
         add_name(&counted, index->type.dim[i].name);
     Group before, behind, count;
+    Operands places = *o; /* a dim of the index may be called like the rows, which it then replaces */
+    places.value[table] = index;
     if (!find_groups(o, &pre, "outer", 1, &before) || !find_groups(o, &post, "inner", 1, &behind) ||
-        !find_groups(o, &counted, "index", 1, &count))
+        !find_groups(&places, &counted, "index", 1, &count))
         return NULL;
     if (behind.size > 1 && (behind.stride[table] != 1 || behind.stride[picked] != 1))
         return refuse_layout(o, "rows of the table are not contiguous");
