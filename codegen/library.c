@@ -36,6 +36,13 @@ int64_t size_along(const Operands *o, const Value *value, Name dim)
     return at < 0 ? 1 : loop_size(o->m, &value->type.dim[at]);
 }
 
+void check_operand(const Operands *o, int operand, const Access *access)
+{
+    const Value *value = o->value[operand];
+    if (!o->asks)
+        stays_inside(o->m, o->op, value->name, &value->type, value->storage, access);
+}
+
 static Group one_dim(const Operands *o, Name dim)
 {
     Group group = { .size = 1 };

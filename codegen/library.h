@@ -2,6 +2,7 @@
 #ifndef MPC_LIBRARY_H
 #define MPC_LIBRARY_H
 
+#include "extent.h"
 #include "names.h"
 
 enum { MAX_OPERANDS = 9 };
@@ -29,6 +30,9 @@ int64_t size_along(const Operands *o, const Value *value, Name dim);
 
 /* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Groups that are
  * not needed have size 1.  False after an error. */
+/* The loops over one operand may not go beyond it; an error if they do. */
+void check_operand(const Operands *o, int operand, const Access *access);
+
 bool find_groups(const Operands *o, const Names *dims, const char *what, int room, Group groups[]);
 
 /* The body of the function for one op; NULL after an error. */

@@ -6,6 +6,7 @@
  */
 #include "ir/epilogue.h"
 #include "ir/storage.h"
+#include "extent.h"
 #include "names.h"
 
 #include <string.h>
@@ -219,6 +220,34 @@ static bool plan_epilogue(const Func *kernel, const Op *call, const Epilogue *e,
     return (!e->bias || p->bias >= 0) && (p->before < 0 || call->results.at[p->before]->storage);
 }
 
+/* Loops, batch, rows and columns of one operand stay inside of it. */
+static bool covers(Module *m, const Op *call, const Value *value, const Product *p, const int64_t around[],
+                   const Access *matrix)
+{
+    Access access = *matrix;
+    for (int i = 0; i < p->nloops; i++)
+        add_access(&access, p->loop[i].count, around[i]);
+    return stays_inside(m, call, value->name, &value->type, value->storage, &access);
+}
+
+static bool check_product(Module *m, const Op *call, const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    int64_t a[MAX_RANK], b[MAX_RANK], c[MAX_RANK], bias[MAX_RANK];
+    if (p->naive) /* indexed by the strides of its operands' own dims */
+        return true;
+    for (int i = 0; i < p->nloops; i++)
+        a[i] = p->loop[i].a, b[i] = p->loop[i].b, c[i] = p->loop[i].c, bias[i] = p->loop[i].bias;
+    const Access left = { 3, { s->batch, s->m, s->k }, { s->a.batch, s->a.row, s->a.column } };
+    const Access right = { 3, { s->batch, s->k, s->n }, { s->b.batch, s->b.row, s->b.column } };
+    const Access made = { 3, { s->batch, s->m, s->n }, { s->c.batch, s->c.row, s->c.column } };
+    const Access row = { 1, { s->n }, { 1 } };
+    return covers(m, call, arg(call, p->a), p, a, &left) && covers(m, call, arg(call, p->b), p, b, &right) &&
+           covers(m, call, call->results.at[p->c], p, c, &made) &&
+           (p->before < 0 || covers(m, call, call->results.at[p->before], p, c, &made)) &&
+           (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
+}
+
 static bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
 {
     Epilogue epilogue;
@@ -248,7 +277,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     find_axes(m, p->dot, call, p, kinds);
     choose_shape(kinds, p);
     p->naive |= p->before >= 0 && !same_strides(call->results.at[p->before], c);
-    return true;
+    return check_product(m, call, p);
 }
 
 /* --- Several dots --------------------------------------------------------------------------------------- */

@@ -2,6 +2,8 @@
  */
 #include "row.h"
 
+#include "extent.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -172,6 +174,21 @@ static const char *loop_name(RowKernel *k, const Region *region, int at)
     return dim->index;
 }
 
+/* The loops of a region may not go beyond any of the arrays that it can name. */
+static void check_loops(const RowKernel *k, const Region *region)
+{
+    for (int i = 0; i < k->narrays; i++) {
+        const Array *array = &k->array[i];
+        Access access = { 0 };
+        if (array->dims & ~region->dims)
+            continue;
+        for (int l = 0; l < region->nloops; l++)
+            if (region->loop[l].dims & array->dims)
+                add_access(&access, region->loop[l].size, array->stride[region->loop[l].last]);
+        stays_inside(k->m, k->call, array->value->name, &array->value->type, array->storage, &access);
+    }
+}
+
 void plan_loops(RowKernel *k, Region *region)
 {
     int64_t flat = flat_count(k, region);
@@ -195,6 +212,7 @@ void plan_loops(RowKernel *k, Region *region)
         region->nouter += !(region->loop[i].dims & region->inner);
         region->loop[i].index = loop_name(k, region, i);
     }
+    check_loops(k, region);
 }
 
 /* Adds "index * stride" to a sum. */
