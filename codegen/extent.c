@@ -1,6 +1,7 @@
 /* extent.c -- see extent.h. */
 #include "extent.h"
 
+#include "codegen.h"
 #include "ir/storage.h"
 
 #include <inttypes.h>
@@ -59,8 +60,17 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
 static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *value)
 {
     int64_t at = value->storage->at;
-    bool good = at < 0 || at + span_bytes(m, value) <= f->frame;
+    bool good = at < 0 || overhangs(m, value) || at + span_bytes(m, value) <= f->frame;
     return good || is_misplaced(m, op, value, "its frame");
+}
+
+/* From the first element that loops visit to behind the last one: of dims that are not split without the padding. */
+static int64_t visited_bytes(Module *m, const Value *value)
+{
+    int64_t last = 0;
+    for (int i = 0; i < value->type.rank; i++)
+        last += (loop_size(m, &value->type.dim[i]) - 1) * value->storage->stride[i];
+    return (last + 1) * dtype_bytes(value->type.dtype);
 }
 
 static bool is_in_viewed(Module *m, const Op *view)
@@ -70,7 +80,7 @@ static bool is_in_viewed(Module *m, const Op *view)
     int64_t begin = is_pointer ? x->storage->plus : x->storage->at;
     int64_t at = is_pointer ? y->storage->plus : y->storage->at;
     bool good = (is_pointer ? y->storage->at == x->storage->at : y->storage->at >= 0) && at >= begin &&
-                at + span_bytes(m, y) <= begin + span_bytes(m, x);
+                at + visited_bytes(m, y) <= begin + span_bytes(m, x);
     return good || is_misplaced(m, view, y, "what it is a view of");
 }
 

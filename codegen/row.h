@@ -36,6 +36,7 @@ typedef struct {
     int64_t stride[MAX_RANK]; /* by dim of the space */
     const Storage *storage;
     const char *name;
+    bool overhangs; /* its padding is not all its own: loops end where its dims do */
     bool shared; /* some result and some parameter may be the same memory: no `restrict` */
 } Array;
 

@@ -3,6 +3,7 @@
 #include "row.h"
 
 #include "extent.h"
+#include "ir/storage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
     Array *array = &k->array[k->narrays++];
     *array = (Array){ .value = value, .storage = given->storage };
+    array->overhangs = given->storage && overhangs(k->m, given);
     array->name = new_identifier(&k->names, value->name);
     if (!given->storage) {
         error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
@@ -148,7 +150,7 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
         int64_t step = 1;
         if (!k->array[i].dims)
             continue;
-        if (k->array[i].dims != region->dims)
+        if (k->array[i].dims != region->dims || k->array[i].overhangs)
             return 0;
         for (int j = type->rank - 1; j >= 0; j--) {
             if (k->array[i].storage->stride[j] != step)

@@ -19,6 +19,19 @@ bool is_row_major(const Module *m, const Value *value)
     return true;
 }
 
+static int64_t end_of(const Module *m, const Value *value)
+{
+    return (value->storage->at < 0 ? value->storage->plus : value->storage->at) + span_bytes(m, value);
+}
+
+bool overhangs(const Module *m, const Value *value)
+{
+    const Value *root = value;
+    while (root->def && info(root->def)->family == VIEW)
+        root = arg(root->def, 0);
+    return root != value && end_of(m, value) > end_of(m, root);
+}
+
 int64_t aligned_bytes(int64_t bytes)
 {
     enum { CACHE_LINE = 64 };

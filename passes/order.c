@@ -53,8 +53,16 @@ static void want_carried(const Module *m, const Op *op, Wanted wanted[])
         int number = i < op->args.count ? i : i - op->args.count;
         const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
         bool as_it_lies = alone && number >= op->attrs.carried && lies_as(op, operand_of(op, i), there);
-        wanted[i].copied = !as_it_lies && !is_row_major(m, operand_of(op, i));
+        wanted[i].copied =
+            (!as_it_lies && !is_row_major(m, operand_of(op, i))) || overhangs(m, operand_of(op, i));
     }
+}
+
+/* Messages have their padding with them. */
+static void want_sent(const Module *m, const Op *op, Wanted wanted[])
+{
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        wanted[i].copied = !is_row_major(m, operand_of(op, i)) || overhangs(m, operand_of(op, i));
 }
 
 static bool any_copied(int count, const Wanted wanted[])
@@ -73,8 +81,7 @@ static bool find_wanted(Module *m, const Op *op, Wanted wanted[])
     if (callee && callee->role != KERNEL)
         want_carried(m, op, wanted);
     else if (info(op)->family == COLLECTIVE)
-        for (int i = 0; i < count; i++)
-            wanted[i].copied = !is_row_major(m, operand_of(op, i));
+        want_sent(m, op, wanted);
     else if ((callee || info(op)->family == LIBRARY) && m->takes && m->takes(m, op, wanted))
         return false;
     return any_copied(count, wanted);
