@@ -223,6 +223,15 @@ static char *input_splits(Module *m, const Value *value)
     return text;
 }
 
+/* Of the sequence, where memory holds more than it has. */
+static char *input_padding(Module *m, const Value *value)
+{
+    for (int i = 0; i < value->type.rank; i++)
+        if (value->type.dim[i].padded > value->type.dim[i].size)
+            return arena_text(&m->arena, ", .padded = %" PRId64, value->type.dim[i].padded);
+    return "";
+}
+
 static void write_inputs(Module *m, const Func *f, FILE *out)
 {
     int count = 0;
@@ -233,8 +242,9 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
             continue;
         if (count++ == 0)
             fprintf(out, "static const RtInput %s_inputs[] = {\n", role_name[f->role]);
-        fprintf(out, "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .vocab = %" PRId64 "%s },\n",
-                string_text(m, input->name), value->storage->at, input->shift, input->vocab, input_splits(m, value));
+        fprintf(out, "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .vocab = %" PRId64 "%s%s },\n",
+                string_text(m, input->name), value->storage->at, input->shift, input->vocab, input_splits(m, value),
+                input_padding(m, value));
     }
     if (count)
         fputs("};\n\n", out);

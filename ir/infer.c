@@ -260,7 +260,26 @@ INFER(dot)
            (!op->attrs.dtype || set_dtype(m, op, &results[0]));
 }
 
-INFER(reorder) { return infer_by_name(m, op, results) && put_in_order(m, op, &results[0]); }
+/* Other padding for the dims that {dims} names. */
+static bool pad_dims(Module *m, const Op *op, Type *type)
+{
+    for (int i = 0; i < op->attrs.dims.count; i++) {
+        const Dim *dim = &op->attrs.dims.dim[i];
+        int at = find_dim(type, dim->name);
+        if (at < 0 || type->dim[at].size != dim->size || type->dim[at].split.count || dim->split.count ||
+            dim->padded < dim->size)
+            return REFUSE(NULL, "reorder pads '%s', which is no dim of that size that is whole", dim->name);
+        type->dim[at] = *dim;
+    }
+    return true;
+}
+
+/* The same tensor, so pending sums and maxima pass. */
+INFER(reorder)
+{
+    results[0] = arg(op, 0)->type;
+    return put_in_order(m, op, &results[0]) && pad_dims(m, op, &results[0]);
+}
 
 INFER(cast)
 {

@@ -173,6 +173,13 @@ typedef struct {
 #include "train.def"
 } Train;
 
+/* How a target wants one operand or result of an op, where it does not take it as it lies. */
+typedef struct {
+    bool copied; /* a copy of it, row-major, in the order of ... */
+    Names order; /* ... these dims; none: its own */
+    bool tight;  /* and without the padding of dims that are not split */
+} Wanted;
+
 typedef struct Module {
     Arena arena;
     Name name;
@@ -196,6 +203,8 @@ typedef struct Module {
     unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their
                               operand */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many ops behind it that must stay; NULL: none */
+    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target run a call of a kernel or a LIBRARY
+                      op on memory as it lies?  If not, how it wants its operands, then its results; NULL: always */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */

@@ -103,13 +103,16 @@ void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
         int64_t vocab = vocab_of(rt->program, input);
-        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, f->seq);
-        int64_t rows = rt_part_size(rt, input->batch, f->batch), length = rt_part_size(rt, input->seq, f->seq);
+        int64_t padded = input->padded ? input->padded : f->seq;
+        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, padded);
+        int64_t rows = rt_part_size(rt, input->batch, f->batch), length = rt_part_size(rt, input->seq, padded);
         int32_t *to = rt_stage(rt, input->offset, f->micro * rows * length * (int64_t)sizeof *to);
         for (int64_t n = 0; n < f->micro * rows; n++) { /* [micro, batch, seq] of this rank */
             int64_t number = sequence[n / rows * f->batch + rt_position(batch, n % rows)];
-            for (int64_t s = 0; s < length; s++)
-                *to++ = checked_token(data, number * f->seq + rt_position(seq, s) + input->shift, vocab);
+            for (int64_t s = 0; s < length; s++) {
+                int64_t at = rt_position(seq, s);
+                *to++ = at < f->seq ? checked_token(data, number * f->seq + at + input->shift, vocab) : 0;
+            }
         }
     }
 }

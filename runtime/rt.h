@@ -69,6 +69,7 @@ typedef struct {
     int shift;      /* 0: tokens, 1: one later (next) */
     int64_t vocab;  /* tokens must be below it; 0: not used as an index */
     RtSplit batch, seq;
+    int64_t padded; /* the sequence in memory, over all ranks: what is behind its end is 0; 0: no padding */
 } RtInput;
 
 /* Scalars that the trainer writes into the arena before a step and reads after it.
