@@ -158,6 +158,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(said.mpc, Path(folder) / "shared")
         tools.prepare()
+        variants.prepare(said.variants.split(","), tools)
         judge = Judge(tools, said.keep or Path(folder) / "work")
         failed = False
         for path in said.files:
