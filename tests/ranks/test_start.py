@@ -116,7 +116,7 @@ def test_trace_is_a_file_a_rank(four, train, tmp_path):
 def traffic(trainer, text, folder, steps):
     """([(collective, axes, calls, bytes)], log): of rank 0, over all steps."""
     done = start(trainer.command("--data", text, "--data-format", "bytes", "--steps", steps, "--print-traffic", "--log",
-                                 "log"), folder)
+                                 "log", "--overwrite"), folder)
     rows = re.findall(r"^(all_\w+|reduce_scatter) +(\w+(?:, \w+)*) +(\d+) +(\d+) ", done.stdout, re.M)
     log = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
     return [(kind, axes, int(calls), int(sent)) for kind, axes, calls, sent in rows], log
