@@ -65,16 +65,21 @@ static uint64_t hash_of_text(uint64_t hash, const char *text) { return hash_of(h
 /* MPI starts whatever it is told; the plan tells two programs apart. */
 static uint64_t hash_of_program(const RtProgram *program)
 {
-    uint64_t hash = hash_of_text(hash_of_text(BEGIN, program->name), program->plan);
+    uint64_t hash = hash_of_text(hash_of_text(BEGIN, program->name), program->plan ? program->plan : "");
     return hash_of(hash, (const char *)&program->arena_bytes, sizeof program->arena_bytes);
+}
+
+void rt_agree_on_program(Rt *rt)
+{
+    char *text = rt_text("model '%s' of %s", rt->program->name, rt->program->source);
+    agree(rt, "the program that they run", hash_of_program(rt->program), text);
+    free(text);
 }
 
 void rt_agree_on_options(Rt *rt, const RtOptions *options)
 {
     if (rt->ranks == 1)
         return;
-    char *program = rt_text("model '%s' of %s", rt->program->name, rt->program->source);
-    agree(rt, "the program that they run", hash_of_program(rt->program), program);
     RtSharedOption shared[RT_MOST_SHARED];
     int count = rt_options_shared(options, shared);
     uint64_t *all = rt_allocate(rt->ranks, sizeof *all), hash = BEGIN;
@@ -89,7 +94,6 @@ void rt_agree_on_options(Rt *rt, const RtOptions *options)
         free(shared[i].value);
     }
     free(all);
-    free(program);
 }
 
 /* So many samples, one behind the other with equal gaps, the first and the last bytes among them. */

@@ -6,6 +6,7 @@
 
 /* Each ends all ranks where one differs from rank 0, and says which option it is, of whom, and what each was told.  All
  * ranks call them in the same order; with one rank they do nothing. */
+void rt_agree_on_program(Rt *rt);
 void rt_agree_on_options(Rt *rt, const RtOptions *options);
 
 /* The file of an option by its size and samples of its content: ranks on several machines may have copies under

@@ -4,6 +4,9 @@
  * in the order of these axes, the first slowest: so member k holds the k-th block of a dim that is split over them. */
 #include "comm.h"
 
+#include "agree.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +180,8 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     check_ranks(rt, (*argv)[0]);
     rt->mesh = rt_allocate(1, sizeof *rt->mesh);
     rt->mesh->world = form_world(rt);
+    rt->waiting.timeout = INFINITY; /* until the options are read: that others are there is known by now */
+    rt_agree_on_program(rt);
     rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
     for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
         if (!find_group(rt->mesh, c))
