@@ -6,7 +6,7 @@
  *   settings.c   train { };  layout.c, policies.c  parallel { }
  *   emit.c       building ops at a place of the file; loop bodies' parameters
  *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
- *   builtins.c   the functions of the language, from builtins.def
+ *   builtins.c   the functions of the language, from builtins.def;  library.c, concat.c  more of them
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
@@ -52,16 +52,20 @@ typedef struct {
 typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, N_SYMBOLS } SymbolKind;
 
 typedef struct Frame Frame;
+enum { TRIALS = 3 };
 
 typedef struct Symbol {
     SymbolKind kind;
     const char *name;
     Loc loc;
     bool used;
+    bool from_before; /* of a local: what a turn of a repeat got, which nobody need read */
     Constant number; /* of a const; of a dim its size */
     int64_t padded;  /* of a dim; what it takes in memory */
-    bool wrong;      /* a const or dim whose expression is */
+    double trial[TRIALS]; /* of a dim: sizes that it might have, see try_sizes */
+    bool wrong;           /* a const or dim whose expression is */
     const Ast *ast;  /* the declaration */
+    enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand; /* of a local, argument, param, input: valid in `home` */
     Frame *home;
     struct Symbol *next; /* declared before it, in the same scope */
@@ -118,6 +122,7 @@ typedef struct Labelled {
 typedef struct Instance {
     const char *name;
     Loc loc;
+    bool has_params;
     struct Instance *next;
 } Instance;
 
@@ -198,6 +203,7 @@ void come_back(Lower *l, Elsewhere *elsewhere);
 /* --- Declarations, dims, types ----------------------------------------------------------------- */
 
 void declare_all(Lower *l);
+void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 

@@ -296,7 +296,10 @@ static void take_result_gradients(State *s, const Derivative *d)
         Value *value = s->f->results.at[i];
         if (!is_float(value->type.dtype) || (i < d->carried && !d->active[i]))
             continue;
-        Value *dy = add_param(s->m, d->bwd, intern_format(s->m, "d.%s", value->name), value->type);
+        Name name = intern_format(s->m, "d.%s", value->name);
+        if (param_named(d->bwd, name)) /* one value that is returned twice */
+            name = fresh_name(s->m);
+        Value *dy = add_param(s->m, d->bwd, name, value->type);
         Value *sum = map_get(&s->gradient, value);
         map_put(&s->gradient, value, sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, dy) : dy);
     }
