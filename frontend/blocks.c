@@ -160,7 +160,8 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
         return false;
     }
     for (const Ast *child = ast->kind == A_CALL ? ast->child : NULL; child; child = child->next, n++)
-        if (n < 2 && !constant_of(l, child, &numbers[n]))
+        if (n < 2 && (!constant_of(l, child, &numbers[n]) ||
+                      !is_finite(l, numbers[n], child->loc, arena_text(l->arena, "what '%s' takes", inits[i].name))))
             return false;
     if (n != inits[i].numbers) {
         complain(l, (Where){ .at = ast->loc }, "'%s' takes %d number%s, not %d: %s", inits[i].name, inits[i].numbers,

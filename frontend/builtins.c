@@ -166,7 +166,7 @@ bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *num
     *number = otherwise;
     if (!keyword)
         return true;
-    if (!constant_of(l, keyword->child, &c))
+    if (!constant_of(l, keyword->child, &c) || !is_finite(l, c, keyword->child->loc, quoted(l, keyword)))
         return false;
     *number = c.value;
     return true;

@@ -31,6 +31,18 @@ static Value *keys(Lower *l, Value *k, Name seq, Name key)
     return EMIT(l, OP_rename, ((Attrs){ .dim = seq, .to = key }), k);
 }
 
+/* Kernels scale scores that they have masked with -inf, and look for the largest: their scale is above 0.  Another one
+ * is that of the queries. */
+static Value *scaled_queries(Lower *l, Value *q, double *scale)
+{
+    enum { SMALLEST_EXPONENT = -64 };
+    if (*scale >= ldexp(1, SMALLEST_EXPONENT))
+        return q;
+    q = EMIT(l, OP_mul, NO_ATTRS, q, emit_number(l, *scale, F32));
+    *scale = 1;
+    return q;
+}
+
 CALL(attend)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
@@ -46,7 +58,8 @@ CALL(attend)
     if (attrs.window >= length)
         attrs.window = 0; /* every key is inside */
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
-    Value *const operands[] = { a->x[0], keys(l, a->x[1], attrs.seq, attrs.key),
+    Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
+    Value *const operands[] = { queries, keys(l, a->x[1], attrs.seq, attrs.key),
                                 keys(l, a->x[2], attrs.seq, attrs.key) };
     return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
 }

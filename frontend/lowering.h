@@ -220,6 +220,7 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 Operand lower_expr(Lower *l, const Ast *ast);
 Value *lower_tensor(Lower *l, const Ast *ast);                /* numbers become scalars; NULL after an error */
 bool constant_of(Lower *l, const Ast *ast, Constant *number); /* false after reporting */
+bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; reports that `what` has to be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
 Operand tensor_operand(Value *value);                    /* WRONG if NULL */
