@@ -83,7 +83,8 @@ static void check_one(Lower *l, const Symbol *symbol)
         [S_ARGUMENT] = "the argument ", [S_PARAM] = "the parameter ", [S_INPUT] = "the input ", [S_LOCAL] = ""
     };
     Where where = { .at = symbol->loc, .help = "use it, or remove it" };
-    if (!symbol->used && !symbol->from_before && symbol->operand.kind != WRONG && l->variant == AS_MODEL && !l->incomplete)
+    if (!symbol->used && !symbol->from_before && symbol->operand.kind != WRONG && l->variant == AS_MODEL &&
+        !l->incomplete)
         complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
                  nouns[symbol->kind], symbol->name);
 }

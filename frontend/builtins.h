@@ -8,7 +8,7 @@ enum { MOST_KEYWORDS = 3 };
 
 typedef struct {
     const Ast *call;
-    int count; /* of tensors */
+    int count;       /* of tensors */
     const Ast **ast; /* these three have room for every argument of the call */
     Operand *operand;
     Value **x; /* of f and t: never NULL, no bare number */

@@ -187,11 +187,12 @@ static int dims_that_differ(Lower *l, const Arguments *a)
         differ += own;
         if (own <= 1 && x->rank == first->rank && x->dtype == first->dtype)
             continue;
-        complain(l,
-                 (Where){ .at = a->ast[i]->loc,
-                          .also = { a->ast[0]->loc },
-                          .help = "pieces have the same dims, in any order, but for one each; sum, index or rename others" },
-                 "cannot join %s and %s: they differ in more than one dim", type_words(l, first), type_words(l, x));
+        complain(
+            l,
+            (Where){ .at = a->ast[i]->loc,
+                     .also = { a->ast[0]->loc },
+                     .help = "pieces have the same dims, in any order, but for one each; sum, index or rename others" },
+            "cannot join %s and %s: they differ in more than one dim", type_words(l, first), type_words(l, x));
         return -1;
     }
     return differ;

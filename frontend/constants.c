@@ -159,7 +159,8 @@ static const char *no_number(Arena *arena, const char *op, int n, const Constant
     if (!isnan(result.value) && (was_infinite || !isinf(result.value)))
         return NULL;
     const char *what = isnan(result.value) ? "is not a number" : "is more than a number can hold";
-    return n == 2 ? arena_text(arena, "%s %s %s %s", constant_text(arena, args[0]), op, constant_text(arena, args[1]), what)
+    return n == 2 ? arena_text(arena, "%s %s %s %s", constant_text(arena, args[0]), op, constant_text(arena, args[1]),
+                               what)
                   : arena_text(arena, "%s of %s %s", op, constant_text(arena, args[0]), what);
 }
 

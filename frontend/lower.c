@@ -49,7 +49,7 @@ static void check_sum_over_sequences(Lower *l)
     int fresh = m->fresh;
     char *unread = NULL;
     size_t size;
-    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memstream(&unread, &size) };
+    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memory(&unread, &size) };
     m->diags = &silent;
     const int naxes = m->naxes;
     const Name axis = m->axis[0];
@@ -177,7 +177,7 @@ static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOp
         LowerOptions smaller = *options;
         char *unread = NULL;
         size_t length;
-        Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_memstream(&unread, &length) };
+        Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_memory(&unread, &length) };
         smaller.shrink = size;
         Module *m = lower_once(file, source, &smaller, &silent, settings);
         fclose(silent.out);

@@ -59,14 +59,14 @@ typedef struct Symbol {
     const char *name;
     Loc loc;
     bool used;
-    bool from_before; /* of a local: what a turn of a repeat got, which nobody need read */
-    Constant number; /* of a const; of a dim its size */
-    int64_t padded;  /* of a dim; what it takes in memory */
-    double trial[TRIALS]; /* of a dim: sizes that it might have, see try_sizes */
-    bool wrong;           /* a const or dim whose expression is */
-    const Ast *ast;  /* the declaration */
+    bool from_before;                              /* of a local: what a turn of a repeat got, which nobody need read */
+    Constant number;                               /* of a const; of a dim its size */
+    int64_t padded;                                /* of a dim; what it takes in memory */
+    double trial[TRIALS];                          /* of a dim: sizes that it might have, see try_sizes */
+    bool wrong;                                    /* a const or dim whose expression is */
+    const Ast *ast;                                /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
-    Operand operand; /* of a local, argument, param, input: valid in `home` */
+    Operand operand;                               /* of a local, argument, param, input: valid in `home` */
     Frame *home;
     struct Symbol *next; /* declared before it, in the same scope */
 } Symbol;
@@ -218,8 +218,8 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 /* --- Expressions ------------------------------------------------------------------------------- */
 
 Operand lower_expr(Lower *l, const Ast *ast);
-Value *lower_tensor(Lower *l, const Ast *ast);                /* numbers become scalars; NULL after an error */
-bool constant_of(Lower *l, const Ast *ast, Constant *number); /* false after reporting */
+Value *lower_tensor(Lower *l, const Ast *ast);                       /* numbers become scalars; NULL after an error */
+bool constant_of(Lower *l, const Ast *ast, Constant *number);        /* false after reporting */
 bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; reports that `what` has to be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
