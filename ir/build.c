@@ -108,15 +108,6 @@ void remove_op(Func *f, Op *op)
     *(op->next ? &op->next->prev : &f->last) = op->prev;
 }
 
-/* How many results: what the row says, or what the callee returns. */
-static int count_results(const Module *m, const Op *op)
-{
-    if (info(op)->results >= 0)
-        return info(op)->results;
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee ? callee->results.count : 0;
-}
-
 Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     Module *m = b->module;
@@ -124,10 +115,10 @@ Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args
     *op = (Op){ .kind = kind, .attrs = attrs, .loc = b->loc, .path = b->path, .where = b->where };
     for (int i = 0; i < nargs; i++)
         push_value(&m->arena, &op->args, args[i]);
-    Type types[MAX_RESULTS];
-    if (!infer_op(m, op, types))
+    const Type *types = infer_results(m, op);
+    if (!types)
         return NULL;
-    int nresults = count_results(m, op);
+    int nresults = result_count(m, op);
     for (int i = 0; i < nresults; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };

@@ -104,9 +104,8 @@ static bool *new_flags(Module *m, int count) { return NEW_ARRAY(&m->arena, bool,
 /* The new results of a call or loop whose callee now returns residuals too. */
 static void extend_results(Module *m, Op *op)
 {
-    Type types[MAX_RESULTS];
     const Func *callee = find_func(m, op->attrs.callee);
-    infer_op(m, op, types);
+    const Type *types = infer_results(m, op);
     for (int i = op->results.count; i < callee->results.count; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };
@@ -217,7 +216,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
 
 static void reverse_op(State *s, const Op *op)
 {
-    Value *dy[MAX_RESULTS], *dx[8] = { NULL };
+    Value **dy = NEW_ARRAY(&s->m->arena, Value *, op->results.count), *dx[8] = { NULL };
     bool any = false;
     s->b.loc = op->loc, s->b.path = op->path, s->b.where = op->where;
     for (int i = 0; i < op->results.count; i++) {

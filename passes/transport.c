@@ -29,8 +29,7 @@ static Value *save(Module *m, Func *f, Value *value, Op *call)
         return call->results.at[at];
     push_value(&m->arena, &f->results, value);
     f->saves++;
-    Type types[MAX_RESULTS];
-    infer_op(m, call, types);
+    const Type *types = infer_results(m, call);
     Value *result = NEW(&m->arena, Value);
     *result = (Value){ .name = fresh_name(m), .type = types[f->results.count - 1], .def = call };
     push_value(&m->arena, &call->results, result);
