@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_INSTANCES = 1024 };
+enum { MOST_INSTANCES = 16384 };
 
 static const Operand wrong = { .kind = WRONG };
 
@@ -207,7 +207,7 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
 static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
 {
     const Frame *model = l->frame;
-    Param *param = NEW(l->arena, Param), **end = &l->m->params;
+    Param *param = NEW(l->arena, Param);
     while (model->outer)
         model = model->outer;
     *param = *described;
@@ -215,9 +215,8 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     param->path = join_path(l, l->stars, name->name);
     param->type = model->params.at[model->params.count - 1]->type;
     param->where = where_text(l, name->loc);
-    while (*end)
-        end = &(*end)->next;
-    *end = param;
+    *(l->last_param ? &l->last_param->next : &l->m->params) = param;
+    l->last_param = param;
 }
 
 /* The step calls what it adds "lr", "m.wte"; a parameter of these names would be another's. */

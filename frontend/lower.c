@@ -61,7 +61,8 @@ static void check_sum_over_sequences(Lower *l)
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
-    last->next = NULL;
+    while (last->next)
+        remove_func(m, last->next);
     const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
     m->naxes = naxes;
     m->axis[0] = axis;

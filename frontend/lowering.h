@@ -17,6 +17,7 @@
 #define MPC_LOWERING_H
 
 #include "lower.h"
+#include "map.h"
 #include "near.h"
 
 /* --- Numbers known at compile time ----------------------------------------------------------- */
@@ -57,6 +58,7 @@ enum { TRIALS = 3 };
 typedef struct Symbol {
     SymbolKind kind;
     const char *name;
+    unsigned hash; /* of the name */
     Loc loc;
     bool used;
     bool from_before;                              /* of a local: what a turn of a repeat got, which nobody need read */
@@ -106,6 +108,7 @@ struct Frame {
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
     Values captured, sources; /* of a body: outer values that it reads, here and outside */
+    Map names;                /* of all these and of the results of ops: name -> anything */
     Value *key;               /* of dropout; NULL until needed */
     Value *origin;            /* of the model; NULL until needed */
 };
@@ -145,6 +148,7 @@ struct Lower {
     Arena *arena; /* the module's */
     const Ast *file;
     const Source *source;
+    Lines lines; /* of the source that was asked for last */
     const LowerOptions *options;
     Diags *diags;
     Settings *settings;
@@ -168,6 +172,7 @@ struct Lower {
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
     bool too_many; /* instances: reported once */
+    Param *last_param;
 
     Labelled *labelled;
     Repeated *repeated;
@@ -275,7 +280,8 @@ Value *import_param(Lower *l, Frame *frame, Name name, Type type);
 Value *dropout_key(Lower *l, Frame *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Frame *frame); /* puts the parameters of a function in their order */
-void remove_dead_ops(Func *f);
+void remove_dead_ops(Func *f, Map *read);  /* what stays is noted in `read`, with what it reads */
+void push_named(Lower *l, Frame *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_value(Lower *l, Name name, Type type);
 
 /* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */

@@ -113,7 +113,7 @@ static void enter_carried(Lower *l, Carried *carried)
         if (carried->before.kind != TENSOR)
             continue;
         Value *value = new_value(l, intern_text(l->m, carried->name), carried->before.value->type);
-        push_value(l->arena, &l->frame->carried, value);
+        push_named(l, l->frame, &l->frame->carried, value);
         symbol->operand = tensor_operand(value);
     }
 }

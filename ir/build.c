@@ -1,5 +1,6 @@
 /* build.c -- making and unmaking functions, values and ops. */
 #include "ir.h"
+#include "map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +36,23 @@ Func *add_func(Module *m, Name name, FuncRole role)
     return *end = f;
 }
 
+/* By name.  Functions may have been renamed since they were noted: an entry counts if its function has the name still,
+ * and what is not noted is looked for in the list.  Parameters keep their names, and new ones stand last. */
+struct Index {
+    Map funcs, params;
+    Param *last; /* that `params` has */
+};
+
 Func *find_func(const Module *m, Name name)
 {
-    Func *f = m->funcs;
+    Func *f = map_get(&m->index->funcs, name);
+    if (f && f->name == name)
+        return f;
+    f = m->funcs;
     while (f && f->name != name)
         f = f->next;
+    if (f)
+        map_put(&m->index->funcs, name, f);
     return f;
 }
 
@@ -58,14 +71,18 @@ void remove_func(Module *m, Func *f)
         at = &(*at)->next;
     if (*at)
         *at = f->next;
+    map_put(&m->index->funcs, f->name, NULL);
 }
 
 Param *find_param(const Module *m, Name name)
 {
-    Param *param = m->params;
-    while (param && param->name != name)
-        param = param->next;
-    return param;
+    struct Index *index = m->index;
+    for (Param *next = index->last ? index->last->next : m->params; next; next = next->next) {
+        if (!map_get(&index->params, next->name))
+            map_put(&index->params, next->name, next);
+        index->last = next;
+    }
+    return map_get(&index->params, name);
 }
 
 Input *find_input(const Module *m, Name name)
@@ -196,6 +213,8 @@ Module *new_module(Diags *diags)
         exit(EXIT_FAILURE);
     }
     m->diags = diags;
+    m->index = NEW(&m->arena, struct Index);
+    m->index->funcs.arena = m->index->params.arena = &m->arena;
     return m;
 }
 

@@ -188,6 +188,7 @@ typedef struct Module {
     Train train;
     Func *funcs;
     struct NameTable *names; /* see intern() */
+    struct Index *index;     /* see find_func(), find_param() */
     int fresh;
     Type *inferred; /* room of infer_results */
     int inferred_room;
