@@ -195,7 +195,10 @@ typedef struct Module {
     Train train;
     Func *funcs;
     struct NameTable *names; /* see intern() */
+    struct Index *index;     /* see find_func(), find_param() */
     int fresh;
+    Type *inferred; /* room of infer_results */
+    int inferred_room;
     bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
     Diags *diags;
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
@@ -256,9 +259,11 @@ bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
-/* Infers the types of all results of an op into results[]; reports what is wrong; false if so. */
+/* Infers the types of all results of an op into results[], which has room for result_count(); reports what is wrong;
+ * false if so.  infer_results: into room of the module, valid until the next call; NULL after reporting. */
 bool infer_op(Module *m, const Op *op, Type results[]);
-enum { MAX_RESULTS = 512 }; /* of one op: what callers of infer_op provide */
+Type *infer_results(Module *m, const Op *op);
+int result_count(const Module *m, const Op *op); /* that an op has to have; 0 of a call of no function */
 
 /* --- Types and names. ---------------------------------------------------------------------- */
 Name intern(Module *m, const char *text, int length);

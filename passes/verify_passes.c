@@ -104,7 +104,7 @@ static bool can_be_exact(Module *m, FILE *report)
     char *why = NULL;
     size_t length;
     Meaning meaning = { 0 };
-    silent.out = open_memstream(&why, &length);
+    silent.out = open_memory(&why, &length);
     m->diags = &silent;
     bool good = find_meaning(m, true, &meaning);
     m->diags = diags;
