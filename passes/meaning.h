@@ -31,10 +31,20 @@ const Tensor *find_tensor(const Meaning *meaning, const char *name); /* or NULL 
  * first tensor of `after` that does not. */
 bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference);
 
-/* (loss(w + h u) - loss(w - h u)) / 2h, for random directions u of all weights, of a module without a step. */
-bool find_slope(Module *m, double h, double *slope);
+/* --- For slopes.c ------------------------------------------------------------------------------ */
 
-/* The same, out of the first moments that a step of AdamW leaves behind. */
-double slope_of_step(Module *m, const Meaning *after);
+/* See Tangents in interp.h. */
+typedef struct {
+    double by;
+    uint64_t seed;
+} Shaking;
+
+/* By how much the loss of the whole batch changes where the parameter moves along its direction, in forward mode. */
+bool find_slope(Module *m, const char *param, const Shaking *shaking, double *slope);
+Tensor direction_of(Module *m, const char *param, const Type *type); /* random */
+
+/* Runs the first step once more, for whom it concerns. */
+bool watch_step(Module *m, const Observer *observer);
+double loss_scale_of(const Module *m); /* that gradients come with there */
 
 #endif
