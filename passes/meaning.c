@@ -115,12 +115,12 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
     if (f->role == EVAL || f->role == PREDICT)
         return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
-                        NULL, tensor };
+                        NULL, tensor, 0 };
     int nstate = f->results.count - 2;
     Name name = at < 2 ? intern_text(run->m, at ? "grad_norm" : "loss")
                        : f->params.at[f->params.count - nstate + at - 2]->name; /* the state it replaces */
     Name kind = at < 2 ? NULL : kind_of(run->m, name);
-    return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor };
+    return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
 }
 
 /* The state that the step before has left behind, and what is fed anew. */
@@ -132,6 +132,16 @@ static Tensor argument_for(const Run *run, const Func *f, const Value *param, co
     Tensor copy = new_tensor(&param->type);
     memcpy(copy.data, left->data, (size_t)element_count(&param->type) * sizeof *copy.data);
     return copy;
+}
+
+/* What a step has added to a weight: a wrong gradient is plain there, but may be small beside the weight itself. */
+static void note_change(const Run *run, const Tensor *before, const Named *after, Meaning *meaning)
+{
+    Tensor change = new_tensor(&after->tensor.type);
+    for (int64_t i = 0; i < element_count(&change.type); i++)
+        change.data[i] = after->tensor.data[i] - before->data[i];
+    Name name = intern_format(run->m, "the change of %s", after->name);
+    note(run->m, meaning, (Named){ name, NULL, change, 1e-5 * root_mean_square(before) });
 }
 
 /* Runs one program as it stands. */
@@ -146,8 +156,12 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
                            .placed = n > 0 && f->params.at[0]->storage,
                            .observer = run->observer };
     bool good = interpret_with(run->m, f, args, results, &options);
-    for (int i = 0; good && i < f->results.count; i++)
-        note(run->m, meaning, name_result(run, f, i, results[i]));
+    for (int i = 0; good && i < f->results.count; i++) {
+        Named named = name_result(run, f, i, results[i]);
+        note(run->m, meaning, named);
+        if (!run->exact && named.kind == intern_text(run->m, "weight")) /* residues are equal or not */
+            note_change(run, &args[n - f->results.count + i], &named, meaning);
+    }
     free_tensors(args, n);
     return good;
 }
@@ -264,7 +278,7 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
         Tensor loss = new_tensor(&type);
         double slope;
         good = run_model(&(Run){ .m = m, .exact = exact }, loss.data, &slope);
-        note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss });
+        note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss, 0 });
     }
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role))
@@ -293,8 +307,8 @@ bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *
     for (*at = 0; *at < after->count; ++*at) {
         const Named *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
-        *difference =
-            was ? tensor_difference(was, &is->tensor, exact ? 0 : size_of_noise(before, is->kind)) : (Difference){ 0 };
+        double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
+        *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };
         if (difference->by > tolerance)
             return false;
     }

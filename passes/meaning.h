@@ -9,8 +9,8 @@
 #include "interp.h"
 
 /* Before there is a step: the loss of the whole batch.  From then on, for each of two steps, one after the other: the
- * loss, the norm of the gradient, all state that the step leaves behind.  And the loss of evaluation, the logits of
- * prediction. */
+ * loss, the norm of the gradient, all state that the step leaves behind, what it adds to each weight.  And the loss of
+ * evaluation, the logits of prediction. */
 typedef struct {
     int count, room;
     struct Named *at;
@@ -20,6 +20,7 @@ typedef struct Named {
     Name name;
     Name kind; /* of state: "weight", "m", "v", "momentum"; NULL: a result that stands alone */
     Tensor tensor;
+    double noise; /* where elements are much smaller than this, they are rounding */
 } Named;
 
 /* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
