@@ -73,8 +73,8 @@ static bool verify_pass(Module *m, const Pass *pass, Meanings *meanings, FILE *r
     return good;
 }
 
-/* A program may do what residues cannot stand for: then reals have to do, and the report says why. */
-static bool can_be_exact(Module *m, FILE *report)
+/* NULL if the program can be run, else what is wrong, to be freed. */
+static char *what_stops(Module *m, bool exact)
 {
     Diags *diags = m->diags, silent = *diags;
     char *why = NULL;
@@ -82,14 +82,31 @@ static bool can_be_exact(Module *m, FILE *report)
     Meaning meaning = { 0 };
     silent.out = open_memstream(&why, &length);
     m->diags = &silent;
-    bool good = find_meaning(m, true, &meaning);
+    bool good = find_meaning(m, exact, &meaning);
     m->diags = diags;
     fclose(silent.out);
+    forget_meaning(&meaning);
     if (!good)
+        return why;
+    free(why);
+    return NULL;
+}
+
+bool can_be_run(Module *m)
+{
+    char *why = what_stops(m, false);
+    free(why);
+    return !why;
+}
+
+/* A program may do what residues cannot stand for: then reals have to do, and the report says why. */
+static bool can_be_exact(Module *m, FILE *report)
+{
+    char *why = what_stops(m, true);
+    if (why)
         fprintf(report, "not exact, since this cannot be modelled modulo a prime:\n%s", why);
     free(why);
-    forget_meaning(&meaning);
-    return good;
+    return !why;
 }
 
 bool verify_passes(Module *m, const VerifyOptions *options)
