@@ -45,4 +45,8 @@ bool can_run_ahead(const Module *m, const Func *f, const Op *op);
  * report counts them once. */
 bool is_one_message(const Op *a, const Op *b);
 
+/* Is nothing written over while somebody still reads it, in any program of the module, as the memory pass has placed
+ * it?  True before that pass.  Every place must be within reach of its op: verify_module comes first. */
+bool verify_memory(Module *m);
+
 #endif

@@ -51,10 +51,17 @@ static Value *cast_sum(Builder *b, Value *x, DType dtype)
     return cast_to(b, x, dtype);
 }
 
-/* Dims that the gradient lacks broadcast by name wherever it is used. */
-static Value *fit(Builder *b, Value *gradient, const Type *type, DType dtype)
+/* The gradient of an operand of `type` from a term of an op over `space`: the sum over the dims that the operand lacks.
+ * Along those that the term lacks too it is the same number as often as the dim is long.  Dims of the operand that
+ * the gradient lacks broadcast by name wherever it is used. */
+static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, DType dtype)
 {
-    return cast_sum(b, sum_over(b, gradient, dims_lacking(&gradient->type, type)), dtype);
+    double times = 1;
+    for (int i = 0; i < space->rank; i++)
+        if (find_dim(type, space->dim[i].name) < 0 && find_dim(&term->type, space->dim[i].name) < 0)
+            times *= (double)space->dim[i].size;
+    Value *gradient = cast_sum(b, sum_over(b, term, dims_lacking(&term->type, type)), dtype);
+    return times == 1 ? gradient : BUILD(b, OP_mul, NO_ATTRS, gradient, build_number(b, times));
 }
 
 static bool same_order(const Type *a, const Type *b)
@@ -168,12 +175,13 @@ static bool is_param(const State *s, const Value *value)
     return at >= s->carried;
 }
 
-static void add_gradient(State *s, const Value *value, Value *term)
+/* `space`: the dims that the op runs over. */
+static void add_gradient(State *s, const Value *value, Value *term, const Type *space)
 {
     if (!term || !is_active(s, value))
         return;
     Value *sum = map_get(&s->gradient, value);
-    term = fit(&s->b, term, &value->type, gradient_dtype(value, is_param(s, value)));
+    term = fit(&s->b, term, space, &value->type, gradient_dtype(value, is_param(s, value)));
     map_put(&s->gradient, value, sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, term) : term);
 }
 
@@ -211,7 +219,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
         for (int i = 0; i < n; i++) {
             int kind = i < d->carried ? 0 : d->shared[i] ? 1 : 2;
             if (d->active[i] && kind == phase)
-                add_gradient(s, arg(op, i), back->results.at[next++]);
+                add_gradient(s, arg(op, i), back->results.at[next++], &arg(op, i)->type);
         }
 }
 
@@ -238,8 +246,9 @@ static void reverse_op(State *s, const Op *op)
         if (dy[i] && !by_name)
             dy[i] = finish_gradient(&s->b, dy[i], &op->results.at[i]->type, dy[i]->type.dtype);
     info(op)->vjp(&s->b, op, dy, dx);
+    /* What a pointwise op runs over is its result: there a term may lack dims, as `by_name` says. */
     for (int i = 0; i < op->args.count; i++)
-        add_gradient(s, arg(op, i), dx[i]);
+        add_gradient(s, arg(op, i), dx[i], by_name ? &result(op)->type : &arg(op, i)->type);
 }
 
 /* --- The interface of the backward --------------------------------------------------------- */
