@@ -60,15 +60,28 @@ static Module *read_model(Run *run, Settings *settings)
     return read_source(run, run->options->operand) ? lower_source(run, 0, settings) : NULL;
 }
 
+enum { LARGEST_DIM = 8, LARGEST_TRIED = 64 };
+
+/* Indices that the file writes as numbers may lie outside of dims that have been cut down: then less is cut. */
+static Module *small_instance(Run *run)
+{
+    for (int64_t size = LARGEST_DIM;; size *= 2) {
+        Module *small = lower_source(run, size, NULL);
+        if (!small || size >= LARGEST_TRIED || can_be_run(small))
+            return small;
+        free_module(small);
+        fprintf(stderr, "with dims cut down to %d or so the model cannot be run: trying larger ones\n", (int)size);
+    }
+}
+
 static bool verify_small(Run *run, const char *after)
 {
-    enum { LARGEST_DIM = 8 };
     if (run->options->compile_from) {
         fprintf(stderr, "%s is verified at its own sizes; a .mdl file would be cut down to dims of at most %d\n",
                 run->source.path, LARGEST_DIM);
         return verify_copy(run, (VerifyOptions){ .start_after = after });
     }
-    Module *small = lower_source(run, LARGEST_DIM, NULL);
+    Module *small = small_instance(run);
     bool good =
         small && verify_passes(small, &(VerifyOptions){ .exact = *run->options->verify_passes, .report = stderr });
     if (small)
