@@ -199,11 +199,10 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
 
 static bool run_model(const Run *run, double *loss)
 {
-    enum { TOTALS_MOST = 16 };
     const Func *model = func_with_role(run->m, MODEL), *counts = func_with_role(run->m, TOTALS);
-    double totals[TOTALS_MOST] = { 0 };
+    double *totals = NEW_ARRAY(&run->m->arena, double, counts ? counts->results.count : 0);
     *loss = 0;
-    if (counts && (counts->results.count > TOTALS_MOST || !sum_over_micros(run, counts, NULL, totals)))
+    if (counts && !sum_over_micros(run, counts, NULL, totals))
         return false;
     return sum_over_micros(run, model, totals, loss);
 }
