@@ -219,6 +219,7 @@ enum {
     WIDENS = 32,    /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
     SENDS = 64,     /* ranks exchange messages */
     IN_PLACE = 128, /* may write its result where it reads its operand */
+    ONE_DTYPE = 1024, /* its operands have the same */
     IS_RELU = 256,  /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH
