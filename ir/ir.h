@@ -221,14 +221,15 @@ typedef struct Builder {
 
 enum {
     COMMUTES = 1,
-    COMPARES = 2,   /* gives bool */
-    WEAK = 4,       /* a number: takes the dtype of what it meets */
-    POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
-    NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */
-    WIDENS = 32,    /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
-    SENDS = 64,     /* ranks exchange messages */
-    IN_PLACE = 128, /* may write its result where it reads its operand */
-    IS_RELU = 256,  /* these a product can apply to its result: see epilogue.h */
+    COMPARES = 2,     /* gives bool */
+    WEAK = 4,         /* a number: takes the dtype of what it meets */
+    POSITIONAL = 8,   /* reads the position of its elements: dropout, iota */
+    NARROW = 16,      /* runs on the narrow dtype that train.precision asks for */
+    WIDENS = 32,      /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
+    SENDS = 64,       /* ranks exchange messages */
+    IN_PLACE = 128,   /* may write its result where it reads its operand */
+    ONE_DTYPE = 1024, /* its operands have the same */
+    IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH
 };
