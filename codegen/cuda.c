@@ -25,6 +25,12 @@ bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *l
     return m->diags->errors == errors;
 }
 
+bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
+{
+    const Func *kernel = row_kernel_of(m, op);
+    return kernels_take(m, op, wanted) && (!kernel || cuda_row_takes(m, kernel, op, wanted));
+}
+
 int64_t cuda_scratch_bytes(Module *m, const Op *op)
 {
     const Func *kernel = row_kernel_of(m, op);
@@ -44,7 +50,7 @@ struct CudaProgram {
     int count, room;
     KernelText *at;
     Map calls;    /* Op -> CudaCall */
-    Map products; /* Op -> CudaCall *[MAX_PRODUCTS] */
+    Map products; /* Op -> CudaCall *[]: of each product */
     const char *text;
 };
 
@@ -148,11 +154,11 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
 static void add_products(CudaProgram *program, const Op *op, const Func *kernel, FILE *out)
 {
     Module *m = program->m;
-    Product *products = NEW_ARRAY(&m->arena, Product, MAX_PRODUCTS);
-    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, MAX_PRODUCTS);
+    Product *products;
+    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, kernel->results.count + 1); /* NULL behind the last */
     const Op **only = NEW(&m->arena, const Op *);
     *only = op;
-    int count = plan_products(m, kernel, op, products);
+    int count = plan_products(m, kernel, op, &products);
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
         if (!p->naive && !p->shape.has_bias && !p->shape.activation)
@@ -168,7 +174,8 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
 /* The kernel that the runtime launches for messages between ranks. */
 static void add_messages(CudaProgram *program, FILE *out)
 {
-    static const CudaLaunches launches = { 1, { { .name = "rt_messages", .blocks = 1, .threads = 256 } } };
+    static CudaLaunch messages = { .name = "rt_messages", .blocks = 1, .threads = 256 };
+    static const CudaLaunches launches = { .count = 1, .at = &messages };
     fputs(cuda_messages_template, out);
     *new_kernel(program) =
         (KernelText){ .kernel = { "messages", "", &launches }, .name = launches.at[0].name, .text = "" };
