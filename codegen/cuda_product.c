@@ -33,6 +33,7 @@ void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *
          { "head", kernel_head(m, name, threads, noperands, parameters) }, { "threads", threads },
          { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
          { "body", naive_product_point(m, p, call) });
-    launches->count = 1;
-    launches->at[0] = (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS };
+    launches->count = 0;
+    add_launch(launches,
+               (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS }, m);
 }
