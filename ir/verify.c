@@ -52,8 +52,8 @@ static bool verify_message(Module *m, const Op *op)
     const Op *start = arg(op, 0)->def, *mate = start->prev;
     bool has_mate = mate && is_one_message(mate, start);
     if (has_mate && !(before && before->kind == OP_wait && is_one_message(arg(before, 0)->def, start)))
-        return WRONG_OP("%%%s is sent in one message with %%%s, but not waited for together with it",
-                        arg(op, 0)->name, result(mate)->name);
+        return WRONG_OP("%%%s is sent in one message with %%%s, but not waited for together with it", arg(op, 0)->name,
+                        result(mate)->name);
     return true;
 }
 

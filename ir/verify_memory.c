@@ -144,8 +144,7 @@ static bool may_write_over(const Check *c, const Op *op, const Value *operand, c
 
 /* --- One op --------------------------------------------------------------------------------------------- */
 
-#define BROKEN(...)                                                                                                    \
-    (error_at(c->m->diags, (Where){ .at = op->loc }, __VA_ARGS__), false)
+#define BROKEN(...) (error_at(c->m->diags, (Where){ .at = op->loc }, __VA_ARGS__), false)
 
 static bool is_harmless(const Check *c, const Place *place, const Op *op, const Living *other, const Value *written)
 {
@@ -271,8 +270,7 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
     const int64_t at = turn_index(t, turn), left = t->turns - 1 - turn;
-    int64_t *pointer =
-        NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + AHEAD_POINTERS * count_ahead(t->callee) + 1);
+    int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + AHEAD_POINTERS * count_ahead(t->callee) + 1);
     int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
     Scene others = { .around = scene };
     for (int i = 0; i < nargs; i++)
