@@ -11,8 +11,8 @@
  * believes to be right, the op's stated type stays.
  *
  * BEFORE is the program before autodiff, and FILE the one after it: what was planted into gradients is judged by what
- * is known then, the loss and its slopes.  A mutant of these that nobody notices and that trains like the program
- * itself is no mistake.
+ * is known then, the loss and its slopes, which only reals have.  A mutant of these that nobody notices and that trains
+ * like the program itself is no mistake.
  */
 #include "noticed.h"
 #include "plant.h"
@@ -116,7 +116,7 @@ static void ask(Original *o, Module *m, Score *said)
     said->planned = !verified && o->is_placed && !verify_memory(m);
     said->typed = !verified && !said->planned;
     said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
-    said->exact = is_noticed(m, &right[true], true);
+    said->exact = !o->before && is_noticed(m, &right[true], true);
     said->missed = verified && !said->real && !said->exact;
     said->same = said->missed && o->before && !is_noticed(m, &o->program.meaning[false], false);
 }
