@@ -232,6 +232,7 @@ static void declare_dim(Lower *l, const Ast *ast)
     symbol->wrong = !good;
     symbol->number = good ? size : integer_constant(1);
     symbol->padded = good ? (size.integer + multiple.integer - 1) / multiple.integer * multiple.integer : 1;
+    try_sizes(l, symbol);
     if (good)
         add_setting(l, arena_text(l->arena, "dim.%s", ast->name), constant_text(l->arena, size), "elements",
                     origin_of(l, ast));

@@ -165,9 +165,10 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
     for (const Scene *s = scene; s; s = s->around)
         for (int i = 0; i < s->count; i++) {
             const Living *other = &s->at[i];
-            bool dies = other->last == s->now;
-            if (end <= other->region.at || other->end <= region->at || other->last < s->now || (s != scene && dies) ||
-                !regions_meet(region, &other->region) || (dies && is_harmless(c, place, op, other, written)))
+            bool dies = other->last == s->now, is_own = other->value == written; /* comes early, into its buffers */
+            if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
+                (s != scene && dies) || !regions_meet(region, &other->region) ||
+                (dies && is_harmless(c, place, op, other, written)))
                 continue;
             return BROKEN("internal: @%s writes %%%s over %%%s, which is still read", place->f->name, name,
                           other->value->name);
@@ -188,9 +189,24 @@ static int64_t scratch_bytes(const Check *c, const Op *op)
     return c->m->scratch_bytes ? c->m->scratch_bytes(c->m, op) : 0;
 }
 
+/* A view lies in its operand: from the element that it begins with, with the strides of the dims that it shows. */
+static bool check_view(const Check *c, const Place *place, const Op *op)
+{
+    const Value *x = arg(op, 0), *y = result(op);
+    int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
+    int64_t first = at < 0 ? 0 : op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
+    bool good = address_of(place, y) == address_of(place, x) + first;
+    for (int i = 0; i < y->type.rank; i++) {
+        int own = find_dim(&x->type, y->type.dim[i].name), from = own < 0 ? at : own;
+        good &=
+            from >= 0 && (local_size(c->m, &y->type.dim[i]) <= 1 || y->storage->stride[i] == x->storage->stride[from]);
+    }
+    return good || BROKEN("internal: %%%s is not the part of %%%s that it shows", y->name, x->name);
+}
+
 static bool check_op(const Check *c, const Place *place, Scene *scene, const Op *op)
 {
-    bool good = true;
+    bool good = info(op)->family != VIEW || check_view(c, place, op);
     int64_t beside = scratch_bytes(c, op);
     int before = scene->count;
     for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
@@ -265,6 +281,24 @@ static void place_ahead(Check *c, Scene *scene, const Turns *t, int64_t left, in
     }
 }
 
+/* Does the callee look for its i-th parameter, or then result, where the caller has it? */
+static bool is_where_handed(const Check *c, const Place *inner, const Op *op, int i, int64_t address)
+{
+    const Func *callee = inner->f;
+    const Value *there = i < op->args.count ? callee->params.at[i] : callee->results.at[i - op->args.count];
+    if (address_of(inner, there) == address)
+        return true;
+    return BROKEN("internal: @%s has its %%%s at byte %lld, its caller at %lld", callee->name, there->name,
+                  (long long)address_of(inner, there), (long long)address);
+}
+
+/* What is made in place ends where the loop's result lies, whatever pointer it has. */
+static int64_t where_wanted(const Turns *t, int result, int64_t at, int64_t pointer)
+{
+    bool is_carried = result < t->op->attrs.carried;
+    return is_carried ? pointer : slice_address(t, t->op->results.at[result], at);
+}
+
 static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
 {
     const Op *op = t->op;
@@ -285,10 +319,13 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
     }
     for (int i = 0; i < op->attrs.carried; i++)
         t->carried[i] = pointer[nargs + i];
+    const Place inner = { t->callee, t->frame, pointer };
+    bool good = true;
+    for (int i = 0; good && i < nargs + nresults; i++)
+        good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
     add_other_turns(c, &others, t, turn);
     place_ahead(c, &others, t, left, buffer, pointer + nargs + nresults);
-    const Place inner = { t->callee, t->frame, pointer };
-    return check_func(c, &inner, &others);
+    return good && check_func(c, &inner, &others);
 }
 
 /* What is carried in place is copied to where it will end, one after the other, before the first turn. */
@@ -323,13 +360,36 @@ static bool check_frame(Check *c, const Scene *scene, const Turns *t)
     return may_write(c, t->place, &others, t->op, NULL, &frame);
 }
 
+/* Does what is handed over lie with the strides that the callee expects, but for the loop's dim? */
+static bool lies_as_expected(const Check *c, const Turns *t, const Value *here, const Value *there)
+{
+    const Op *op = t->op;
+    int skipped = is_sliced(t, here) && there->type.rank < here->type.rank;
+    for (int i = 0; i < there->type.rank; i++)
+        if (local_size(c->m, &there->type.dim[i]) > 1 &&
+            there->storage->stride[i] != here->storage->stride[i + skipped])
+            return BROKEN("internal: %%%s lies otherwise than @%s expects of its %%%s", here->name, t->callee->name,
+                          there->name);
+    return true;
+}
+
+static bool lie_as_expected(const Check *c, const Turns *t)
+{
+    bool good = true;
+    for (int i = 0; good && i < t->op->args.count; i++)
+        good = lies_as_expected(c, t, arg(t->op, i), t->callee->params.at[i]);
+    for (int i = 0; good && i < t->op->results.count; i++)
+        good = lies_as_expected(c, t, t->op->results.at[i], t->callee->results.at[i]);
+    return good;
+}
+
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
     Turns t = { place, op, callee, dim, dim ? dim->size : 1, place->base + op->attrs.frame, NULL };
     t.carried = NEW_ARRAY(&c->m->arena, int64_t, op->args.count + 1);
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
-                check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
+                lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
     for (int64_t turn = 0; good && turn < t.turns; turn++) {
         if (turn == 2 && t.turns > 4) /* buffers alternate: an even number of turns is left out */
             turn = t.turns - 1 - (t.turns % 2 == 0);
@@ -372,6 +432,34 @@ static void add_state(Check *c, Scene *scene, const Func *step)
     }
 }
 
+static bool params_are_apart(Check *c, const Place *place)
+{
+    const Op *op = place->f->first;
+    Scene scene = { 0 };
+    bool good = has_places(c, place->f, op, &place->f->params);
+    for (int i = 0; good && i < place->f->params.count; i++) {
+        const Value *param = place->f->params.at[i];
+        Region region = region_at(c, place, param);
+        good = may_write(c, place, &scene, op, param, &region);
+        add_living(c, &scene, param, region, 1);
+    }
+    return good;
+}
+
+/* The trainer looks for new state where the old one was. */
+static bool state_stays(const Check *c, const Func *step)
+{
+    const Op *op = step->last;
+    int first = first_state(c->m, step), offset = step->results.count - (step->params.count - first);
+    for (int i = first; i < step->params.count; i++) {
+        const Value *old = step->params.at[i], *new = step->results.at[offset + i - first];
+        if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
+            return BROKEN("internal: the new %%%s lies at byte %lld, the old one at %lld", old->name,
+                          (long long)new->storage->at, (long long)old->storage->at);
+    }
+    return true;
+}
+
 bool verify_memory(Module *m)
 {
     static const FuncRole programs[] = { STEP, EVAL, PREDICT };
@@ -386,7 +474,8 @@ bool verify_memory(Module *m)
         if (step && f != step)
             add_state(&c, &outside, step);
         const Place place = { f, 0, NULL };
-        good &= check_func(&c, &place, &outside);
+        good &=
+            params_are_apart(&c, &place) && check_func(&c, &place, &outside) && (f != step || state_stays(&c, step));
     }
     return good;
 }

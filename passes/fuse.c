@@ -501,6 +501,7 @@ void pass_fuse(Module *m)
     Func *last = NULL;
     for (Func *f = m->funcs; f; f = f->next) {
         apply_rules(m, f);
+        open_row_dots(m, f);
         share_equal(f);
         drop_dead(f);
         last = f;

@@ -41,4 +41,7 @@ Group *group_of(const Plan *p, const Op *op); /* NULL: none */
 /* The ops of each group, which stand together, become a kernel and a call of it. */
 void outline_groups(Plan *p);
 
+/* rowdot.c: dots that are sums along rows become those. */
+void open_row_dots(Module *m, Func *f);
+
 #endif

@@ -9,6 +9,7 @@
  */
 #include "epilogue.h"
 #include "map.h"
+#include "memory.h"
 #include "pack.h"
 #include "pass.h"
 #include "storage.h"
@@ -480,8 +481,7 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
     return at;
 }
 
-void pass_memory(Module *m);
-void pass_memory(Module *m)
+void plan_memory(Module *m)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);

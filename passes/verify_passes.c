@@ -80,7 +80,7 @@ static char *what_stops(Module *m, bool exact)
     char *why = NULL;
     size_t length;
     Meaning meaning = { 0 };
-    silent.out = open_memstream(&why, &length);
+    silent.out = open_memory(&why, &length);
     m->diags = &silent;
     bool good = find_meaning(m, exact, &meaning);
     m->diags = diags;
