@@ -3,6 +3,7 @@ import json
 import re
 import struct
 
+import numpy as np
 import pytest
 
 from conftest import ROOT, RUNTIME, start
@@ -179,3 +180,42 @@ def test_it_learns_and_samples(trainer, train, tmp_path):
 def test_threads_do_not_show(trainer, train):
     one, two = train(trainer("mixed.mdl"), 4, "--threads", 1), train(trainer("mixed.mdl"), 4, "--threads", 2)
     assert losses(one) == losses(two)
+
+
+# --- Inputs and evaluation --------------------------------------------------------------------------------------------
+
+def read_tensors(path):
+    raw = path.read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    header.pop("__metadata__")
+    return {name: np.frombuffer(raw, "<f4", offset=8 + length + entry["data_offsets"][0],
+                                count=int(np.prod(entry["shape"]))).reshape(entry["shape"]).astype(float)
+            for name, entry in header.items()}
+
+
+@pytest.mark.parametrize("options", [(), ("--set", "train.microbatch=8"), ("--set", "train.microbatch=1")], ids=str)
+def test_each_input_is_fed_from_its_row(trainer, train, tmp_path, options):
+    """The first token of each sequence, the one after it, and all of them: the loss says which."""
+    log = train(trainer("first.mdl", *options), 2, "--save", "end")
+    weights, text = read_tensors(tmp_path / "end"), np.frombuffer((tmp_path / "text").read_bytes(), np.uint8)
+    for step, line in enumerate(log):
+        rows = np.array([text[(8 * step + n) * 8:][:9] for n in range(8)])
+        logits = weights["c"][rows[:, :-1]]
+        scores = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, rows[:, 1:, None], -1)[..., 0]
+        expected = (weights["a"][rows[:, 0]] + 2 * weights["b"][rows[:, 1]]).mean() + scores.mean()
+        assert line["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_evaluation_is_the_same_whatever_the_micro_batch(trainer, train, tmp_path):
+    """Of so many batches, not micro-batches; the data differ from one to the next."""
+    losses = {}
+    for micro in (1, 4, 16):
+        folder = trainer("tiny.mdl", "--set", f"train.microbatch={micro}")
+        for batches in (1, 3):
+            said = start([folder / "trainer", "--steps", 0, "--eval-data", "text", "--eval-batches", batches], tmp_path, 0)
+            losses[micro, batches] = float(said.stdout.removeprefix("eval loss "))
+    for batches in (1, 3):
+        assert losses[1, batches] == pytest.approx(losses[16, batches], abs=2e-6)
+        assert losses[4, batches] == pytest.approx(losses[16, batches], abs=2e-6)
+    assert losses[16, 1] != pytest.approx(losses[16, 3], abs=1e-4)
