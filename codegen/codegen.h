@@ -13,6 +13,10 @@
 #include "ir/ir.h"
 #include "runtime/rt.h"
 
+/* takes.c, for Module.takes: does a kernel for the op exist that works on memory as it lies?  Both targets take the
+ * same. */
+bool kernels_take(Module *m, const Op *op, Wanted wanted[]);
+
 /* --- names.c: texts that several parts use -------------------------------------------------- */
 
 /* The C type of one element in memory: "float", "rt_bf16", "rt_f16", "int32_t", "bool". */
@@ -66,6 +70,9 @@ int64_t row_kernel_scratch(Module *m, const Func *kernel);
 char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
                       const char *scratch);
 
+/* For kernels_take: does any result lie over an operand that is still to be read? */
+bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
 
 bool is_product_kernel(const Func *kernel);
@@ -91,6 +98,9 @@ enum { MAX_PRODUCTS = 16 }; /* dots of one kernel */
 /* The products that do the work of a kernel, fewer than its dots where these lie side by side.
  * Returns how many; 0 after an error. */
 int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS]);
+
+/* For kernels_take: what a sum that goes on in the result lies like. */
+bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 
 /* --- product_text.c: the same as text ------------------------------------------------------------ */
 

@@ -7,22 +7,10 @@
  */
 #include "host_parts.h"
 
+#include "extent.h"
+
 #include <inttypes.h>
 #include <string.h>
-
-/* --- Shapes -------------------------------------------------------------------------------------- */
-
-static bool is_row_major(const Module *m, const Value *value)
-{
-    int64_t stride = 1;
-    for (int i = value->type.rank - 1; i >= 0; i--) {
-        int64_t size = local_size(m, &value->type.dim[i]);
-        if (size > 1 && value->storage->stride[i] != stride)
-            return false;
-        stride *= size;
-    }
-    return true;
-}
 
 /* --- The table ------------------------------------------------------------------------------------- */
 
@@ -176,11 +164,17 @@ static void write_local_slice(FuncText *t, const Op *op)
     write_statement(t, place_text(m, op), text);
 }
 
-static bool check_places(FuncText *t, const Op *op)
+/* passes/order.c has seen to it. */
+static bool are_in_order(FuncText *t, const Op *op)
 {
-    for (int i = 0; i < 2; i++)
-        if (!is_row_major(t->h->m, i ? result(op) : arg(op, 0)))
-            return internal_error(t->h->m, op, "an operand is not row-major in memory");
+    Module *m = t->h->m;
+    for (int i = 0; i < 2; i++) {
+        const Value *value = i ? result(op) : arg(op, 0);
+        if (!is_row_major(m, value))
+            return internal_error(m, op, "an operand is not row-major in memory");
+        if (!holds(m, op, value, count_between(m, &value->type, 0, value->type.rank)))
+            return false;
+    }
     return true;
 }
 
@@ -189,13 +183,13 @@ const Op *write_collective(FuncText *t, const Op *op)
     Module *m = t->h->m;
     const Op *ops[MOST_PIECES];
     if (!(info(op)->traits & SENDS)) {
-        if (check_places(t, op))
+        if (are_in_order(t, op))
             write_local_slice(t, op);
         return op;
     }
     int count = find_bucket(op, ops);
     for (int i = 0; i < count; i++)
-        if (!check_places(t, ops[i]))
+        if (!are_in_order(t, ops[i]))
             return ops[count - 1];
     int id = add_collective(t->h, ops, count);
     write_statement(t, place_text(m, op),

@@ -1,6 +1,8 @@
 /* host.c -- trainer.c: kernels, products, functions, tables, main. */
 #include "host_parts.h"
 
+#include "extent.h"
+
 static void write_head(const Host *h, TrainerTexts texts, FILE *out)
 {
     const Module *m = h->m;
@@ -31,6 +33,8 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
                .funcs.arena = &m->arena,
                .started.arena = &m->arena };
     int errors = m->diags->errors;
+    if (!check_plan(m))
+        return false;
     open_text(&h.kernels);
     open_text(&h.functions);
     for (int i = 0; i < NENTRIES; i++) {

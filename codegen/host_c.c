@@ -9,9 +9,9 @@ typedef struct {
     const Op *op;
     const Func *callee;     /* NULL: a library op */
     const Product *product; /* NULL: no product */
-} Wanted;
+} WantedKernel;
 
-static bool emit_kernel(const Wanted *w, const char *name, FILE *out)
+static bool emit_kernel(const WantedKernel *w, const char *name, FILE *out)
 {
     Module *m = w->t->h->m;
     if (!w->callee)
@@ -23,7 +23,7 @@ static bool emit_kernel(const Wanted *w, const char *name, FILE *out)
     return true;
 }
 
-static char *kernel_text(const Wanted *w, const char *name)
+static char *kernel_text(const WantedKernel *w, const char *name)
 {
     Text text;
     open_text(&text);
@@ -40,7 +40,7 @@ static bool is_kernel(const Host *h, const char *name)
 }
 
 /* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
-static const char *kernel_name(Host *h, const Wanted *w)
+static const char *kernel_name(Host *h, const WantedKernel *w)
 {
     Arena *arena = &h->m->arena;
     const char *path =
@@ -67,7 +67,7 @@ static const char *compacted(Arena *arena, const char *text)
 }
 
 /* The name of a C function that does it; two kernels that read alike but for their comment are one. */
-static const char *find_kernel(const Wanted *w)
+static const char *find_kernel(const WantedKernel *w)
 {
     Host *h = w->t->h;
     const char *text = kernel_text(w, "kernel"), *head = strstr(text, "static void ");
@@ -97,14 +97,14 @@ static const char *kernel_statement(FuncText *t, const Op *op)
     Module *m = t->h->m;
     const char **operands = operands_of(t, op), *scratch = typed_in_frame(t, "float", op->attrs.frame);
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const char *name = find_kernel(&(Wanted){ .t = t, .op = op, .callee = kernel });
+    const char *name = find_kernel(&(WantedKernel){ .t = t, .op = op, .callee = kernel });
     return kernel ? row_kernel_call(m, kernel, name, operands, scratch) : library_call(m, op, name, operands, scratch);
 }
 
 static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
                                            const char *const operands[])
 {
-    Wanted wanted = { .t = t, .op = op, .callee = find_func(t->h->m, op->attrs.callee), .product = product };
+    WantedKernel wanted = { .t = t, .op = op, .callee = find_func(t->h->m, op->attrs.callee), .product = product };
     return naive_product_call(t->h->m, product, find_kernel(&wanted), op, operands);
 }
 

@@ -13,6 +13,8 @@
  */
 #include "host_parts.h"
 
+#include "extent.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -71,6 +73,9 @@ static void copy_initial(LoopText *l, const Value *from, const Value *to)
     if (coincide(from, to))
         return;
     Module *m = l->t->h->m;
+    int64_t count = local_bytes(m, &to->type) / dtype_bytes(to->type.dtype);
+    if (!holds(m, l->op, from, count) || !holds(m, l->op, to, count))
+        return;
     fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), local_bytes(m, &to->type)),
           l->before.out);
 }

@@ -14,6 +14,8 @@
 char *refuse_layout(const Operands *o, const char *format, ...)
 {
     va_list args;
+    if (o->asks)
+        return NULL;
     va_start(args, format);
     char text[200];
     vsnprintf(text, sizeof text, format, args);
@@ -32,6 +34,13 @@ int64_t size_along(const Operands *o, const Value *value, Name dim)
 {
     int at = find_dim(&value->type, dim);
     return at < 0 ? 1 : loop_size(o->m, &value->type.dim[at]);
+}
+
+void check_operand(const Operands *o, int operand, const Access *access)
+{
+    const Value *value = o->value[operand];
+    if (!o->asks)
+        stays_inside(o->m, o->op, value->name, &value->type, value->storage, access);
 }
 
 static Group one_dim(const Operands *o, Name dim)
@@ -80,15 +89,16 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 static const struct {
     OpKind kind;
     CallText *call;
+    OperandOrder *order;
     const char *operands[MAX_OPERANDS];
 } kernels[] = {
-    { OP_place, call_place, { "x", "y" } },
-    { OP_concat, call_concat, { "a", "b", "y" } },
-    { OP_take, call_take, { "table", "index", "picked" } },
-    { OP_scatter_add, call_scatter_add, { "picked", "index", "table" } },
-    { OP_rope, call_rope, { "x", "y" } },
-    { OP_attend, call_attend, { "q", "k", "v", "y", "lse" } },
-    { OP_attend_grad, call_attend_grad, { "q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv" } },
+    { OP_place, call_place, order_own, { "x", "y" } },
+    { OP_concat, call_concat, order_own, { "a", "b", "y" } },
+    { OP_take, call_take, order_own, { "table", "index", "picked" } },
+    { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index", "table" } },
+    { OP_rope, call_rope, order_rope, { "x", "y" } },
+    { OP_attend, call_attend, order_attend, { "q", "k", "v", "y", "lse" } },
+    { OP_attend_grad, call_attend_grad, order_attend, { "q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv" } },
 };
 
 static int find_kernel(const Op *op)
@@ -122,6 +132,7 @@ bool find_operands(Module *m, const Op *op, Operands *o)
 }
 
 char *library_body(const Operands *o) { return kernels[find_kernel(o->op)].call(o); }
+Names library_order(const Operands *o, int operand) { return kernels[find_kernel(o->op)].order(o, operand); }
 
 static char *function_head(const Operands *o, const char *name)
 {

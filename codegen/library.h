@@ -2,6 +2,7 @@
 #ifndef MPC_LIBRARY_H
 #define MPC_LIBRARY_H
 
+#include "extent.h"
 #include "names.h"
 
 enum { MAX_OPERANDS = 9 };
@@ -15,6 +16,7 @@ typedef struct {
     const char *name[MAX_OPERANDS];
     const char *variant; /* behind the name of the runtime's function: "" in C, "<8>" in CUDA */
     const char *more;    /* behind its operands: "", ", scratch" */
+    bool asks;           /* is there a kernel for this layout?  Where there is none, that is no error */
 } Operands;
 
 /* Dims that lie one behind the other in all of some operands. */
@@ -28,14 +30,25 @@ int64_t size_along(const Operands *o, const Value *value, Name dim);
 
 /* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Groups that are
  * not needed have size 1.  False after an error. */
+/* The loops over one operand may not go beyond it; an error if they do. */
+void check_operand(const Operands *o, int operand, const Access *access);
+
 bool find_groups(const Operands *o, const Names *dims, const char *what, int room, Group groups[]);
 
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);
 CallText call_place, call_concat, call_take, call_scatter_add, call_rope, call_attend, call_attend_grad;
 
+/* The memory order of an operand in which the op has a kernel whatever else there is: library_order.c. */
+typedef Names OperandOrder(const Operands *o, int operand);
+OperandOrder order_own, order_scatter_add, order_rope, order_attend;
+
+/* Is there a kernel for the operands as they lie?  If not, how it wants them. */
+bool library_takes(Module *m, const Op *op, Wanted wanted[]);
+
 /* What the operands of a LIBRARY op are called; false after an error, where there is no kernel or no storage. */
 bool find_operands(Module *m, const Op *op, Operands *o);
+Names library_order(const Operands *o, int operand);
 char *library_body(const Operands *o);
 char *library_title(const Operands *o, const char *name);
 char *library_operand_lines(const Operands *o);

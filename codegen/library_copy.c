@@ -45,9 +45,21 @@ static char *numbers_text(Module *m, int count, const int64_t numbers[])
 static char *number(const Operands *o, int64_t value) { return arena_text(&o->m->arena, "%" PRId64, value); }
 static char *bytes_text(const Operands *o, const Value *value) { return number(o, dtype_bytes(value->type.dtype)); }
 
+/* The box on one side. */
+static Access access_of(const Box *box, const int64_t stride[], int64_t first)
+{
+    Access access = { 0 };
+    for (int i = 0; i < box->rank; i++)
+        add_access(&access, box->size[i], stride[i]);
+    add_access(&access, 2, first); /* the second time behind the first elements */
+    return access;
+}
+
 static char *clear_text(const Operands *o, const Value *y)
 {
     Box box = box_of(o, y, y);
+    const Access cleared = access_of(&box, box.to, 0);
+    check_operand(o, o->count - 1, &cleared);
     const char *items[] = { bytes_text(o, y), "y", numbers_text(o->m, box.rank, box.to), number(o, box.rank),
                             numbers_text(o->m, box.rank, box.size) };
     return wrapped_list(o->m, "rt_clear(", 5, items, ");\n", 4);
@@ -57,6 +69,9 @@ static char *clear_text(const Operands *o, const Value *y)
 static char *copy_text(const Operands *o, int operand, const Value *y, int64_t first)
 {
     Box box = box_of(o, y, o->value[operand]);
+    const Access to_box = access_of(&box, box.to, first), from_box = access_of(&box, box.from, 0);
+    check_operand(o, o->count - 1, &to_box);
+    check_operand(o, operand, &from_box);
     const char *to = first ? arena_text(&o->m->arena, "y + %" PRId64, first) : "y";
     const char *items[] = { bytes_text(o, y),
                             to,

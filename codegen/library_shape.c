@@ -72,8 +72,10 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     for (int i = 0; i < index->type.rank; i++)
         add_name(&counted, index->type.dim[i].name);
     Group before, behind, count;
+    Operands places = *o; /* a dim of the index may be called like the rows, which it then replaces */
+    places.value[table] = index;
     if (!find_groups(o, &pre, "outer", 1, &before) || !find_groups(o, &post, "inner", 1, &behind) ||
-        !find_groups(o, &counted, "index", 1, &count))
+        !find_groups(&places, &counted, "index", 1, &count))
         return NULL;
     if (behind.size > 1 && (behind.stride[table] != 1 || behind.stride[picked] != 1))
         return refuse_layout(o, "rows of the table are not contiguous");
@@ -81,6 +83,15 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
         return refuse_layout(o, "the index is not contiguous");
     if (t->type.dtype == BOOL || (t->type.dtype == I32) != (p->type.dtype == I32))
         return refuse_layout(o, "%s to %s", dtype_name[t->type.dtype], dtype_name[p->type.dtype]);
+    const Access rows_access = { 3,
+                                 { before.size, size_along(o, t, rows), behind.size },
+                                 { before.stride[table], stride_along(t, rows), 1 } };
+    const Access picked_access = { 3,
+                                   { before.size, count.size, behind.size },
+                                   { before.stride[picked], count.stride[picked], 1 } };
+    check_operand(o, table, &rows_access);
+    check_operand(o, picked, &picked_access);
+    check_operand(o, 1, &(const Access){ 1, { count.size }, { 1 } });
     Text fields;
     open_text(&fields);
     put_number(&fields, "pre", before.size);
@@ -115,6 +126,12 @@ char *call_rope(const Operands *o)
     Group groups[2];
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, 2) || !same_dtype(o, -1))
         return NULL;
+    for (int i = 0; i < 2; i++)
+        check_operand(o, i, &(const Access){ 4,
+                                             { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
+                                               size_along(o, o->value[i], a->feature) },
+                                             { groups[0].stride[i], stride_along(o->value[i], a->seq),
+                                               groups[1].stride[i], 1 } });
     Text fields;
     open_text(&fields);
     put_number(&fields, "outer", groups[0].size);
@@ -161,6 +178,14 @@ static char *attend(const Operands *o, const char *function, const char *operand
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
     for (int i = 0; i < o->count; i++) {
         bool is_key = find_dim(&o->value[i]->type, a->key) >= 0;
+        Name row = is_key ? a->key : a->seq;
+        const Access access = {
+            5,
+            { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
+              size_along(o, o->value[i], a->feature) },
+            { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row), 1 }
+        };
+        check_operand(o, i, &access);
         fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
                 both[0].stride[i], stride_along(o->value[i], is_key ? a->key : a->seq), both[1].stride[i],
                 group.stride[i]);

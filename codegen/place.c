@@ -41,8 +41,8 @@ char *split_initialiser(Module *m, const Dim *dim)
 typedef struct {
     Module *m;
     const char *text; /* of the program so far */
-    int nseen, count; /* kinds of split dims; those of them that the text names */
-    const Dim *seen[64];
+    int nseen, room, count; /* kinds of split dims; those of them that the text names */
+    const Dim **seen;
     const char *storage;           /* "static", or CUDA's "__constant__" */
     FILE *declarations, *settings; /* NULL: only counted */
     FILE *table;                   /* of RtPartConstant; may be NULL */
@@ -56,12 +56,17 @@ static bool same_place(const Dim *a, const Dim *b)
 
 static void note_dim(Places *p, const Dim *dim)
 {
-    enum { ROOM = sizeof p->seen / sizeof *p->seen };
-    if (dim->split.count == 0 || p->nseen == ROOM)
+    if (dim->split.count == 0)
         return;
     for (int i = 0; i < p->nseen; i++)
         if (same_place(p->seen[i], dim))
             return;
+    if (p->nseen == p->room) {
+        const Dim **more = NEW_ARRAY(&p->m->arena, const Dim *, p->room ? p->room *= 2 : (p->room = 32));
+        for (int i = 0; i < p->nseen; i++)
+            more[i] = p->seen[i];
+        p->seen = more;
+    }
     p->seen[p->nseen++] = dim;
     const char *name = place_variable(p->m, dim);
     if (!strstr(p->text, name))

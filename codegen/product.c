@@ -6,6 +6,7 @@
  */
 #include "ir/epilogue.h"
 #include "ir/storage.h"
+#include "extent.h"
 #include "names.h"
 
 #include <string.h>
@@ -154,7 +155,7 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
                 best_n = n;
             }
         }
-    p->naive = best == 0 || kinds[KIND_K].count > 1;
+    p->naive = best <= 1 || kinds[KIND_K].count > 1; /* of one row and one column it is no work for a library */
     if (p->naive)
         return;
     shape_of(kinds, best_m, best_n, &p->shape);
@@ -168,9 +169,36 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
     put_around(p, &left);
 }
 
+/* Of two values of the same dims; where a dim has one element, any stride is right. */
 static bool same_strides(const Value *x, const Value *y)
 {
-    return memcmp(x->storage->stride, y->storage->stride, (size_t)x->type.rank * sizeof(int64_t)) == 0;
+    for (int i = 0; i < x->type.rank; i++)
+        if (x->type.dim[i].padded > 1 && x->storage->stride[i] != y->storage->stride[i])
+            return false;
+    return true;
+}
+
+/* A sum goes on where it lies, or is copied byte by byte to where it is to go on. */
+static bool goes_on(const Module *m, const Value *added, const Value *c)
+{
+    return same_strides(added, c) && (coincide(added, c) || is_row_major(m, c));
+}
+
+bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+{
+    bool good = true;
+    for (int i = 0; i < kernel->results.count; i++) {
+        Epilogue epilogue;
+        if (!find_epilogue(kernel->results.at[i], &epilogue) || !epilogue.added)
+            continue;
+        int at = index_of(&kernel->params, epilogue.added), to = call->args.count + i;
+        if (goes_on(m, arg(call, at), call->results.at[i]))
+            continue;
+        wanted[at].copied = !is_row_major(m, arg(call, at));
+        wanted[to].copied = !is_row_major(m, call->results.at[i]);
+        good = false;
+    }
+    return good;
 }
 
 static bool refuse(Module *m, const Op *op, const char *why)
@@ -192,6 +220,34 @@ static bool plan_epilogue(const Func *kernel, const Op *call, const Epilogue *e,
     return (!e->bias || p->bias >= 0) && (p->before < 0 || call->results.at[p->before]->storage);
 }
 
+/* Loops, batch, rows and columns of one operand stay inside of it. */
+static bool covers(Module *m, const Op *call, const Value *value, const Product *p, const int64_t around[],
+                   const Access *matrix)
+{
+    Access access = *matrix;
+    for (int i = 0; i < p->nloops; i++)
+        add_access(&access, p->loop[i].count, around[i]);
+    return stays_inside(m, call, value->name, &value->type, value->storage, &access);
+}
+
+static bool check_product(Module *m, const Op *call, const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    int64_t a[MAX_RANK], b[MAX_RANK], c[MAX_RANK], bias[MAX_RANK];
+    if (p->naive) /* indexed by the strides of its operands' own dims */
+        return true;
+    for (int i = 0; i < p->nloops; i++)
+        a[i] = p->loop[i].a, b[i] = p->loop[i].b, c[i] = p->loop[i].c, bias[i] = p->loop[i].bias;
+    const Access left = { 3, { s->batch, s->m, s->k }, { s->a.batch, s->a.row, s->a.column } };
+    const Access right = { 3, { s->batch, s->k, s->n }, { s->b.batch, s->b.row, s->b.column } };
+    const Access made = { 3, { s->batch, s->m, s->n }, { s->c.batch, s->c.row, s->c.column } };
+    const Access row = { 1, { s->n }, { 1 } };
+    return covers(m, call, arg(call, p->a), p, a, &left) && covers(m, call, arg(call, p->b), p, b, &right) &&
+           covers(m, call, call->results.at[p->c], p, c, &made) &&
+           (p->before < 0 || covers(m, call, call->results.at[p->before], p, c, &made)) &&
+           (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
+}
+
 static bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
 {
     Epilogue epilogue;
@@ -209,7 +265,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
         return refuse(m, call, "integers are not multiplied");
     if (epilogue.added) {
         int added = index_of(&kernel->params, epilogue.added);
-        if (!same_strides(arg(call, added), c))
+        if (!goes_on(m, arg(call, added), c))
             return refuse(m, call, "what it adds to lies in another order than its result");
         p->shape.accumulate = true;
         p->copied = coincide(arg(call, added), c) ? -1 : added;
@@ -221,7 +277,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     find_axes(m, p->dot, call, p, kinds);
     choose_shape(kinds, p);
     p->naive |= p->before >= 0 && !same_strides(call->results.at[p->before], c);
-    return true;
+    return check_product(m, call, p);
 }
 
 /* --- Several dots --------------------------------------------------------------------------------------- */

@@ -223,13 +223,14 @@ static char *input_splits(Module *m, const Value *value)
     return text;
 }
 
-/* How many tokens of a sequence it takes: of its dims, what is neither batch nor micro-batches. */
-static int64_t length_of(const Module *m, const Input *input, const Type *type)
+/* How many tokens of a sequence it takes, of its dims what is neither batch nor micro-batches; or how many memory
+ * holds. */
+static int64_t length_of(const Module *m, const Input *input, const Type *type, bool padded)
 {
     int64_t length = 1;
     for (int i = 0; i < type->rank; i++)
         if (type->dim[i].name != m->batch && find_dim(&input->type, type->dim[i].name) >= 0)
-            length *= type->dim[i].size;
+            length *= padded ? type->dim[i].padded : type->dim[i].size;
     return length;
 }
 
@@ -245,9 +246,10 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
             fprintf(out, "static const RtInput %s_inputs[] = {\n", role_name[f->role]);
         fprintf(out,
                 "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .length = %" PRId64
-                ", .vocab = %" PRId64 "%s },\n",
-                string_text(m, input->name), value->storage->at, input->shift, length_of(m, input, &value->type),
-                input->vocab, input_splits(m, value));
+                ", .padded = %" PRId64 ", .vocab = %" PRId64 "%s },\n",
+                string_text(m, input->name), value->storage->at, input->shift,
+                length_of(m, input, &value->type, false), length_of(m, input, &value->type, true), input->vocab,
+                input_splits(m, value));
     }
     if (count)
         fputs("};\n\n", out);

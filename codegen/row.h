@@ -36,6 +36,7 @@ typedef struct {
     int64_t stride[MAX_RANK]; /* by dim of the space */
     const Storage *storage;
     const char *name;
+    bool overhangs; /* its padding is not all its own: loops end where its dims do */
     bool shared; /* some result and some parameter may be the same memory: no `restrict` */
 } Array;
 
@@ -115,7 +116,8 @@ Node *find_node(const RowKernel *k, const Value *value);
 int64_t count_points(const RowKernel *k, DimSet dims);
 
 /* row_loops.c: all that strides decide. */
-void plan_arrays(RowKernel *k);
+void place_arrays(RowKernel *k); /* where they lie */
+void plan_arrays(RowKernel *k);  /* and which of them may be the same memory */
 void plan_loops(RowKernel *k, Region *region);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
 int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[]);

@@ -22,6 +22,12 @@ static int64_t extent(const RowKernel *k, const Array *array)
     return (last + 1) * dtype_bytes(array->value->type.dtype);
 }
 
+/* In the frame, or behind its pointer. */
+static int64_t place_of(const Array *array)
+{
+    return array->storage->at < 0 ? array->storage->plus : array->storage->at;
+}
+
 static bool same_layout(const Array *a, const Array *b)
 {
     return a->dims == b->dims && memcmp(a->stride, b->stride, sizeof a->stride) == 0 &&
@@ -45,24 +51,35 @@ static bool are_interleaved(const RowKernel *k, const Array *in, const Array *ou
         for (int i = 0; i < k->ndims; i++)
             if (both[a]->dims >> i & 1 && both[a]->stride[i] >= row[a] && (pitch == 0 || both[a]->stride[i] % pitch))
                 return false;
-    int64_t from = in->storage->at / bytes, to = out->storage->at / bytes;
+    int64_t from = place_of(in) / bytes, to = place_of(out) / bytes;
     int64_t ahead = pitch ? ((to - from) % pitch + pitch) % pitch : 0;
     return pitch && bytes == dtype_bytes(out->value->type.dtype) && ahead >= row[0] && ahead + row[1] <= pitch;
+}
+
+/* Memory that is reached from one place: the frame, or one pointer. */
+static bool same_base(const Array *in, const Array *out)
+{
+    return in->storage->at == out->storage->at || (in->storage->at >= 0 && out->storage->at >= 0);
 }
 
 /* Memory of a called function comes as a pointer: two of one layout may then be the same. */
 static bool may_share(const RowKernel *k, const Array *in, const Array *out)
 {
-    int64_t a = in->storage->at, b = out->storage->at;
-    if (a < 0 || b < 0)
-        return a < 0 && b < 0 && same_layout(in, out);
+    int64_t a = place_of(in), b = place_of(out);
+    if (!same_base(in, out))
+        return in->storage->at < 0 && out->storage->at < 0 && same_layout(in, out);
     return a < b + extent(k, out) && b < a + extent(k, in) && !are_interleaved(k, in, out);
 }
 
-/* Overlaps that no order of statements makes right. */
+/* Overlaps that no order of statements makes right: only an equal place would do. */
+static bool is_torn(const RowKernel *k, const Array *in, const Array *out)
+{
+    return may_share(k, in, out) && same_base(in, out) && (place_of(in) != place_of(out) || !same_layout(in, out));
+}
+
 static void check_overlap(const RowKernel *k, const Array *in, const Array *out)
 {
-    if (in->storage->at >= 0 && (in->storage->at != out->storage->at || !same_layout(in, out)))
+    if (is_torn(k, in, out))
         error_at(k->m->diags, (Where){ .at = k->call->loc },
                  "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal place would do",
                  out->value->name, in->value->name, k->f->name);
@@ -82,8 +99,8 @@ static bool destroys(const RowKernel *k, int region, int other)
     return false;
 }
 
-/* Regions whose stores harm no region that is still to come go first. */
-static void order_regions(RowKernel *k)
+/* Regions whose stores harm no region that is still to come go first.  False if there is no such order. */
+static bool order_regions(RowKernel *k)
 {
     k->region_order = NEW_ARRAY(&k->m->arena, int, k->nregions);
     bool *done = NEW_ARRAY(&k->m->arena, bool, k->nregions);
@@ -95,14 +112,12 @@ static void order_regions(RowKernel *k)
                 harmless = j == i || done[j] || !destroys(k, i, j);
             next = harmless ? i : next;
         }
-        if (next < 0) {
-            error_at(k->m->diags, (Where){ .at = k->call->loc },
-                     "internal: each part of kernel '%s' stores results over what another one reads", k->f->name);
-            return;
-        }
+        if (next < 0)
+            return false;
         done[next] = true;
         k->region_order[count] = next;
     }
+    return true;
 }
 
 void plan_sharing(RowKernel *k)
@@ -120,5 +135,29 @@ void plan_sharing(RowKernel *k)
             if (k->by_rows && !sink->operand && sink->node->dims & k->inner)
                 sink->phase = k->nphases - 1;
         }
-    order_regions(k);
+    if (!order_regions(k))
+        error_at(k->m->diags, (Where){ .at = k->call->loc },
+                 "internal: each part of kernel '%s' stores results over what another one reads", k->f->name);
+}
+
+bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+{
+    RowKernel *k = plan_row_kernel(m, kernel, call);
+    int nparams = kernel->params.count;
+    bool good = true;
+    for (int i = 0; i < call->args.count + call->results.count; i++)
+        if (!(i < nparams ? arg(call, i) : call->results.at[i - nparams])->storage)
+            return true; /* the kernel's emitter says so */
+    place_arrays(k);
+    bool ordered = order_regions(k);
+    for (int s = 0; s < k->nsinks; s++)
+        for (int i = 0; i < nparams; i++) {
+            const Array *in = &k->array[i], *out = &k->array[nparams + k->sink[s].result];
+            bool is_read_apart = !ordered && k->nregions > 1 && may_share(k, in, out);
+            if (is_torn(k, in, out) || is_read_apart) {
+                wanted[i].copied = true;
+                good = false;
+            }
+        }
+    return good;
 }

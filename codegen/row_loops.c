@@ -2,6 +2,9 @@
  */
 #include "row.h"
 
+#include "extent.h"
+#include "ir/storage.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,6 +22,7 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
     Array *array = &k->array[k->narrays++];
     *array = (Array){ .value = value, .storage = given->storage };
+    array->overhangs = given->storage && overhangs(k->m, given);
     array->name = new_identifier(&k->names, value->name);
     if (!given->storage) {
         error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
@@ -33,7 +37,7 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
     }
 }
 
-void plan_arrays(RowKernel *k)
+void place_arrays(RowKernel *k)
 {
     int nparams = k->f->params.count;
     k->array = NEW_ARRAY(&k->m->arena, Array, nparams + k->f->results.count);
@@ -41,6 +45,11 @@ void plan_arrays(RowKernel *k)
         add_array(k, k->f->params.at[i], k->call->args.at[i]);
     for (int i = 0; i < k->f->results.count; i++)
         add_array(k, k->f->results.at[i], k->call->results.at[i]);
+}
+
+void plan_arrays(RowKernel *k)
+{
+    place_arrays(k);
     plan_sharing(k);
 }
 
@@ -141,14 +150,15 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
         int64_t step = 1;
         if (!k->array[i].dims)
             continue;
-        if (k->array[i].dims != region->dims)
+        if (k->array[i].dims != region->dims || k->array[i].overhangs)
             return 0;
         for (int j = type->rank - 1; j >= 0; j--) {
             if (k->array[i].storage->stride[j] != step)
                 return 0;
             step *= j ? local_size(k->m, &type->dim[j]) : loop_size(k->m, &type->dim[j]);
         }
-        if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0)
+        if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0 ||
+            k->array[i].stride[region->order[region->norder - 1]] != 1) /* behind the last dim stands padding alone */
             return 0;
         count = step;
     }
@@ -164,6 +174,21 @@ static const char *loop_name(RowKernel *k, const Region *region, int at)
     if (!dim->index)
         dim->index = new_identifier(&k->names, dim->name);
     return dim->index;
+}
+
+/* The loops of a region may not go beyond any of the arrays that it can name. */
+static void check_loops(const RowKernel *k, const Region *region)
+{
+    for (int i = 0; i < k->narrays; i++) {
+        const Array *array = &k->array[i];
+        Access access = { 0 };
+        if (array->dims & ~region->dims)
+            continue;
+        for (int l = 0; l < region->nloops; l++)
+            if (region->loop[l].dims & array->dims)
+                add_access(&access, region->loop[l].size, array->stride[region->loop[l].last]);
+        stays_inside(k->m, k->call, array->value->name, &array->value->type, array->storage, &access);
+    }
 }
 
 void plan_loops(RowKernel *k, Region *region)
@@ -189,6 +214,7 @@ void plan_loops(RowKernel *k, Region *region)
         region->nouter += !(region->loop[i].dims & region->inner);
         region->loop[i].index = loop_name(k, region, i);
     }
+    check_loops(k, region);
 }
 
 /* Adds "index * stride" to a sum. */

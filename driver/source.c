@@ -4,6 +4,7 @@
 #include "codegen/cuda.h"
 #include "codegen/host.h"
 #include "pass.h"
+#include "storage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -25,6 +26,7 @@ bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") =
 static void set_target(Module *m, const Options *o)
 {
     m->scratch_bytes = is_cuda(o) ? cuda_scratch_bytes : c_scratch_bytes;
+    m->takes = kernels_take;
     m->scratch_stays = is_cuda(o) ? cuda_scratch_stays : NULL;
     m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
 }
@@ -52,7 +54,7 @@ Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
     set_target(m, run->options);
-    if (run->diags.errors == 0 && verify_module(m))
+    if (run->diags.errors == 0 && verify_module(m) && verify_memory(m))
         return m;
     free_module(m);
     return NULL;

@@ -1,6 +1,7 @@
 /* expr.c -- expressions: numbers fold, tensors become ops, dims meet by name. */
 #include "lowering.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,9 +19,18 @@ void set_place(Lower *l, Loc loc)
     l->b.where = where_text(l, loc);
 }
 
+/* inf is a number of f32, but what is finite has to stay so. */
 Value *value_of(Lower *l, Operand operand, DType dtype)
 {
-    return operand.kind == NUMBER ? emit_number(l, operand.number.value, dtype) : operand.value;
+    if (operand.kind != NUMBER)
+        return operand.value;
+    double value = operand.number.value;
+    if (dtype == F32 && fabs(value) > FLT_MAX && !isinf(value)) {
+        complain(l, (Where){ .at = l->b.loc, .help = "inf, or a number up to 3.4e38" }, "%s does not fit into f32",
+                 constant_text(l->arena, operand.number));
+        return NULL;
+    }
+    return emit_number(l, value, dtype);
 }
 
 Value *lower_tensor(Lower *l, const Ast *ast)
@@ -49,6 +59,15 @@ bool constant_of(Lower *l, const Ast *ast, Constant *number)
                  type_words(l, &operand.value->type));
     *number = operand.number;
     return operand.kind == NUMBER;
+}
+
+bool is_finite(Lower *l, Constant number, Loc at, const char *what)
+{
+    if (fabs(number.value) <= FLT_MAX)
+        return true;
+    complain(l, (Where){ .at = at }, "%s has to be a number that f32 holds, up to 3.4e38, not %s", what,
+             constant_text(l->arena, number));
+    return false;
 }
 
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number)
@@ -411,6 +430,10 @@ static Operand lower_any(Lower *l, const Ast *ast)
 {
     switch (ast->kind) {
     case A_NUMBER:
+        if (isinf(ast->number)) {
+            complain(l, (Where){ .at = ast->loc, .help = "inf is written as a word" }, "no number is that large");
+            return wrong;
+        }
         if (ast->is_integer && fabs(ast->number) >= 0x1p53) {
             complain(l, (Where){ .at = ast->loc }, "a whole number has to be below 2^53");
             return wrong;

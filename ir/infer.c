@@ -260,7 +260,26 @@ INFER(dot)
            (!op->attrs.dtype || set_dtype(m, op, &results[0]));
 }
 
-INFER(reorder) { return infer_by_name(m, op, results) && put_in_order(m, op, &results[0]); }
+/* Other padding for the dims that {dims} names. */
+static bool pad_dims(Module *m, const Op *op, Type *type)
+{
+    for (int i = 0; i < op->attrs.dims.count; i++) {
+        const Dim *dim = &op->attrs.dims.dim[i];
+        int at = find_dim(type, dim->name);
+        if (at < 0 || type->dim[at].size != dim->size || type->dim[at].split.count || dim->split.count ||
+            dim->padded < dim->size)
+            return REFUSE(NULL, "reorder pads '%s', which is no dim of that size that is whole", dim->name);
+        type->dim[at] = *dim;
+    }
+    return true;
+}
+
+/* The same tensor, so pending sums and maxima pass. */
+INFER(reorder)
+{
+    results[0] = arg(op, 0)->type;
+    return put_in_order(m, op, &results[0]) && pad_dims(m, op, &results[0]);
+}
 
 INFER(cast)
 {
@@ -335,4 +354,20 @@ bool infer_op(Module *m, const Op *op, Type results[])
     if (row->args >= 0 && op->args.count != row->args)
         return REFUSE(NULL, "%s takes %d operands, not %d", row->name, row->args, op->args.count);
     return row->infer(m, op, results);
+}
+
+int result_count(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return info(op)->results >= 0 ? info(op)->results : callee ? callee->results.count : 0;
+}
+
+Type *infer_results(Module *m, const Op *op)
+{
+    int count = result_count(m, op);
+    if (count >= m->inferred_room) {
+        m->inferred_room = 2 * count + 16;
+        m->inferred = NEW_ARRAY(&m->arena, Type, m->inferred_room);
+    }
+    return infer_op(m, op, m->inferred) ? m->inferred : NULL;
 }

@@ -145,9 +145,9 @@ static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
     }
 }
 
-/* Is the parameter, or what is computed from it, summed in the kernel?  It may then be read once more after results
- * have been written. */
-static bool is_summed(Interp *in, const Func *kernel, Value *param)
+/* Is the parameter, or what is computed from it, summed in the kernel, or spread over more dims?  It may then be read
+ * once more after results have been written. */
+static bool is_read_again(Interp *in, const Func *kernel, Value *param)
 {
     Values derived = { 0 };
     push_value(&in->arena, &derived, param);
@@ -155,7 +155,7 @@ static bool is_summed(Interp *in, const Func *kernel, Value *param)
         bool reads = false;
         for (int i = 0; i < op->args.count; i++)
             reads |= index_of(&derived, arg(op, i)) >= 0;
-        if (reads && info(op)->family != POINTWISE)
+        if (reads && (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank))
             return true;
         for (int i = 0; i < op->results.count && reads; i++)
             push_value(&in->arena, &derived, op->results.at[i]);
@@ -173,7 +173,7 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
     for (int i = 0; same && i < read->type.rank; i++)
         same = read->type.dim[i].size == 1 || read->storage->stride[i] == written->storage->stride[i];
     for (int i = 0; same && is_kernel && i < in->op->args.count; i++)
-        same = arg(in->op, i) != read || !is_summed(in, kernel, kernel->params.at[i]);
+        same = arg(in->op, i) != read || !is_read_again(in, kernel, kernel->params.at[i]);
     return same;
 }
 

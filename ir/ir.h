@@ -173,6 +173,13 @@ typedef struct {
 #include "train.def"
 } Train;
 
+/* How a target wants one operand or result of an op, where it does not take it as it lies. */
+typedef struct {
+    bool copied; /* a copy of it, row-major, in the order of ... */
+    Names order; /* ... these dims; none: its own */
+    bool tight;  /* and without the padding of dims that are not split */
+} Wanted;
+
 typedef struct Module {
     Arena arena;
     Name name;
@@ -188,7 +195,10 @@ typedef struct Module {
     Train train;
     Func *funcs;
     struct NameTable *names; /* see intern() */
+    struct Index *index;     /* see find_func(), find_param() */
     int fresh;
+    Type *inferred; /* room of infer_results */
+    int inferred_room;
     bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
     Diags *diags;
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
@@ -196,6 +206,8 @@ typedef struct Module {
     unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their
                               operand */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many ops behind it that must stay; NULL: none */
+    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target run a call of a kernel or a LIBRARY
+                      op on memory as it lies?  If not, how it wants its operands, then its results; NULL: always */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
@@ -247,9 +259,11 @@ bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
-/* Infers the types of all results of an op into results[]; reports what is wrong; false if so. */
+/* Infers the types of all results of an op into results[], which has room for result_count(); reports what is wrong;
+ * false if so.  infer_results: into room of the module, valid until the next call; NULL after reporting. */
 bool infer_op(Module *m, const Op *op, Type results[]);
-enum { MAX_RESULTS = 512 }; /* of one op: what callers of infer_op provide */
+Type *infer_results(Module *m, const Op *op);
+int result_count(const Module *m, const Op *op); /* that an op has to have; 0 of a call of no function */
 
 /* --- Types and names. ---------------------------------------------------------------------- */
 Name intern(Module *m, const char *text, int length);

@@ -7,6 +7,31 @@ bool coincide(const Value *a, const Value *b)
     return x && y && x->at == y->at && x->plus == y->plus;
 }
 
+bool is_row_major(const Module *m, const Value *value)
+{
+    int64_t stride = 1;
+    for (int i = value->type.rank - 1; i >= 0; i--) {
+        int64_t size = local_size(m, &value->type.dim[i]);
+        if (size > 1 && value->storage->stride[i] != stride)
+            return false;
+        stride *= size;
+    }
+    return true;
+}
+
+static int64_t end_of(const Module *m, const Value *value)
+{
+    return (value->storage->at < 0 ? value->storage->plus : value->storage->at) + span_bytes(m, value);
+}
+
+bool overhangs(const Module *m, const Value *value)
+{
+    const Value *root = value;
+    while (root->def && info(root->def)->family == VIEW)
+        root = arg(root->def, 0);
+    return root != value && end_of(m, value) > end_of(m, root);
+}
+
 int64_t aligned_bytes(int64_t bytes)
 {
     enum { CACHE_LINE = 64 };

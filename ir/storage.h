@@ -18,6 +18,12 @@
 
 bool coincide(const Value *a, const Value *b); /* do both have a place, and is it the same? */
 
+/* Placed: without gaps, as the dims of its type stand; dims of one element may have any stride. */
+bool is_row_major(const Module *m, const Value *value);
+
+/* Placed: a view whose padding lies behind the end of what it is a view of.  Whoever reads padding along needs a copy. */
+bool overhangs(const Module *m, const Value *value);
+
 int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as every place in the arena is */
 
 /* The first parameter of STEP that is state: before it stand inputs and scalars. */
@@ -44,5 +50,9 @@ bool can_run_ahead(const Module *m, const Func *f, const Op *op);
  * they sum.  The overlap pass starts and waits for them together, the runtime has one RtCollective for them, and a
  * report counts them once. */
 bool is_one_message(const Op *a, const Op *b);
+
+/* Is nothing written over while somebody still reads it, in any program of the module, as the memory pass has placed
+ * it?  True before that pass.  Every place must be within reach of its op: verify_module comes first. */
+bool verify_memory(Module *m);
 
 #endif

@@ -39,6 +39,24 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
 /* The result of a collective that was started: only `wait` may read it. */
 static bool is_on_its_way(const Value *value) { return value->def && value->def->attrs.started; }
 
+/* A message starts as a whole, and is waited for as a whole. */
+static bool verify_message(Module *m, const Op *op)
+{
+    const Op *before = op->prev;
+    if (before && is_one_message(before, op) &&
+        (before->attrs.started != op->attrs.started || before->attrs.ahead != op->attrs.ahead))
+        return WRONG_OP("%%%s is sent in one message with %%%s, but only one of them is started", result(op)->name,
+                        result(before)->name);
+    if (op->kind != OP_wait)
+        return true;
+    const Op *start = arg(op, 0)->def, *mate = start->prev;
+    bool has_mate = mate && is_one_message(mate, start);
+    if (has_mate && !(before && before->kind == OP_wait && is_one_message(arg(before, 0)->def, start)))
+        return WRONG_OP("%%%s is sent in one message with %%%s, but not waited for together with it", arg(op, 0)->name,
+                        result(mate)->name);
+    return true;
+}
+
 static bool verify_op(Module *m, const Func *f, const Op *op)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -49,10 +67,10 @@ static bool verify_op(Module *m, const Func *f, const Op *op)
     if (op->attrs.ahead && !(op->attrs.started && can_run_ahead(m, f, op)))
         return WRONG_OP("%s cannot run ahead: %%%s is no slice that @%s gets from the only loop that calls it",
                         info(op)->name, arg(op, 0)->name, f->name);
-    Type inferred[MAX_RESULTS];
-    if (!infer_op(m, op, inferred))
+    const Type *inferred = infer_results(m, op);
+    const int expected = result_count(m, op);
+    if (!inferred)
         return false;
-    int expected = info(op)->results >= 0 ? info(op)->results : find_func(m, op->attrs.callee)->results.count;
     if (op->results.count != expected)
         return WRONG_OP("%s has %d results, not %d", info(op)->name, expected, op->results.count);
     for (int i = 0; i < op->results.count; i++) {
@@ -63,7 +81,7 @@ static bool verify_op(Module *m, const Func *f, const Op *op)
         if (!verify_type(m, op->loc, value))
             return false;
     }
-    return true;
+    return verify_message(m, op);
 }
 
 /* Calls go down: a function that is reached from itself has no meaning. */
@@ -75,6 +93,34 @@ static bool reaches(const Module *m, const Func *f, const Func *wanted, int dept
             return true;
     }
     return false;
+}
+
+/* A kernel is one nest of loops: each dim runs over the same elements wherever it stands. */
+static bool verify_kernel_dims(Module *m, const Func *kernel, const Value *value, Type *seen)
+{
+    for (int i = 0; i < value->type.rank; i++) {
+        const Dim *dim = &value->type.dim[i];
+        int at = find_dim(seen, dim->name);
+        if (at < 0 && seen->rank < MAX_RANK)
+            seen->dim[seen->rank++] = *dim;
+        else if (at >= 0 && (seen->dim[at].size != dim->size || !same_split(&seen->dim[at], dim)))
+            return WRONG(value->def ? value->def->loc : (Loc){ 0 },
+                         "kernel @%s holds '%s' in two ways: %%%s : %s differs from those before it", kernel->name,
+                         dim->name, value->name, type_text(m, &value->type));
+    }
+    return true;
+}
+
+static bool verify_kernel(Module *m, const Func *kernel)
+{
+    Type seen = { 0 };
+    bool good = true;
+    for (int i = 0; good && i < kernel->params.count; i++)
+        good = verify_kernel_dims(m, kernel, kernel->params.at[i], &seen);
+    for (const Op *op = kernel->first; op; op = op->next)
+        for (int i = 0; good && i < op->results.count; i++)
+            good = verify_kernel_dims(m, kernel, op->results.at[i], &seen);
+    return good;
 }
 
 static bool verify_func(Module *m, const Func *f)
@@ -92,6 +138,8 @@ static bool verify_func(Module *m, const Func *f)
         return false;
     for (const Op *op = f->first; op; op = op->next)
         good &= verify_op(m, f, op);
+    if (good && f->role == KERNEL)
+        good = verify_kernel(m, f);
     for (int i = 0; good && i < f->results.count; i++)
         if (!defined_above(f, NULL, f->results.at[i]))
             return WRONG(loc, "@%s returns %%%s, which it does not define", f->name, f->results.at[i]->name);

@@ -51,10 +51,17 @@ static Value *cast_sum(Builder *b, Value *x, DType dtype)
     return cast_to(b, x, dtype);
 }
 
-/* Dims that the gradient lacks broadcast by name wherever it is used. */
-static Value *fit(Builder *b, Value *gradient, const Type *type, DType dtype)
+/* The gradient of an operand of `type` from a term of an op over `space`: the sum over the dims that the operand lacks.
+ * Along those that the term lacks too it is the same number as often as the dim is long.  Dims of the operand that
+ * the gradient lacks broadcast by name wherever it is used. */
+static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, DType dtype)
 {
-    return cast_sum(b, sum_over(b, gradient, dims_lacking(&gradient->type, type)), dtype);
+    double times = 1;
+    for (int i = 0; i < space->rank; i++)
+        if (find_dim(type, space->dim[i].name) < 0 && find_dim(&term->type, space->dim[i].name) < 0)
+            times *= (double)space->dim[i].size;
+    Value *gradient = cast_sum(b, sum_over(b, term, dims_lacking(&term->type, type)), dtype);
+    return times == 1 ? gradient : BUILD(b, OP_mul, NO_ATTRS, gradient, build_number(b, times));
 }
 
 static bool same_order(const Type *a, const Type *b)
@@ -104,9 +111,8 @@ static bool *new_flags(Module *m, int count) { return NEW_ARRAY(&m->arena, bool,
 /* The new results of a call or loop whose callee now returns residuals too. */
 static void extend_results(Module *m, Op *op)
 {
-    Type types[MAX_RESULTS];
     const Func *callee = find_func(m, op->attrs.callee);
-    infer_op(m, op, types);
+    const Type *types = infer_results(m, op);
     for (int i = op->results.count; i < callee->results.count; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };
@@ -168,12 +174,13 @@ static bool is_param(const State *s, const Value *value)
     return at >= s->carried;
 }
 
-static void add_gradient(State *s, const Value *value, Value *term)
+/* `space`: the dims that the op runs over. */
+static void add_gradient(State *s, const Value *value, Value *term, const Type *space)
 {
     if (!term || !is_active(s, value))
         return;
     Value *sum = map_get(&s->gradient, value);
-    term = fit(&s->b, term, &value->type, gradient_dtype(value, is_param(s, value)));
+    term = fit(&s->b, term, space, &value->type, gradient_dtype(value, is_param(s, value)));
     map_put(&s->gradient, value, sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, term) : term);
 }
 
@@ -211,13 +218,13 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
         for (int i = 0; i < n; i++) {
             int kind = i < d->carried ? 0 : d->shared[i] ? 1 : 2;
             if (d->active[i] && kind == phase)
-                add_gradient(s, arg(op, i), back->results.at[next++]);
+                add_gradient(s, arg(op, i), back->results.at[next++], &arg(op, i)->type);
         }
 }
 
 static void reverse_op(State *s, const Op *op)
 {
-    Value *dy[MAX_RESULTS], *dx[8] = { NULL };
+    Value **dy = NEW_ARRAY(&s->m->arena, Value *, op->results.count), *dx[8] = { NULL };
     bool any = false;
     s->b.loc = op->loc, s->b.path = op->path, s->b.where = op->where;
     for (int i = 0; i < op->results.count; i++) {
@@ -238,8 +245,9 @@ static void reverse_op(State *s, const Op *op)
         if (dy[i] && !by_name)
             dy[i] = finish_gradient(&s->b, dy[i], &op->results.at[i]->type, dy[i]->type.dtype);
     info(op)->vjp(&s->b, op, dy, dx);
+    /* What a pointwise op runs over is its result: there a term may lack dims, as `by_name` says. */
     for (int i = 0; i < op->args.count; i++)
-        add_gradient(s, arg(op, i), dx[i]);
+        add_gradient(s, arg(op, i), dx[i], by_name ? &result(op)->type : &arg(op, i)->type);
 }
 
 /* --- The interface of the backward --------------------------------------------------------- */
@@ -296,7 +304,10 @@ static void take_result_gradients(State *s, const Derivative *d)
         Value *value = s->f->results.at[i];
         if (!is_float(value->type.dtype) || (i < d->carried && !d->active[i]))
             continue;
-        Value *dy = add_param(s->m, d->bwd, intern_format(s->m, "d.%s", value->name), value->type);
+        Name name = intern_format(s->m, "d.%s", value->name);
+        if (param_named(d->bwd, name)) /* one value that is returned twice */
+            name = fresh_name(s->m);
+        Value *dy = add_param(s->m, d->bwd, name, value->type);
         Value *sum = map_get(&s->gradient, value);
         map_put(&s->gradient, value, sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, dy) : dy);
     }

@@ -16,6 +16,7 @@
 
 #include "cleanup.h"
 #include "epilogue.h"
+#include "infer.h"
 #include "pass.h"
 #include "rewrite.h"
 
@@ -103,11 +104,24 @@ static bool share_left(const Op *a, const Op *b)
            memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
 }
 
+/* Does each dim that both loops have run over the same elements on each rank? */
+static bool hold_alike(const Group *a, const Group *b)
+{
+    for (int i = 0; i < a->space.rank; i++) {
+        int at = find_dim(&b->space, a->space.dim[i].name);
+        if (at >= 0 && !same_split(&a->space.dim[i], &b->space.dim[at]))
+            return false;
+    }
+    return true;
+}
+
 static bool fits(const Plan *p, const Group *a, const Group *b)
 {
     if (a->product || b->product)
         return a->product && b->product && !a->epilogue && !b->epilogue &&
                share_left(p->ops[a->index], p->ops[b->index]);
+    if (!hold_alike(a, b))
+        return false;
     if (same_space(a, b))
         return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
     return is_outer_part(a, b) || is_outer_part(b, a);
@@ -194,6 +208,7 @@ static Group joined(const Group *a, const Group *b)
     const Group *settled = a->settled ? a : b->settled ? b : NULL;
     const Group *large = a->space.rank >= b->space.rank ? a : b;
     g.space = large->space;
+    g.updates = a->updates || b->updates;
     if (settled)
         g.settled = true, g.inner = settled->inner;
     return g;
@@ -210,13 +225,41 @@ static void merge(Plan *p, Group *a, Group *b, Group as)
     from->merged = into;
 }
 
+/* What is computed from a value in these groups, element by element of it, up to where it is summed or spread: is it
+ * summed or spread at all? */
+static bool is_spread(const Plan *p, const Value *value, const Group *a, const Group *b)
+{
+    int number = op_number(p, value->def);
+    for (int i = number + 1; i < p->n; i++) {
+        const Op *op = p->ops[i];
+        const Group *g = final_group(p->group[i]);
+        if ((g != a && g != b) || index_of(&op->args, value) < 0)
+            continue;
+        if (info(op)->family != POINTWISE || result(op)->type.rank != value->type.rank ||
+            is_spread(p, result(op), a, b))
+            return true;
+    }
+    return false;
+}
+
+/* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
+static bool keeps_old_state(const Plan *p, const Group *a, const Group *b)
+{
+    for (int i = 0; i < p->n && (a->updates || b->updates); i++) {
+        const Group *g = final_group(p->group[i]);
+        if (p->over[i] && (g == a || g == b) && is_spread(p, p->over[i], a, b))
+            return false;
+    }
+    return true;
+}
+
 static void try_merge(Plan *p, Group *a, Group *b)
 {
     if (!a || !b || a == b || !fits(p, a, b))
         return;
     Group as = joined(a, b);
     if (results_fit(p, a, &as) && results_fit(p, b, &as) && !reads_column(p, a, b, &as) &&
-        !reads_column(p, b, a, &as) && !reaches_around(p, a, b) && !reaches_around(p, b, a))
+        !reads_column(p, b, a, &as) && keeps_old_state(p, a, b) && !reaches_around(p, a, b) && !reaches_around(p, b, a))
         merge(p, a, b, as);
 }
 
@@ -388,8 +431,12 @@ static void order_updates(Plan *p)
 {
     int nstate = p->f->role == STEP ? p->f->results.count - 2 : 0; /* but loss and norm */
     for (int i = 0; i < nstate; i++) {
-        const Value *old = p->f->params.at[p->f->params.count - nstate + i];
+        Value *old = p->f->params.at[p->f->params.count - nstate + i];
         int update = op_number(p, p->f->results.at[2 + i]->def);
+        if (update >= 0)
+            p->over[update] = old;
+        if (update >= 0 && p->group[update])
+            p->group[update]->updates = true;
         for (int k = 0; k < p->n && update >= 0; k++)
             if (k != update && index_of(&p->ops[k]->args, old) >= 0)
                 add_order(p, k, update);
@@ -415,6 +462,7 @@ static void fuse_func(Module *m, Func *f)
         p.n++;
     p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
     p.group = NEW_ARRAY(&m->arena, Group *, p.n);
+    p.over = NEW_ARRAY(&m->arena, Value *, p.n);
     p.sibling = NEW_ARRAY(&m->arena, int, p.n);
     p.users = NEW_ARRAY(&m->arena, Numbers, p.n);
     p.needs = NEW_ARRAY(&m->arena, Numbers, p.n);
@@ -453,6 +501,7 @@ void pass_fuse(Module *m)
     Func *last = NULL;
     for (Func *f = m->funcs; f; f = f->next) {
         apply_rules(m, f);
+        open_row_dots(m, f);
         share_equal(f);
         drop_dead(f);
         last = f;

@@ -10,6 +10,7 @@ typedef struct Group {
     bool product;
     bool epilogue;        /* the product adds to a running sum, and shares no left operand */
     bool settled;         /* a reduction has decided what is inner */
+    bool updates;         /* an op of it writes new state over the old */
     Type space;           /* all dims */
     Names inner;          /* if settled */
     struct Group *merged; /* into this one */
@@ -25,6 +26,7 @@ typedef struct {
     int n;
     Op **ops;
     Group **group;  /* of each op; NULL: none */
+    Value **over;   /* of each op: the old state over which its result is written; NULL: none */
     int *sibling;   /* of each op the next of its group, from Group.index on; -1: the last */
     Numbers *users; /* of each op: the ops that come after it, since they read its results or overwrite what it reads */
     Numbers *needs; /* the other way round */
@@ -38,5 +40,8 @@ Group *group_of(const Plan *p, const Op *op); /* NULL: none */
 
 /* The ops of each group, which stand together, become a kernel and a call of it. */
 void outline_groups(Plan *p);
+
+/* rowdot.c: dots that are sums along rows become those. */
+void open_row_dots(Module *m, Func *f);
 
 #endif

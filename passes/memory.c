@@ -9,6 +9,7 @@
  */
 #include "epilogue.h"
 #include "map.h"
+#include "memory.h"
 #include "pack.h"
 #include "pass.h"
 #include "storage.h"
@@ -147,6 +148,16 @@ static bool carries_in_place(const Module *m, const Op *op, int result, int oper
            callee->params.at[operand]->storage->at == callee->results.at[result]->storage->at;
 }
 
+/* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries
+ * on in place it copies to where that will end before the first turn: such a reader does no harm. */
+static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buffer, int operand)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (i != operand && map_get(&frame->buffer, arg(op, i)) == buffer && !carries_in_place(frame->m, op, i, i))
+            return true;
+    return false;
+}
+
 /* The buffer of an operand that dies at this op and whose place the result can take. */
 static Buffer *dying_operand(const Frame *frame, const Op *op, int number, int at)
 {
@@ -155,7 +166,8 @@ static Buffer *dying_operand(const Frame *frame, const Op *op, int number, int a
         Buffer *buffer = map_get(&frame->buffer, operand);
         bool may = may_overwrite(frame->m, op, op->results.at[at], operand) || carries_in_place(frame->m, op, at, i);
         if (may && buffer && !buffer->pack && buffer->last == number && operand->def &&
-            info(operand->def)->family != VIEW && !is_taken(frame, op, at, buffer))
+            info(operand->def)->family != VIEW && !reads_otherwise(frame, op, buffer, i) &&
+            !is_taken(frame, op, at, buffer))
             return buffer;
     }
     return NULL;
@@ -469,8 +481,7 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
     return at;
 }
 
-void pass_memory(Module *m);
-void pass_memory(Module *m)
+void plan_memory(Module *m)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);

@@ -51,7 +51,7 @@ static bool may_start(const Module *m, const Op *op)
     return reduces || !is_caused(op, "zero.") || m->train.overlap_params;
 }
 
-static Op *add_wait(Module *m, Func *f, Op *op, Op *before)
+static void add_wait(Module *m, Func *f, Op *op, Op *before)
 {
     Value *started = result(op);
     Builder b = { m, f, before, op->loc, op->path, op->where };
@@ -62,18 +62,45 @@ static Op *add_wait(Module *m, Func *f, Op *op, Op *before)
     started->name = fresh;
     replace_uses(f, started, arrived);
     arrived->def->args.at[0] = started;
-    return arrived->def;
 }
 
-/* Splits the collectives from `first` on that are one message; returns what follows their waits. */
-static Op *split_bucket(Module *m, Func *f, Op *first)
+/* What follows the message that begins with `first`. */
+static Op *after_message(const Op *first)
 {
     Op *after = first->next;
     while (after && is_one_message(after, first))
         after = after->next;
-    for (Op *op = first; op != after && !op->attrs.started && info(op)->traits & SENDS; op = op->next)
-        add_wait(m, f, op, after);
     return after;
+}
+
+static int64_t last_bucket(const Module *m)
+{
+    int64_t last = 0;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            last = op->attrs.bucket > last ? op->attrs.bucket : last;
+    return last;
+}
+
+static bool stands_above(const Op *op, int64_t bucket)
+{
+    for (op = op->prev; op && op->attrs.bucket != bucket;)
+        op = op->prev;
+    return op != NULL;
+}
+
+/* Members of a bucket that no longer stand together, since a kernel needs one of them early, are messages of their own:
+ * the new order of the ops must not put half of one and half of another together. */
+static void part_buckets(Func *f, int64_t *last)
+{
+    for (Op *first = f->first, *after; first; first = after) {
+        after = after_message(first);
+        if (!first->attrs.bucket || !stands_above(first, first->attrs.bucket))
+            continue;
+        int64_t bucket = ++*last;
+        for (Op *op = first; op != after; op = op->next)
+            op->attrs.bucket = bucket;
+    }
 }
 
 /* Gathered parameters come one turn early; those of a bucket all or none. */
@@ -81,22 +108,25 @@ static void run_ahead(Module *m, Func *f)
 {
     for (Op *first = f->first, *after; first; first = after) {
         bool may = first->attrs.started && is_caused(first, "zero.") && !is_caused(first, ".gradient");
-        after = first;
-        do {
-            may = may && can_run_ahead(m, f, after);
-            after = after->next;
-        } while (after && is_one_message(after, first));
+        after = after_message(first);
+        for (const Op *op = first; op != after; op = op->next)
+            may = may && can_run_ahead(m, f, op);
         for (Op *op = first; op != after; op = op->next)
             op->attrs.ahead = may;
     }
 }
 
+/* A message starts as a whole or not at all. */
 static bool split_collectives(Module *m, Func *f)
 {
     bool any = false;
-    for (Op *op = f->first; op;) {
-        bool may = !op->attrs.started && may_start(m, op);
-        op = may ? split_bucket(m, f, op) : op->next;
+    for (Op *first = f->first, *after; first; first = after) {
+        after = after_message(first);
+        bool may = true;
+        for (const Op *op = first; op != after; op = op->next)
+            may = may && !op->attrs.started && may_start(m, op);
+        for (Op *op = first; may && op != after && op->kind != OP_wait; op = op->next)
+            add_wait(m, f, op, after);
         any |= may;
     }
     return any;
@@ -257,7 +287,9 @@ static void join_idle(Func *f)
 void pass_overlap(Module *m);
 void pass_overlap(Module *m)
 {
+    int64_t buckets = last_bucket(m);
     for (Func *f = m->funcs; f; f = f->next) {
+        part_buckets(f, &buckets);
         if (!split_collectives(m, f))
             continue;
         run_ahead(m, f);

@@ -37,8 +37,8 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
         if (dtype != N_DTYPES && is_float(dtype))
             op->args.at[i] = narrowed(&b, arg(op, i), dtype);
     }
-    Type types[MAX_RESULTS];
-    if (infer_op(m, op, types))
+    const Type *types = infer_results(m, op);
+    if (types)
         for (int i = 0; i < op->results.count; i++)
             op->results.at[i]->type = types[i];
 }

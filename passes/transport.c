@@ -29,10 +29,9 @@ static Value *save(Module *m, Func *f, Value *value, Op *call)
         return call->results.at[at];
     push_value(&m->arena, &f->results, value);
     f->saves++;
-    Type types[MAX_RESULTS];
-    infer_op(m, call, types);
+    Type type = call->attrs.dims.count ? with_dim_first(value->type, call->attrs.dims.dim[0]) : value->type;
     Value *result = NEW(&m->arena, Value);
-    *result = (Value){ .name = fresh_name(m), .type = types[f->results.count - 1], .def = call };
+    *result = (Value){ .name = fresh_name(m), .type = type, .def = call };
     push_value(&m->arena, &call->results, result);
     return result;
 }
@@ -89,14 +88,17 @@ static bool drop_saves(Module *m, Func *f)
     return changed;
 }
 
+/* A backward that nobody needs goes with the last call of it. */
 void prune_interfaces(Module *m)
 {
     for (bool changed = true; changed;) {
         changed = false;
+        for (Func *f = m->funcs; f; f = f->next)
+            drop_dead(f);
+        drop_unreached(m);
         for (Func *f = m->funcs; f; f = f->next) {
             if (f->role != PLAIN)
                 continue;
-            drop_dead(f);
             changed |= drop_params(m, f);
             changed |= drop_saves(m, f);
         }

@@ -98,9 +98,9 @@ typedef struct {
 static Part part_of(const Rt *rt, const RtFunction *f, const RtInput *input)
 {
     return (Part){ .batch = rt_part(rt, input->batch, f->batch),
-                   .seq = rt_part(rt, input->seq, input->length),
+                   .seq = rt_part(rt, input->seq, input->padded),
                    .rows = rt_part_size(rt, input->batch, f->batch),
-                   .length = rt_part_size(rt, input->seq, input->length),
+                   .length = rt_part_size(rt, input->seq, input->padded),
                    .vocab = vocab_of(rt->program, input) };
 }
 
@@ -111,12 +111,12 @@ static int64_t begin_of(const RtFunction *f, const RtInput *input, const Part *p
 }
 
 /* Of the tokens of a row the first that is not in the vocabulary: its position, or -1. */
-static int64_t find_bad(const RtData *data, const Part *part, int64_t begin)
+static int64_t find_bad(const RtData *data, const RtInput *input, const Part *part, int64_t begin)
 {
     for (int64_t s = 0; s < part->length; s++) {
-        int64_t position = begin + rt_position(part->seq, s), token = token_at(data, position);
+        int64_t at = rt_position(part->seq, s), token = at < input->length ? token_at(data, begin + at) : 0;
         if (token < 0 || token >= part->vocab)
-            return position;
+            return begin + at;
     }
     return -1;
 }
@@ -126,7 +126,7 @@ char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
         Part part = part_of(rt, f, input);
         for (int64_t n = 0; n < f->micro * part.rows; n++) {
-            int64_t bad = find_bad(data, &part, begin_of(f, input, &part, sequence, n));
+            int64_t bad = find_bad(data, input, &part, begin_of(f, input, &part, sequence, n));
             if (bad >= 0)
                 return rt_text("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
                                "were the data made with the tokenizer of this model, and are they %s? (--data-format "
@@ -145,8 +145,10 @@ void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t
         int32_t *to = rt_stage(rt, input->offset, f->micro * part.rows * part.length * (int64_t)sizeof *to);
         for (int64_t n = 0; n < f->micro * part.rows; n++) {
             int64_t begin = begin_of(f, input, &part, sequence, n);
-            for (int64_t s = 0; s < part.length; s++)
-                *to++ = (int32_t)token_at(data, begin + rt_position(part.seq, s));
+            for (int64_t s = 0; s < part.length; s++) {
+                int64_t at = rt_position(part.seq, s);
+                *to++ = at < input->length ? (int32_t)token_at(data, begin + at) : 0;
+            }
         }
     }
 }

@@ -70,6 +70,7 @@ typedef struct {
     int64_t length; /* it takes the first so many tokens of a sequence: S or, without a dim for them, 1 */
     int64_t vocab;  /* tokens must be below it; 0: not used as an index */
     RtSplit batch, seq;
+    int64_t padded; /* the sequence in memory, over all ranks: what is behind its end is 0 */
 } RtInput;
 
 /* Scalars that the trainer writes into the arena before a step and reads after it.

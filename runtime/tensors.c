@@ -106,10 +106,16 @@ void rt_views_free(RtView *views, int count)
 
 /* --- What of the whole this rank holds -------------------------------------------------------- */
 
+/* All of the dim: a part may be as long as the whole where the dim is padded, and hold the padding. */
+static bool is_whole(const RtView *view, int d)
+{
+    return view->size[d] == view->whole[d] && view->part[d].first == 0 && view->part[d].jump == 0;
+}
+
 RtRanges rt_ranges(const RtView *view)
 {
     RtRanges ranges = { .view = view, .split = view->rank - 1, .inner = 1 };
-    while (ranges.split >= 0 && view->size[ranges.split] == view->whole[ranges.split])
+    while (ranges.split >= 0 && is_whole(view, ranges.split))
         ranges.inner *= view->whole[ranges.split--];
     return ranges;
 }

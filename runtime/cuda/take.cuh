@@ -19,7 +19,7 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
     if (item >= s.pre * s.count)
         return;
-    const int64_t p = item / s.count, n = item % s.count, row = index[n] - s.first_row;
+    const int64_t p = item / s.count, n = item % s.count, row = rt_take_row_of(index[n], s);
     const bool known = row >= 0 && row < s.rows;
     const T *from = table + p * s.table.pre + (known ? row : 0) * s.table.row;
     P *to = picked + p * s.picked.pre + n * s.picked.row;
@@ -145,7 +145,7 @@ RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float 
     const int64_t p = block / s.count;
     const int first = (int)(block % s.count), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int32_t *sorted = rt_sorted(scratch);
-    const int64_t column = (int64_t)(blockIdx.x % tiles * 32 + lane) * WIDTH, row = sorted[first] - s.first_row;
+    const int64_t column = (int64_t)(blockIdx.x % tiles * 32 + lane) * WIDTH, row = rt_take_row_of(sorted[first], s);
     const int count = (int)rt_least<int64_t>(WIDTH, s.post - column);
     if (row < 0 || row >= s.rows || (first > 0 && sorted[first - 1] == sorted[first]))
         return;

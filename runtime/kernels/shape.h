@@ -15,7 +15,17 @@ typedef struct {
     RtType table_type, picked_type;
     bool accumulate;   /* rt_scatter_add adds to the table instead of setting it */
     int64_t first_row; /* index of the table's first row: a rank may hold a part of the rows */
+    int64_t turn, jump; /* rows from `turn` on are `jump` further on (RtPart) */
 } RtTake;
+
+/* The table's row of an index; negative or too large where another rank holds it. */
+RT_INLINE int64_t rt_take_row_of(int64_t index, const RtTake s)
+{
+    const int64_t row = index - s.first_row;
+    if (row < s.turn)
+        return row;
+    return row - s.jump < s.turn ? -1 : row - s.jump;
+}
 
 /* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
 typedef struct {

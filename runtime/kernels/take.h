@@ -37,7 +37,7 @@ RT_INLINE void rt_take(const void *table, const int32_t *index, void *picked, co
 #pragma omp parallel for collapse(2)
     for (int64_t p = 0; p < s.pre; p++)
         for (int64_t n = 0; n < s.count; n++) {
-            const int64_t row = index[n] - s.first_row;
+            const int64_t row = rt_take_row_of(index[n], s);
             const bool known = row >= 0 && row < s.rows;
             rt_take_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type, picked,
                         p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
@@ -56,7 +56,7 @@ RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *ta
             for (int64_t v = block; v < s.rows && !s.accumulate; v += BLOCKS)
                 rt_take_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
             for (int64_t n = 0; n < s.count; n++) {
-                const int64_t v = index[n] - s.first_row;
+                const int64_t v = rt_take_row_of(index[n], s);
                 if (v >= 0 && v < s.rows && v % BLOCKS == block)
                     rt_take_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
                                 p * s.table.pre + v * s.table.row, s.table_type, s.post, true);

@@ -1,5 +1,7 @@
-/* test_storage.c -- plans of memory made wrong by hand: the interpreter names the value that is lost, and to what. */
+/* test_storage.c -- plans of memory made wrong by hand: the interpreter names the value that is lost, and to what; and
+ * verify_memory, which runs in every compile, refuses them too. */
 #include "ir_test.h"
+#include "storage.h"
 
 /* As the memory pass plans it: a loop with a frame, a buffer between turns, state in place, a view, an evaluation that
  * shares the arena. */
@@ -99,8 +101,24 @@ static int64_t sixteen_for_norms(Module *m, const Op *op)
     return op->attrs.callee == intern_text(m, "k.norm") ? 16 : 0;
 }
 
-/* Runs the programs of a plan with one passage written otherwise; the message, or "". */
-static char *message_of(const char *plan, const char *from, const char *to)
+/* What every compile would say of the plan; "" if nothing. */
+static char *verified(Text *t)
+{
+    char *silent;
+    size_t length;
+    Diags *diags = t->m->diags, own = *diags;
+    own.out = open_memstream(&silent, &length);
+    t->m->diags = &own;
+    bool good = verify_memory(t->m);
+    t->m->diags = diags;
+    fclose(own.out);
+    assert_int_equal(good, length == 0);
+    return silent;
+}
+
+/* Runs the programs of a plan with one passage written otherwise; the message, or "".  `seen`: is it refused without
+ * being run? */
+static char *message_of(const char *plan, const char *from, const char *to, bool *seen)
 {
     const char *at = strstr(plan, from);
     if (!at)
@@ -111,6 +129,9 @@ static char *message_of(const char *plan, const char *from, const char *to)
     Text *t = good_text(text);
     static const FuncRole roles[] = { STEP, EVAL };
     t->m->scratch_bytes = sixteen_for_norms;
+    char *static_message = verified(t);
+    *seen = *static_message;
+    free(static_message);
     for (int k = 0; k < 2 && t->diags.errors == 0; k++) {
         const Func *f = func_with_role(t->m, roles[k]);
         Tensor args[4], results[4];
@@ -131,9 +152,12 @@ static char *message_of(const char *plan, const char *from, const char *to)
 /* A plan with `to` in place of `from` must be refused with that message. */
 static void check(const char *plan, const char *from, const char *to, const char *expected)
 {
-    char *message = message_of(plan, from, to);
+    bool seen;
+    char *message = message_of(plan, from, to, &seen);
     if (!strstr(message, expected))
         fail_msg("with '%s' it says '%s', not '%s'", to, message, expected);
+    if (!seen)
+        fail_msg("with '%s', verify_memory says nothing", to);
     free(message);
 }
 
@@ -143,8 +167,10 @@ static void test_right_plans(void **state)
 {
     const char *const plans[] = { plan, flight, ahead };
     for (int i = 0; i < 3; i++) {
-        char *message = message_of(plans[i], "module @m", "module @m");
+        bool seen;
+        char *message = message_of(plans[i], "module @m", "module @m", &seen);
         assert_string_equal(message, "");
+        assert_false(seen);
         free(message);
     }
 }

@@ -1,0 +1,113 @@
+/* library_order.c -- which memory orders the runtime's kernels take: all for which their shapes have the strides.  For
+ * those that they do not take, the order in which they take anything. */
+#include "library.h"
+
+#include "ir/storage.h"
+
+/* --- The order that always does ------------------------------------------------------------------------ */
+
+Names order_own(const Operands *o, int operand)
+{
+    Names names = { 0 };
+    for (int i = 0; i < o->value[operand]->type.rank; i++)
+        add_name(&names, o->value[operand]->type.dim[i].name);
+    return names;
+}
+
+static void add_those_of(const Value *value, Names *names, Name dim)
+{
+    if (dim && find_dim(&value->type, dim) >= 0)
+        add_name(names, dim);
+}
+
+/* What is summed into the table's rows stands between what comes before them there and what comes behind. */
+Names order_scatter_add(const Operands *o, int operand)
+{
+    const Type *index = &o->value[1]->type, *table = &o->value[2]->type;
+    Names names = { 0 };
+    if (operand != 0)
+        return order_own(o, operand);
+    for (int i = 0; i < table->rank; i++)
+        if (table->dim[i].name != o->op->attrs.dims.dim[0].name)
+            add_name(&names, table->dim[i].name);
+        else
+            for (int j = 0; j < index->rank; j++)
+                add_name(&names, index->dim[j].name);
+    return names;
+}
+
+/* Everything else, then the sequence, then the feature. */
+Names order_rope(const Operands *o, int operand)
+{
+    const Attrs *a = &o->op->attrs;
+    Names own = order_own(o, operand), names = { 0 };
+    for (int i = 0; i < own.count; i++)
+        if (own.name[i] != a->seq && own.name[i] != a->feature)
+            add_name(&names, own.name[i]);
+    add_name(&names, a->seq);
+    add_name(&names, a->feature);
+    return names;
+}
+
+/* What q and k share, what q has alone, the sequence, the feature. */
+Names order_attend(const Operands *o, int operand)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *q = &o->value[0]->type, *k = &o->value[1]->type;
+    const Value *value = o->value[operand];
+    Names names = { 0 };
+    for (int alone = 0; alone < 2; alone++)
+        for (int i = 0; i < q->rank; i++)
+            if (q->dim[i].name != a->seq && q->dim[i].name != a->feature &&
+                (find_dim(k, q->dim[i].name) < 0) == (alone == 1))
+                add_those_of(value, &names, q->dim[i].name);
+    add_those_of(value, &names, find_dim(&value->type, a->key) >= 0 ? a->key : a->seq);
+    add_those_of(value, &names, a->feature);
+    return names;
+}
+
+/* --- Does it do as it is? -------------------------------------------------------------------------------- */
+
+static bool lies_in_order(const Module *m, const Value *value, const Names *order)
+{
+    int64_t stride = 1;
+    for (int i = order->count - 1; i >= 0; i--) {
+        int at = find_dim(&value->type, order->name[i]);
+        int64_t size = local_size(m, &value->type.dim[at]);
+        if (size > 1 && value->storage->stride[at] != stride)
+            return false;
+        stride *= size;
+    }
+    return true;
+}
+
+static bool is_padded(const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (!type->dim[i].split.count && type->dim[i].padded > type->dim[i].size)
+            return true;
+    return false;
+}
+
+/* Operands in another order come first; then results, then the padding between rows. */
+bool library_takes(Module *m, const Op *op, Wanted wanted[])
+{
+    Operands o;
+    int count = 0;
+    if (!find_operands(m, op, &o))
+        return true;
+    o.asks = true;
+    if (library_body(&o))
+        return true;
+    for (int i = 0; i < o.count; i++)
+        wanted[i].order = i < op->args.count ? library_order(&o, i) : order_own(&o, i);
+    for (int i = 0; i < op->args.count; i++)
+        count += wanted[i].copied = !lies_in_order(m, o.value[i], &wanted[i].order);
+    for (int i = op->args.count; i < o.count && !count; i++)
+        wanted[i].copied = !is_row_major(m, o.value[i]);
+    for (int i = op->args.count; i < o.count; i++)
+        count += wanted[i].copied;
+    for (int i = 0; i < op->args.count && !count; i++)
+        wanted[i].copied = wanted[i].tight = is_padded(&o.value[i]->type);
+    return false;
+}

@@ -1,0 +1,481 @@
+/* verify_memory.c -- is anything written over while somebody still reads it?
+ *
+ * Each program is walked through with the addresses that the memory pass has given, down into the functions that it
+ * calls and into the first, second and last turn of each loop.  At each op, what it writes is compared with all that
+ * lives: values with a later reader, operands, what callers still need, what the other turns of a loop need, buffers
+ * that collectives write meanwhile.  No values are computed, so that every plan can be checked in every compile; the
+ * interpreter (interp_storage.c) checks the same byte by byte, on small programs.
+ *
+ * A kernel may write over an operand that dies there, element by element: see may_write_over.
+ */
+#include "map.h"
+#include "region.h"
+#include "storage.h"
+
+#include <string.h>
+
+/* Something in memory, and the last op of its function that needs it. */
+typedef struct {
+    const Value *value;
+    Region region;
+    int64_t end; /* of the region */
+    int last;    /* -1: nobody reads it */
+} Living;
+
+/* What lives in a function, and around it: in its callers, and in the other turns of the loops that it is in. */
+typedef struct Scene {
+    Living *at;
+    int count, room;
+    int now; /* the op that is being looked at, or that calls */
+    const struct Scene *around;
+} Scene;
+
+typedef struct {
+    Module *m;
+    const Func *program;
+    int64_t bytes; /* of the arena */
+    Map last;      /* value -> number of its last reader + 1 */
+    Map seen;      /* function -> itself: its last readers are known */
+} Check;
+
+/* Where a function runs. */
+typedef struct {
+    const Func *f;
+    int64_t base;           /* of its frame */
+    const int64_t *pointer; /* what it is handed */
+} Place;
+
+static int64_t address_of(const Place *place, const Value *value)
+{
+    const Storage *storage = value->storage;
+    return storage->at < 0 ? place->pointer[-1 - storage->at] + storage->plus : place->base + storage->at;
+}
+
+static Region region_at(const Check *c, const Place *place, const Value *value)
+{
+    return region_of(c->m, value, address_of(place, value), 0, -1);
+}
+
+/* --- How long values live ----------------------------------------------------------------------------- */
+
+static void note_reader(Check *c, const Value *value, int number)
+{
+    if ((intptr_t)map_get(&c->last, value) <= number)
+        map_put(&c->last, value, (void *)(intptr_t)(number + 1));
+}
+
+/* What a collective that has been started reads and writes must stay until its wait. */
+static void find_last_readers(Check *c, const Func *f)
+{
+    int number = 0;
+    if (map_get(&c->seen, f))
+        return;
+    map_put(&c->seen, f, (void *)f);
+    for (const Op *op = f->first; op; op = op->next, number++)
+        for (int i = 0; i < op->args.count; i++) {
+            note_reader(c, arg(op, i), number);
+            const Op *start = op->kind == OP_wait ? arg(op, i)->def : NULL;
+            if (start)
+                note_reader(c, arg(start, 0), number);
+        }
+    for (int i = 0; i < f->results.count; i++)
+        note_reader(c, f->results.at[i], number);
+}
+
+static int last_reader(const Check *c, const Value *value) { return (int)(intptr_t)map_get(&c->last, value) - 1; }
+
+static void add_living(Check *c, Scene *scene, const Value *value, Region region, int last)
+{
+    if (scene->count == scene->room) {
+        Living *more = NEW_ARRAY(&c->m->arena, Living, scene->room = scene->room ? 2 * scene->room : 32);
+        if (scene->count)
+            memcpy(more, scene->at, (size_t)scene->count * sizeof *more);
+        scene->at = more;
+    }
+    scene->at[scene->count++] = (Living){ value, region, region_end(&region), last };
+}
+
+/* Who has had its last reader needs no look any more. */
+static void drop_dead(Scene *scene)
+{
+    int kept = 0;
+    for (int i = 0; i < scene->count; i++)
+        if (scene->at[i].last >= scene->now)
+            scene->at[kept++] = scene->at[i];
+    scene->count = kept;
+}
+
+/* --- What may be written over -------------------------------------------------------------------------- */
+
+static bool lie_alike(const Module *m, const Value *a, const Value *b)
+{
+    bool alike = a->type.rank == b->type.rank && dtype_bytes(a->type.dtype) == dtype_bytes(b->type.dtype);
+    for (int i = 0; alike && i < a->type.rank; i++) {
+        const Dim *x = &a->type.dim[i], *y = &b->type.dim[i];
+        int64_t size = local_size(m, x);
+        alike = x->name == y->name && size == local_size(m, y) &&
+                (size == 1 || a->storage->stride[i] == b->storage->stride[i]);
+    }
+    return alike;
+}
+
+/* Is the value, or what is computed from it, summed or spread over more dims?  Then it may be read again after results
+ * have been written. */
+static bool is_read_again(const Func *kernel, const Value *value)
+{
+    for (const Op *op = value->def ? value->def->next : kernel->first; op; op = op->next)
+        if (index_of(&op->args, value) >= 0 &&
+            (info(op)->family != POINTWISE || result(op)->type.rank != value->type.rank ||
+             is_read_again(kernel, result(op))))
+            return true;
+    return false;
+}
+
+/* A kernel may where the two lie alike, and the operand is read element by element; so may some collectives. */
+static bool may_write_over(const Check *c, const Op *op, const Value *operand, const Value *written)
+{
+    const Func *kernel = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
+    if (!lie_alike(c->m, operand, written))
+        return false;
+    if (!kernel)
+        return info(op)->traits & IN_PLACE && !op->attrs.started;
+    return !is_read_again(kernel, kernel->params.at[index_of(&op->args, operand)]);
+}
+
+/* --- One op --------------------------------------------------------------------------------------------- */
+
+#define BROKEN(...) (error_at(c->m->diags, (Where){ .at = op->loc }, __VA_ARGS__), false)
+
+static bool is_harmless(const Check *c, const Place *place, const Op *op, const Living *other, const Value *written)
+{
+    int at = index_of(&op->args, other->value);
+    return at >= 0 && written && address_of(place, other->value) == address_of(place, written) &&
+           may_write_over(c, op, other->value, written);
+}
+
+/* `written` is NULL for scratch. */
+static bool may_write(const Check *c, const Place *place, const Scene *scene, const Op *op, const Value *written,
+                      const Region *region)
+{
+    const char *name = written ? written->name : "scratch";
+    const int64_t end = region_end(region);
+    if (region->at < 0 || end > c->bytes)
+        return BROKEN("internal: @%s writes %%%s to byte %lld of an arena of %lld", place->f->name, name,
+                      (long long)end, (long long)c->bytes);
+    for (const Scene *s = scene; s; s = s->around)
+        for (int i = 0; i < s->count; i++) {
+            const Living *other = &s->at[i];
+            bool dies = other->last == s->now, is_own = other->value == written; /* comes early, into its buffers */
+            if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
+                (s != scene && dies) || !regions_meet(region, &other->region) ||
+                (dies && is_harmless(c, place, op, other, written)))
+                continue;
+            return BROKEN("internal: @%s writes %%%s over %%%s, which is still read", place->f->name, name,
+                          other->value->name);
+        }
+    return true;
+}
+
+static bool has_places(const Check *c, const Func *f, const Op *op, const Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        if (!values->at[i]->storage)
+            return BROKEN("internal: %%%s of @%s has no place in memory", values->at[i]->name, f->name);
+    return true;
+}
+
+static int64_t scratch_bytes(const Check *c, const Op *op)
+{
+    return c->m->scratch_bytes ? c->m->scratch_bytes(c->m, op) : 0;
+}
+
+/* A view lies in its operand: from the element that it begins with, with the strides of the dims that it shows. */
+static bool check_view(const Check *c, const Place *place, const Op *op)
+{
+    const Value *x = arg(op, 0), *y = result(op);
+    int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
+    int64_t first = at < 0 ? 0 : op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
+    bool good = address_of(place, y) == address_of(place, x) + first;
+    for (int i = 0; i < y->type.rank; i++) {
+        int own = find_dim(&x->type, y->type.dim[i].name), from = own < 0 ? at : own;
+        good &=
+            from >= 0 && (local_size(c->m, &y->type.dim[i]) <= 1 || y->storage->stride[i] == x->storage->stride[from]);
+    }
+    return good || BROKEN("internal: %%%s is not the part of %%%s that it shows", y->name, x->name);
+}
+
+static bool check_op(const Check *c, const Place *place, Scene *scene, const Op *op)
+{
+    bool good = info(op)->family != VIEW || check_view(c, place, op);
+    int64_t beside = scratch_bytes(c, op);
+    int before = scene->count;
+    for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
+        Region region = region_at(c, place, op->results.at[i]);
+        good = may_write(c, place, scene, op, op->results.at[i], &region);
+        add_living((Check *)c, scene, op->results.at[i], region, scene->now); /* beside the op's other results */
+    }
+    Region scratch = plain_region(place->base + op->attrs.frame, beside);
+    good = good && (!beside || may_write(c, place, scene, op, NULL, &scratch));
+    scene->count = before;
+    return good;
+}
+
+/* --- Calls and loops ------------------------------------------------------------------------------------- */
+
+static bool check_func(Check *c, const Place *place, const Scene *around);
+
+/* One turn of a loop, or a call. */
+typedef struct {
+    const Place *place; /* of the caller */
+    const Op *op;
+    const Func *callee;
+    const Dim *dim; /* NULL: a call */
+    int64_t turns, frame;
+    int64_t *carried; /* where each carried operand of the next turn lies */
+} Turns;
+
+static bool is_sliced(const Turns *t, const Value *value)
+{
+    return t->dim && value->type.rank && value->type.dim[0].name == t->dim->name;
+}
+
+static int64_t slice_address(const Turns *t, const Value *value, int64_t at)
+{
+    int64_t stride = is_sliced(t, value) ? value->storage->stride[0] : 0;
+    return address_of(t->place, value) + at * stride * dtype_bytes(value->type.dtype);
+}
+
+static int64_t turn_index(const Turns *t, int64_t turn) { return t->op->attrs.reverse ? t->turns - 1 - turn : turn; }
+
+/* The slices of turns from `turn` on, or before it. */
+static Region slices(const Check *c, const Turns *t, const Value *value, int64_t turn, bool later)
+{
+    int64_t count = later ? t->turns - turn : turn;
+    bool at_front = later == t->op->attrs.reverse;
+    return region_of(c->m, value, address_of(t->place, value), at_front ? 0 : t->turns - count, count);
+}
+
+/* What the other turns of a loop need: operands of later ones, results of earlier ones. */
+static void add_other_turns(Check *c, Scene *scene, const Turns *t, int64_t turn)
+{
+    for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
+        const Value *value = arg(t->op, i);
+        if (is_sliced(t, value))
+            add_living(c, scene, value, slices(c, t, value, turn + 1, true), 1);
+        else if (turn + 1 < t->turns)
+            add_living(c, scene, value, region_at(c, t->place, value), 1);
+    }
+    for (int i = (int)t->op->attrs.carried; i < t->op->results.count; i++)
+        if (last_reader(c, t->op->results.at[i]) >= 0)
+            add_living(c, scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], turn, false), 1);
+}
+
+/* Both buffers of each collective that runs ahead are in use the whole turn: one is read, one is on its way. */
+static void place_ahead(Check *c, Scene *scene, const Turns *t, int64_t left, int64_t buffer, int64_t pointer[])
+{
+    for (const Op *op = first_ahead(t->callee); op; op = next_ahead(op), pointer += AHEAD_POINTERS) {
+        int64_t bytes = aligned_bytes(local_bytes(c->m, &result(op)->type));
+        pointer[0] = buffer + (left % 2 ? bytes : 0);
+        add_living(c, scene, result(op), plain_region(buffer, 2 * bytes), 1);
+        buffer += 2 * bytes;
+    }
+}
+
+/* Does the callee look for its i-th parameter, or then result, where the caller has it? */
+static bool is_where_handed(const Check *c, const Place *inner, const Op *op, int i, int64_t address)
+{
+    const Func *callee = inner->f;
+    const Value *there = i < op->args.count ? callee->params.at[i] : callee->results.at[i - op->args.count];
+    if (address_of(inner, there) == address)
+        return true;
+    return BROKEN("internal: @%s has its %%%s at byte %lld, its caller at %lld", callee->name, there->name,
+                  (long long)address_of(inner, there), (long long)address);
+}
+
+/* What is made in place ends where the loop's result lies, whatever pointer it has. */
+static int64_t where_wanted(const Turns *t, int result, int64_t at, int64_t pointer)
+{
+    bool is_carried = result < t->op->attrs.carried;
+    return is_carried ? pointer : slice_address(t, t->op->results.at[result], at);
+}
+
+static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
+{
+    const Op *op = t->op;
+    const int nargs = op->args.count, nresults = op->results.count;
+    const int64_t at = turn_index(t, turn), left = t->turns - 1 - turn;
+    int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + AHEAD_POINTERS * count_ahead(t->callee) + 1);
+    int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
+    Scene others = { .around = scene };
+    for (int i = 0; i < nargs; i++)
+        pointer[i] = i < op->attrs.carried ? t->carried[i] : slice_address(t, arg(op, i), at);
+    for (int i = 0; i < nresults; i++) {
+        const Value *value = op->results.at[i];
+        bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
+        pointer[nargs + i] = !is_carried         ? slice_address(t, value, at)
+                             : swaps && left % 2 ? buffer
+                                                 : address_of(t->place, value);
+        buffer += swaps ? aligned_bytes(local_bytes(c->m, &value->type)) : 0;
+    }
+    for (int i = 0; i < op->attrs.carried; i++)
+        t->carried[i] = pointer[nargs + i];
+    const Place inner = { t->callee, t->frame, pointer };
+    bool good = true;
+    for (int i = 0; good && i < nargs + nresults; i++)
+        good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
+    add_other_turns(c, &others, t, turn);
+    place_ahead(c, &others, t, left, buffer, pointer + nargs + nresults);
+    return good && check_func(c, &inner, &others);
+}
+
+/* What is carried in place is copied to where it will end, one after the other, before the first turn. */
+static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
+{
+    const Op *op = t->op;
+    bool good = true;
+    for (int i = 0; good && i < op->attrs.carried; i++) {
+        t->carried[i] = address_of(t->place, arg(op, i));
+        if (!is_carried_in_place(op, t->callee, i))
+            continue;
+        t->carried[i] = address_of(t->place, op->results.at[i]);
+        Scene others = { .around = scene };
+        for (int j = 0; j < op->args.count && t->carried[i] != address_of(t->place, arg(op, i)); j++)
+            if (j >= op->attrs.carried || !is_carried_in_place(op, t->callee, j) || j > i)
+                add_living(c, &others, arg(op, j), region_at(c, t->place, arg(op, j)), 1);
+        Region to = region_at(c, t->place, op->results.at[i]);
+        good = may_write(c, t->place, &others, op, op->results.at[i], &to);
+    }
+    return good;
+}
+
+/* The frame of the callee and the buffers behind it are nobody else's. */
+static bool check_frame(Check *c, const Scene *scene, const Turns *t)
+{
+    Scene others = { .around = scene };
+    for (int i = 0; i < t->op->args.count; i++)
+        add_living(c, &others, arg(t->op, i), region_at(c, t->place, arg(t->op, i)), 1);
+    for (int i = 0; i < t->op->results.count; i++)
+        add_living(c, &others, t->op->results.at[i], region_at(c, t->place, t->op->results.at[i]), 1);
+    Region frame = plain_region(t->frame, aligned_bytes(t->callee->frame) + turn_buffers(c->m, t->op, t->callee));
+    return may_write(c, t->place, &others, t->op, NULL, &frame);
+}
+
+/* Does what is handed over lie with the strides that the callee expects, but for the loop's dim? */
+static bool lies_as_expected(const Check *c, const Turns *t, const Value *here, const Value *there)
+{
+    const Op *op = t->op;
+    int skipped = is_sliced(t, here) && there->type.rank < here->type.rank;
+    for (int i = 0; i < there->type.rank; i++)
+        if (local_size(c->m, &there->type.dim[i]) > 1 &&
+            there->storage->stride[i] != here->storage->stride[i + skipped])
+            return BROKEN("internal: %%%s lies otherwise than @%s expects of its %%%s", here->name, t->callee->name,
+                          there->name);
+    return true;
+}
+
+static bool lie_as_expected(const Check *c, const Turns *t)
+{
+    bool good = true;
+    for (int i = 0; good && i < t->op->args.count; i++)
+        good = lies_as_expected(c, t, arg(t->op, i), t->callee->params.at[i]);
+    for (int i = 0; good && i < t->op->results.count; i++)
+        good = lies_as_expected(c, t, t->op->results.at[i], t->callee->results.at[i]);
+    return good;
+}
+
+static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
+{
+    const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
+    Turns t = { place, op, callee, dim, dim ? dim->size : 1, place->base + op->attrs.frame, NULL };
+    t.carried = NEW_ARRAY(&c->m->arena, int64_t, op->args.count + 1);
+    bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
+                lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
+    for (int64_t turn = 0; good && turn < t.turns; turn++) {
+        if (turn == 2 && t.turns > 4) /* buffers alternate: an even number of turns is left out */
+            turn = t.turns - 1 - (t.turns % 2 == 0);
+        good = check_turn(c, scene, &t, turn);
+    }
+    return good;
+}
+
+/* --- Functions ------------------------------------------------------------------------------------------- */
+
+static bool check_func(Check *c, const Place *place, const Scene *around)
+{
+    const Func *f = place->f;
+    Scene scene = { .around = around };
+    bool good = has_places(c, f, f->first, &f->params);
+    find_last_readers(c, f);
+    for (int i = 0; good && i < f->params.count; i++)
+        add_living(c, &scene, f->params.at[i], region_at(c, place, f->params.at[i]), last_reader(c, f->params.at[i]));
+    for (const Op *op = f->first; good && op; op = op->next, scene.now++) {
+        drop_dead(&scene);
+        const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
+        good = has_places(c, f, op, &op->results) &&
+               (callee && callee->role != KERNEL ? check_call(c, place, &scene, op, callee)
+                                                 : check_op(c, place, &scene, op));
+        for (int i = 0; good && i < op->results.count; i++) {
+            const Value *value = op->results.at[i];
+            add_living(c, &scene, value, region_at(c, place, value), last_reader(c, value));
+        }
+    }
+    return good;
+}
+
+/* State of the step stays while another program runs. */
+static void add_state(Check *c, Scene *scene, const Func *step)
+{
+    for (int i = first_state(c->m, step); i < step->params.count; i++) {
+        const Value *state = step->params.at[i];
+        if (state->storage && !param_named(c->program, state->name))
+            add_living(c, scene, state, region_of(c->m, state, state->storage->at, 0, -1), 1);
+    }
+}
+
+static bool params_are_apart(Check *c, const Place *place)
+{
+    const Op *op = place->f->first;
+    Scene scene = { 0 };
+    bool good = has_places(c, place->f, op, &place->f->params);
+    for (int i = 0; good && i < place->f->params.count; i++) {
+        const Value *param = place->f->params.at[i];
+        Region region = region_at(c, place, param);
+        good = may_write(c, place, &scene, op, param, &region);
+        add_living(c, &scene, param, region, 1);
+    }
+    return good;
+}
+
+/* The trainer looks for new state where the old one was. */
+static bool state_stays(const Check *c, const Func *step)
+{
+    const Op *op = step->last;
+    int first = first_state(c->m, step), offset = step->results.count - (step->params.count - first);
+    for (int i = first; i < step->params.count; i++) {
+        const Value *old = step->params.at[i], *new = step->results.at[offset + i - first];
+        if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
+            return BROKEN("internal: the new %%%s lies at byte %lld, the old one at %lld", old->name,
+                          (long long)new->storage->at, (long long)old->storage->at);
+    }
+    return true;
+}
+
+bool verify_memory(Module *m)
+{
+    static const FuncRole programs[] = { STEP, EVAL, PREDICT };
+    const Func *step = func_with_role(m, STEP);
+    bool good = true;
+    for (int i = 0; i < 3; i++) {
+        const Func *f = func_with_role(m, programs[i]);
+        if (!f || !f->first || !f->params.count || !f->params.at[0]->storage)
+            continue;
+        Check c = { .m = m, .program = f, .bytes = f->frame, .last.arena = &m->arena, .seen.arena = &m->arena };
+        Scene outside = { 0 };
+        if (step && f != step)
+            add_state(&c, &outside, step);
+        const Place place = { f, 0, NULL };
+        good &=
+            params_are_apart(&c, &place) && check_func(&c, &place, &outside) && (f != step || state_stays(&c, step));
+    }
+    return good;
+}

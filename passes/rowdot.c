@@ -1,0 +1,67 @@
+/* rowdot.c -- a dot of two tensors that have all their dims in common is no product of matrices:
+ *
+ *   %3 = dot %1, %2 {over=embed}     =>     %4 = mul %1, %2
+ *                                           %3 = sum %4 {over=embed}
+ *
+ * Written so it is a loop over rows that fuses with its neighbours, where a library of products has one row times one
+ * column, as often as there are rows.  Dims of which a rank has one element do not count.
+ */
+#include "fuse.h"
+
+static bool has_one(const Module *m, const Dim *dim)
+{
+    return dim->size == 1 || (dim->split.count && local_size(m, dim) == 1);
+}
+
+static bool has_own_dim(const Module *m, const Type *type, const Type *other)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (find_dim(other, type->dim[i].name) < 0 && !has_one(m, &type->dim[i]))
+            return true;
+    return false;
+}
+
+static bool is_row_dot(const Module *m, const Op *op)
+{
+    if (info(op)->family != PRODUCT)
+        return false;
+    const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
+    return is_float(a->dtype) && is_float(b->dtype) && !has_own_dim(m, a, b) && !has_own_dim(m, b, a);
+}
+
+static Value *cast_to(Builder *b, Value *value, DType dtype)
+{
+    if (value->type.dtype == dtype)
+        return value;
+    return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, value);
+}
+
+/* In f32, rounded once, as products are. */
+static Value *open_dot(Builder *b, const Op *dot)
+{
+    const Type *type = &result(dot)->type;
+    Value *product = BUILD(b, OP_mul, NO_ATTRS, cast_to(b, arg(dot, 0), F32), cast_to(b, arg(dot, 1), F32));
+    Value *sum = BUILD(b, OP_sum, (Attrs){ .over = dot->attrs.over }, product);
+    Attrs order = { 0 };
+    bool same = true;
+    for (int i = 0; i < type->rank; i++) {
+        add_name(&order.order, type->dim[i].name);
+        same &= type->dim[i].name == sum->type.dim[i].name;
+    }
+    sum = cast_to(b, sum, type->dtype);
+    return same ? sum : BUILD(b, OP_reorder, order, sum);
+}
+
+void open_row_dots(Module *m, Func *f)
+{
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        if (!is_row_dot(m, op))
+            continue;
+        Builder b = builder_at(m, f, op);
+        Value *sum = open_dot(&b, op);
+        sum->name = result(op)->name;
+        replace_uses(f, result(op), sum);
+        remove_op(f, op);
+    }
+}

@@ -1,0 +1,283 @@
+"""Computes the loss of a program in PyTorch, from the tree: whole batches, parameters under their full names."""
+import math
+from dataclasses import dataclass
+
+import torch
+
+import philox
+import tensors
+from constants import flag_of, names_in, number_of
+from tensors import Tensor, Wrong
+from tree import Assign, Binary, Call, Index, Input, Loss, Name, Negation, Param, Repeat, Return
+
+REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
+              "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}
+
+
+@dataclass
+class Place:
+    """Where in the model a statement is computed: the path of its instance, the copies of the repeats around it within
+    that instance, and the key of dropout."""
+    path: str
+    copies: tuple
+    key: int
+
+
+class Evaluation:
+    """One computation of the loss.  `parameter(name, param, sizes)` gives the tensor of a full name; inputs maps names to
+    their tokens, batch is their number of sequences."""
+
+    def __init__(self, program, known, batch, inputs, parameter, key=0, rounding=tensors.EXACT, dtype=torch.float64):
+        self.program, self.known, self.blocks = program, dict(known), program.blocks
+        self.batch_dim, self.inputs, self.parameter = program.batch_dim, inputs, parameter
+        self.rounding, self.dtype, self.key = rounding, dtype, key
+        self.sizes = {d: known.get(d, batch) for d in program.dims}
+        self.instances, self.next_dropout = {}, 0
+        self.fits = {}  # input: the smallest dim that its tokens index
+
+    def loss(self):
+        place = Place("", (), self.key)
+        result = self.body(self.program.model.body, {}, place)
+        if not isinstance(result, Tensor) or result.dims:
+            raise Wrong("the loss is no number")
+        return result.data
+
+    # --- Statements --------------------------------------------------------------------------------------------------
+
+    def body(self, body, values, place):
+        """Runs statements in the scope `values`; gives what a return or a loss says."""
+        result = None
+        for statement in body:
+            if isinstance(statement, Assign):
+                values[statement.name] = self.assigned(statement, values, place)
+            elif isinstance(statement, Param):
+                self.parameters(statement, values, place)
+            elif isinstance(statement, Repeat):
+                self.repeat(statement, values, place)
+            elif isinstance(statement, Input):
+                values[statement.name] = Tensor(self.inputs[statement.name], tuple(statement.type.dims),
+                                                frozenset([statement.name]))
+            elif isinstance(statement, (Return, Loss)):
+                result = self.tensor(statement.value, values, place)
+        return result
+
+    def assigned(self, statement, values, place):
+        value = self.expression(statement.value, values, place)
+        if statement.type is None:
+            return value
+        value = self.as_tensor(value)
+        if set(value.dims) != set(statement.type.dims):
+            raise Wrong(f"{statement.name} is stated as {statement.type.dims}, but it is {value.dims}")
+        return Tensor(value.aligned(statement.type.dims), tuple(statement.type.dims), value.fed_by,
+                      None if value.ignored is None else Tensor(value.ignored, value.dims).aligned(statement.type.dims))
+
+    def parameters(self, statement, values, place):
+        for name in statement.names:
+            full = f"{place.path}.{name}" if place.path else name
+            sizes = [self.sizes[d] for d in statement.type.dims]
+            data = self.parameter(full, statement, sizes).to(self.dtype)
+            values[name] = Tensor(self.rounding(data), tuple(statement.type.dims))
+
+    def repeat(self, statement, values, place):
+        outside = set(values)
+        key, first, last = place.key, self.next_dropout, self.next_dropout
+        for copy in range(int(number_of(statement.count, self.known))):
+            self.next_dropout = first  # all copies are one instance of dropout: their keys differ
+            inner = dict(values)
+            self.body(statement.body, inner, Place(place.path, place.copies + (copy,), philox.copy_key(key, copy)))
+            last = self.next_dropout
+            values.update({name: inner[name] for name in outside})
+        self.next_dropout = last
+
+    # --- Expressions -------------------------------------------------------------------------------------------------
+
+    def as_tensor(self, value, dtype=None):
+        """A number as a tensor without dims."""
+        if isinstance(value, Tensor):
+            return value
+        return Tensor(torch.tensor(value, dtype=self.dtype if dtype in (None, "f32") else torch.int64), ())
+
+    def tensor(self, expression, values, place):
+        return self.as_tensor(self.expression(expression, values, place))
+
+    def expression(self, e, values, place):
+        if not self.shadows(e, values):
+            number = number_of(e, self.known)
+            if number is not None:
+                return number
+        if isinstance(e, Name):
+            if e.name not in values:
+                raise Wrong(f"nothing is named {e.name}")
+            return values[e.name]
+        if isinstance(e, Negation):
+            operand = self.expression(e.operand, values, place)
+            return Tensor(-operand.data, operand.dims) if isinstance(operand, Tensor) else -operand
+        if isinstance(e, Binary):
+            operands = [self.expression(x, values, place) for x in (e.left, e.right)]
+            return self.rounded(self.combine(e.sign, *operands))
+        if isinstance(e, Index):
+            return self.index(e, values, place)
+        return self.call(e, values, place)
+
+    def shadows(self, e, values):
+        return isinstance(e, Name) and e.name in values
+
+    def rounded(self, x):
+        """Results of the same type keep what they are known as."""
+        if isinstance(x, Tensor) and x.kind == "f32":
+            return Tensor(self.rounding(x.data), x.dims, x.fed_by, x.ignored)
+        return x
+
+    def combine(self, sign, a, b):
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            raise Wrong(f"{a} {sign} {b}: numbers should have folded")
+        a, b = self.unified(a, b)
+        table = tensors.LOGICAL if a.kind == "bool" and b.kind == "bool" else tensors.BINARY
+        return tensors.pointwise(table[sign], a, b)
+
+    def unified(self, a, b):
+        """Numbers take the type of what they meet, and bools become 0 and 1 beside numbers."""
+        kinds = [x.kind if isinstance(x, Tensor) else None for x in (a, b)]
+        if None in kinds:
+            other = kinds[1 - kinds.index(None)]
+            number = a if kinds[0] is None else b
+            common = ("f32" if isinstance(number, float) else "i32") if other == "bool" else other or "f32"
+        else:
+            common = kinds[0] if kinds[0] == kinds[1] else "f32" if "f32" in kinds else "i32"
+            if set(kinds) == {"f32", "i32"}:
+                raise Wrong("i32 and floating-point tensors do not mix")
+        return self.cast(self.as_tensor(a, common), common), self.cast(self.as_tensor(b, common), common)
+
+    def cast(self, x, kind):
+        if x.kind == kind:
+            return x
+        if kind == "bool":
+            return Tensor(x.data != 0, x.dims)
+        if kind == "i32":
+            return Tensor(x.data.detach().trunc().long() if x.kind == "f32" else x.data.long(), x.dims)
+        return Tensor(x.data.to(self.dtype), x.dims)
+
+    def index(self, e, values, place):
+        operand = self.expression(e.operand, values, place)
+        at = self.expression(e.at, values, place)
+        if not isinstance(at, Tensor):
+            result = tensors.slice_of(operand, e.dim, at)
+        else:
+            self.note_fit(at, operand.size(e.dim))
+            result = tensors.take(operand, e.dim, at)
+        result.fed_by = operand.fed_by
+        return result
+
+    def note_fit(self, at, size):
+        for name in at.fed_by:
+            self.fits[name] = min(size, self.fits.get(name, size))
+
+    # --- Calls -------------------------------------------------------------------------------------------------------
+
+    def call(self, e, values, place):
+        if e.function in self.blocks:
+            return self.instance(e, values, place)
+        method = getattr(self, f"call_{e.function}", None)
+        if method:
+            return self.rounded(method(e, values, place))
+        if e.function in tensors.UNARY:
+            x = self.expression(e.arguments[0], values, place)
+            return self.rounded(Tensor(tensors.UNARY[e.function](x.data), x.dims))
+        if e.function in REDUCTIONS:
+            x = self.expression(e.arguments[0], values, place)
+            dims = [d.name for d in e.arguments[1:]] or list(x.dims)
+            return self.rounded(REDUCTIONS[e.function](x, dims))
+        if e.function in ("maximum", "minimum"):
+            return self.rounded(self.combine(e.function, *[self.expression(x, values, place) for x in e.arguments]))
+        raise Wrong(f"no function is named {e.function}")
+
+    def instance(self, e, values, place):
+        block, name = self.blocks[e.function], e.instance or e.function
+        arguments = [self.tensor(a, values, place) for a in e.arguments]
+        inside = {a.name: value for a, value in zip(block.arguments, arguments)}
+        path = ".".join([place.path] * bool(place.path) + [name] + [str(copy) for copy in place.copies])
+        return self.body(block.body, inside, Place(path, (), place.key))
+
+    def arguments(self, e, values, place, count):
+        return [self.tensor(a, values, place) for a in e.arguments[:count]]
+
+    def dims(self, e, first):
+        return [a.name for a in e.arguments[first:]]
+
+    def keyword(self, e, name, otherwise):
+        return number_of(e.keywords[name], self.known) if name in e.keywords else otherwise
+
+    def call_where(self, e, values, place):
+        condition = self.tensor(e.arguments[0], values, place)
+        a, b = [self.expression(x, values, place) for x in e.arguments[1:]]
+        fed_by = frozenset().union(*[x.fed_by for x in (a, b) if isinstance(x, Tensor)])
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            kind = "f32" if isinstance(a, float) or isinstance(b, float) else "i32"
+            a, b = self.as_tensor(a, kind), self.as_tensor(b, kind)
+        a, b = self.unified(a, b)
+        result = tensors.pointwise(lambda c, x, y: torch.where(c, x, y), condition, a, b)
+        return Tensor(result.data, result.dims, fed_by)
+
+    def call_cast(self, e, values, place):
+        return self.cast(self.tensor(e.arguments[0], values, place), e.arguments[1].name)
+
+    def call_stop_gradient(self, e, values, place):
+        x = self.tensor(e.arguments[0], values, place)
+        return Tensor(x.data.detach(), x.dims)
+
+    def call_dot(self, e, values, place):
+        return tensors.dot(*self.arguments(e, values, place, 2), self.dims(e, 2))
+
+    def call_softmax(self, e, values, place):
+        return tensors.along(torch.softmax, self.arguments(e, values, place, 1)[0], e.arguments[1].name)
+
+    def call_log_softmax(self, e, values, place):
+        return tensors.along(torch.log_softmax, self.arguments(e, values, place, 1)[0], e.arguments[1].name)
+
+    def normalised(self, function, e, values, place):
+        eps = self.keyword(e, "eps", 1e-5)
+        x = self.arguments(e, values, place, 1)[0]
+        return tensors.along(lambda data, at: function(data, at, eps), x, e.arguments[1].name)
+
+    def call_layernorm(self, e, values, place):
+        return self.normalised(tensors.layernorm, e, values, place)
+
+    def call_rmsnorm(self, e, values, place):
+        return self.normalised(tensors.rmsnorm, e, values, place)
+
+    def call_cross_entropy(self, e, values, place):
+        logits, labels = self.arguments(e, values, place, 2)
+        dim = e.arguments[2].name
+        self.note_fit(labels, logits.size(dim))
+        return tensors.cross_entropy(logits, labels, dim, self.keyword(e, "ignore", -100))
+
+    def call_attend(self, e, values, place):
+        q, k, v = self.arguments(e, values, place, 3)
+        seq, feature = self.dims(e, 3)
+        return tensors.attend(q, k, v, seq, feature, flag_of(e.keywords.get("causal")), self.keyword(e, "window", 0),
+                              self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))))
+
+    def call_rope(self, e, values, place):
+        style = e.keywords.get("style", Name("half")).name
+        return tensors.rope(self.tensor(e.arguments[0], values, place), *self.dims(e, 1),
+                            self.keyword(e, "base", 10000), style == "interleaved")
+
+    def call_dropout(self, e, values, place):
+        x, rate = self.tensor(e.arguments[0], values, place), number_of(e.arguments[1], self.known)
+        if rate == 0:
+            return x
+        self.next_dropout += 1
+        return tensors.dropout(x, rate, place.key, self.next_dropout - 1, self.batch_dim)
+
+    def call_rename(self, e, values, place):
+        x = self.tensor(e.arguments[0], values, place)
+        return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims))
+
+    def call_concat(self, e, values, place):
+        to = e.arguments[0].name
+        pieces = [self.tensor(a, values, place) for a in e.arguments[1:]]
+        return tensors.concat((to, self.sizes[to]), pieces, names_in(self.program.dims[to].size))
+
+    def call_iota(self, e, values, place):
+        dim = e.arguments[0].name
+        return Tensor(torch.arange(self.sizes[dim]), (dim,))

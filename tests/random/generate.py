@@ -1,0 +1,206 @@
+"""Draws whole programs: the same number gives the same program."""
+import random
+
+from prune import pruned
+from scope import DIM_NAMES, Local, Scope, State, Value, binary, call, number
+from statements import Statements
+from tree import (Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Program, Repeat, Return,
+                  TypeOf, statements_of, value_of, walk)
+
+BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
+SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
+
+
+class Drawing:
+    """One program being drawn."""
+
+    def __init__(self, seed):
+        self.draw = random.Random(seed)
+        self.batch = self.draw.choice(BATCHES)
+        self.microbatch = self.batch if self.draw.random() < 0.6 else \
+            self.draw.choice([m for m in range(1, self.batch + 1) if self.batch % m == 0])
+        self.state = State(self.draw, self.microbatch == self.batch and self.draw.random() < 0.5)
+
+    # --- Dims and inputs ---------------------------------------------------------------------------------------------
+
+    def dims(self):
+        state = self.state
+        state.add_dim("batch", None, self.batch)
+        if self.draw.random() < 0.3:
+            state.declarations.append(Const("width", Number(str(self.draw.choice([1, 2, 4])))))
+        names = ["seq", "vocab"] + self.draw.sample(DIM_NAMES, self.draw.randint(1, 5))
+        for name in names:
+            self.dim(name)
+
+    def dim(self, name):
+        """Of a size by itself, or made of another dim or const."""
+        known = [d for d in self.state.declarations if isinstance(d, Const)]
+        size = self.draw.choice(SIZES)
+        expression = Number(str(size))
+        if known and self.draw.random() < 0.3:
+            factor = self.draw.choice([1, 2])
+            expression, size = binary("*", factor, "width"), factor * known[0].value.value
+        padded = self.draw.choice([2, 3, 4, 8]) if self.draw.random() < 0.1 else None
+        self.state.add_dim(name, expression, size, padded)
+
+    def inputs(self, scope):
+        """Tokens, and what follows them once or twice."""
+        dims = ["batch", "seq"] if self.draw.random() < 0.93 else ["batch"]
+        count, before = self.draw.choice([1, 1, 2, 2, 3]), None
+        for name in ["tokens", "labels", "further"][:count]:
+            source = Call("next", [Name(before)]) if before else None
+            self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
+            scope.locals[name] = Local(name, frozenset(dims), "i32")
+            self.state.inputs.append(name)
+            before = name
+
+    def embedding(self, scope):
+        """Rows of a table, by the tokens of an input."""
+        fed = scope.read(scope.locals[self.draw.choice(self.state.inputs)])
+        table = "vocab" if self.draw.random() < 0.8 else self.draw.choice([d for d in self.state.sizes if d not in fed.dims])
+        more = scope.some([d for d in self.state.sizes if d not in fed.dims | {table}], 0, 2)
+        weight = scope.param([table, *more], 0.8)
+        scope.assign(self.state.fresh("v"), Value(Index(weight.expression, table, fed.expression), fed.dims | set(more)))
+
+    # --- The loss ----------------------------------------------------------------------------------------------------
+
+    def scalar(self, statements, value):
+        """A mean or sum of it, of its squares, of what a mask leaves."""
+        draw, dims = self.draw, sorted(value.dims)
+        expression = value.expression
+        if draw.random() < 0.25 and not statements.is_entropy(expression):
+            mask = statements.mask(value.dims)
+            if mask:
+                expression = binary("*", expression, mask.expression)
+        way = draw.random()
+        if way < 0.25:
+            expression = call("square", expression)
+        elif way < 0.35:
+            expression = call("tanh", expression)
+        if not dims or (len(dims) > 1 and draw.random() < 0.3 and not statements.is_entropy(expression)):
+            inner = draw.sample([d for d in dims if d != "batch"], min(len(dims), 1) if dims != ["batch"] else 0)
+            expression = call(draw.choice(["sum", "mean"]), expression, *inner) if inner else expression
+        if not dims:
+            return expression
+        reduced = draw.choice(["mean", "mean", "mean", "sum"])
+        expression = call(reduced, expression)
+        elements = self.state.elements(value.dims)
+        if reduced == "sum" and elements > 8:
+            expression = binary("*", expression, float(f"{4 / elements:.2g}"))
+        return expression
+
+    def entropy_term(self, statements, scope):
+        """What language models have: cross-entropy of logits against tokens."""
+        labels = self.draw.choice([scope.locals[name] for name in self.state.inputs])
+        dim = self.draw.choice([d for d in self.state.sizes if d not in labels.dims])
+        logits = scope.attempt(statements.exactly, labels.dims | {dim})
+        if logits is None:
+            return None
+        said, keywords = scope.read(labels).expression, {}
+        if self.draw.random() < 0.3:
+            keywords["ignore"] = Number(str(self.draw.randrange(self.state.sizes[dim])))
+        elif self.draw.random() < 0.3:
+            condition = statements.condition(labels.dims)
+            if condition:
+                said = call("where", condition.expression, said, number(-100))
+        return call("mean", Call("cross_entropy", [logits.expression, said, Name(dim)], keywords))
+
+    def loss(self, statements, scope):
+        terms = []
+        if self.draw.random() < 0.4:
+            terms += [scope.attempt(self.entropy_term, statements, scope)]
+        left = scope.unread()
+        if not self.state.mixes:
+            left = self.fold_constants(statements, scope, left)
+        for local in left:
+            if not local.reads:
+                terms.append(self.scalar(statements, statements.as_float(local)))
+        terms = [term for term in terms if term is not None] or [self.any_term(statements, scope)]
+        if self.microbatch == self.batch and self.draw.random() < 0.2 and scope.params:
+            name = self.draw.choice(scope.params).names[0]
+            terms.append(binary("*", 0.1, call(self.draw.choice(["sum", "mean"]), call("square", name))))
+        total = terms[0]
+        for term in terms[1:]:
+            total = binary(self.draw.choice("++-"), total, term)
+        return Loss(total)
+
+    def any_term(self, statements, scope):
+        value = statements.exactly(frozenset({"batch", "seq"})) or statements.exactly(frozenset({"batch"}))
+        return self.scalar(statements, value)
+
+    def fold_constants(self, statements, scope, left):
+        """Where micro-batches are added up, what has no batch goes into what has: a term alone would count for each."""
+        alone = [x for x in left if "batch" not in x.dims]
+        if not alone or self.microbatch == self.batch:
+            return left
+        value = statements.exactly(frozenset({"batch"})) or statements.exactly(frozenset({"batch", "seq"}))
+        if value is None:
+            return left
+        for local in alone:
+            part = statements.without(statements.as_float(local), local.dims)
+            value = Value(binary("+", value.expression, part.expression), value.dims)
+        scope.assign(self.state.fresh("v"), value)
+        return scope.unread()
+
+    # --- Training ----------------------------------------------------------------------------------------------------
+
+    def optimizer(self):
+        draw = self.draw
+        if draw.random() < 0.45:
+            options = {"lr": draw.choice(["0.1", "0.05", "0.02"])}
+            options |= {"momentum": "0.9"} if draw.random() < 0.5 else {}
+            options |= {"weight_decay": "0.1"} if draw.random() < 0.4 else {}
+            return call("sgd", **{name: Number(text) for name, text in options.items()})
+        options = {"lr": draw.choice(["0.01", "0.003"]), "eps": draw.choice(["1e-2", "1e-3"])}
+        options |= {"beta1": draw.choice(["0.8", "0.0"])} if draw.random() < 0.3 else {}
+        options |= {"beta2": draw.choice(["0.95", "0.99"])} if draw.random() < 0.5 else {}
+        options |= {"weight_decay": draw.choice(["0.1", "0"])} if draw.random() < 0.5 else {}
+        return call("adamw", **{name: Number(text) for name, text in options.items()})
+
+    def schedule(self):
+        draw, warmup = self.draw, self.draw.choice([0, 1, 2])
+        kind = draw.choice(["constant", "linear", "cosine", "wsd"])
+        options = {"warmup": warmup} if warmup or draw.random() < 0.3 else {}
+        if kind != "constant":
+            options["steps"] = warmup + draw.choice([1, 2, 5])
+        if kind == "wsd":
+            options["decay"] = draw.randint(1, options["steps"] - warmup)
+        words = {name: Number(str(value)) for name, value in options.items()}
+        if kind != "constant" and draw.random() < 0.5:
+            words["min_lr"] = Number("0.001")
+        return call(kind, **words)
+
+    def train(self):
+        settings = {"batch": Number(str(self.batch)), "microbatch": Number(str(self.microbatch)), "optimizer": self.optimizer()}
+        if self.draw.random() < 0.5:
+            settings["schedule"] = self.schedule()
+        if self.draw.random() < 0.35:
+            settings["clip"] = Number(self.draw.choice(["0.1", "0.5", "1.0"]))
+        if self.draw.random() < 0.3 or self.state.uses_dropout:
+            settings["seed"] = Number(str(self.draw.randrange(1000)))
+        return settings
+
+    # --- All of it ---------------------------------------------------------------------------------------------------
+
+    def program(self):
+        self.dims()
+        self.body = []
+        scope = Scope(self.state)
+        self.inputs(scope)
+        statements = Statements(scope)
+        for _ in range(self.draw.choice([1, 1, 2])):
+            self.embedding(scope)
+        statements.draw_statements(self.draw.choice([1, 2, 3, 4, 6, 8, 10]))
+        loss = self.loss(statements, scope)
+        decide_decay(self.draw, scope.params)
+        self.state.declarations.append(Model("m", self.body + scope.params + scope.body + [loss]))
+        return Program(self.state.declarations, self.train(), [])
+
+
+def decide_decay(draw, params):
+    for param in params:
+        param.no_decay = draw.random() < 0.2
+
+
+def generate(seed):
+    return pruned(Drawing(seed).program())

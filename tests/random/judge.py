@@ -1,0 +1,176 @@
+#!/usr/bin/python3
+"""Judges programs: compiles and runs each, and compares loss, gradient norm and parameters of three steps with PyTorch.
+
+    judge.py FILE.mdl... [--variants NAME,...] [--seed N] [--mpc PATH] [--keep] [-- OPTION OF MPC...]
+
+Each variant is one way to compile and run the same program (variants.py lists them; default: base).  Options behind `--`
+go to the compiler, such as `--recompute full`; those that change the program itself (-D, --set, --mesh) belong into the
+file, since PyTorch reads only that."""
+import argparse
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import outcome
+import reference
+from compare import Expectation
+from constants import known_numbers, number_of
+from machine import ROOT, How, Tools, Workplace
+from outcome import Outcome
+from parser import parse
+from printer import program_text
+from tensors import Wrong
+from tree import Mesh, Name, Program
+
+
+@dataclass
+class Case:
+    """A program, and how it is compiled and run.  `then`: the layout under which a checkpoint of it goes on."""
+    program: Program
+    how: How = field(default_factory=How)
+    seed: int = 1
+    then: list = None
+
+    def text(self):
+        return program_text(self.program)
+
+
+def ranks_of(program):
+    known = known_numbers(program)
+    meshes = [line for line in program.parallel if isinstance(line, Mesh)]
+    return int(np.prod([number_of(size, known) for mesh in meshes for size in mesh.axes.values()])) if meshes else 1
+
+
+def is_verification(how):
+    return any(word.startswith("--verify-passes") for word in how.options)
+
+
+class Judge:
+    """Judges cases in one folder; what PyTorch says of a program is kept for its next variant."""
+
+    def __init__(self, tools, folder):
+        self.workplace, self.known = Workplace(tools, folder), {}
+
+    # --- PyTorch -----------------------------------------------------------------------------------------------------
+
+    def start(self, case):
+        return reference.start_of(case.program, case.seed, case.how.own_weights)
+
+    def expectation(self, case, start, skipped=()):
+        """Of all layouts alike."""
+        precision = reference.Settings(case.program).precision
+        alone = Program(case.program.declarations, case.program.train, [])
+        batch = reference.Settings(case.program).batch
+        key = (program_text(alone), case.seed, case.how.own_weights, batch, precision, skipped)
+        if key not in self.known:
+            self.known = {} if len(self.known) > 20 else self.known
+            exact = reference.train(case.program, start, skipped=skipped)
+            self.known[key] = Expectation(exact, reference.rounded_runs(case.program, start, precision, skipped), precision)
+        return self.known[key]
+
+    # --- mpc ---------------------------------------------------------------------------------------------------------
+
+    def judge(self, case):
+        try:
+            start = self.start(case)
+            expected = self.expectation(case, start)
+        except (Wrong, KeyError) as problem:
+            return Outcome("unusable", f"PyTorch: {problem}")
+        unusable = expected.unusable()
+        if unusable and not is_verification(case.how):
+            return Outcome("unusable", unusable)
+        self.workplace.write(case.text(), start)
+        refused = self.compiled(case)
+        if refused:
+            return refused
+        if is_verification(case.how):
+            return Outcome("ok")
+        return self.continued(case, expected) if case.then else self.trained(case, start, expected)
+
+    def compiled(self, case, out="out"):
+        """Checks and compiles; None if that went well."""
+        done = self.workplace.check(case.how)
+        if done.status != 0:
+            return outcome.failure(done, "check", "refused")
+        done = self.workplace.compile(case.how, ranks_of(case.program), out, with_cc=not is_verification(case.how))
+        if done.status != 0:
+            return outcome.failure(done, "compile", "verifier" if is_verification(case.how) else "late")
+        return None
+
+    def trained(self, case, start, expected):
+        load = None if case.how.own_weights else "start.safetensors"
+        done = self.workplace.train(case.how, ranks_of(case.program), reference.STEPS, load)
+        if done.status != 0:
+            return self.unfinished(done, expected)
+        log = self.workplace.log()
+        skipped = tuple(entry["step"] - 1 for entry in log if entry["grad_norm"] is None)
+        if skipped and reference.Settings(case.program).precision == "fp16":
+            expected = self.expectation(case, start, skipped)
+            log = [{**entry, "grad_norm": expected.exact.norms[entry["step"] - 1]} if entry["grad_norm"] is None else entry
+                   for entry in log]
+        return expected.compare(log, self.workplace.saved())
+
+    def unfinished(self, done, expected):
+        """A trainer that did not end well; status 3 says that its numbers are none."""
+        if done.status == 3:
+            return Outcome("wrong", "not a number", done.output)
+        return outcome.failure(done, "trainer", "crash")
+
+    def continued(self, case, expected):
+        """Two steps under one layout, the third under another."""
+        done = self.workplace.train(case.how, ranks_of(case.program), reference.STEPS - 1)
+        if done.status != 0:
+            return self.unfinished(done, expected)
+        os.replace(self.workplace.folder / "end.safetensors", self.workplace.folder / "half.safetensors")
+        other = Program(case.program.declarations, case.program.train, case.then)
+        self.workplace.write(program_text(other))
+        refused = self.compiled(Case(other, case.how), "then")
+        if refused:
+            return refused
+        done = self.workplace.train(case.how, ranks_of(other), reference.STEPS, "half.safetensors", "then")
+        if done.status != 0:
+            return self.unfinished(done, expected)
+        log = self.workplace.log()[-1:]
+        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1)
+
+
+def read_case(path, seed, options=()):
+    return Case(parse(Path(path).read_text()), How(options=tuple(options)), seed)
+
+
+def main():
+    import variants
+    arguments = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
+    arguments.add_argument("files", nargs="+")
+    arguments.add_argument("--variants", default="base")
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
+    arguments.add_argument("--keep", help="work in this folder, and leave it")
+    words = sys.argv[1:]
+    behind = words.index("--") if "--" in words else len(words)
+    said, options = arguments.parse_args(words[:behind]), words[behind + 1:]
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(said.mpc, Path(folder) / "shared")
+        tools.prepare()
+        variants.prepare(said.variants.split(","), tools)
+        judge = Judge(tools, said.keep or Path(folder) / "work")
+        failed = False
+        for path in said.files:
+            for name in said.variants.split(","):
+                case = variants.apply(name, read_case(path, said.seed, options), tools)
+                found = judge.judge(case)
+                failed |= found.is_failure
+                print(f"{path}: {name}: {found.signature}")
+                if found.is_failure or found.status == "unusable":
+                    print("    " + "\n    ".join(found.detail.splitlines()[-30:]))
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

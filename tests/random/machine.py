@@ -1,0 +1,192 @@
+"""What stands between a program's text and its numbers: folders, compilers, trainers and their ranks as processes."""
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+         "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
+COMPILE_SECONDS, RUN_SECONDS = 60, 40
+
+
+@dataclass
+class Done:
+    status: int  # below 0: a signal; None: it took too long
+    output: str
+
+
+def run(command, directory, environment=(), seconds=RUN_SECONDS):
+    """Runs a command to its end; when time is over, all that it has started ends."""
+    process = subprocess.Popen([str(word) for word in command], cwd=directory, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                               env={**os.environ, **QUIET, **dict(environment)})
+    try:
+        output = process.communicate(timeout=seconds)[0]
+        return Done(process.returncode, output.decode("utf-8", "replace"))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return Done(None, process.communicate()[0].decode("utf-8", "replace"))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Tools:
+    """The compiler under test, and what was built once for all programs in the folder `shared`."""
+
+    def __init__(self, mpc, shared):
+        self.mpc, self.shared = Path(mpc).resolve(), Path(shared)
+        self.build = self.mpc.parent
+        self.source = self.build.parent
+        self.sanitized = self.build / "sanitize"
+        self.device = self.build / "device"
+
+    def prepare(self):
+        """A trainer measures the machine's best product when it starts, which takes longer than all its steps here."""
+        self.shared.mkdir(parents=True, exist_ok=True)
+        source = self.shared / "peak.c"
+        source.write_text("double __wrap_rt_product_peak(void *rt, double seconds) { return 1e9; }\n")
+        subprocess.run(["cc", "-O1", "-c", source, "-o", self.peak], check=True)
+
+    @property
+    def peak(self):
+        return self.shared / "peak.o"
+
+    def prepare_sanitized(self):
+        """The compiler and the runtime under sanitizers, and where a trainer finds the latter."""
+        subprocess.run(["make", "-s", "-j2", f"BUILD={self.sanitized}", "CFLAGS=-O1 -g",
+                        f"EXTRA_CFLAGS={SANITIZERS} -DARENA_DEBUG", f"LDFLAGS={SANITIZERS}",
+                        self.sanitized / "mpc", self.sanitized / "libmpcrt.a"], cwd=self.source, check=True)
+        runtime = self.shared / "runtime"
+        runtime.mkdir(exist_ok=True)
+        for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "libmpcrt.a")):
+            (runtime / name).unlink(missing_ok=True)
+            (runtime / name).symlink_to(target)
+
+    def prepare_device(self):
+        """The emulated GPU."""
+        subprocess.run(["sh", "tests/device/build.sh"], cwd=self.source, check=True,
+                       env={**os.environ, "BUILD": str(self.build)})
+
+
+@dataclass
+class How:
+    """How a program is compiled and run, apart from what its text says."""
+    options: tuple = ()      # of mpc compile, and those of mpc check among them
+    target: str = "c"
+    comm: str = "tcp"        # of several ranks
+    sanitize: bool = False
+    own_weights: bool = False  # the trainer initialises them; else they are loaded
+
+    def words(self, ranks):
+        """The options as one would type them."""
+        if self.target != "c":
+            return [*self.options, f"--target={self.target}"]
+        return [*self.options, f"--comm={self.comm}"] if ranks > 1 and self.comm != "mpi" else list(self.options)
+
+
+class Workplace:
+    """A folder in which one program after the other is compiled and run."""
+
+    def __init__(self, tools, folder):
+        self.tools, self.folder = tools, Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, text, start=None):
+        (self.folder / "m.mdl").write_text(text)
+        if start is not None:
+            start.stream.astype("<u2").tofile(self.folder / "tokens.u16")
+            write_safetensors(self.folder / "start.safetensors", start.weights)
+
+    def check(self, how):
+        """mpc check, with those of the options that it knows."""
+        said = [word for word in how.options if not word.startswith("--verify-passes")]
+        return run([self.compiler(how), "check", "m.mdl", *said], self.folder, seconds=COMPILE_SECONDS)
+
+    def compiler(self, how):
+        return self.tools.sanitized / "mpc" if how.sanitize else self.tools.mpc
+
+    def compile(self, how, ranks, out="out", with_cc=True):
+        shutil.rmtree(self.folder / out, ignore_errors=True)
+        peak = f"-Wl,--wrap=rt_product_peak {self.tools.peak}"
+        flags = {"c": f"-O0 {peak}", "cuda": f"-O0 -rdynamic {peak}"}[how.target]
+        environment = {"CUDA_HOME": str(self.tools.device)} if how.target == "cuda" else {}
+        if how.sanitize:
+            flags += f" -g {SANITIZERS}"
+            environment["MPC_RUNTIME"] = str(self.tools.shared / "runtime")
+        command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks), "--cflags", flags]
+        return run(command + ([] if with_cc else ["--no-cc"]), self.folder, environment.items(), COMPILE_SECONDS)
+
+    def train(self, how, ranks, steps, load="start.safetensors", out="out"):
+        """Runs all ranks; the log is in `log`, the checkpoint in `end.safetensors`."""
+        for name in ("log", "end.safetensors"):
+            (self.folder / name).unlink(missing_ok=True)
+        said = ["--data", "tokens.u16", "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
+        said += ["--load", load] if load else []
+        environment = {}
+        if how.target == "cuda":
+            said += ["--kernel-cache", self.tools.shared / "kernels"]
+            messages = self.folder / "messages"
+            shutil.rmtree(messages, ignore_errors=True)
+            messages.mkdir()
+            environment = {"CUDA_HOME": str(self.tools.device), "EMULATED_GPUS": str(ranks),
+                           "EMULATED_MESSAGES": str(messages)}
+        trainer = [f"./{out}/trainer", *said]
+        return run(self.launched(trainer, how, ranks), self.folder, environment.items())
+
+    def launched(self, trainer, how, ranks):
+        if ranks == 1:
+            return trainer
+        if how.comm == "mpi" and how.target == "c":
+            return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *trainer, "--timeout", 20]
+        words = " ".join(f"'{word}'" for word in trainer)
+        script = (f"for rank in $(seq 0 {ranks - 1}); do {words} --rank $rank --ranks {ranks} --timeout 20 "
+                  f"--master 127.0.0.1:{free_port()} & jobs=\"$jobs $!\"; done\n"
+                  "status=0; for job in $jobs; do wait $job || status=$?; done; exit $status")
+        return ["sh", "-c", script]
+
+    def log(self):
+        path = self.folder / "log"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def saved(self):
+        """The parameters of the checkpoint."""
+        tensors = read_safetensors(self.folder / "end.safetensors")
+        return {name: value for name, value in tensors.items() if not name.startswith("optimizer.")}
+
+
+# --- Checkpoints -----------------------------------------------------------------------------------------------------
+
+def write_safetensors(path, tensors):
+    header, at = {}, 0
+    for name, value in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + 4 * value.size]}
+        at += 4 * value.size
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for value in tensors.values():
+            file.write(np.ascontiguousarray(value, "<f4").tobytes())
+
+
+def read_safetensors(path):
+    raw = Path(path).read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + size])
+    header.pop("__metadata__", None)
+    types = {"F32": np.float32, "I32": np.int32}
+    return {name: np.frombuffer(raw, types[entry["dtype"]], math.prod(entry["shape"]), 8 + size + entry["data_offsets"][0])
+            .reshape(entry["shape"]) for name, entry in header.items()}

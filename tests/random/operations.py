@@ -1,0 +1,293 @@
+"""Draws operations: each takes a value that is there and makes another of it, of whatever type comes out."""
+import math
+
+from operands import Operands
+from scope import OPEN, Value, binary, call
+from tree import Call, Flag, Index, Name, Negation, Number
+
+UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "stop_gradient"]
+
+
+class Operations(Operands):
+    """For one scope; each method takes a floating-point Value and gives a Value, or None where it does not fit."""
+
+    def weighted(self):
+        return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
+                (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2),
+                (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
+                (self.entropy, 2), (self.outer_bias, 2)]
+
+    def draw_operation(self, x):
+        """Some operation on x; None if none of several fits."""
+        ways, weights = zip(*self.weighted())
+        for way in self.draw.choices(ways, weights, k=8):
+            value = self.scope.attempt(way, x)
+            if value and self.state.fits(value.dims):
+                return value
+        return None
+
+    # --- Elementwise -------------------------------------------------------------------------------------------------
+
+    def unary(self, x):
+        name = self.draw.choice(UNARY)
+        scale = {"square": x.scale**2, "abs": x.scale, "relu": x.scale, "stop_gradient": x.scale}.get(name, min(x.scale, 2))
+        return Value(call(name, x.expression), x.dims, "f32", scale)
+
+    def guarded(self, x):
+        """What is defined for some numbers only, of such numbers."""
+        positive = binary("+", call("square", x.expression), 0.5)
+        ways = {"log": call("log", positive), "sqrt": call("sqrt", positive), "rsqrt": call("rsqrt", positive),
+                "exp": call("exp", binary("*", call("tanh", x.expression), 0.5)), "power": binary("^", positive, -0.5),
+                "cube": binary("^", x.expression, 3.0), "negation": Negation(x.expression),
+                "half": binary("*", x.expression, 0.5), "more": binary("+", x.expression, 0.25),
+                "root": binary("/", x.expression, self.root(x))}
+        name = self.draw.choice(list(ways))
+        return Value(ways[name], x.dims, "f32", {"cube": x.scale**3, "log": 1.0, "sqrt": x.scale + 0.5}.get(name, x.scale))
+
+    def root(self, x):
+        known = sorted(d for d in x.dims if d not in (OPEN, "batch"))
+        return call("sqrt", self.draw.choice(known)) if known else Number("2.0")
+
+    def arithmetic(self, x):
+        y = self.within(x.dims)
+        sign = self.draw.choice(["+", "+", "-", "-", "*", "*", "/", "maximum", "minimum", "^"])
+        left, right, scale = x.expression, y.expression, math.hypot(x.scale, y.scale)
+        if sign in ("maximum", "minimum"):
+            return Value(call(sign, *self.either(left, right)), x.dims, "f32", scale)
+        if sign == "^":
+            base = binary("+", call("sigmoid", left), 0.5)
+            return Value(binary("^", base, call("tanh", right) if y.dims else right), x.dims, "f32", 1.0)
+        if sign == "/":
+            return Value(binary("/", left, binary("+", call("square", right), 0.5) if y.dims else right), x.dims, "f32", 2 * x.scale)
+        scale = x.scale * y.scale if sign == "*" else scale
+        return Value(binary(sign, *self.either(left, right)), x.dims, "f32", scale)
+
+    def either(self, a, b):
+        return (a, b) if self.draw.random() < 0.6 else (b, a)
+
+    def choice(self, x):
+        if self.draw.random() < 0.3:
+            mask = self.mask(x.dims)
+            return mask and Value(binary("*", *self.either(x.expression, mask.expression)), x.dims, "f32", x.scale)
+        condition = self.condition(x.dims)
+        if condition is None:
+            return None
+        if self.draw.random() < 0.15:
+            return Value(binary("*", x.expression, condition.expression), x.dims, "f32", x.scale)
+        other = self.within(x.dims)
+        return Value(call("where", condition.expression, *self.either(x.expression, other.expression)), x.dims, "f32",
+                     max(x.scale, other.scale))
+
+    # --- Products and reductions -------------------------------------------------------------------------------------
+
+    def new_dims(self, lacking, most):
+        return self.scope.some([d for d in self.state.sizes if d not in lacking and d != "batch"], 0, most)
+
+    def product_with_param(self, x):
+        over = self.scope.some(x.dims - {OPEN, "batch"}, 1, 2)
+        if not over:
+            return None
+        kept = self.scope.some(x.dims - {OPEN, "batch"} - set(over), 0, 1) if self.draw.random() < 0.4 else []
+        more = self.new_dims(x.dims | self.forbidden(), 2) if self.draw.random() < 0.8 else []
+        return self.product(x, frozenset(over), frozenset(kept) | set(more))
+
+    def forbidden(self):
+        """In an open block, dims that what it is called with may have: it brings none of its own."""
+        return frozenset(self.state.sizes) if any(OPEN in local.dims for local in self.scope.all()) else frozenset()
+
+    def product_of_two(self, x):
+        def fits(y):
+            return self.scope.known_dims(x.dims & y.dims) and self.state.fits(x.dims | y.dims) and (OPEN in x.dims) == (OPEN in y.dims)
+        local = self.scope.pick([y for y in self.scope.all() if fits(y)])
+        if not local:
+            return None
+        over = self.scope.some(self.scope.known_dims(x.dims & local.dims), 1, 2)
+        y = self.scope.read(local)
+        scale = x.scale * y.scale * math.sqrt(self.state.elements(over))
+        return Value(call("dot", *self.either(x.expression, y.expression), *over), (x.dims | y.dims) - set(over), "f32", scale)
+
+    def reduction(self, x):
+        known = self.scope.known_dims(x.dims)
+        name = self.draw.choice(["sum", "mean", "mean", "max", "min"])
+        if set(known) == x.dims and self.draw.random() < 0.15:
+            return Value(call(name, x.expression), frozenset(), "f32", x.scale)
+        over = self.scope.some(known, 1)
+        scale = x.scale * (math.sqrt(self.state.elements(over)) if name == "sum" else 1)
+        return Value(call(name, x.expression, *over), x.dims - set(over), "f32", scale) if over else None
+
+    def normal(self, x):
+        known = self.scope.known_dims(x.dims)
+        if not known:
+            return None
+        dim, name = self.draw.choice(known), self.draw.choice(["softmax", "log_softmax", "layernorm", "rmsnorm"])
+        if name in ("softmax", "log_softmax"):
+            return Value(call(name, x.expression, dim), x.dims, "f32", 0.5 if name == "softmax" else x.scale + 1)
+        normal = call(name, x.expression, dim, eps=self.draw.choice([Number("0.1"), Number("1e-2")]))
+        if self.draw.random() < 0.5 or dim == "batch":
+            return Value(normal, x.dims, "f32", 1.0)
+        return Value(binary("*", normal, self.scope.param([dim], 0.6).expression), x.dims, "f32", 1.0)
+
+    def entropy(self, x):
+        """Cross-entropy against labels that are drawn, some of them ignored."""
+        known = self.scope.known_dims(x.dims)
+        if OPEN in x.dims or not set(known) - {"batch"} or len(x.dims) < 2:
+            return None
+        dim = self.draw.choice([d for d in known if d != "batch"])
+        fed = [y for y in self.scope.all("i32") if y.name in self.state.inputs and y.dims == x.dims - {dim}]
+        labels = self.scope.read(self.draw.choice(fed)) if fed else self.index(x.dims - {dim}, self.size(dim))
+        if labels is None:
+            return None
+        ignored = {"ignore": Number(str(self.draw.randrange(self.size(dim))))} if self.draw.random() < 0.4 else {}
+        return Value(call("cross_entropy", x.expression, labels.expression, dim, **ignored), x.dims - {dim}, "f32", 2.0)
+
+    # --- Positions ---------------------------------------------------------------------------------------------------
+
+    def attention(self, x):
+        known = self.scope.known_dims(x.dims)
+        if len(known) < 2:
+            return None
+        seq, feature = self.draw.sample(known, 2)
+        sides = [self.side(x, seq, feature) for _ in range(2)]
+        query = self.mixed(x, feature)
+        keywords = {}
+        if self.draw.random() < 0.5:
+            keywords["causal"] = Flag(self.draw.random() < 0.8)
+        if self.draw.random() < 0.4:
+            keywords["window"] = Number(str(self.draw.randint(1, 4)))
+        if self.draw.random() < 0.3:
+            keywords["scale"] = Number("0.5")
+        return Value(call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords),
+                     x.dims, "f32", x.scale)
+
+    def side(self, x, seq, feature):
+        """Keys or values for the queries x: x itself, x through a parameter, or another value with fewer dims."""
+        way = self.draw.random()
+        if way < 0.4:
+            return self.mixed(x, feature)
+        least = frozenset({seq, feature})
+        local = self.scope.pick([y for y in self.scope.all() if least <= y.dims <= x.dims])
+        if local and way < 0.75:
+            return self.scope.read(local)
+        fewer = least | set(self.scope.some(x.dims - least - {OPEN}, 0))
+        return self.scope.attempt(self.exactly, fewer) or x
+
+    def mixed(self, x, feature):
+        """x, or its features through a square of parameters."""
+        if self.draw.random() < 0.5 or feature == "batch":
+            return x
+        twin = self.state.twin(feature)
+        if twin in x.dims:
+            return x
+        weight = self.scope.param([feature, twin], 1 / math.sqrt(self.size(feature)))
+        product = call("dot", x.expression, weight.expression, feature)
+        return Value(Call("rename", [product], {}, (twin, feature)), x.dims, "f32", x.scale)
+
+    def rotary(self, x):
+        known = self.scope.known_dims(x.dims)
+        even = [d for d in known if d != "batch" and self.size(d) % 2 == 0]
+        if len(known) < 2 or not even:
+            return None
+        feature = self.draw.choice(even)
+        seq = self.draw.choice([d for d in known if d != feature])
+        style = {"style": Name(self.draw.choice(["half", "interleaved"]))} if self.draw.random() < 0.7 else {}
+        base = {"base": Number(self.draw.choice(["100", "10000"]))} if self.draw.random() < 0.5 else {}
+        return None if seq == "batch" else Value(call("rope", x.expression, seq, feature, **base, **style), x.dims, "f32", x.scale)
+
+    def drop(self, x):
+        self.state.uses_dropout = True
+        return Value(call("dropout", x.expression, self.draw.choice([0.1, 0.25, 0.5])), x.dims, "f32", x.scale)
+
+    def take(self, x):
+        """x[d = index], with the index over d itself, or over other dims."""
+        known = sorted(x.dims - {OPEN, "batch"})
+        if not known:
+            return None
+        dim = self.draw.choice(known)
+        if self.draw.random() < 0.4:
+            return self.shifted(x, dim)
+        free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"] + [dim]
+        dims = frozenset(self.scope.some(free, 1, 2)) | ({"batch"} if "batch" not in x.dims and self.draw.random() < 0.4 else set())
+        index = self.index(dims - ({OPEN} if OPEN in x.dims else set()), self.size(dim))
+        return index and Value(Index(x.expression, dim, index.expression), (x.dims - {dim}) | index.dims, "f32", x.scale)
+
+    def shifted(self, x, dim):
+        by = self.draw.randint(1, 2)
+        back = call("maximum", binary("-", call("iota", dim), by), 0)
+        forth = call("minimum", binary("+", call("iota", dim), by), binary("-", dim, 1))
+        return Value(Index(x.expression, dim, self.draw.choice([back, forth])), x.dims, "f32", x.scale)
+
+    def window(self, x):
+        """What stands at several places along d, summed with weights: a convolution."""
+        known = sorted(x.dims - {OPEN, "batch"})
+        taps = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch" and self.size(d) <= 4]
+        if not known or not taps:
+            return None
+        dim, tap = self.draw.choice(known), self.draw.choice(taps)
+        at = binary("-", binary("+", call("iota", dim), call("iota", tap)), self.size(tap) - 1)
+        places = Index(x.expression, dim, call("minimum", call("maximum", at, 0), binary("-", dim, 1)))
+        if self.draw.random() < 0.3:
+            return Value(places, x.dims | {tap}, "f32", x.scale)
+        kept = self.scope.some(x.dims - {OPEN, "batch"}, 0, 1)
+        weight = self.scope.param({tap, *kept}, 0.6)
+        return Value(call("dot", *self.either(places, weight.expression), tap), x.dims, "f32", x.scale)
+
+    def cut(self, x):
+        """One slice, spread again or not."""
+        known = sorted(x.dims - {OPEN, "batch"})
+        if not known:
+            return None
+        dim = self.draw.choice(known)
+        at = self.draw.randrange(self.size(dim))
+        is_last = at == self.size(dim) - 1
+        index = binary("-", dim, 1) if is_last and self.draw.random() < 0.5 else Number(str(at))
+        part = Index(x.expression, dim, index)
+        if self.draw.random() < 0.5:
+            return Value(part, x.dims - {dim}, "f32", x.scale)
+        return Value(binary(self.draw.choice("+-*"), *self.either(x.expression, part)), x.dims, "f32", 1.5 * x.scale)
+
+    def renamed(self, x):
+        known = sorted(d for d in x.dims - {OPEN, "batch"} if not d.endswith("_t"))
+        if not known or self.forbidden():
+            return None
+        dim = self.draw.choice(known)
+        twin = self.state.twin(dim)
+        return None if twin in x.dims else Value(Call("rename", [x.expression], {}, (dim, twin)), (x.dims - {dim}) | {twin}, "f32", x.scale)
+
+    def joined(self, x):
+        """Two or three pieces along a dim that is declared as their sum."""
+        known = sorted(x.dims - {OPEN, "batch"})
+        if not known or self.forbidden():
+            return None
+        own = [self.draw.choice(known)]
+        pieces = [x.expression]
+        rest = x.dims - {own[0]}
+        for _ in range(self.draw.choice([1, 1, 2])):
+            others = [d for d in self.state.sizes if d not in rest | {own[0]} and d != "batch"]
+            dim = own[0] if self.draw.random() < 0.6 or not others else self.draw.choice(others)
+            piece = self.exactly(rest | {dim})
+            if piece is None:
+                return None
+            own.append(dim)
+            pieces.append(piece.expression)
+        if len(set(own)) > 1 and len(own) > 2:
+            return None
+        to = self.sum_dim(own)
+        return Value(call("concat", to, *pieces), rest | {to}, "f32", x.scale) if to not in rest else None
+
+    def sum_dim(self, own):
+        total = Name(own[0])
+        for dim in own[1:]:
+            total = binary("+", total, dim)
+        if len(own) == 2 and own[0] == own[1] and self.draw.random() < 0.3:
+            total = binary("*", 2, own[0])
+        return self.state.derived("cat_" + "_".join(own), total, sum(self.size(d) for d in own))
+
+    def outer_bias(self, x):
+        """Dims that x lacks, brought by a parameter: only where x has no batch can a parameter be the larger side."""
+        if x.dims & {"batch", OPEN} or self.forbidden():
+            return None
+        more = self.new_dims(x.dims, 1)
+        if not more or len(x.dims) > 2:
+            return None
+        weight = self.scope.param(x.dims | set(more), 0.7)
+        return Value(binary(self.draw.choice("+*-"), *self.either(x.expression, weight.expression)), weight.dims, "f32", x.scale)

@@ -1,0 +1,281 @@
+"""Reads .mdl text: written from the language's manual alone, for programs that are right.  What it cannot read is a
+ValueError with the line."""
+import re
+
+from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
+                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, TypeOf, Zero)
+
+TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
+    1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
+LEVELS = [("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/", "%")]
+
+
+def tokens_of(text):
+    """(token, line) of each, with an empty token at the end."""
+    tokens, at, line = [], 0, 1
+    while at < len(text):
+        match = TOKEN.match(text, at)
+        if not match:
+            raise ValueError(f"line {line}: cannot read {text[at:at + 20]!r}")
+        if match["token"]:
+            tokens.append((match["token"], line))
+        line += match[0].count("\n")
+        at = match.end()
+    return tokens + [("", line)]
+
+
+class Parser:
+    def __init__(self, text):
+        self.tokens, self.at, self.open = tokens_of(text), 0, 0
+
+    # --- Tokens ------------------------------------------------------------------------------------------------------
+
+    def skip_lines(self):
+        while self.tokens[self.at][0] == "\n":
+            self.at += 1
+
+    def peek(self):
+        if self.open:
+            self.skip_lines()
+        return self.tokens[self.at][0]
+
+    def next(self):
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def fail(self, wanted):
+        token, line = self.tokens[self.at]
+        raise ValueError(f"line {line}: expected {wanted}, not {token!r}")
+
+    def take(self, token):
+        if self.peek() != token:
+            self.fail(repr(token))
+        return self.next()
+
+    def accept(self, token):
+        return self.peek() == token and bool(self.next())
+
+    def name(self):
+        if not re.match(r"[A-Za-z_]", self.peek()):
+            self.fail("a name")
+        return self.next()
+
+    def bracketed(self, left, right, read):
+        """read() within brackets, where lines may break."""
+        self.take(left)
+        self.open += 1
+        result = read()
+        self.peek()
+        self.open -= 1
+        self.take(right)
+        return result
+
+    def listed(self, end, read):
+        items = []
+        while self.peek() != end:
+            items.append(read())
+            if not self.accept(","):
+                break
+        return items
+
+    # --- Expressions -------------------------------------------------------------------------------------------------
+
+    def expression(self, level=0):
+        if level == len(LEVELS):
+            return self.unary()
+        left = self.expression(level + 1)
+        while self.peek() in LEVELS[level]:
+            left = Binary(self.next(), left, self.expression(level + 1))
+        return left
+
+    def unary(self):
+        return Negation(self.unary()) if self.accept("-") else self.power()
+
+    def power(self):
+        base = self.postfix()
+        return Binary("^", base, self.unary()) if self.accept("^") else base
+
+    def postfix(self):
+        operand = self.primary()
+        while self.peek() == "[":
+            dim, at = self.bracketed("[", "]", self.named_expression)
+            operand = Index(operand, dim, at)
+        return operand
+
+    def named_expression(self):
+        name = self.name()
+        self.take("=")
+        return name, self.expression()
+
+    def primary(self):
+        token = self.peek()
+        if token == "(":
+            return self.bracketed("(", ")", self.expression)
+        if token == "1f1b":
+            return Name(self.next())
+        if token[:1].isdigit():
+            return Number(self.next())
+        name = self.name()
+        if name in ("true", "false"):
+            return Flag(name == "true")
+        return self.call(name) if self.peek() == "(" else Name(name)
+
+    def call(self, function):
+        call = Call(function, [])
+        self.bracketed("(", ")", lambda: self.listed(")", lambda: self.argument(call)))
+        if self.accept("as"):
+            call.instance = self.name()
+        return call
+
+    def argument(self, call):
+        start = self.at
+        if re.match(r"[A-Za-z_]", self.peek()):
+            name = self.name()
+            if self.accept("="):
+                call.keywords[name] = self.expression()
+                return
+            if self.accept("->"):
+                call.renaming = (name, self.name())
+                return
+            self.at = start
+        call.arguments.append(self.expression())
+
+    # --- Statements --------------------------------------------------------------------------------------------------
+
+    def type(self):
+        dtype = self.name() if self.peek() != "[" else None
+        dims = self.bracketed("[", "]", lambda: self.listed("]", self.next))
+        return TypeOf([d for d in dims if d != "..."], dtype, "..." in dims)
+
+    def lines(self, read):
+        """The lines between braces."""
+        self.take("{")
+        outer, self.open, body = self.open, 0, []
+        while True:
+            self.skip_lines()
+            if self.accept("}"):
+                self.open = outer
+                return body
+            body.append(read())
+
+    def body(self):
+        return self.lines(self.statement)
+
+    def statement(self):
+        word = self.name()
+        reader = getattr(self, f"read_{word}", None)
+        return reader() if reader else self.assignment(word)
+
+    def assignment(self, name):
+        stated = self.type() if self.accept(":") else None
+        self.take("=")
+        return Assign(name, self.expression(), stated)
+
+    def read_const(self):
+        return Const(*self.named_expression())
+
+    def read_dim(self):
+        dim = Dim(self.name())
+        if self.accept("="):
+            dim.size = self.expression()
+        if self.accept("padded"):
+            dim.padded = self.expression()
+        return dim
+
+    def read_block(self):
+        name = self.name()
+        return Block(name, self.bracketed("(", ")", lambda: self.listed(")", self.typed_name)), self.body())
+
+    def typed_name(self):
+        name = self.name()
+        self.take(":")
+        return Argument(name, self.type())
+
+    def read_model(self):
+        return Model(self.name(), self.body())
+
+    def read_param(self):
+        names = self.listed(":", self.name)
+        self.take(":")
+        stated = self.type()
+        self.take("=")
+        return Param(names, stated, self.expression(), self.accept("no_decay"))
+
+    def read_input(self):
+        name = self.name()
+        self.take(":")
+        stated = self.type()
+        return Input(name, stated, self.expression() if self.accept("=") else None)
+
+    def read_repeat(self):
+        return Repeat(self.expression(), self.body())
+
+    def read_return(self):
+        return Return(self.expression())
+
+    def read_loss(self):
+        return Loss(self.expression())
+
+    # --- The layout --------------------------------------------------------------------------------------------------
+
+    def layout_line(self):
+        return getattr(self, f"layout_{self.name()}")()
+
+    def layout_mesh(self):
+        axes = [self.named_expression()]
+        while self.accept(","):
+            axes.append(self.named_expression())
+        return Mesh(dict(axes))
+
+    def shard_dim(self):
+        if self.peek() == "(":
+            return tuple(self.bracketed("(", ")", lambda: self.listed(")", self.name)))
+        return self.name()
+
+    def layout_shard(self):
+        dims = self.listed("over", self.shard_dim)
+        self.take("over")
+        return Shard(dims, self.name(), self.name() if self.accept("else") else None)
+
+    def option(self):
+        name = self.name()
+        return name, self.expression() if self.accept("=") else None
+
+    def layout_zero(self):
+        zero = Zero(int(self.next()), [])
+        if self.accept("over"):
+            zero.axes = [self.name()]
+            while self.accept(","):
+                zero.axes.append(self.name())
+        if self.peek() == "(":
+            zero.options = dict(self.bracketed("(", ")", lambda: self.listed(")", self.option)))
+        return zero
+
+    def layout_recompute(self):
+        return Recompute(self.expression())
+
+    def layout_pipeline(self):
+        name = self.name()
+        self.take("over")
+        pipeline = Pipeline(name, self.name())
+        if self.accept(","):
+            pipeline.options = dict(self.listed("\n", self.option))
+        return pipeline
+
+    def program(self):
+        program = Program([], {}, [])
+        while True:
+            self.skip_lines()
+            if not self.peek():
+                return program
+            if self.accept("train"):
+                program.train.update(self.lines(self.named_expression))
+            elif self.accept("parallel"):
+                program.parallel += self.lines(self.layout_line)
+            else:
+                program.declarations.append(self.statement())
+
+
+def parse(text):
+    return Parser(text).program()

@@ -1,0 +1,107 @@
+"""Writes a program as .mdl text."""
+from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
+                  Param, Pipeline, Recompute, Repeat, Return, Shard, Zero)
+
+
+def expression_text(e):
+    if isinstance(e, Number):
+        return e.text
+    if isinstance(e, Flag):
+        return "true" if e.value else "false"
+    if isinstance(e, Name):
+        return e.name
+    if isinstance(e, Negation):
+        return f"-{operand_text(e.operand)}"
+    if isinstance(e, Binary):
+        return f"{operand_text(e.left)} {e.sign} {operand_text(e.right)}"
+    if isinstance(e, Index):
+        return f"{operand_text(e.operand)}[{e.dim} = {expression_text(e.at)}]"
+    return call_text(e)
+
+
+def operand_text(e):
+    """In parentheses where it is not one word: precedence is left to the parser's own tests."""
+    text = expression_text(e)
+    return f"({text})" if isinstance(e, (Negation, Binary)) or (isinstance(e, Call) and e.instance) else text
+
+
+def call_text(call):
+    words = [expression_text(a) for a in call.arguments]
+    words += [f"{call.renaming[0]} -> {call.renaming[1]}"] if call.renaming else []
+    words += [f"{name} = {expression_text(value)}" for name, value in call.keywords.items()]
+    instance = f" as {call.instance}" if call.instance else ""
+    return f"{call.function}({', '.join(words)}){instance}"
+
+
+def type_text(t):
+    dims = (["..."] if t.is_open else []) + list(t.dims)
+    return f"{t.dtype or ''}[{', '.join(dims)}]"
+
+
+def braces(head, body, indent):
+    inner = "".join(statement_text(s, indent + "    ") for s in body)
+    return f"{indent}{head} {{\n{inner}{indent}}}\n"
+
+
+def statement_text(s, indent=""):
+    if isinstance(s, Block):
+        arguments = ", ".join(f"{a.name}: {type_text(a.type)}" for a in s.arguments)
+        return braces(f"block {s.name}({arguments})", s.body, indent)
+    if isinstance(s, Model):
+        return braces(f"model {s.name}", s.body, indent)
+    if isinstance(s, Repeat):
+        return braces(f"repeat {expression_text(s.count)}", s.body, indent)
+    return f"{indent}{line_text(s)}\n"
+
+
+def line_text(s):
+    if isinstance(s, Const):
+        return f"const {s.name} = {expression_text(s.value)}"
+    if isinstance(s, Dim):
+        size = f" = {expression_text(s.size)}" if s.size is not None else ""
+        padded = f" padded {expression_text(s.padded)}" if s.padded is not None else ""
+        return f"dim {s.name}{size}{padded}"
+    if isinstance(s, Param):
+        exempt = " no_decay" if s.no_decay else ""
+        return f"param {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
+    if isinstance(s, Input):
+        source = f" = {expression_text(s.source)}" if s.source is not None else ""
+        return f"input {s.name} : {type_text(s.type)}{source}"
+    if isinstance(s, Assign):
+        stated = f" : {type_text(s.type)}" if s.type else ""
+        return f"{s.name}{stated} = {expression_text(s.value)}"
+    if isinstance(s, Return):
+        return f"return {expression_text(s.value)}"
+    assert isinstance(s, Loss), s
+    return f"loss {expression_text(s.value)}"
+
+
+def option_text(name, value):
+    return name if value is None else f"{name} = {expression_text(value)}"
+
+
+def layout_text(line):
+    if isinstance(line, Mesh):
+        return "mesh " + ", ".join(f"{axis} = {expression_text(size)}" for axis, size in line.axes.items())
+    if isinstance(line, Shard):
+        dims = ", ".join(d if isinstance(d, str) else f"({d[0]}, {d[1]})" for d in line.dims)
+        return f"shard {dims} over {line.axis}" + (f" else {line.otherwise}" if line.otherwise else "")
+    if isinstance(line, Recompute):
+        return f"recompute {expression_text(line.policy)}"
+    options = ", ".join(option_text(name, value) for name, value in line.options.items())
+    if isinstance(line, Pipeline):
+        return f"pipeline {line.name} over {line.axis}" + (f", {options}" if options else "")
+    assert isinstance(line, Zero), line
+    over = f" over {', '.join(line.axes)}" if line.axes else ""
+    return f"zero {line.stage}{over}" + (f" ({options})" if options else "")
+
+
+def program_text(program):
+    text = "".join(statement_text(s) for s in program.declarations)
+    if program.train:
+        settings = "".join(f"    {name} = {expression_text(value)}\n" for name, value in program.train.items())
+        text += f"train {{\n{settings}}}\n"
+    if program.parallel:
+        lines = "".join(f"    {layout_text(line)}\n" for line in program.parallel)
+        text += f"parallel {{\n{lines}}}\n"
+    return text

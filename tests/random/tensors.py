@@ -1,0 +1,287 @@
+"""Tensors with named dims in PyTorch, and the operations of the language on them, from their definitions.
+
+A Tensor's dims are in the order that the language gives them; only dropout looks at it.  Every floating-point result
+goes through `Rounding`, which leaves it alone, or rounds it as a narrower type would, forward and backward."""
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import philox
+
+
+@dataclass
+class Tensor:
+    data: torch.Tensor
+    dims: tuple
+    fed_by: frozenset = frozenset()  # the inputs that this is, unchanged: their tokens have to fit what they index
+    ignored: torch.Tensor = None     # of a cross_entropy: where its labels are ignored
+
+    @property
+    def kind(self):
+        if self.data.dtype == torch.bool:
+            return "bool"
+        return "f32" if self.data.dtype.is_floating_point else "i32"
+
+    def size(self, dim):
+        return self.data.shape[self.dims.index(dim)]
+
+    def aligned(self, dims):
+        """Its data with these dims, in this order; those that it lacks are 1."""
+        own = [d for d in dims if d in self.dims]
+        data = self.data.permute([self.dims.index(d) for d in own])
+        return data.reshape([self.size(d) if d in self.dims else 1 for d in dims])
+
+
+class Wrong(Exception):
+    """The program is not right, or is of no use for a comparison."""
+
+
+# --- Rounding --------------------------------------------------------------------------------------------------------
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, rounding):
+        context.rounding = rounding
+        return rounding.apply(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return context.rounding.apply(gradient), None
+
+
+class Rounding:
+    """To `bits` of mantissa: to the nearest, or (with a seed) up or down at random."""
+
+    def __init__(self, bits=None, seed=None, least=None, largest=None):
+        self.bits, self.least, self.largest = bits, least, largest
+        self.draw = None if seed is None else torch.Generator().manual_seed(seed)
+
+    def apply(self, x):
+        mantissa, exponent = torch.frexp(x)
+        if self.least is not None:  # below it numbers are evenly spaced
+            exponent = exponent.clamp(min=self.least)
+            mantissa = x / torch.ldexp(torch.ones_like(x), exponent)
+        scaled = mantissa * 2.0**self.bits
+        noise = 0.5 if self.draw is None else torch.rand(x.shape, generator=self.draw, dtype=torch.float64)
+        rounded = torch.round(scaled) if self.draw is None else torch.floor(scaled + noise)
+        result = torch.ldexp(rounded / 2.0**self.bits, exponent)
+        if self.largest is not None:
+            result = torch.where(result.abs() > self.largest, result * math.inf, result)
+        return torch.where(torch.isfinite(x), result, x)
+
+    def __call__(self, x):
+        return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
+
+
+EXACT = Rounding()
+PRECISIONS = {"fp32": dict(bits=24), "bf16": dict(bits=8), "fp16": dict(bits=11, least=-13, largest=65504.0)}
+
+
+# --- Elementwise -----------------------------------------------------------------------------------------------------
+
+def relu(x):
+    return torch.where(x > 0, x, torch.zeros_like(x))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def magnitude(x):
+    return x * torch.sign(x).detach()
+
+
+UNARY = {"exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "abs": magnitude,
+         "square": lambda x: x * x, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos,
+         "relu": relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": lambda x: x * torch.sigmoid(x)}
+
+
+def divide(a, b):
+    if a.dtype.is_floating_point:
+        return a / b
+    if (b == 0).any():
+        raise Wrong("a division of integers by zero")
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+def larger(a, b):
+    """Equal operands share the gradient."""
+    if not a.dtype.is_floating_point:
+        return torch.maximum(a, b)
+    return torch.where(a > b, a, torch.where(b > a, b, 0.5 * (a + b)))
+
+
+def smaller(a, b):
+    if not a.dtype.is_floating_point:
+        return torch.minimum(a, b)
+    return torch.where(a < b, a, torch.where(b < a, b, 0.5 * (a + b)))
+
+
+BINARY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide, "^": torch.pow,
+          "maximum": larger, "minimum": smaller,
+          "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+          "==": lambda a, b: a == b, "!=": lambda a, b: a != b}
+LOGICAL = {"*": torch.logical_and, "minimum": torch.logical_and, "maximum": torch.logical_or,
+           "==": lambda a, b: a == b, "!=": lambda a, b: a != b}
+
+
+def union(*tensors):
+    """The dims of the first that has the most, then what others have besides."""
+    largest = max(tensors, key=lambda t: len(t.dims))
+    if any(set(t.dims) - set(largest.dims) for t in tensors):
+        if any(t.kind == "f32" for t in tensors):
+            raise Wrong(f"dims do not fit: {[t.dims for t in tensors]}")
+        largest = tensors[0]
+    dims = list(largest.dims)
+    for t in tensors:
+        dims += [d for d in t.dims if d not in dims]
+    return tuple(dims)
+
+
+def pointwise(function, *tensors):
+    """function of tensors whose dims meet by name, as one tensor of all their dims."""
+    dims = union(*tensors)
+    sizes = {d: t.size(d) for t in tensors for d in t.dims}
+    data = function(*[t.aligned(dims) for t in tensors])
+    return Tensor(data.expand([sizes[d] for d in dims]) if dims else data, dims)
+
+
+# --- Along dims ------------------------------------------------------------------------------------------------------
+
+def reduce(function, x, dims):
+    at = [x.dims.index(d) for d in dims]
+    return Tensor(function(x.data, at) if at else x.data, tuple(d for d in x.dims if d not in dims))
+
+
+def summed(x, dims):
+    return reduce(lambda data, at: data.sum(at), x, dims)
+
+
+def mean(x, dims):
+    if x.ignored is None:
+        return reduce(lambda data, at: data.mean(at), x, dims)
+    at = [x.dims.index(d) for d in dims]
+    count = (~x.ignored).sum(at).clamp(min=1)
+    return Tensor(x.data.sum(at) / count, tuple(d for d in x.dims if d not in dims))
+
+
+def extreme(x, dims, sign):
+    """The largest (sign 1) or smallest (-1); equal elements share the gradient."""
+    def function(data, at):
+        if data.dtype.is_floating_point:
+            return sign * torch.amax(sign * data, at)
+        return sign * torch.amax(sign * data, at)
+    return reduce(function, x, dims)
+
+
+def dot(a, b, over):
+    kept = list(a.dims) + [d for d in b.dims if d not in a.dims]
+    letter = {d: chr(ord("a") + i) for i, d in enumerate(kept)}
+    kept = tuple(d for d in kept if d not in over)
+    word = ["".join(letter[d] for d in dims) for dims in (a.dims, b.dims, kept)]
+    return Tensor(torch.einsum(f"{word[0]},{word[1]}->{word[2]}", a.data, b.data), kept)
+
+
+def along(function, x, dim):
+    return Tensor(function(x.data, x.dims.index(dim)), x.dims)
+
+
+def rmsnorm(data, at, eps):
+    return data * torch.rsqrt((data * data).mean(at, keepdim=True) + eps)
+
+
+def layernorm(data, at, eps):
+    return rmsnorm(data - data.mean(at, keepdim=True), at, eps)
+
+
+def cross_entropy(logits, labels, dim, ignore):
+    rest = tuple(d for d in logits.dims if d != dim)
+    spread = torch.log_softmax(logits.aligned(rest + (dim,)), -1)
+    at = labels.aligned(rest)
+    ignored = at == ignore
+    if ((at < 0) | (at >= logits.size(dim)))[~ignored].any():
+        raise Wrong("a label is out of range")
+    picked = -spread.gather(-1, at.clamp(0, logits.size(dim) - 1).unsqueeze(-1)).squeeze(-1)
+    return Tensor(torch.where(ignored, torch.zeros_like(picked), picked), rest, ignored=ignored)
+
+
+# --- Positions -------------------------------------------------------------------------------------------------------
+
+def take(table, dim, index):
+    """The dims of index in the place of `dim`."""
+    at = table.dims.index(dim)
+    if index.data.numel() and (index.data.min() < 0 or index.data.max() >= table.size(dim)):
+        raise Wrong(f"an index of {dim} is out of range")
+    flat = table.data.index_select(at, index.data.reshape(-1).long())
+    sizes = list(table.data.shape[:at]) + list(index.data.shape) + list(table.data.shape[at + 1:])
+    dims = table.dims[:at] + index.dims + table.dims[at + 1:]
+    if len(set(dims)) < len(dims):
+        raise Wrong(f"a dim would be there twice: {dims}")
+    return Tensor(flat.reshape(sizes), dims)
+
+
+def slice_of(x, dim, at):
+    return Tensor(x.data.select(x.dims.index(dim), at), tuple(d for d in x.dims if d != dim))
+
+
+def attend(q, k, v, seq, feature, causal, window, scale):
+    rest = tuple(d for d in q.dims if d not in (seq, feature))
+    order = rest + (seq, feature)
+    query, key, value = q.aligned(order), k.aligned(order), v.aligned(order)
+    scores = scale * query @ key.transpose(-1, -2)
+    i, j = torch.arange(q.size(seq))[:, None], torch.arange(q.size(seq))[None, :]
+    seen = (j <= i) if causal else torch.ones_like(i == j)
+    if window:
+        seen = seen & ((j > i - window) & (j < i + window))
+    weights = torch.softmax(scores.masked_fill(~seen, -math.inf), -1)
+    result = weights @ value
+    return Tensor(Tensor(result, order).aligned(q.dims), q.dims)
+
+
+def rope(x, seq, feature, base, interleaved):
+    rest = tuple(d for d in x.dims if d not in (seq, feature))
+    data, half = x.aligned(rest + (seq, feature)), x.size(feature) // 2
+    speed = base ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle = (torch.arange(x.size(seq), dtype=torch.float64)[:, None] * speed).to(data.dtype)
+    first, second = (data[..., ::2], data[..., 1::2]) if interleaved else (data[..., :half], data[..., half:])
+    turned = [first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()]
+    result = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+    return Tensor(Tensor(result, rest + (seq, feature)).aligned(x.dims), x.dims)
+
+
+def own_dim(pieces, i, to, declared):
+    """The dim of piece i that is its part of `to`: the one that the others lack."""
+    others = pieces[1 if i == 0 else 0]
+    own = [d for d in pieces[i].dims if d not in others.dims]
+    if not own:
+        own = [d for d in pieces[i].dims if d in declared] or \
+            [d for d in pieces[i].dims if pieces[i].size(d) * len(pieces) == to[1]]
+    if len(own) != 1:
+        raise Wrong(f"concat: which dim of {pieces[i].dims} is its part of {to[0]}?")
+    return own[0]
+
+
+def concat(to, pieces, declared):
+    """to = (dim, size); declared: the dims of which its declaration is the sum, if it is one."""
+    renamed = []
+    for i, piece in enumerate(pieces):
+        own = own_dim(pieces, i, to, declared)
+        renamed.append(Tensor(piece.data, tuple(to[0] if d == own else d for d in piece.dims)))
+    dims = renamed[0].dims
+    data = torch.cat([piece.aligned(dims) for piece in renamed], dims.index(to[0]))
+    if data.shape[dims.index(to[0])] != to[1]:
+        raise Wrong(f"concat: the pieces do not add up to {to}")
+    return Tensor(data, dims)
+
+
+def dropout(x, rate, key, instance, batch):
+    """Elements count row by row, with the batch outermost."""
+    order = ((batch,) if batch in x.dims else ()) + tuple(d for d in x.dims if d != batch)
+    sizes = [x.size(d) for d in order]
+    index = np.arange(math.prod(sizes), dtype=np.uint64)
+    mask = torch.from_numpy(philox.kept(key, instance, index, rate).reshape(sizes))
+    kept = Tensor(mask, order).aligned(x.dims)
+    return Tensor(torch.where(kept, x.data / (1 - rate), torch.zeros_like(x.data)), x.dims)

@@ -1,0 +1,227 @@
+"""A model description as Python objects: what the generator makes, the parser reads, the printer writes, the evaluator
+computes and the shrinker cuts down.  Nothing here knows what a program means."""
+from dataclasses import dataclass, field
+
+
+# --- Expressions -----------------------------------------------------------------------------------------------------
+
+@dataclass
+class Number:
+    """As it is written: "3" is a whole number, "3.0" is not."""
+    text: str
+
+    @property
+    def value(self):
+        plain = self.text.replace("_", "")
+        return int(plain) if plain.isdigit() else float(plain)
+
+
+@dataclass
+class Flag:
+    value: bool
+
+
+@dataclass
+class Name:
+    name: str
+
+
+@dataclass
+class Negation:
+    operand: object
+
+
+@dataclass
+class Binary:
+    sign: str
+    left: object
+    right: object
+
+
+@dataclass
+class Call:
+    """Of a function of the language or of a block; dims among the arguments are Names."""
+    function: str
+    arguments: list
+    keywords: dict = field(default_factory=dict)
+    renaming: tuple = None  # of rename: (from, to)
+    instance: str = None    # what `as` says
+
+
+@dataclass
+class Index:
+    """operand[dim = at]"""
+    operand: object
+    dim: str
+    at: object
+
+
+# --- Statements ------------------------------------------------------------------------------------------------------
+
+@dataclass
+class TypeOf:
+    """dtype[dims]; an open type has `...` before its dims."""
+    dims: list
+    dtype: str = None
+    is_open: bool = False
+
+
+@dataclass
+class Const:
+    name: str
+    value: object
+
+
+@dataclass
+class Dim:
+    name: str
+    size: object = None
+    padded: object = None
+
+
+@dataclass
+class Argument:
+    name: str
+    type: TypeOf
+
+
+@dataclass
+class Block:
+    name: str
+    arguments: list
+    body: list
+
+
+@dataclass
+class Model:
+    name: str
+    body: list
+
+
+@dataclass
+class Param:
+    names: list
+    type: TypeOf
+    init: object
+    no_decay: bool = False
+
+
+@dataclass
+class Input:
+    name: str
+    type: TypeOf
+    source: object = None
+
+
+@dataclass
+class Assign:
+    name: str
+    value: object
+    type: TypeOf = None
+
+
+@dataclass
+class Repeat:
+    count: object
+    body: list
+
+
+@dataclass
+class Return:
+    value: object
+
+
+@dataclass
+class Loss:
+    value: object
+
+
+# --- Layout ----------------------------------------------------------------------------------------------------------
+
+@dataclass
+class Mesh:
+    axes: dict
+
+
+@dataclass
+class Shard:
+    dims: list  # a name, or a pair of names
+    axis: str
+    otherwise: str = None
+
+
+@dataclass
+class Zero:
+    stage: int
+    axes: list
+    options: dict = field(default_factory=dict)
+
+
+@dataclass
+class Recompute:
+    policy: object
+
+
+@dataclass
+class Pipeline:
+    name: str
+    axis: str
+    options: dict = field(default_factory=dict)
+
+
+@dataclass
+class Program:
+    """`declarations` are consts, dims, blocks and the model, in the order of the text; `train` maps settings to
+    expressions, and `parallel` lists the lines of a layout."""
+    declarations: list
+    train: dict
+    parallel: list
+
+    @property
+    def model(self):
+        return next(d for d in self.declarations if isinstance(d, Model))
+
+    @property
+    def blocks(self):
+        return {d.name: d for d in self.declarations if isinstance(d, Block)}
+
+    @property
+    def dims(self):
+        return {d.name: d for d in self.declarations if isinstance(d, Dim)}
+
+    @property
+    def batch_dim(self):
+        return next((name for name, dim in self.dims.items() if dim.size is None), None)
+
+
+def children(expression):
+    """The expressions directly inside of one."""
+    if isinstance(expression, Negation):
+        return [expression.operand]
+    if isinstance(expression, Binary):
+        return [expression.left, expression.right]
+    if isinstance(expression, Call):
+        return list(expression.arguments)
+    if isinstance(expression, Index):
+        return [expression.operand, expression.at]
+    return []
+
+
+def walk(expression):
+    """An expression and all inside of it."""
+    yield expression
+    for child in children(expression):
+        yield from walk(child)
+
+
+def statements_of(body):
+    """The statements of a body, with those of its repeats."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Repeat):
+            yield from statements_of(statement.body)
+
+
+def value_of(statement):
+    """The expression that a statement computes, or None."""
+    return statement.value if isinstance(statement, (Assign, Return, Loss)) else None
