@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from conftest import ROOT, RUNTIME, start
+from conftest import HERE, MPC, ROOT, RUNTIME, start
 
 VARIANTS = [
     ("tiny.mdl",),
@@ -219,3 +219,41 @@ def test_evaluation_is_the_same_whatever_the_micro_batch(trainer, train, tmp_pat
         assert losses[1, batches] == pytest.approx(losses[16, batches], abs=2e-6)
         assert losses[4, batches] == pytest.approx(losses[16, batches], abs=2e-6)
     assert losses[16, 1] != pytest.approx(losses[16, 3], abs=1e-4)
+
+
+# --- Indices and quotients --------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def edited(tmp_path):
+    """edited(old, new, model): the trainer of a model with another line, in tmp_path/out, beside a text."""
+    def make(old, new, model="tiny.mdl", *options):
+        (tmp_path / "text").write_bytes(bytes(i * 7 % 97 for i in range(20000)))
+        source = (HERE / model).read_text()
+        assert source.count(old) == 1
+        (tmp_path / "model.mdl").write_text(source.replace(old, new))
+        start([MPC, "compile", "model.mdl", "-o", "out", "--cflags=-O1", *options], tmp_path, 0)
+        return tmp_path / "out" / "trainer"
+    return make
+
+
+@pytest.mark.parametrize("index, bad", [("tokens + 200", range(256, 297)), ("tokens - 1", [-1])])
+def test_computed_index_out_of_range(edited, tmp_path, index, bad):
+    """Of a step and of an evaluation; an index in range is no error, whatever makes it."""
+    trainer = edited("wte[vocab = tokens]", f"wte[vocab = {index}]")
+    for options in (["--data", "text", "--steps", 2, "--save", "a"], ["--eval-data", "text", "--steps", 0]):
+        errors = [line for line in start([trainer, *options], tmp_path, 1).stderr.splitlines() if line.startswith("error")]
+        found = re.fullmatch(r"error: model.mdl:51:13: index (-?\d+) of dim 'vocab' is out of range: it must be from 0 to 255; "
+                             r"mend the expression that makes it \(nothing was saved from this step on\)", errors[0])
+        assert len(errors) == 1 and int(found[1]) in bad
+    assert not (tmp_path / "a").exists()
+    start([edited("wte[vocab = tokens]", "wte[vocab = tokens + 150]"), "--data", "text", "--steps", 1], tmp_path, 0)
+
+
+def test_quotient_by_zero_is_zero(edited, tmp_path):
+    """Tokens are below 97, so that all of these are 0."""
+    trainer = edited("wte[vocab = tokens]", "wte[vocab = tokens / (tokens / 100)]")
+    start([trainer, "--data", "text", "--steps", 1, "--log", "log"], tmp_path, 0)
+    other = edited("wte[vocab = tokens]", "wte[vocab = tokens * 0]")
+    start([other, "--data", "text", "--steps", 1, "--log", "other"], tmp_path, 0)
+    first, second = (json.loads((tmp_path / name).read_text())["loss"] for name in ("log", "other"))
+    assert first == second
