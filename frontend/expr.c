@@ -355,7 +355,13 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
         }
     if (!index_fits(l, index, dim->size, NULL, at->loc))
         return wrong;
-    return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = dim->name }, x, index));
+    Name from = dim->name;
+    if (find_dim(&index->type, from) >=
+        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split in two ways */
+        from = intern_format(l->m, "%s.from", dim->name);
+        x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
+    }
+    return x ? tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = from }, x, index)) : wrong;
 }
 
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim)
