@@ -37,6 +37,16 @@ static void put_place(Text *fields, Module *m, const Dim *dim, const char *first
     }
 }
 
+/* What an index has to be below, and what is said where one is not. */
+static void put_bound(const Operands *o, Text *fields, const Dim *dim)
+{
+    put_number(fields, "size", dim->size);
+    if (*o->variant) /* a GPU says nothing */
+        return;
+    put_text(fields, "dim", string_text(o->m, dim->name));
+    put_text(fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
+}
+
 static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
     for (int i = first; i < end; i++)
@@ -103,6 +113,8 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_place(&fields, o->m, &t->type.dim[at], "first_row");
+    if (o->op->kind == OP_take)
+        put_bound(o, &fields, &t->type.dim[at]);
     return call_with_shape(o, "RtTake", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
 }
 
@@ -127,11 +139,12 @@ char *call_rope(const Operands *o)
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, 2) || !same_dtype(o, -1))
         return NULL;
     for (int i = 0; i < 2; i++)
-        check_operand(o, i, &(const Access){ 4,
-                                             { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
-                                               size_along(o, o->value[i], a->feature) },
-                                             { groups[0].stride[i], stride_along(o->value[i], a->seq),
-                                               groups[1].stride[i], 1 } });
+        check_operand(
+            o, i,
+            &(const Access){ 4,
+                             { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
+                               size_along(o, o->value[i], a->feature) },
+                             { groups[0].stride[i], stride_along(o->value[i], a->seq), groups[1].stride[i], 1 } });
     Text fields;
     open_text(&fields);
     put_number(&fields, "outer", groups[0].size);
@@ -179,12 +192,11 @@ static char *attend(const Operands *o, const char *function, const char *operand
     for (int i = 0; i < o->count; i++) {
         bool is_key = find_dim(&o->value[i]->type, a->key) >= 0;
         Name row = is_key ? a->key : a->seq;
-        const Access access = {
-            5,
-            { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
-              size_along(o, o->value[i], a->feature) },
-            { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row), 1 }
-        };
+        const Access access = { 5,
+                                { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
+                                  size_along(o, o->value[i], a->feature) },
+                                { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row),
+                                  1 } };
         check_operand(o, i, &access);
         fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
                 both[0].stride[i], stride_along(o->value[i], is_key ? a->key : a->seq), both[1].stride[i],

@@ -300,6 +300,7 @@ Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 Input *find_input(const Module *m, Name name);
+const Input *longest_input(const Module *m); /* the one with a dim for the sequence, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 Name fresh_name(Module *m);
