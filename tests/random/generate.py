@@ -194,7 +194,7 @@ class Drawing:
         loss = self.loss(statements, scope)
         decide_decay(self.draw, scope.params)
         self.state.declarations.append(Model("m", self.body + scope.params + scope.body + [loss]))
-        return Program(self.state.declarations, self.train(), [])
+        return Program(self.state.declarations, self.train(), [], self.microbatch == self.batch)
 
 
 def decide_decay(draw, params):

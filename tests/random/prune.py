@@ -1,7 +1,7 @@
 """Takes away what does not lead to the loss: the language refuses values, parameters, inputs and arguments that are never
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
-from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Param, Repeat, Return, statements_of,
+from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return, statements_of,
                   value_of, walk)
 
 
@@ -48,7 +48,7 @@ def backwards(body, live):
 def through_repeat(repeat, live):
     """What a turn reads at its start is read at its end, by the next."""
     at_end = set(live)
-    while True:
+    while repeat.count != Number("1"):
         _, at_start = backwards_of_copy(repeat.body, at_end)
         if at_start <= at_end:
             break
@@ -132,7 +132,7 @@ def keep_inputs(model):
 
 def keep_arguments(program, block):
     """An argument that the block does not read is not given to it either."""
-    read = set().union(*[mentioned(value_of(s)) for s in statements_of(block.body) if value_of(s) is not None])
+    read = backwards_of_copy(block.body, set())[1]
     wanted = [a.name in read for a in block.arguments]
     if all(wanted):
         return
