@@ -127,8 +127,9 @@ class Workplace:
         if how.sanitize:
             flags += f" -g {SANITIZERS}"
             environment["MPC_RUNTIME"] = str(self.tools.shared / "runtime")
-        command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks), "--cflags", flags]
-        return run(command + ([] if with_cc else ["--no-cc"]), self.folder, environment.items(), COMPILE_SECONDS)
+        command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks)]
+        command += ["--cflags", flags] if with_cc else ["--no-cc"]
+        return run(command, self.folder, environment.items(), COMPILE_SECONDS)
 
     def train(self, how, ranks, steps, load="start.safetensors", out="out"):
         """Runs all ranks; the log is in `log`, the checkpoint in `end.safetensors`."""
