@@ -121,7 +121,8 @@ class Workplace:
 
     def compile(self, how, ranks, out="out", with_cc=True):
         shutil.rmtree(self.folder / out, ignore_errors=True)
-        peak = f"-Wl,--wrap=rt_product_peak {self.tools.peak}"
+        linker = "-fuse-ld=gold " if shutil.which("ld.gold") and not how.sanitize else ""  # in half the time
+        peak = f"{linker}-Wl,--wrap=rt_product_peak {self.tools.peak}"
         flags = {"c": f"-O0 {peak}", "cuda": f"-O0 -rdynamic {peak}"}[how.target]
         environment = {"CUDA_HOME": str(self.tools.device)} if how.target == "cuda" else {}
         if how.sanitize:
