@@ -25,7 +25,7 @@ KINDS = {
     "input_by_record": Kind("an input [batch] beside [batch, seq] is fed the first tokens of all",
                             "wrong", r"i32\[batch\].*i32\[batch, |i32\[batch, .*i32\[batch\]"),
     "concat_inference": Kind("concat takes a dim because its size fits", "(refused|wrong): .*(stated as|cannot (join|add|multiply|"
-                             "subtract|divide|compare|choose)|no dim of|is already|loss|norm)", r"concat\("),
+                             "subtract|divide|compare|choose)|no dim of|is already|would have|loss|norm)", r"concat\("),
     "split_extreme": Kind("the extreme over a split dim, and which elements equal it, in one kernel", "wrong",
                           r"(min|max)\(.*shard"),
     "padded_one": Kind("a padded dim of size 1: a gather writes it densely, its reader strides", "wrong", r"= 1 padded"),

@@ -17,9 +17,10 @@ def stored(program, known, dim):
 class Layout:
     """One layout of a program; it pads dims of the program where that is needed."""
 
-    def __init__(self, draw, program, most_ranks=8, data=None):
+    def __init__(self, draw, program, most_ranks=8, data=None, before=()):
         self.draw, self.program, self.known = draw, program, known_numbers(program)
         self.data = data  # how many ranks take part of the batch, where that is settled
+        self.before = dict(before)  # how another layout of the same program splits dims
         self.split = {}   # dim: over how many ranks
         self.axes = self.draw_axes(most_ranks)
         self.lines = [self.rule(axis) for axis in self.axes]
@@ -47,7 +48,7 @@ class Layout:
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
         def base(name):
             size = self.program.dims[name].size
-            return size.name if isinstance(size, Name) else name
+            return base(size.name) if isinstance(size, Name) and size.name in self.program.dims else name
         return [name for name, declared in self.program.dims.items() if declared.size is not None and base(name) == base(dim)]
 
     def divide(self, dim, ranks):
@@ -56,9 +57,11 @@ class Layout:
         if stored(self.program, self.known, dim) % together:
             if self.draw.random() < 0.6:
                 return False
-            for name in self.twins(dim):
-                before = self.program.dims[name].padded
-                self.program.dims[name].padded = Number(str(math.lcm(together, before.value if before else 1)))
+            twins = self.twins(dim)
+            units = [self.program.dims[name].padded.value for name in twins if self.program.dims[name].padded]
+            unit = math.lcm(together, *units, *[splits.get(name, 1) for name in twins for splits in (self.split, self.before)])
+            for name in twins:
+                self.program.dims[name].padded = Number(str(unit))
         self.split[dim] = together
         return True
 
@@ -138,13 +141,14 @@ def add_layout(draw, program, most_ranks=8):
     if ranks > 1:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
-    return ranks
+    return layout
 
 
 def add_two_layouts(draw, program):
     """One to begin with, and the lines of another to go on with."""
-    first = add_layout(draw, program, 4)
-    second = Layout(draw, program, 4, first if program.whole else None)
+    layout = add_layout(draw, program, 4)
+    first = layout.split.get("batch", 1)
+    second = Layout(draw, program, 4, first if program.whole else None, layout.split)
     ranks = second.split.get("batch", 1)
     if program.whole:
         return second.parallel() if ranks == first else []

@@ -123,8 +123,8 @@ def keep_inputs(model):
     read = keep_params(model)
     inputs = [s for s in model.body if isinstance(s, Input)]
     for i, one in enumerate(inputs):
-        later = [other for other in inputs[i + 1:] if other.name in read]
-        if one.name not in read and later and len(one.type.dims) == len(later[-1].type.dims):
+        later = [other for other in inputs[i + 1:] if other.name in read and other.type == one.type]
+        if one.name not in read and later:
             renamed(model.body, later[-1].name, one.name)
             read = read - {later[-1].name} | {one.name}
     model.body[:] = [s for s in model.body if not isinstance(s, Input) or s.name in read]
