@@ -70,12 +70,13 @@ static void read_types(Parser *p, Op *op)
     }
 }
 
-static bool in_place_text(char c) { return c && !isspace((unsigned char)c) && c != ')'; }
+static bool in_place_text(char c) { return (unsigned char)c > ' ' && c != ')' && c != '"'; }
 
-/* One word of loc(...): anything without spaces or ')'. */
+/* One word of loc(...): anything without spaces or ')', or what stands in quotes. */
 static Name place_word(Parser *p)
 {
-    peek(p);
+    if (peek(p) == '"')
+        return read_quoted(p);
     int begin = p->at;
     while (p->at < p->source->length && in_place_text(p->source->text[p->at]))
         p->at++;
@@ -265,16 +266,6 @@ static void read_rule(Parser *p, ShardRule **end)
     rule->zigzag = accept(p, "zigzag");
 }
 
-static void read_source(Parser *p)
-{
-    expect(p, "\"");
-    int begin = p->at;
-    while (p->at < p->source->length && p->source->text[p->at] != '"' && p->source->text[p->at] != '\n')
-        p->at++;
-    p->module->source = intern(p->module, p->source->text + begin, p->at - begin);
-    expect(p, "\"");
-}
-
 static void read_module(Parser *p)
 {
     Module *m = p->module;
@@ -283,7 +274,7 @@ static void read_module(Parser *p)
     m->name = read_name(p);
     expect(p, "{");
     if (accept(p, "source"))
-        read_source(p);
+        m->source = read_quoted(p);
     if (accept(p, "mesh"))
         read_mesh(p);
     for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
