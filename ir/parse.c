@@ -156,6 +156,7 @@ static void read_func(Parser *p)
     if (!p->failed && find_func(p->module, name))
         fail(p, from(p, begin), "a function of that name stands above");
     Func *f = add_func(p->module, name, role);
+    f->loc = from(p, begin);
     p->values = (Map){ .arena = &p->module->arena };
     read_params(p, f);
     if (accept(p, "inner")) {
@@ -203,7 +204,9 @@ static void read_param(Parser *p, Param **end)
 {
     Param *param = *end = NEW(&p->module->arena, Param);
     expect(p, "%");
+    int at = p->at;
     param->name = read_name(p);
+    param->loc = from(p, at);
     param->path = read_name(p);
     expect(p, ":");
     param->type = read_type(p);
@@ -240,7 +243,9 @@ static void read_input(Parser *p, Input **end)
 {
     Input *input = *end = NEW(&p->module->arena, Input);
     expect(p, "%");
+    int begin = p->at;
     input->name = read_name(p);
+    input->loc = from(p, begin);
     expect(p, ":");
     input->type = read_type(p);
     input->shift = read_parenthesised(p, "shift");
@@ -283,8 +288,10 @@ static void read_module(Parser *p)
         m->batch = read_name(p);
     if (accept(p, "vocab"))
         m->vocab = read_name(p);
-    if (accept(p, "train"))
+    if (accept(p, "train")) {
+        m->train_loc = from(p, p->at - 5);
         read_train(p, &m->train);
+    }
     for (Input **end = &m->inputs; accept(p, "input"); end = &(*end)->next)
         read_input(p, end);
     for (Param **end = &m->params; accept(p, "param"); end = &(*end)->next)
