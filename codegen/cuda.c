@@ -208,8 +208,9 @@ CudaProgram *emit_cuda_program(Module *m)
     open_text(&text);
     open_text(&places);
     write_place_constants(m, kernels, places.out);
-    FILL(text.out, cuda_program_template, { "model", m->name }, { "source", m->source ? m->source : "IR" },
-         { "places", close_text(&m->arena, &places) }, { "kernels", kernels });
+    FILL(text.out, cuda_program_template, { "model", m->name },
+         { "source", comment_text(m, m->source ? m->source : "IR") }, { "places", close_text(&m->arena, &places) },
+         { "kernels", kernels });
     program->text = close_text(&m->arena, &text);
     return m->diags->errors == errors ? program : NULL;
 }
