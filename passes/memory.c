@@ -7,9 +7,9 @@
  *
  * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
  */
+#include "memory.h"
 #include "epilogue.h"
 #include "map.h"
-#include "memory.h"
 #include "pack.h"
 #include "pass.h"
 #include "storage.h"
@@ -118,8 +118,7 @@ static bool reads_view_of(const Op *op, const Value *value)
 static bool may_return_over(const Module *m, const Func *f, const Value *result, const Value *param)
 {
     return result->def && index_of(&result->def->args, param) >= 0 && last_use(f, param) == op_number(f, result->def) &&
-           !reads_view_of(result->def, param) &&
-           may_overwrite(m, result->def, result, param);
+           !reads_view_of(result->def, param) && may_overwrite(m, result->def, result, param);
 }
 
 /* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */
