@@ -130,7 +130,7 @@ def measure_mpc(shape, batch, seq, text, bandwidth):
     log.unlink(missing_ok=True)
     run([folder / "trainer", "--data", text, "--steps", STEPS, "--log", log])
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    run([folder / "trainer", "--data", text, "--steps", 4, "--trace", trace, "--trace-steps", 2])
+    run([folder / "trainer", "--data", text, "--steps", 4, "--trace", trace, "--trace-steps", 2, "--overwrite"])
     facts = json.loads((folder / "plan.json").read_text())
     kinds, kernels = rates(trace, bandwidth)
     return dict(ms=statistics.median(entry["step_ms"] for entry in entries[WARM:]), bytes=entries[-1]["peak_bytes"],

@@ -73,14 +73,7 @@ void fill(FILE *out, const char *pattern, const Hole holes[])
             mistake("nobody asks for", holes[i].name, strlen(holes[i].name));
 }
 
-void open_text(Text *text)
-{
-    text->out = open_memstream(&text->text, &text->size);
-    if (!text->out) {
-        fprintf(stderr, "mpc: out of memory\n");
-        exit(1);
-    }
-}
+void open_text(Text *text) { text->out = open_memory(&text->text, &text->size); }
 
 char *close_text(Arena *arena, Text *text)
 {

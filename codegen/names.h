@@ -22,6 +22,9 @@ char *wrapped_list(Module *m, const char *head, int nitems, const char *const it
 /* A number as a C constant: "0.5f", "(-1.0f)", "INFINITY"; "3", "(-1)" where it meets integers. */
 char *c_number(Module *m, double value, bool is_integer);
 
+/* A C string, or NULL. */
+char *string_text(Module *m, const char *text);
+
 /* The C type of a value in a local: arithmetic is in float, or in int32_t. */
 const char *local_type(DType dtype);
 

@@ -29,32 +29,6 @@ static char *number_text(Module *m, double value)
 
 static char *integer_text(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
 
-static void write_character(char c, bool after_question, FILE *out)
-{
-    if (c == '\n')
-        fputs("\\n", out);
-    else if (c == '"' || c == '\\')
-        fprintf(out, "\\%c", c);
-    else if ((unsigned char)c < ' ' || (c == '?' && after_question)) /* no trigraphs */
-        fprintf(out, "\\%03o", (unsigned)c);
-    else
-        fputc(c, out);
-}
-
-/* A C string, or NULL. */
-char *string_text(Module *m, const char *text)
-{
-    if (!text)
-        return "NULL";
-    Text out;
-    open_text(&out);
-    fputc('"', out.out);
-    for (const char *at = text; *at; at++)
-        write_character(*at, at > text && at[-1] == '?', out.out);
-    fputc('"', out.out);
-    return close_text(&m->arena, &out);
-}
-
 /* --- Tensors ------------------------------------------------------------------------------- */
 
 /* What a parameter of STEP is: a parameter of the model, part of its optimizer state, or a scalar. */
@@ -223,13 +197,15 @@ static char *input_splits(Module *m, const Value *value)
     return text;
 }
 
-/* Of the sequence, where memory holds more than it has. */
-static char *input_padding(Module *m, const Value *value)
+/* How many tokens of a sequence it takes, of its dims what is neither batch nor micro-batches; or how many memory
+ * holds. */
+static int64_t length_of(const Module *m, const Input *input, const Type *type, bool padded)
 {
-    for (int i = 0; i < value->type.rank; i++)
-        if (value->type.dim[i].padded > value->type.dim[i].size)
-            return arena_text(&m->arena, ", .padded = %" PRId64, value->type.dim[i].padded);
-    return "";
+    int64_t length = 1;
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].name != m->batch && find_dim(&input->type, type->dim[i].name) >= 0)
+            length *= padded ? type->dim[i].padded : type->dim[i].size;
+    return length;
 }
 
 static void write_inputs(Module *m, const Func *f, FILE *out)
@@ -242,9 +218,11 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
             continue;
         if (count++ == 0)
             fprintf(out, "static const RtInput %s_inputs[] = {\n", role_name[f->role]);
-        fprintf(out, "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .vocab = %" PRId64 "%s%s },\n",
-                string_text(m, input->name), value->storage->at, input->shift, input->vocab, input_splits(m, value),
-                input_padding(m, value));
+        fprintf(out,
+                "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .length = %" PRId64
+                ", .padded = %" PRId64 ", .vocab = %" PRId64 "%s },\n",
+                string_text(m, input->name), value->storage->at, input->shift, length_of(m, input, &value->type, false),
+                length_of(m, input, &value->type, true), input->vocab, input_splits(m, value));
     }
     if (count)
         fputs("};\n\n", out);

@@ -64,23 +64,50 @@ static const char *const cuda_libraries[] = { "-lcjson", "-lpthread", "-ldl", "-
 
 typedef struct {
     Arena *arena;
-    const char *at[256];
-    int count;
+    const char **at;
+    int count, room;
 } Words;
 
 static void add_word(Words *words, const char *word)
 {
-    if (words->count + 1 < (int)(sizeof words->at / sizeof *words->at))
-        words->at[words->count++] = word;
+    if (words->count + 1 >= words->room) { /* behind the last one stands NULL */
+        const char **grown = NEW_ARRAY(words->arena, const char *, words->room = 2 * words->room + 64);
+        if (words->count)
+            memcpy(grown, words->at, (size_t)words->count * sizeof *grown);
+        words->at = grown;
+    }
+    words->at[words->count++] = word;
 }
 
-static void add_words(Words *words, const char *text)
+/* The next word, as a shell divides a line: quotes and backslashes keep spaces.  NULL at the end; `open` is set where a
+ * quote is not closed. */
+static const char *quoted_word(Arena *arena, const char **line, bool *open)
 {
-    const char *word;
-    int length;
-    while (next_word(&text, ' ', &word, &length))
-        if (length > 0)
-            add_word(words, arena_text(words->arena, "%.*s", length, word));
+    *line += strspn(*line, " \t\n");
+    if (!**line)
+        return NULL;
+    char *word = arena_text(arena, "%s", *line), *to = word, quote = '\0';
+    for (; **line && (quote || !strchr(" \t\n", **line)); ++*line) {
+        char c = **line;
+        if (quote ? c == quote : c == '\'' || c == '"')
+            quote = quote ? '\0' : c;
+        else if (c == '\\' && quote != '\'' && (*line)[1])
+            *to++ = *++*line;
+        else
+            *to++ = c;
+    }
+    *to = '\0';
+    *open |= quote != '\0';
+    return word;
+}
+
+static bool add_words(Run *run, Words *words, const char *what, const char *text)
+{
+    const char *line = text, *word;
+    bool open = false;
+    while ((word = quoted_word(words->arena, &line, &open)))
+        add_word(words, word);
+    return !open || run_failed(run, "%s: a quote is not closed: %s", what, text);
 }
 
 /* Of CUDA only its run-time library is linked, and that as an archive: a trainer starts where there is none. */
@@ -107,10 +134,14 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
     const Options *o = run->options;
     const char *named = getenv("CC");
     Words words = { .arena = &run->arena };
-    add_words(&words, o->cc ? o->cc : named && *named ? named : "cc");
+    if (!add_words(run, &words, o->cc ? "--cc" : "CC", o->cc ? o->cc : named && *named ? named : "cc"))
+        return NULL;
+    if (!words.count)
+        return run_failed(run, "--cc: no C compiler is named"), NULL;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         add_word(&words, flags[i]);
-    add_words(&words, o->cflags ? o->cflags : "");
+    if (!add_words(run, &words, "--cflags", o->cflags ? o->cflags : ""))
+        return NULL;
     add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));
     if (is_cuda(o))
         add_word(&words, arena_text(&run->arena, "-I%s", o->output)); /* where kernels.cu is, which it embeds */
@@ -120,9 +151,7 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
     add_word(&words, runtime->library);
     if (!add_libraries(run, &words, needs_mpi))
         return NULL;
-    const char **argv = NEW_ARRAY(&run->arena, const char *, words.count + 1);
-    memcpy(argv, words.at, (size_t)words.count * sizeof *argv);
-    return argv;
+    return words.at;
 }
 
 char *command_text(Run *run, const char *const argv[])

@@ -7,11 +7,14 @@
 #include "options.h"
 #include "pass.h"
 
+#include <sys/stat.h>
+
 /* One run of mpc. */
 typedef struct {
     const Options *options;
     Arena arena;
     Source source; /* of the operand */
+    struct stat input;
     Diags diags;
 } Run;
 
@@ -33,7 +36,10 @@ bool open_new(Run *run, NewFile *file, const char *path);
 bool close_new(Run *run, NewFile *file);
 void drop_new(NewFile *file); /* in place of close_new: nothing appears */
 bool write_new(Run *run, const char *path, const char *text);
-bool make_folder(Run *run, const char *path);
+bool make_folder(Run *run, const char *path); /* and those above it */
+
+/* Is it another file than the one that is read?  Else false after reporting. */
+bool may_write(Run *run, const char *path);
 
 /* --- source.c ------------------------------------------------------------------------------ */
 

@@ -1,12 +1,12 @@
 /* files.c -- files in and out: read whole, written aside and renamed. */
 #include "driver.h"
 
+#include "paths.h"
+
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 bool run_failed(Run *run, const char *format, ...)
@@ -21,6 +21,9 @@ bool run_failed(Run *run, const char *format, ...)
     return false;
 }
 
+enum { MOST_BYTES = 256 << 20 }; /* of a source: offsets are ints, and no model is that long */
+
+/* Up to one byte more than a source may have. */
 static char *read_all(FILE *in, size_t *size)
 {
     size_t room = 0, got;
@@ -28,13 +31,14 @@ static char *read_all(FILE *in, size_t *size)
     *size = 0;
     do {
         if (room - *size < 4096) {
-            text = realloc(text, room += 65536);
+            room = room ? 2 * room : 65536;
+            text = realloc(text, room);
             if (!text)
-                abort();
+                out_of_memory(room);
         }
         got = fread(text + *size, 1, room - *size - 1, in);
         *size += got;
-    } while (got > 0);
+    } while (got > 0 && *size <= MOST_BYTES);
     text[*size] = '\0';
     return text;
 }
@@ -46,33 +50,36 @@ bool read_source(Run *run, const char *path)
     size_t size;
     if (!in)
         return run_failed(run, "cannot read %s: %s", path, strerror(errno));
+    if (fstat(fileno(in), &run->input) != 0)
+        run->input = (struct stat){ 0 };
     char *text = read_all(in, &size);
     bool failed = ferror(in) != 0;
     int reason = errno;
     if (!is_stdin)
         fclose(in);
     free((char *)run->source.text);
-    run->source = (Source){ .path = is_stdin ? "<stdin>" : path, .text = text, .length = (int)size };
+    run->source = (Source){ .path = is_stdin ? "<stdin>" : path, .text = text };
     run->diags.arena = &run->arena;
     run->diags.source = &run->source;
     run->diags.out = stderr;
     if (failed)
         return run_failed(run, "cannot read %s: %s", path, strerror(reason));
-    if (size > INT_MAX)
-        return run_failed(run, "%s is larger than 2 GB", path);
+    if (size > MOST_BYTES)
+        return run_failed(run, "%s is larger than %d MB, and no model", path, MOST_BYTES >> 20);
+    run->source.length = (int)size;
     return true;
 }
 
 bool make_folder(Run *run, const char *path)
 {
-    struct stat status;
-    if (mkdir(path, 0777) == 0)
-        return true;
-    int reason = errno;
-    if (reason == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-        return true;
-    return run_failed(run, "cannot make the folder %s: %s", path,
-                      reason == EEXIST ? "a file has that name" : strerror(reason));
+    return make_folders(path, false) || run_failed(run, "cannot make the folder %s: %s", path,
+                                                   errno == EEXIST ? "a file has that name" : strerror(errno));
+}
+
+bool may_write(Run *run, const char *path)
+{
+    return !is_same_file(path, &run->input) ||
+           run_failed(run, "cannot write %s: it is the file that is read; give another name", path);
 }
 
 /* Devices and pipes are written to: only files can be put in a file's place. */
@@ -86,7 +93,10 @@ bool open_new(Run *run, NewFile *file, const char *path)
 {
     file->path = path;
     file->aside = is_device(path) ? NULL : arena_text(&run->arena, "%s.tmp", path);
-    file->out = fopen(file->aside ? file->aside : path, "w");
+    const char *first = file->aside ? file->aside : path;
+    if (!may_write(run, path) || !may_write(run, first))
+        return false;
+    file->out = make_folders(path, true) ? fopen(first, "w") : NULL;
     return file->out ? true : run_failed(run, "cannot write %s: %s", path, strerror(errno));
 }
 

@@ -1,6 +1,7 @@
 /* main.c -- the mpc command: which command runs, and its exit status. */
 #include "driver.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,16 @@ static bool has_operand(const Options *o)
     return false;
 }
 
+/* What was printed may lie in a buffer still. */
+static int flush_output(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    if (status == STATUS_OK) /* else the reason has been told */
+        fprintf(stderr, "mpc: error: cannot write to standard output: %s\n", strerror(errno));
+    return status == STATUS_OK ? STATUS_FAILED : status;
+}
+
 int main(int argc, char **argv)
 {
     Options options;
@@ -50,6 +61,7 @@ int main(int argc, char **argv)
     int status;
     if (parse_options(argc, argv, &run.arena, &options, &status))
         status = has_operand(&options) ? commands[options.command](&run) : STATUS_USAGE;
+    status = flush_output(status);
     free((char *)run.source.text);
     arena_free(&run.arena);
     return status;

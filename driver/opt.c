@@ -15,7 +15,7 @@ static bool write_ir(Run *run, const Module *m)
         return good;
     }
     print_module(m, stdout);
-    return fflush(stdout) == 0 ? true : run_failed(run, "cannot write to standard output");
+    return true;
 }
 
 int run_print(Run *run)

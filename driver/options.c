@@ -170,6 +170,16 @@ static void append_text(Arena *arena, TextList *list, const char *text)
     list->at[list->count++] = text;
 }
 
+/* NAME=VALUE, of a name that has had its value. */
+static bool is_said_before(const TextList *list, const char *text)
+{
+    size_t length = strcspn(text, "=") + 1;
+    for (int i = 0; i < list->count; i++)
+        if (strncmp(list->at[i], text, length) == 0)
+            return true;
+    return false;
+}
+
 /* `text`: the value, or NULL for a flag. */
 static bool set_option(const Line *line, const OptionInfo *option, const char *text)
 {
@@ -178,10 +188,15 @@ static bool set_option(const Line *line, const OptionInfo *option, const char *t
         return refuse(line, arena_text(line->arena, "--%s is given twice", option_name(option).text));
     if (text && !check_value(line, option, text))
         return false;
+    if (option->kind == LIST && is_said_before(at, text))
+        return refuse(line, arena_text(line->arena, "--%s %.*s is given twice", option_name(option).text,
+                                       (int)strcspn(text, "="), text));
     if (option->kind == FLAG)
         *(bool *)at = true;
     else if (option->kind == LIST)
         append_text(line->arena, at, text);
+    else if (option->at == offsetof(Options, output) && text[0] == '-' && text[1])
+        *(const char **)at = arena_text(line->arena, "./%s", text); /* for the C compiler it would be an option */
     else
         *(const char **)at = text;
     return true;
@@ -261,6 +276,10 @@ static bool read_option(Line *line)
             return refuse(line,
                           arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
         value = line->argv[line->at++];
+        if (value[0] == '-' && value[1] && option->at != offsetof(Options, cflags))
+            return refuse(line,
+                          arena_text(line->arena, "--%s needs a value: %s; '%s' looks like an option (--%s=%s is none)",
+                                     option_name(option).text, option->value, value, option_name(option).text, value));
     }
     return set_option(line, option, value);
 }

@@ -12,7 +12,7 @@ ls -l "$out/corpus.txt" | awk '{ printf "   %s: %d bytes\n", $NF, $5 }'
 echo "2. mpc compile examples/chars.mdl -o $out"
 build/mpc compile examples/chars.mdl -o "$out" --dump-ir="$out/ir"
 echo "3. $out/trainer --data $out/corpus.txt"
-"$out/trainer" --data "$out/corpus.txt" --save "$out/chars.safetensors" --log "$out/log.jsonl" --print-every 50
+"$out/trainer" --data "$out/corpus.txt" --save "$out/chars.safetensors" --log "$out/log.jsonl" --overwrite --print-every 50
 echo "4. a sample from what it learned"
 "$out/trainer" --data "$out/corpus.txt" --load "$out/chars.safetensors" --steps 0 --sample 400 \
     --prompt 'static bool ' --temperature 0.7

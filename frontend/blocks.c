@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_INSTANCES = 1024 };
+enum { MOST_INSTANCES = 16384 };
 
 static const Operand wrong = { .kind = WRONG };
 
@@ -83,7 +83,8 @@ static void check_one(Lower *l, const Symbol *symbol)
         [S_ARGUMENT] = "the argument ", [S_PARAM] = "the parameter ", [S_INPUT] = "the input ", [S_LOCAL] = ""
     };
     Where where = { .at = symbol->loc, .help = "use it, or remove it" };
-    if (!symbol->used && symbol->operand.kind != WRONG && l->variant == AS_MODEL && !l->incomplete)
+    if (!symbol->used && !symbol->from_before && symbol->operand.kind != WRONG && l->variant == AS_MODEL &&
+        !l->incomplete)
         complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
                  nouns[symbol->kind], symbol->name);
 }
@@ -160,7 +161,8 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
         return false;
     }
     for (const Ast *child = ast->kind == A_CALL ? ast->child : NULL; child; child = child->next, n++)
-        if (n < 2 && !constant_of(l, child, &numbers[n]))
+        if (n < 2 && (!constant_of(l, child, &numbers[n]) ||
+                      !is_finite(l, numbers[n], child->loc, arena_text(l->arena, "what '%s' takes", inits[i].name))))
             return false;
     if (n != inits[i].numbers) {
         complain(l, (Where){ .at = ast->loc }, "'%s' takes %d number%s, not %d: %s", inits[i].name, inits[i].numbers,
@@ -205,7 +207,7 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
 static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
 {
     const Frame *model = l->frame;
-    Param *param = NEW(l->arena, Param), **end = &l->m->params;
+    Param *param = NEW(l->arena, Param);
     while (model->outer)
         model = model->outer;
     *param = *described;
@@ -213,9 +215,8 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     param->path = join_path(l, l->stars, name->name);
     param->type = model->params.at[model->params.count - 1]->type;
     param->where = where_text(l, name->loc);
-    while (*end)
-        end = &(*end)->next;
-    *end = param;
+    *(l->last_param ? &l->last_param->next : &l->m->params) = param;
+    l->last_param = param;
 }
 
 /* The step calls what it adds "lr", "m.wte"; a parameter of these names would be another's. */
@@ -256,17 +257,43 @@ void lower_param(Lower *l, const Ast *ast)
 
 /* --- Calls of blocks ----------------------------------------------------------------------- */
 
-static bool is_free_instance(Lower *l, const char *name, Loc loc)
+static bool declares_parameters(const Lower *l, const Ast *ast);
+
+/* Has an instance of the block parameters, its own or those of a block that it calls?  (A block that calls itself is
+ * reported elsewhere.) */
+static bool has_parameters(const Lower *l, Symbol *block)
+{
+    if (block->parameters == UNKNOWN) {
+        block->parameters = NONE_KNOWN;
+        block->parameters = declares_parameters(l, block->ast) ? SOME : NONE_KNOWN;
+    }
+    return block->parameters == SOME;
+}
+
+static bool declares_parameters(const Lower *l, const Ast *ast)
+{
+    Symbol *called = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
+    if (ast->kind == A_PARAM || (called && called->kind == S_BLOCK && has_parameters(l, called)))
+        return true;
+    const Ast *const lists[] = { ast->init, ast->child, ast->body };
+    for (int i = 0; i < 3; i++)
+        for (const Ast *child = lists[i]; child; child = child->next)
+            if (declares_parameters(l, child))
+                return true;
+    return false;
+}
+
+static bool is_free_instance(Lower *l, const char *name, Loc loc, bool has_params)
 {
     for (const Instance *i = *l->instances; i; i = i->next)
-        if (strcmp(i->name, name) == 0) {
+        if (has_params && i->has_params && strcmp(i->name, name) == 0) {
             complain(l, (Where){ .at = loc, .help = arena_text(l->arena, "%s(...) as %s_2", name, name) },
                      "a second instance '%s' here: the first is at %s, and both would have the same parameter names",
                      name, position_text(l, i->loc));
             return false;
         }
     Instance *instance = NEW(l->arena, Instance);
-    *instance = (Instance){ name, loc, *l->instances };
+    *instance = (Instance){ name, loc, has_params, *l->instances };
     *l->instances = instance;
     return true;
 }
@@ -418,7 +445,7 @@ Operand call_block(Lower *l, const Ast *call, Symbol *block)
     }
     l->instance_count++;
     bool bound = bind_arguments(l, call, block, &scope);
-    bool is_free = is_free_instance(l, name, at) && !clashes_with_step(l, name, at);
+    bool is_free = is_free_instance(l, name, at, has_parameters(l, block)) && !clashes_with_step(l, name, at);
     if (!is_free)
         return wrong;
     Operand returned = lower_instance(l, block, &scope, name);

@@ -1,6 +1,6 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * library.c has those that are about positions: attend, rope, dropout, rename, concat.
+ * library.c has those that are about positions: attend, rope, dropout, rename; concat.c has concat.
  */
 #include "builtins.h"
 
@@ -145,10 +145,11 @@ static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
             good &= bind_keyword(l, f, ast, a);
             continue;
         }
-        if (!*letter || ++count > MOST_ARGUMENTS) {
+        if (!*letter) {
             complain(l, (Where){ .at = ast->loc, .help = f->usage }, "too many arguments for %s", f->name);
             return false;
         }
+        count++;
         good &= bind(l, f, *letter, ast, a);
         if (letter[1] != '+' && letter[1] != '*')
             letter++;
@@ -165,7 +166,7 @@ bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *num
     *number = otherwise;
     if (!keyword)
         return true;
-    if (!constant_of(l, keyword->child, &c))
+    if (!constant_of(l, keyword->child, &c) || !is_finite(l, c, keyword->child->loc, quoted(l, keyword)))
         return false;
     *number = c.value;
     return true;
@@ -214,9 +215,20 @@ static bool fold_call(Lower *l, const Ast *call, Operand *operand)
     return true;
 }
 
+static Arguments arguments_of(Lower *l, const Ast *call)
+{
+    int count = 3; /* no function reads more without having been given them */
+    for (const Ast *ast = call->child; ast; ast = ast->next)
+        count++;
+    return (Arguments){ .call = call,
+                        .ast = NEW_ARRAY(l->arena, const Ast *, count),
+                        .operand = NEW_ARRAY(l->arena, Operand, count),
+                        .x = NEW_ARRAY(l->arena, Value *, count) };
+}
+
 Operand call_function(Lower *l, const Ast *call)
 {
-    Arguments a = { .call = call };
+    Arguments a = arguments_of(l, call);
     Operand operand;
     const Builtin *f = find_builtin(call->name);
     if (fold_call(l, call, &operand))

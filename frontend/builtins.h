@@ -4,14 +4,14 @@
 
 #include "lowering.h"
 
-enum { MOST_ARGUMENTS = 12, MOST_KEYWORDS = 3 };
+enum { MOST_KEYWORDS = 3 };
 
 typedef struct {
     const Ast *call;
-    int count; /* of tensors */
-    const Ast *ast[MOST_ARGUMENTS];
-    Operand operand[MOST_ARGUMENTS];
-    Value *x[MOST_ARGUMENTS]; /* of f and t: never NULL, no bare number */
+    int count;       /* of tensors */
+    const Ast **ast; /* these three have room for every argument of the call */
+    Operand *operand;
+    Value **x; /* of f and t: never NULL, no bare number */
     Names dims;
     const Ast *dim_ast[MAX_NAMES];
     Constant number;

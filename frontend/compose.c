@@ -122,7 +122,7 @@ static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
         return count;
     }
     Value *total = new_value(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32));
-    push_value(l->arena, &l->frame->totals, total);
+    push_named(l, l->frame, &l->frame->totals, total);
     return total;
 }
 

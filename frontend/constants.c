@@ -92,9 +92,7 @@ static const char *fold_power(Arena *arena, const Constant a[], Constant *result
 {
     if (a[0].real || a[1].real || a[1].integer < 0) {
         *result = real_constant(pow(a[0].value, a[1].value));
-        return isnan(result->value) ? arena_text(arena, "%s ^ %s is not a number", constant_text(arena, a[0]),
-                                                 constant_text(arena, a[1]))
-                                    : NULL;
+        return NULL;
     }
     int64_t base = a[0].integer, power = 1;
     for (int64_t n = a[1].integer; n > 0 && power != 0 && !(power == 1 && base == 1); n--) {
@@ -152,6 +150,20 @@ static int find_fold(const char *name)
 
 bool folds(const char *name) { return find_fold(name) < N_FOLDS; }
 
+/* What is wrong with a result that is no number, or that has become infinite. */
+static const char *no_number(Arena *arena, const char *op, int n, const Constant args[], Constant result)
+{
+    bool was_infinite = false;
+    for (int i = 0; i < n; i++)
+        was_infinite |= isinf(args[i].value);
+    if (!isnan(result.value) && (was_infinite || !isinf(result.value)))
+        return NULL;
+    const char *what = isnan(result.value) ? "is not a number" : "is more than a number can hold";
+    return n == 2 ? arena_text(arena, "%s %s %s %s", constant_text(arena, args[0]), op, constant_text(arena, args[1]),
+                               what)
+                  : arena_text(arena, "%s of %s %s", op, constant_text(arena, args[0]), what);
+}
+
 const char *fold_constants(Arena *arena, const char *op, int n, const Constant args[], Constant *result)
 {
     int i = find_fold(op);
@@ -164,5 +176,6 @@ const char *fold_constants(Arena *arena, const char *op, int n, const Constant a
     if (n != folds_of[i].args)
         return arena_text(arena, "'%s' takes %d number%s, not %d", op, folds_of[i].args,
                           folds_of[i].args == 1 ? "" : "s", n);
-    return folds_of[i].fold(arena, args, result);
+    const char *problem = folds_of[i].fold(arena, args, result);
+    return problem ? problem : no_number(arena, op, n, args, *result);
 }

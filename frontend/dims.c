@@ -1,7 +1,7 @@
 /* dims.c -- what a file declares outside of its blocks: constants, dims, names; and stated types.
  *
- * For verification sizes are shrunk here: a dim that is given by a number becomes a small power of
- * two, in the order of the original sizes, so that what divided still divides; a dim that is
+ * For verification sizes are shrunk here: a dim that is given by a number, and a number that dims are computed from,
+ * becomes a small power of two, in the order of the original sizes, so that what divided still divides; a dim that is
  * computed from others is computed from the small ones.
  */
 #include "lowering.h"
@@ -61,13 +61,34 @@ static void check_defines(Lower *l)
 
 /* --- Shrinking ----------------------------------------------------------------------------- */
 
-static bool names_a_dim(const Lower *l, const Ast *expr)
+static bool mentions(const Ast *expr, const char *name)
 {
-    const Symbol *symbol = expr->kind == A_NAME ? find_symbol_here(&l->globals, expr->name) : NULL;
-    if (symbol && symbol->kind == S_DIM)
+    if (expr->kind == A_NAME && strcmp(expr->name, name) == 0)
         return true;
     for (const Ast *child = expr->child; child; child = child->next)
-        if (names_a_dim(l, child))
+        if (mentions(child, name))
+            return true;
+    return false;
+}
+
+/* Is the size of a dim computed from it? */
+static bool makes_sizes(const Lower *l, const char *name)
+{
+    for (const Ast *ast = l->file; ast; ast = ast->next)
+        if ((ast->kind == A_DIM || ast->kind == A_CONST) && ast->child && mentions(ast->child, name) &&
+            (ast->kind == A_DIM || makes_sizes(l, ast->name)))
+            return true;
+    return false;
+}
+
+/* Does the expression change with what has been shrunk? */
+static bool is_computed(const Lower *l, const Ast *expr)
+{
+    const Symbol *symbol = expr->kind == A_NAME ? find_symbol_here(&l->globals, expr->name) : NULL;
+    if (symbol && (symbol->kind == S_DIM || (symbol->kind == S_CONST && !symbol->number.real)))
+        return true;
+    for (const Ast *child = expr->child; child; child = child->next)
+        if (is_computed(l, child))
             return true;
     return false;
 }
@@ -90,25 +111,51 @@ static int64_t shrunk_size(int64_t size, double largest, int64_t target)
     return small < size ? small : size;
 }
 
-static void shrink_dims(Lower *l)
+/* What has been shrunk, or is computed from that; false if it is no size. */
+static bool shrunk_number(Lower *l, const Ast *ast, double largest, Constant *number)
+{
+    if (is_computed(l, ast->child))
+        return constant_of(l, ast->child, number) && !number->real && number->integer > 0;
+    *number = integer_constant(shrunk_size(number->integer, largest, l->options->shrink));
+    return true;
+}
+
+/* Numbers that sizes are computed from shrink with them: dims of side * side and of 1 + side * side stay so. */
+static void shrink_const(Lower *l, const Ast *ast, double largest)
+{
+    Symbol *symbol = find_symbol_here(&l->globals, ast->name);
+    Constant number = symbol->number;
+    if (!number.real && number.integer > 1 && makes_sizes(l, ast->name) && shrunk_number(l, ast, largest, &number))
+        symbol->number = number;
+}
+
+static void shrink_dim(Lower *l, const Ast *ast, double largest)
+{
+    Symbol *dim = find_symbol_here(&l->globals, ast->name);
+    if (!dim || !ast->child || dim->ast != ast)
+        return;
+    bool had_padding = dim->padded != dim->number.integer;
+    Constant number = dim->number;
+    if (shrunk_number(l, ast, largest, &number))
+        dim->number = number;
+    else
+        complain(l, (Where){ .at = ast->child->loc }, "'%s' cannot be shrunk", ast->name);
+    if (had_padding && dim->number.integer > 3)
+        dim->number = integer_constant(dim->number.integer - 1); /* so that some padding is left */
+    dim->padded = dim->number.integer + had_padding;
+}
+
+/* Where no dim is much larger than asked for, all stay as they are. */
+static void shrink_sizes(Lower *l)
 {
     double largest = largest_size(l);
-    for (const Ast *ast = l->file; ast; ast = ast->next) {
-        Symbol *dim = ast->kind == A_DIM ? find_symbol_here(&l->globals, ast->name) : NULL;
-        Constant number;
-        if (!dim || !ast->child || dim->ast != ast)
-            continue;
-        bool had_padding = dim->padded != dim->number.integer;
-        if (!names_a_dim(l, ast->child))
-            dim->number = integer_constant(shrunk_size(dim->number.integer, largest, l->options->shrink));
-        else if (constant_of(l, ast->child, &number) && !number.real && number.integer > 0)
-            dim->number = number;
-        else
-            complain(l, (Where){ .at = ast->child->loc }, "'%s' cannot be shrunk", ast->name);
-        if (had_padding && dim->number.integer > 3)
-            dim->number = integer_constant(dim->number.integer - 1); /* so that some padding is left */
-        dim->padded = dim->number.integer + had_padding;
-    }
+    if (largest <= 2 * (double)l->options->shrink)
+        return;
+    for (const Ast *ast = l->file; ast; ast = ast->next)
+        if (ast->kind == A_CONST)
+            shrink_const(l, ast, largest);
+        else if (ast->kind == A_DIM)
+            shrink_dim(l, ast, largest);
 }
 
 /* --- Declarations -------------------------------------------------------------------------- */
@@ -185,6 +232,7 @@ static void declare_dim(Lower *l, const Ast *ast)
     symbol->wrong = !good;
     symbol->number = good ? size : integer_constant(1);
     symbol->padded = good ? (size.integer + multiple.integer - 1) / multiple.integer * multiple.integer : 1;
+    try_sizes(l, symbol);
     if (good)
         add_setting(l, arena_text(l->arena, "dim.%s", ast->name), constant_text(l->arena, size), "elements",
                     origin_of(l, ast));
@@ -224,7 +272,7 @@ void declare_all(Lower *l)
     if (!l->model)
         complain(l, (Where){ .at = { l->source->length, l->source->length } }, "the file has no model");
     if (l->options->shrink && l->diags->errors == 0)
-        shrink_dims(l);
+        shrink_sizes(l);
 }
 
 /* --- Dims and types by name ---------------------------------------------------------------- */

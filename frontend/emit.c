@@ -45,7 +45,9 @@ void complain(Lower *l, Where where, const char *format, ...)
 const char *position_text(Lower *l, Loc loc)
 {
     int line, column;
-    line_and_column(l->source, loc.begin, &line, &column);
+    if (l->lines.of != l->source)
+        l->lines = find_lines(l->source, l->arena);
+    place_in_lines(&l->lines, loc.begin, &line, &column);
     return arena_text(l->arena, "%d:%d", line, column);
 }
 
@@ -127,27 +129,29 @@ Value *emit_cast(Lower *l, Value *x, DType dtype)
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[dtype]) }, x);
 }
 
-void remove_dead_ops(Func *f)
+static void note_read(Map *read, const Values *values)
 {
+    for (int i = 0; i < values->count; i++)
+        map_put(read, values->at[i], values->at[i]);
+}
+
+/* From the end on: who reads a value stands behind its op. */
+void remove_dead_ops(Func *f, Map *read)
+{
+    note_read(read, &f->results);
     for (Op *op = f->last, *before; op; op = before) {
         before = op->prev;
         bool used = false;
-        for (int i = 0; i < op->results.count; i++)
-            used |= is_used(f, op->results.at[i]);
-        if (!used)
+        for (int i = 0; i < op->results.count && !used; i++)
+            used = map_get(read, op->results.at[i]) != NULL;
+        if (used)
+            note_read(read, &op->args);
+        else
             remove_op(f, op);
     }
 }
 
 /* --- Names of values ----------------------------------------------------------------------- */
-
-static bool names_one(const Values *values, Name name)
-{
-    for (int i = 0; i < values->count; i++)
-        if (values->at[i]->name == name)
-            return true;
-    return false;
-}
 
 /* The names that the step gives to what it takes and returns. */
 static bool is_reserved(Name name)
@@ -161,14 +165,19 @@ static bool is_reserved(Name name)
 
 static bool is_taken(const Lower *l, const Frame *frame, Name name)
 {
-    const Values *lists[] = { &frame->inputs, &frame->totals, &frame->carried, &frame->params, &frame->captured };
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        if (names_one(lists[i], name))
-            return true;
-    for (const Op *op = frame->func->first; op; op = op->next)
-        if (names_one(&op->results, name))
-            return true;
-    return find_param(l->m, name) != NULL;
+    return map_get(&frame->names, name) || find_param(l->m, name);
+}
+
+static void take_name(Lower *l, Frame *frame, Value *value)
+{
+    frame->names.arena = l->arena;
+    map_put(&frame->names, value->name, value);
+}
+
+void push_named(Lower *l, Frame *frame, Values *values, Value *value)
+{
+    push_value(l->arena, values, value);
+    take_name(l, frame, value);
 }
 
 static bool is_fresh(Name name) { return name[0] >= '0' && name[0] <= '9'; }
@@ -187,8 +196,10 @@ static Name path_inside(Lower *l, const Frame *frame, Name path)
 void name_value(Lower *l, Value *value, Name path)
 {
     Name name = path_inside(l, l->frame, path);
-    if (value->def && is_fresh(value->name) && !is_taken(l, l->frame, name) && !is_reserved(name))
-        value->name = name;
+    if (!value->def || !is_fresh(value->name) || is_taken(l, l->frame, name) || is_reserved(name))
+        return;
+    value->name = name;
+    take_name(l, l->frame, value);
 }
 
 /* --- Parameters of functions --------------------------------------------------------------- */
@@ -210,7 +221,7 @@ Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home)
         return frame->captured.at[at];
     Name name = is_taken(l, frame, outside->name) || is_fresh(outside->name) ? fresh_name(l->m) : outside->name;
     push_value(l->arena, &frame->sources, outside);
-    push_value(l->arena, &frame->captured, new_value(l, name, outside->type));
+    push_named(l, frame, &frame->captured, new_value(l, name, outside->type));
     return frame->captured.at[frame->captured.count - 1];
 }
 
@@ -220,7 +231,7 @@ Value *import_param(Lower *l, Frame *frame, Name name, Type type)
     Value *value = new_value(l, name, type);
     if (frame->outer)
         push_value(l->arena, &frame->stacks, import_param(l, frame->outer, name, with_dim_first(type, frame->copy)));
-    push_value(l->arena, &frame->params, value);
+    push_named(l, frame, &frame->params, value);
     return value;
 }
 

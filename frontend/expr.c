@@ -1,6 +1,7 @@
 /* expr.c -- expressions: numbers fold, tensors become ops, dims meet by name. */
 #include "lowering.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,9 +19,18 @@ void set_place(Lower *l, Loc loc)
     l->b.where = where_text(l, loc);
 }
 
+/* inf is a number of f32, but what is finite has to stay so. */
 Value *value_of(Lower *l, Operand operand, DType dtype)
 {
-    return operand.kind == NUMBER ? emit_number(l, operand.number.value, dtype) : operand.value;
+    if (operand.kind != NUMBER)
+        return operand.value;
+    double value = operand.number.value;
+    if (dtype == F32 && fabs(value) > FLT_MAX && !isinf(value)) {
+        complain(l, (Where){ .at = l->b.loc, .help = "inf, or a number up to 3.4e38" }, "%s does not fit into f32",
+                 constant_text(l->arena, operand.number));
+        return NULL;
+    }
+    return emit_number(l, value, dtype);
 }
 
 Value *lower_tensor(Lower *l, const Ast *ast)
@@ -49,6 +59,15 @@ bool constant_of(Lower *l, const Ast *ast, Constant *number)
                  type_words(l, &operand.value->type));
     *number = operand.number;
     return operand.kind == NUMBER;
+}
+
+bool is_finite(Lower *l, Constant number, Loc at, const char *what)
+{
+    if (fabs(number.value) <= FLT_MAX)
+        return true;
+    complain(l, (Where){ .at = at }, "%s has to be a number that f32 holds, up to 3.4e38, not %s", what,
+             constant_text(l->arena, number));
+    return false;
 }
 
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number)
@@ -174,6 +193,10 @@ Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *cons
                  "'^' takes floating-point numbers, not i32");
         return wrong;
     }
+    if (dtype == I32 && kind == OP_div && operands[1].kind == NUMBER && operands[1].number.value == 0) {
+        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc } }, "division of whole numbers by zero");
+        return wrong;
+    }
     if (!dims_fit(l, at, verb, 2, asts, values))
         return wrong;
     return tensor_operand(emit(l, kind, NO_ATTRS, 2, values));
@@ -288,24 +311,6 @@ static Operand lower_name(Lower *l, const Ast *ast)
 
 /* --- Indexing ------------------------------------------------------------------------------ */
 
-/* What is used as an index of `size` elements: where it comes from the data, the data has to be below
- * that; a number has to be so itself, or be the one that is ignored. */
-bool index_fits(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at)
-{
-    const Op *op = index->def;
-    Input *input = op ? NULL : find_input(l->m, index->name);
-    if (input && (input->vocab == 0 || size < input->vocab))
-        input->vocab = size;
-    if (op && op->kind == OP_where)
-        return index_fits(l, arg(op, 1), size, ignored, at) && index_fits(l, arg(op, 2), size, ignored, at);
-    if (!op || op->kind != OP_constant || (op->attrs.value >= 0 && op->attrs.value < (double)size) ||
-        (ignored && op->attrs.value == ignored->value))
-        return true;
-    complain(l, (Where){ .at = at }, "an index of %.15g, where there are the elements 0 to %lld", op->attrs.value,
-             (long long)(size - 1));
-    return false;
-}
-
 static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
 {
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
@@ -336,7 +341,13 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
         }
     if (!index_fits(l, index, dim->size, NULL, at->loc))
         return wrong;
-    return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = dim->name }, x, index));
+    Name from = dim->name;
+    if (find_dim(&index->type, from) >=
+        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split in two ways */
+        from = intern_format(l->m, "%s.from", dim->name);
+        x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
+    }
+    return x ? tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = from }, x, index)) : wrong;
 }
 
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim)
@@ -411,6 +422,10 @@ static Operand lower_any(Lower *l, const Ast *ast)
 {
     switch (ast->kind) {
     case A_NUMBER:
+        if (isinf(ast->number)) {
+            complain(l, (Where){ .at = ast->loc, .help = "inf is written as a word" }, "no number is that large");
+            return wrong;
+        }
         if (ast->is_integer && fabs(ast->number) >= 0x1p53) {
             complain(l, (Where){ .at = ast->loc }, "a whole number has to be below 2^53");
             return wrong;

@@ -22,6 +22,7 @@ struct Layout {
     const Ast *parallel; /* NULL: the file has none */
     MeshAxis axis[MAX_AXES];
     int naxes;
+    bool is_model_wrong; /* tensors are missing, with dims that nobody misses then */
 };
 
 MeshAxis *find_axis(Layout *p, const char *name);

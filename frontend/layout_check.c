@@ -83,7 +83,7 @@ static bool attends_causally(const Module *m, Name dim)
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
-    if (find_dim_named(l, name->name, name->loc, &dim) && !has_dim(l->m, dim.name))
+    if (find_dim_named(l, name->name, name->loc, &dim) && !l->layout->is_model_wrong && !has_dim(l->m, dim.name))
         complain(l, (Where){ .at = name->loc, .help = "leave it out" },
                  "no tensor of the model has the dim '%s', so nothing is split along it", name->name);
 }
@@ -141,6 +141,7 @@ static void check_mesh(Layout *p)
 void check_layout(Lower *l)
 {
     Layout *p = l->layout;
+    p->is_model_wrong = l->diags->errors > 0;
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
         if (ast->kind == A_SHARD)
             check_shard(p, ast);

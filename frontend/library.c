@@ -1,5 +1,5 @@
 /* library.c -- the functions of the language that are about positions: attend, rope, dropout,
- * rename, concat. */
+ * rename. */
 #include "builtins.h"
 
 #include <math.h>
@@ -31,6 +31,18 @@ static Value *keys(Lower *l, Value *k, Name seq, Name key)
     return EMIT(l, OP_rename, ((Attrs){ .dim = seq, .to = key }), k);
 }
 
+/* Kernels scale scores that they have masked with -inf, and look for the largest: their scale is above 0.  Another one
+ * is that of the queries. */
+static Value *scaled_queries(Lower *l, Value *q, double *scale)
+{
+    enum { SMALLEST_EXPONENT = -64 };
+    if (*scale >= ldexp(1, SMALLEST_EXPONENT))
+        return q;
+    q = EMIT(l, OP_mul, NO_ATTRS, q, emit_number(l, *scale, F32));
+    *scale = 1;
+    return q;
+}
+
 CALL(attend)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
@@ -46,7 +58,8 @@ CALL(attend)
     if (attrs.window >= length)
         attrs.window = 0; /* every key is inside */
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
-    Value *const operands[] = { a->x[0], keys(l, a->x[1], attrs.seq, attrs.key),
+    Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
+    Value *const operands[] = { queries, keys(l, a->x[1], attrs.seq, attrs.key),
                                 keys(l, a->x[2], attrs.seq, attrs.key) };
     return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
 }
@@ -112,90 +125,9 @@ CALL(rename)
     else if (dim->size != to.size)
         complain(l, at, "'%s' has %lld elements and '%s' has %lld", name, (long long)dim->size, to.name,
                  (long long)to.size);
-    else if (dim->padded != to.padded)
-        complain(l, at, "'%s' takes %lld elements in memory and '%s' %lld: declare both 'padded' alike", name,
-                 (long long)dim->padded, to.name, (long long)to.padded);
+    else if (dim->padded != to.padded) /* another place in memory for each row: a copy, and no view */
+        return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = name }, a->x[0], emit_iota(l, to)));
     else
         return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = name, .to = to.name }), a->x[0]));
     return wrong;
-}
-
-/* --- Concat -------------------------------------------------------------------------------- */
-
-/* Which dim of a piece is the one along `to`: the one that the others lack; where all have the same
- * dims, the one whose sizes add up. */
-static Name stretch_of(const Arguments *a, int i, const Dim *to)
-{
-    const Type *x = &a->x[i]->type, *other = &a->x[i ? 0 : 1]->type;
-    Names own = dims_lacking(x, other);
-    for (int d = 0; own.count == 0 && d < x->rank; d++)
-        if (x->dim[d].size * a->count == to->size && !has_name(&own, x->dim[d].name))
-            add_name(&own, x->dim[d].name);
-    return own.count == 1 ? own.name[0] : NULL;
-}
-
-static Value *piece_along(Lower *l, const Arguments *a, int i, const Dim *to)
-{
-    Name own = stretch_of(a, i, to);
-    if (own && find_dim(&a->x[i]->type, to->name) < 0)
-        return EMIT(l, OP_rename, ((Attrs){ .dim = own, .to = to->name }), a->x[i]);
-    complain(l,
-             (Where){ .at = a->ast[i]->loc,
-                      .help = "pieces have the same dims but for one each, of whatever name, and their sizes add up" },
-             "no dim of %s can be its part of '%s', which has %lld elements", type_words(l, &a->x[i]->type), to->name,
-             (long long)to->size);
-    return NULL;
-}
-
-static Value *in_order_of(Lower *l, Value *x, const Type *like)
-{
-    Names order = { 0 };
-    bool same = true;
-    if (dims_lacking(&x->type, like).count || dims_lacking(like, &x->type).count)
-        return x; /* concat says what is wrong */
-    for (int i = 0; i < like->rank; i++) {
-        add_name(&order, like->dim[i].name);
-        same &= x->type.dim[i].name == like->dim[i].name;
-    }
-    return same ? x : EMIT(l, OP_reorder, (Attrs){ .order = order }, x);
-}
-
-static bool pieces_add_up(Lower *l, const Arguments *a, Value *const pieces[], const Dim *to)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < a->count; i++) {
-        Type rest = without_dim(pieces[i]->type, to->name), first = without_dim(pieces[0]->type, to->name);
-        if (pieces[i]->type.dtype != pieces[0]->type.dtype || dims_lacking(&rest, &first).count ||
-            rest.rank != first.rank) {
-            complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[0]->loc } },
-                     "cannot join %s and %s: they differ in more than one dim", type_words(l, &a->x[0]->type),
-                     type_words(l, &a->x[i]->type));
-            return false;
-        }
-        sum += pieces[i]->type.dim[find_dim(&pieces[i]->type, to->name)].size;
-    }
-    if (sum != to->size)
-        complain(l, (Where){ .at = a->dim_ast[0]->loc }, "the pieces have %lld elements along '%s', which has %lld",
-                 (long long)sum, to->name, (long long)to->size);
-    return sum == to->size;
-}
-
-CALL(concat)
-{
-    Dim to, so_far;
-    Value *pieces[MOST_ARGUMENTS], *y;
-    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &to);
-    for (int i = 0; i < a->count; i++)
-        if (!(pieces[i] = piece_along(l, a, i, &to)))
-            return wrong;
-    if (!pieces_add_up(l, a, pieces, &to))
-        return wrong;
-    y = pieces[0];
-    so_far = y->type.dim[find_dim(&y->type, to.name)];
-    for (int i = 1; y && i < a->count; i++) {
-        Value *piece = in_order_of(l, pieces[i], &y->type);
-        so_far.size = so_far.padded = so_far.size + piece->type.dim[find_dim(&piece->type, to.name)].size;
-        y = EMIT(l, OP_concat, ((Attrs){ .dims = { 1, { i + 1 < a->count ? so_far : to } } }), y, piece);
-    }
-    return tensor_operand(y);
 }

@@ -49,7 +49,7 @@ static void check_sum_over_sequences(Lower *l)
     int fresh = m->fresh;
     char *unread = NULL;
     size_t size;
-    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memstream(&unread, &size) };
+    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memory(&unread, &size) };
     m->diags = &silent;
     const int naxes = m->naxes;
     const Name axis = m->axis[0];
@@ -61,7 +61,8 @@ static void check_sum_over_sequences(Lower *l)
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
-    last->next = NULL;
+    while (last->next)
+        remove_func(m, last->next);
     const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
     m->naxes = naxes;
     m->axis[0] = axis;
@@ -177,7 +178,7 @@ static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOp
         LowerOptions smaller = *options;
         char *unread = NULL;
         size_t length;
-        Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_memstream(&unread, &length) };
+        Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_memory(&unread, &length) };
         smaller.shrink = size;
         Module *m = lower_once(file, source, &smaller, &silent, settings);
         fclose(silent.out);

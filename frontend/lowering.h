@@ -6,7 +6,8 @@
  *   settings.c   train { };  layout.c, policies.c  parallel { }
  *   emit.c       building ops at a place of the file; loop bodies' parameters
  *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
- *   builtins.c   the functions of the language, from builtins.def
+ *   builtins.c   the functions of the language, from builtins.def;  library.c, concat.c  more of them
+ *   indices.c    is an index within what it indexes?
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
@@ -17,6 +18,7 @@
 #define MPC_LOWERING_H
 
 #include "lower.h"
+#include "map.h"
 #include "near.h"
 
 /* --- Numbers known at compile time ----------------------------------------------------------- */
@@ -52,17 +54,22 @@ typedef struct {
 typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, N_SYMBOLS } SymbolKind;
 
 typedef struct Frame Frame;
+enum { TRIALS = 3 };
 
 typedef struct Symbol {
     SymbolKind kind;
     const char *name;
+    unsigned hash; /* of the name */
     Loc loc;
     bool used;
-    Constant number; /* of a const; of a dim its size */
-    int64_t padded;  /* of a dim; what it takes in memory */
-    bool wrong;      /* a const or dim whose expression is */
-    const Ast *ast;  /* the declaration */
-    Operand operand; /* of a local, argument, param, input: valid in `home` */
+    bool from_before;                              /* of a local: what a turn of a repeat got, which nobody need read */
+    Constant number;                               /* of a const; of a dim its size */
+    int64_t padded;                                /* of a dim; what it takes in memory */
+    double trial[TRIALS];                          /* of a dim: sizes that it might have, see try_sizes */
+    bool wrong;                                    /* a const or dim whose expression is */
+    const Ast *ast;                                /* the declaration */
+    enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
+    Operand operand;                               /* of a local, argument, param, input: valid in `home` */
     Frame *home;
     struct Symbol *next; /* declared before it, in the same scope */
 } Symbol;
@@ -102,6 +109,7 @@ struct Frame {
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
     Values captured, sources; /* of a body: outer values that it reads, here and outside */
+    Map names;                /* of all these and of the results of ops: name -> anything */
     Value *key;               /* of dropout; NULL until needed */
     Value *origin;            /* of the model; NULL until needed */
 };
@@ -118,6 +126,7 @@ typedef struct Labelled {
 typedef struct Instance {
     const char *name;
     Loc loc;
+    bool has_params;
     struct Instance *next;
 } Instance;
 
@@ -140,6 +149,7 @@ struct Lower {
     Arena *arena; /* the module's */
     const Ast *file;
     const Source *source;
+    Lines lines; /* of the source that was asked for last */
     const LowerOptions *options;
     Diags *diags;
     Settings *settings;
@@ -163,6 +173,7 @@ struct Lower {
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
     bool too_many; /* instances: reported once */
+    Param *last_param;
 
     Labelled *labelled;
     Repeated *repeated;
@@ -198,6 +209,7 @@ void come_back(Lower *l, Elsewhere *elsewhere);
 /* --- Declarations, dims, types ----------------------------------------------------------------- */
 
 void declare_all(Lower *l);
+void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
@@ -212,8 +224,9 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 /* --- Expressions ------------------------------------------------------------------------------- */
 
 Operand lower_expr(Lower *l, const Ast *ast);
-Value *lower_tensor(Lower *l, const Ast *ast);                /* numbers become scalars; NULL after an error */
-bool constant_of(Lower *l, const Ast *ast, Constant *number); /* false after reporting */
+Value *lower_tensor(Lower *l, const Ast *ast);                       /* numbers become scalars; NULL after an error */
+bool constant_of(Lower *l, const Ast *ast, Constant *number);        /* false after reporting */
+bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; reports that `what` has to be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
 Operand tensor_operand(Value *value);                    /* WRONG if NULL */
@@ -235,7 +248,7 @@ void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
 /* Inputs that index a dim are noted to be below its size; false after reporting a number that is not. */
-bool index_fits(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at);
+bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at);
 
 /* --- Statements -------------------------------------------------------------------------------- */
 
@@ -268,7 +281,8 @@ Value *import_param(Lower *l, Frame *frame, Name name, Type type);
 Value *dropout_key(Lower *l, Frame *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Frame *frame); /* puts the parameters of a function in their order */
-void remove_dead_ops(Func *f);
+void remove_dead_ops(Func *f, Map *read);  /* what stays is noted in `read`, with what it reads */
+void push_named(Lower *l, Frame *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_value(Lower *l, Name name, Type type);
 
 /* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */

@@ -79,7 +79,7 @@ static void lower_input(Lower *l, const Ast *ast)
     if (!good || clashes_with_step(l, ast->name, ast->name_loc))
         return;
     Value *value = new_value(l, input.name, input.type);
-    push_value(l->arena, &l->frame->inputs, value);
+    push_named(l, l->frame, &l->frame->inputs, value);
     symbol->operand = tensor_operand(value);
     if (l->variant == AS_MODEL)
         add_input(l, &input);
@@ -147,7 +147,7 @@ static const struct {
 /* Logits as the trainer reads them: [batch, S, vocab]. */
 static Value *logits_in_order(Lower *l)
 {
-    Type order = l->m->inputs->type;
+    Type order = longest_input(l->m)->type;
     const Value *logits = l->logits;
     order.dim[order.rank++] = logits->type.dim[find_dim(&logits->type, l->m->vocab)];
     return reorder(l, l->logits, &order);
@@ -163,11 +163,11 @@ static void take_results(Lower *l, Func *f, Value *loss)
         push_value(l->arena, &f->results, loss);
 }
 
-static void keep_used(Lower *l, Func *f, Values *params)
+static void keep_used(Lower *l, const Map *read, Values *params)
 {
     Values kept = { 0 };
     for (int i = 0; i < params->count; i++)
-        if (is_used(f, params->at[i]))
+        if (map_get(read, params->at[i]))
             push_value(l->arena, &kept, params->at[i]);
     *params = kept;
 }
@@ -175,14 +175,15 @@ static void keep_used(Lower *l, Func *f, Values *params)
 /* Takes away what does not lead to the result: a prediction needs no labels. */
 static void prune(Lower *l, Frame *frame)
 {
-    remove_dead_ops(frame->func);
+    Map read = { .arena = l->arena };
+    remove_dead_ops(frame->func, &read);
     if (l->variant == AS_PREDICT)
-        keep_used(l, frame->func, &frame->inputs);
+        keep_used(l, &read, &frame->inputs);
     if (l->variant == AS_TOTALS)
-        keep_used(l, frame->func, &frame->params);
-    if (frame->key && !is_used(frame->func, frame->key))
+        keep_used(l, &read, &frame->params);
+    if (frame->key && !map_get(&read, frame->key))
         frame->key = NULL;
-    if (frame->origin && !is_used(frame->func, frame->origin))
+    if (frame->origin && !map_get(&read, frame->origin))
         frame->origin = NULL;
 }
 

@@ -3,28 +3,39 @@
 
 #include <string.h>
 
-Symbol *find_symbol_here(const Scope *scope, const char *name)
+static unsigned hash_of(const char *name)
+{
+    unsigned hash = 2166136261u; /* FNV-1a */
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return hash;
+}
+
+static Symbol *find_hashed(const Scope *scope, const char *name, unsigned hash)
 {
     Symbol *symbol = scope->newest;
-    while (symbol && strcmp(symbol->name, name) != 0)
+    while (symbol && (symbol->hash != hash || strcmp(symbol->name, name) != 0))
         symbol = symbol->next;
     return symbol;
 }
 
+Symbol *find_symbol_here(const Scope *scope, const char *name) { return find_hashed(scope, name, hash_of(name)); }
+
 Symbol *find_symbol(const Scope *scope, const char *name)
 {
-    for (; scope; scope = scope->outer) {
-        Symbol *symbol = find_symbol_here(scope, name);
-        if (symbol)
-            return symbol;
-    }
-    return NULL;
+    const unsigned hash = hash_of(name);
+    Symbol *symbol = NULL;
+    for (; scope && !symbol; scope = scope->outer)
+        symbol = find_hashed(scope, name, hash);
+    return symbol;
 }
 
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc)
 {
     Symbol *symbol = NEW(l->arena, Symbol);
-    *symbol = (Symbol){ .kind = kind, .name = name, .loc = loc, .home = l->frame, .next = scope->newest };
+    *symbol = (Symbol){
+        .kind = kind, .name = name, .hash = hash_of(name), .loc = loc, .home = l->frame, .next = scope->newest
+    };
     return scope->newest = symbol;
 }
 

@@ -58,6 +58,7 @@ typedef struct Carried {
     Loc loc;        /* of the last assignment */
     Operand before; /* outside */
     Symbol *after;  /* inside, at the end */
+    bool read;      /* inside: by the same turn or by the next one */
     struct Carried *next;
 } Carried;
 
@@ -108,13 +109,21 @@ static void enter_carried(Lower *l, Carried *carried)
 {
     for (; carried; carried = carried->next) {
         Symbol *symbol = declare(l, l->scope, S_LOCAL, carried->name, carried->loc);
-        symbol->used = true;
+        symbol->from_before = true;
         if (carried->before.kind != TENSOR)
             continue;
         Value *value = new_value(l, intern_text(l->m, carried->name), carried->before.value->type);
-        push_value(l->arena, &l->frame->carried, value);
+        push_named(l, l->frame, &l->frame->carried, value);
         symbol->operand = tensor_operand(value);
     }
+}
+
+static bool is_read(const Scope *scope, const char *name)
+{
+    for (const Symbol *symbol = scope->newest; symbol; symbol = symbol->next)
+        if (symbol->used && strcmp(symbol->name, name) == 0)
+            return true;
+    return false;
 }
 
 /* What one copy hands to the next has the type of what it got; only the memory order may differ. */
@@ -123,6 +132,7 @@ static bool leave_carried(Lower *l, Carried *carried)
     bool good = true;
     for (; carried; carried = carried->next) {
         carried->after = find_symbol_here(l->scope, carried->name);
+        carried->read = is_read(l->scope, carried->name);
         carried->after->used = true;
         Operand after = carried->after->operand;
         if (after.kind == WRONG || carried->before.kind == WRONG) {
@@ -264,5 +274,6 @@ void lower_repeat(Lower *l, const Ast *ast)
     for (const Carried *c = carried; c; c = c->next, i++) {
         Symbol *symbol = declare(l, l->scope, S_LOCAL, c->name, c->loc);
         symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
+        symbol->used = c->read;
     }
 }

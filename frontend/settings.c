@@ -22,17 +22,18 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 
 typedef struct {
     const char *setting, *of, *key;
-    bool whole;
-    size_t offset; /* in Train */
+    bool whole, below; /* below: less than `most`, and not that */
+    size_t offset;     /* in Train */
     double otherwise, least, most;
     const char *unit;
 } Row;
 
 /* clang-format off */
-enum { KIND_Number, KIND_Int };
+enum { KIND_Number, KIND_Int, KIND_Share };
 static const Row rows[] = {
 #define SETTING(setting, of, key, kind, otherwise, least, most, unit)                                                  \
-    { setting, of, #key, KIND_##kind == KIND_Int, offsetof(Train, key), otherwise, least, most, unit },
+    { setting, of,    #key, KIND_##kind == KIND_Int, KIND_##kind == KIND_Share, offsetof(Train, key), otherwise,       \
+      least,   most, unit },
 #include "settings.def"
 };
 /* clang-format on */
@@ -187,9 +188,10 @@ static double read_number(Lower *l, const Row *row, const Ast *ast)
         complain(l, (Where){ .at = ast->loc }, "'%s' is a whole number, not %s", row->key, constant_text(l->arena, c));
         return NAN;
     }
-    if (!(c.value >= row->least && c.value <= row->most) || isinf(c.value)) {
-        const char *range = isinf(row->most) ? arena_text(l->arena, "at least %.15g", row->least)
-                                             : arena_text(l->arena, "from %.15g to %.15g", row->least, row->most);
+    if (!(c.value >= row->least && c.value <= row->most) || (row->below && (float)c.value >= row->most)) {
+        const char *range = c.value < row->least ? arena_text(l->arena, "at least %.15g", row->least)
+                                                 : arena_text(l->arena, "from %.15g to %s%.15g", row->least,
+                                                              row->below ? "below " : "", row->most);
         complain(l, (Where){ .at = ast->loc }, "'%s' is %s, not %s", row->key, range, constant_text(l->arena, c));
         return NAN;
     }

@@ -1,5 +1,6 @@
 /* build.c -- making and unmaking functions, values and ops. */
 #include "ir.h"
+#include "map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +36,23 @@ Func *add_func(Module *m, Name name, FuncRole role)
     return *end = f;
 }
 
+/* By name.  Functions may have been renamed since they were noted: an entry counts if its function has the name still,
+ * and what is not noted is looked for in the list.  Parameters keep their names, and new ones stand last. */
+struct Index {
+    Map funcs, params;
+    Param *last; /* that `params` has */
+};
+
 Func *find_func(const Module *m, Name name)
 {
-    Func *f = m->funcs;
+    Func *f = map_get(&m->index->funcs, name);
+    if (f && f->name == name)
+        return f;
+    f = m->funcs;
     while (f && f->name != name)
         f = f->next;
+    if (f)
+        map_put(&m->index->funcs, name, f);
     return f;
 }
 
@@ -58,14 +71,18 @@ void remove_func(Module *m, Func *f)
         at = &(*at)->next;
     if (*at)
         *at = f->next;
+    map_put(&m->index->funcs, f->name, NULL);
 }
 
 Param *find_param(const Module *m, Name name)
 {
-    Param *param = m->params;
-    while (param && param->name != name)
-        param = param->next;
-    return param;
+    struct Index *index = m->index;
+    for (Param *next = index->last ? index->last->next : m->params; next; next = next->next) {
+        if (!map_get(&index->params, next->name))
+            map_put(&index->params, next->name, next);
+        index->last = next;
+    }
+    return map_get(&index->params, name);
 }
 
 Input *find_input(const Module *m, Name name)
@@ -74,6 +91,15 @@ Input *find_input(const Module *m, Name name)
     while (input && input->name != name)
         input = input->next;
     return input;
+}
+
+const Input *longest_input(const Module *m)
+{
+    const Input *longest = m->inputs;
+    for (const Input *input = longest; input; input = input->next)
+        if (input->type.rank > longest->type.rank)
+            longest = input;
+    return longest;
 }
 
 Value *add_param(Module *m, Func *f, Name name, Type type)
@@ -108,15 +134,6 @@ void remove_op(Func *f, Op *op)
     *(op->next ? &op->next->prev : &f->last) = op->prev;
 }
 
-/* How many results: what the row says, or what the callee returns. */
-static int count_results(const Module *m, const Op *op)
-{
-    if (info(op)->results >= 0)
-        return info(op)->results;
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee ? callee->results.count : 0;
-}
-
 Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     Module *m = b->module;
@@ -124,10 +141,10 @@ Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args
     *op = (Op){ .kind = kind, .attrs = attrs, .loc = b->loc, .path = b->path, .where = b->where };
     for (int i = 0; i < nargs; i++)
         push_value(&m->arena, &op->args, args[i]);
-    Type types[MAX_RESULTS];
-    if (!infer_op(m, op, types))
+    const Type *types = infer_results(m, op);
+    if (!types)
         return NULL;
-    int nresults = count_results(m, op);
+    int nresults = result_count(m, op);
     for (int i = 0; i < nresults; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };
@@ -205,6 +222,8 @@ Module *new_module(Diags *diags)
         exit(EXIT_FAILURE);
     }
     m->diags = diags;
+    m->index = NEW(&m->arena, struct Index);
+    m->index->funcs.arena = m->index->params.arena = &m->arena;
     return m;
 }
 

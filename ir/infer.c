@@ -355,3 +355,19 @@ bool infer_op(Module *m, const Op *op, Type results[])
         return REFUSE(NULL, "%s takes %d operands, not %d", row->name, row->args, op->args.count);
     return row->infer(m, op, results);
 }
+
+int result_count(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return info(op)->results >= 0 ? info(op)->results : callee ? callee->results.count : 0;
+}
+
+Type *infer_results(Module *m, const Op *op)
+{
+    int count = result_count(m, op);
+    if (count >= m->inferred_room) {
+        m->inferred_room = 2 * count + 16;
+        m->inferred = NEW_ARRAY(&m->arena, Type, m->inferred_room);
+    }
+    return infer_op(m, op, m->inferred) ? m->inferred : NULL;
+}

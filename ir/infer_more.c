@@ -267,8 +267,6 @@ static const Func *callee_of(Module *m, const Op *op)
     if (callee->params.count != op->args.count)
         return (void)REFUSE(NULL, "@%s takes %d operands, not %d", callee->name, callee->params.count, op->args.count),
                NULL;
-    if (callee->results.count > MAX_RESULTS)
-        return (void)REFUSE(NULL, "@%s has more than %d results", callee->name, MAX_RESULTS), NULL;
     return callee;
 }
 

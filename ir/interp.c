@@ -1,8 +1,6 @@
 /* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
 #include "interp_parts.h"
 
-#include <stdlib.h>
-
 /* Where a function's values are kept: parameters first, then the results of its ops in order.
  * `arg` lists the places of all operands of all ops. */
 struct Plan {
@@ -130,23 +128,26 @@ static bool run_call(Interp *in, const Op *op, const Held args[], Held results[]
     return good;
 }
 
+static Part *parts_at(Interp *in, const Part *from, int rank_of_type, int64_t at)
+{
+    Part *to = from ? NEW_ARRAY(&in->arena, Part, in->ranks) : NULL;
+    for (int rank = 0; from && rank < in->ranks; rank++) {
+        for (int i = 0; i + 1 < rank_of_type; i++) {
+            to[rank].size[i] = from[rank].size[i + 1];
+            to[rank].stride[i] = from[rank].stride[i + 1];
+        }
+        to[rank].count = from[rank].size[0] ? from[rank].count / from[rank].size[0] : 0;
+        to[rank].data = from[rank].data + at * from[rank].stride[0];
+    }
+    return to;
+}
+
 /* Element `at` along the first dim.  It shares the memory. */
 static Held element_of(Interp *in, const Held *x, int64_t at)
 {
     Type *type = NEW(&in->arena, Type);
     *type = without_dim(*x->type, x->type->dim[0].name);
-    Held y = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
-    for (int rank = 0; rank < in->ranks; rank++) {
-        const Part *from = &x->part[rank];
-        Part *to = &y.part[rank];
-        for (int i = 0; i < type->rank; i++) {
-            to->size[i] = from->size[i + 1];
-            to->stride[i] = from->stride[i + 1];
-        }
-        to->count = from->size[0] ? from->count / from->size[0] : 0;
-        to->data = from->data + at * from->stride[0];
-    }
-    return y;
+    return (Held){ type, parts_at(in, x->part, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
 }
 
 /* Is it sliced by a loop?  The dim is then the first, and every rank has all of it. */
@@ -168,12 +169,21 @@ static bool run_turn(Interp *in, const Op *op, const Func *callee, int64_t at, c
     return good;
 }
 
+static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
+{
+    for (int rank = 0; rank < in->ranks; rank++)
+        for (int64_t i = 0; i < x[rank].count; i++)
+            y[rank].data[at * y[rank].stride[0] + i] = x[rank].data[i];
+}
+
 /* Puts what a turn computed in its place along the first dim of a stacked result. */
 static void stack(Interp *in, const Held *x, int64_t at, Held *y)
 {
-    for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < x->part[rank].count; i++)
-            y->part[rank].data[at * y->part[rank].stride[0] + i] = x->part[rank].data[i];
+    stack_parts(in, x->part, at, y->part);
+    if (x->tangent && !y->tangent)
+        y->tangent = hold(in, y->type).part;
+    if (x->tangent)
+        stack_parts(in, x->tangent, at, y->tangent);
 }
 
 static bool run_loop(Interp *in, const Op *op, const Held args[], Held results[])
@@ -205,7 +215,7 @@ static bool run_loop(Interp *in, const Op *op, const Held args[], Held results[]
                 stack(in, &out[i], at, &results[i]);
     }
     for (int i = 0; i < carried; i++)
-        results[i].part = now[i].part;
+        results[i].part = now[i].part, results[i].tangent = now[i].tangent;
     return true;
 }
 
@@ -275,33 +285,6 @@ static void show(Interp *in, const Op *op, int result, const Held *held)
     free_tensors(&whole, 1);
 }
 
-static void keep_stopped(Stopped *stopped, Tensor tensor)
-{
-    if (stopped->count == stopped->room) {
-        stopped->room = stopped->room ? 2 * stopped->room : 16;
-        stopped->at = realloc(stopped->at, (size_t)stopped->room * sizeof *stopped->at);
-        if (!stopped->at) {
-            fprintf(stderr, "mpc: error: out of memory\n");
-            exit(EXIT_FAILURE);
-        }
-    }
-    stopped->at[stopped->count++] = tensor;
-}
-
-/* Notes what stop_gradient gives, or repeats what it gave before. */
-static bool stop_gradient(Interp *in, Held *y)
-{
-    Stopped *stopped = in->options->stopped;
-    if (!stopped->is_known) {
-        keep_stopped(stopped, put_together(in, y));
-        return true;
-    }
-    if (stopped->next == stopped->count)
-        return cannot_run(in, "it did not run before");
-    *y = deal_out(in, &stopped->at[stopped->next++], y->type, 0);
-    return true;
-}
-
 /* Runs one op; its results go into value[first...]. */
 static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int first)
 {
@@ -317,7 +300,7 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int 
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
     in->op = op; /* a call has run others */
-    if (op->kind == OP_stop_gradient && in->options->stopped && !stop_gradient(in, &value[first]))
+    if (in->options->tangents && info(op)->family != CONTROL && !run_tangent(in, op, args, &value[first]))
         return false;
     if (in->memory && !write_results(in, op, &value[first]))
         return false;
@@ -338,7 +321,7 @@ static bool run_func(Interp *in, const Func *f, const Held args[], Held results[
     const Func *caller = in->func;
     Held *value = NEW_ARRAY(&in->arena, Held, plan->values + 1);
     for (int i = 0; i < f->params.count; i++)
-        value[i] = (Held){ .type = &f->params.at[i]->type, .part = args[i].part };
+        value[i] = (Held){ .type = &f->params.at[i]->type, .part = args[i].part, .tangent = args[i].tangent };
     in->func = f;
     in->depth++;
     const int *arg_at = plan->arg;
@@ -350,7 +333,7 @@ static bool run_func(Interp *in, const Func *f, const Held args[], Held results[
         first += op->results.count;
     }
     for (int i = 0; i < f->results.count; i++)
-        results[i].part = value[plan->result[i]].part, results[i].type = value[plan->result[i]].type;
+        results[i] = value[plan->result[i]];
     in->depth--;
     in->func = caller;
     return true;
@@ -372,16 +355,43 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Held held[
     return true;
 }
 
+/* Which parameters move, and where to. */
+static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, Held held[])
+{
+    for (int i = 0; i < f->params.count; i++) {
+        const Type *type = &f->params.at[i]->type;
+        if (!tangents->args[i].data)
+            continue;
+        for (int d = 0; d < type->rank; d++)
+            if (type->dim[d].split.count)
+                return cannot_run(in, "%%%s is split: derivatives are of whole programs", f->params.at[i]->name);
+        held[i].tangent = deal_out(in, &tangents->args[i], type, 0).part;
+    }
+    return true;
+}
+
+static void return_tangents(Interp *in, const Held out[], int count, Tensor results[])
+{
+    for (int i = 0; i < count; i++) {
+        Held tangent = { .type = out[i].type, .part = out[i].tangent };
+        results[i] = tangent.part ? put_together(in, &tangent) : (Tensor){ .type = *out[i].type };
+    }
+}
+
 static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Tensor results[])
 {
     Held *held = NEW_ARRAY(&in->arena, Held, f->params.count + 1),
          *out = NEW_ARRAY(&in->arena, Held, f->results.count + 1);
-    if (!take_args(in, f, args, held) || (in->options->placed && !begin_memory(in, f, held)))
+    const Tangents *tangents = in->options->tangents;
+    if (!take_args(in, f, args, held) || (in->options->placed && !begin_memory(in, f, held)) ||
+        (tangents && !take_tangents(in, f, tangents, held)))
         return false;
     if (!run_func(in, f, held, out) || (in->memory && !end_memory(in, f, held, out)))
         return false;
     for (int i = 0; i < f->results.count; i++)
         results[i] = put_together(in, &out[i]);
+    if (tangents)
+        return_tangents(in, out, f->results.count, tangents->results);
     return true;
 }
 
@@ -391,7 +401,7 @@ bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor result
     in.numbers = options->exact ? &residues : &reals;
     for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
         in.axis_step[axis] = in.ranks;
-        in.ranks *= (int)m->axis_size[axis];
+        in.ranks *= options->tangents ? 1 : (int)m->axis_size[axis]; /* of a whole program all ranks do the same */
     }
     bool good = run_on_all_ranks(&in, f, args, results);
     arena_free(&in.arena);

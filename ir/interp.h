@@ -40,20 +40,20 @@ typedef struct {
  * results[i].data is the caller's, to be freed with free_tensors(). */
 bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
 
-/* What stop_gradient has given in one run, in the order of computation: a run that is given this back (`is_known`)
- * repeats it, so that between two such runs it is a constant.  Zeroed: nothing yet.  To be freed with free_stopped().
- */
+/* Forward mode: derivatives along one direction, computed beside the values, op by op, from rules that share nothing
+ * with the gradients that autodiff builds.  Its conventions at kinks are theirs: where several elements are the largest
+ * each counts alike, and relu and abs are flat at 0.  Of programs before they are sharded, with reals. */
 typedef struct {
-    bool is_known;
-    int count, room, next;
-    Tensor *at;
-} Stopped;
-void free_stopped(Stopped *stopped);
+    const Tensor *args; /* of each parameter, where it moves to; data NULL: it stays */
+    Tensor *results;    /* of each result, by how much it moves; data NULL: it stays.  To be freed as results are */
+    double shake;       /* every derivative is off by up to this, relatively, as if by rounding; 0 if not */
+    uint64_t seed;      /* ... at random */
+} Tangents;
 
 typedef struct {
     const Observer *observer; /* is told every value in the order of computation; NULL: nobody */
     bool exact;               /* floats are residues modulo a prime, in args and results too: see make_exact */
-    Stopped *stopped;         /* NULL: nobody cares */
+    const Tangents *tangents; /* NULL: values alone */
     bool placed;              /* f has been through the memory pass: the run goes through its places, see below */
 } RunOptions;
 

@@ -10,7 +10,7 @@
  */
 #include "interp_parts.h"
 
-enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, TENSORS };
+enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, TENSORS }; /* D: gradients; in forward mode, what moves by how much */
 
 /* One rank's tensors, and where the matrices of the point at hand begin. */
 typedef struct {
@@ -72,7 +72,7 @@ static void attend_row(const Attention *x, int64_t i, double *score)
             accumulate(x, Y, i, n->map(OP_div, weight(x, score[j], highest), sum), V, j);
 }
 
-static void attend_grad_row(const Attention *x, int64_t i)
+static void attend_grad_row(const Attention *x, int64_t i, double *unused)
 {
     const Numbers *n = x->n;
     double dy_y = product(x, DY, i, Y, i), lse = x->at[LSE][i * x->row[LSE]];
@@ -87,8 +87,29 @@ static void attend_grad_row(const Attention *x, int64_t i)
     }
 }
 
+/* Forward mode:  ds_ij = scale (dq_i . k_j + q_i . dk_j);  dlse_i = sum_j p_ij ds_ij;
+ * dy_i = sum_j p_ij ((ds_ij - dlse_i) v_j + dv_j). */
+static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
+{
+    double lse = x->at[LSE][i * x->row[LSE]], *dlse = &x->at[DLSE][i * x->row[DLSE]];
+    for (int64_t j = 0; j < x->keys; j++) {
+        if (!is_visible(x->attrs, x->position[i], j))
+            continue;
+        ds[j] = x->scale * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
+        *dlse += exp(x->scale * product(x, Q, i, K, j) - lse) * ds[j];
+    }
+    for (int64_t j = 0; j < x->keys; j++) {
+        if (!is_visible(x->attrs, x->position[i], j))
+            continue;
+        double p = exp(x->scale * product(x, Q, i, K, j) - lse);
+        accumulate(x, DY, i, p * (ds[j] - *dlse), V, j);
+        accumulate(x, DY, i, p, DV, j);
+    }
+}
+
 /* Calls the function of every row, with the tensors that there are (the others' type is NULL). */
-static void run_rank(Interp *in, const Op *op, const Held held[], int rank)
+static void run_rank(Interp *in, const Op *op, const Held held[], int rank,
+                     void (*run_row)(const Attention *, int64_t i, double *score))
 {
     const Attrs *attrs = &op->attrs;
     Attention x = { .n = in->numbers, .attrs = attrs, .scale = in->numbers->of(attrs->scale) };
@@ -115,10 +136,7 @@ static void run_rank(Interp *in, const Op *op, const Held held[], int rank)
         for (int t = 0; t < TENSORS; t++)
             x.at[t] = held[t].type ? x.part[t]->data + w.offset[walker[t]] : NULL;
         for (int64_t i = 0; i < x.queries; i++)
-            if (op->kind == OP_attend)
-                attend_row(&x, i, score);
-            else
-                attend_grad_row(&x, i);
+            run_row(&x, i, score);
     }
 }
 
@@ -143,7 +161,7 @@ bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2])
     if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
-        run_rank(in, op, held, rank);
+        run_rank(in, op, held, rank, attend_row);
     return true;
 }
 
@@ -154,6 +172,20 @@ bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3])
     if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
-        run_rank(in, op, held, rank);
+        run_rank(in, op, held, rank, attend_grad_row);
+    return true;
+}
+
+bool run_attend_tangent(Interp *in, const Op *op, const Held args[], Held y[2])
+{
+    Held held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
+    for (int i = 0; i < 3; i++)
+        held[DQ + i] = tangent_of(in, &args[i]);
+    held[DY] = hold(in, y[0].type);
+    held[DLSE] = hold(in, y[1].type);
+    for (int rank = 0; rank < in->ranks; rank++)
+        run_rank(in, op, held, rank, attend_tangent_row);
+    y[0].tangent = held[DY].part;
+    y[1].tangent = held[DLSE].part;
     return true;
 }

@@ -21,7 +21,8 @@ typedef struct {
 
 typedef struct {
     const Type *type;
-    Part *part; /* one for each rank */
+    Part *part;    /* one for each rank */
+    Part *tangent; /* in forward mode, where it moves: by how much, in parts of the same sizes; else NULL */
 } Held;
 
 typedef struct Plan Plan;
@@ -44,6 +45,7 @@ typedef struct {
     Activation now;
     Plan *plans;
     const char *turn; /* see Seen.turn */
+    uint64_t shaken;  /* so many values, see Tangents.shake */
     int depth;        /* of calls */
     const Func *func; /* for messages */
     const Op *op;
@@ -132,5 +134,12 @@ bool run_rope(Interp *in, const Op *op, const Held *x, Held *y);
 bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2]);
 bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3]);
 bool run_collective(Interp *in, const Op *op, const Held *x, Held *y);
+
+/* --- Forward mode ------------------------------------------------------------------------- */
+
+/* What the results of an op (no call, no loop) move by where its operands move. */
+bool run_tangent(Interp *in, const Op *op, const Held args[], Held results[]);
+Held tangent_of(Interp *in, const Held *x); /* as a tensor of its own; zeros where it does not move */
+bool run_attend_tangent(Interp *in, const Op *op, const Held args[], Held y[2]);
 
 #endif

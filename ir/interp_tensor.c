@@ -35,13 +35,6 @@ Tensor random_tensor(const char *name, const Type *type, double low, double high
     return tensor;
 }
 
-void free_stopped(Stopped *stopped)
-{
-    free_tensors(stopped->at, stopped->count);
-    free(stopped->at);
-    *stopped = (Stopped){ 0 };
-}
-
 /* Where element i of a lies in b, whose dims may stand in another order. */
 static int64_t same_element(const Type *a, const Type *b, int64_t i)
 {

@@ -195,7 +195,10 @@ typedef struct Module {
     Train train;
     Func *funcs;
     struct NameTable *names; /* see intern() */
+    struct Index *index;     /* see find_func(), find_param() */
     int fresh;
+    Type *inferred; /* room of infer_results */
+    int inferred_room;
     bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
     Diags *diags;
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
@@ -218,14 +221,15 @@ typedef struct Builder {
 
 enum {
     COMMUTES = 1,
-    COMPARES = 2,   /* gives bool */
-    WEAK = 4,       /* a number: takes the dtype of what it meets */
-    POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
-    NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */
-    WIDENS = 32,    /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
-    SENDS = 64,     /* ranks exchange messages */
-    IN_PLACE = 128, /* may write its result where it reads its operand */
-    IS_RELU = 256,  /* these a product can apply to its result: see epilogue.h */
+    COMPARES = 2,     /* gives bool */
+    WEAK = 4,         /* a number: takes the dtype of what it meets */
+    POSITIONAL = 8,   /* reads the position of its elements: dropout, iota */
+    NARROW = 16,      /* runs on the narrow dtype that train.precision asks for */
+    WIDENS = 32,      /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
+    SENDS = 64,       /* ranks exchange messages */
+    IN_PLACE = 128,   /* may write its result where it reads its operand */
+    ONE_DTYPE = 1024, /* its operands have the same */
+    IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH
 };
@@ -256,9 +260,11 @@ bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
-/* Infers the types of all results of an op into results[]; reports what is wrong; false if so. */
+/* Infers the types of all results of an op into results[], which has room for result_count(); reports what is wrong;
+ * false if so.  infer_results: into room of the module, valid until the next call; NULL after reporting. */
 bool infer_op(Module *m, const Op *op, Type results[]);
-enum { MAX_RESULTS = 512 }; /* of one op: what callers of infer_op provide */
+Type *infer_results(Module *m, const Op *op);
+int result_count(const Module *m, const Op *op); /* that an op has to have; 0 of a call of no function */
 
 /* --- Types and names. ---------------------------------------------------------------------- */
 Name intern(Module *m, const char *text, int length);
@@ -294,6 +300,7 @@ Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 Input *find_input(const Module *m, Name name);
+const Input *longest_input(const Module *m); /* the one with a dim for the sequence, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 Name fresh_name(Module *m);

@@ -18,40 +18,29 @@ static void note_number(Module *m, Name name)
     }
 }
 
-static Value *find_value(const Func *f, Name name)
-{
-    for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->name == name)
-            return f->params.at[i];
-    for (const Op *op = f->last; op; op = op->prev)
-        for (int i = 0; i < op->results.count; i++)
-            if (op->results.at[i]->name == name)
-                return op->results.at[i];
-    return NULL;
-}
-
-/* %name, not yet defined in f. */
-static Value *new_value(Parser *p, const Func *f)
+/* %name, not yet defined in the function. */
+static Value *new_value(Parser *p)
 {
     Value *value = NEW(&p->module->arena, Value);
     expect(p, "%");
     int begin = p->at;
     value->name = read_name(p);
-    if (!p->failed && find_value(f, value->name))
+    if (!p->failed && map_get(&p->values, value->name))
         fail(p, from(p, begin), "a value of that name is defined above");
+    map_put(&p->values, value->name, value);
     note_number(p->module, value->name);
     return value;
 }
 
 /* %a, %b, ...: values that are defined above. */
-static void used_values(Parser *p, const Func *f, Values *list)
+static void used_values(Parser *p, Values *list)
 {
     if (peek(p) != '%')
         return;
     do {
         expect(p, "%");
         int begin = p->at;
-        Value *value = find_value(f, read_name(p));
+        Value *value = map_get(&p->values, read_name(p));
         if (!p->failed && !value)
             fail(p, from(p, begin), "no value of that name is defined above");
         if (!p->failed)
@@ -116,14 +105,14 @@ static void read_op(Parser *p, Func *f)
     int begin = p->at;
     if (peek(p) == '%') {
         do {
-            Value *value = new_value(p, f);
+            Value *value = new_value(p);
             value->def = op;
             push_value(&m->arena, &op->results, value);
         } while (!p->failed && accept(p, ","));
         expect(p, "=");
     }
     op->kind = op_kind(p);
-    used_values(p, f, &op->args);
+    used_values(p, &op->args);
     read_attrs(p, &op->attrs);
     op->loc = from(p, begin);
     read_types(p, op);
@@ -138,7 +127,7 @@ static void read_params(Parser *p, Func *f)
 {
     expect(p, "(");
     while (!p->failed && peek(p) == '%') {
-        Value *param = new_value(p, f);
+        Value *param = new_value(p);
         expect(p, ":");
         param->type = read_type(p);
         param->storage = read_storage(p, &param->type);
@@ -166,6 +155,7 @@ static void read_func(Parser *p)
     if (!p->failed && find_func(p->module, name))
         fail(p, from(p, begin), "a function of that name stands above");
     Func *f = add_func(p->module, name, role);
+    p->values = (Map){ .arena = &p->module->arena };
     read_params(p, f);
     if (accept(p, "inner")) {
         expect(p, "(");
@@ -180,11 +170,11 @@ static void read_func(Parser *p)
     expect(p, "{");
     while (!p->failed && !accept(p, "return"))
         read_op(p, f);
-    used_values(p, f, &f->results);
+    used_values(p, &f->results);
     int returned = f->results.count;
     if (accept(p, "saves")) {
         expect(p, "(");
-        used_values(p, f, &f->results);
+        used_values(p, &f->results);
         expect(p, ")");
     }
     f->saves = f->results.count - returned;

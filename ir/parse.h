@@ -4,12 +4,14 @@
 #define MPC_PARSE_H
 
 #include "ir.h"
+#include "map.h"
 
 typedef struct {
     Module *module;
     const Source *source;
     int at; /* next byte */
     bool failed;
+    Map values; /* of the function that is being read, by name */
 } Parser;
 
 Loc from(const Parser *p, int begin);            /* what was read since `begin` */

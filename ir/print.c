@@ -257,7 +257,7 @@ char *module_text(const Module *m)
 {
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = open_memory(&text, &size);
     print_module(m, out);
     fclose(out);
     return text;

@@ -206,7 +206,7 @@ char *type_text(Module *m, const Type *type)
 {
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = open_memory(&text, &size);
     print_type(m, type, out);
     fclose(out);
     char *kept = arena_text(&m->arena, "%s", text);

@@ -67,10 +67,10 @@ static bool verify_op(Module *m, const Func *f, const Op *op)
     if (op->attrs.ahead && !(op->attrs.started && can_run_ahead(m, f, op)))
         return WRONG_OP("%s cannot run ahead: %%%s is no slice that @%s gets from the only loop that calls it",
                         info(op)->name, arg(op, 0)->name, f->name);
-    Type inferred[MAX_RESULTS];
-    if (!infer_op(m, op, inferred))
+    const Type *inferred = infer_results(m, op);
+    const int expected = result_count(m, op);
+    if (!inferred)
         return false;
-    int expected = info(op)->results >= 0 ? info(op)->results : find_func(m, op->attrs.callee)->results.count;
     if (op->results.count != expected)
         return WRONG_OP("%s has %d results, not %d", info(op)->name, expected, op->results.count);
     for (int i = 0; i < op->results.count; i++) {

@@ -111,9 +111,8 @@ static bool *new_flags(Module *m, int count) { return NEW_ARRAY(&m->arena, bool,
 /* The new results of a call or loop whose callee now returns residuals too. */
 static void extend_results(Module *m, Op *op)
 {
-    Type types[MAX_RESULTS];
     const Func *callee = find_func(m, op->attrs.callee);
-    infer_op(m, op, types);
+    const Type *types = infer_results(m, op);
     for (int i = op->results.count; i < callee->results.count; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };
@@ -225,7 +224,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
 
 static void reverse_op(State *s, const Op *op)
 {
-    Value *dy[MAX_RESULTS], *dx[8] = { NULL };
+    Value **dy = NEW_ARRAY(&s->m->arena, Value *, op->results.count), *dx[8] = { NULL };
     bool any = false;
     s->b.loc = op->loc, s->b.path = op->path, s->b.where = op->where;
     for (int i = 0; i < op->results.count; i++) {
@@ -305,7 +304,10 @@ static void take_result_gradients(State *s, const Derivative *d)
         Value *value = s->f->results.at[i];
         if (!is_float(value->type.dtype) || (i < d->carried && !d->active[i]))
             continue;
-        Value *dy = add_param(s->m, d->bwd, intern_format(s->m, "d.%s", value->name), value->type);
+        Name name = intern_format(s->m, "d.%s", value->name);
+        if (param_named(d->bwd, name)) /* one value that is returned twice */
+            name = fresh_name(s->m);
+        Value *dy = add_param(s->m, d->bwd, name, value->type);
         Value *sum = map_get(&s->gradient, value);
         map_put(&s->gradient, value, sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, dy) : dy);
     }

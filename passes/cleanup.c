@@ -101,7 +101,7 @@ void inline_call(Module *m, Func *f, Op *call)
         map_put(&map, callee->params.at[i], arg(call, i));
     Builder b = builder_at(m, f, call);
     for (const Op *op = callee->first; op; op = op->next) {
-        Value *args[MAX_RESULTS];
+        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
             args[i] = map_get(&map, arg(op, i));
         Op *clone = build(&b, op->kind, op->attrs, op->args.count, args);

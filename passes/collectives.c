@@ -11,6 +11,7 @@
  */
 #include "cleanup.h"
 #include "home.h"
+#include "map.h"
 #include "pass.h"
 
 #include <string.h>
@@ -127,20 +128,50 @@ static bool is_sum(const Value *value, const Type *type)
     return op && op->kind == OP_add && type_equal(&arg(op, 0)->type, type) && type_equal(&arg(op, 1)->type, type);
 }
 
-/* The terms of a tree of additions, from left to right, through additions that nobody else reads. */
-static void find_terms(Module *m, const Func *f, Value *value, const Type *type, bool is_root, Values *terms)
+/* How often each value of a function is read, counted when it is asked for after a change. */
+typedef struct {
+    Module *m;
+    Func *f;
+    Map count;
+    Map inner; /* additions that belong to the tree of one further down, which has been looked at */
+} Sums;
+
+static void count_reads(Sums *s, const Values *values)
 {
-    if (is_sum(value, type) && (is_root || uses_in(f, value) == 1)) {
-        find_terms(m, f, arg(value->def, 0), type, false, terms);
-        find_terms(m, f, arg(value->def, 1), type, false, terms);
-    } else {
-        push_value(&m->arena, terms, value);
+    for (int i = 0; i < values->count; i++)
+        map_put(&s->count, values->at[i], (void *)((intptr_t)map_get(&s->count, values->at[i]) + 1));
+}
+
+static void count_all_reads(Sums *s)
+{
+    s->count = (Map){ .arena = &s->m->arena };
+    for (const Op *op = s->f->first; op; op = op->next)
+        count_reads(s, &op->args);
+    count_reads(s, &s->f->results);
+}
+
+static bool is_read_once(const Sums *s, const Value *value) { return (intptr_t)map_get(&s->count, value) == 1; }
+
+/* The terms of a tree of additions, from left to right, through additions that nobody else reads. */
+static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)
+{
+    Values left = { 0 };
+    push_value(&s->m->arena, &left, root);
+    while (left.count) {
+        Value *value = left.at[--left.count];
+        if (is_sum(value, type) && (value == root || is_read_once(s, value))) {
+            map_put(&s->inner, value->def, value);
+            push_value(&s->m->arena, &left, arg(value->def, 1));
+            push_value(&s->m->arena, &left, arg(value->def, 0));
+        } else {
+            push_value(&s->m->arena, terms, value);
+        }
     }
 }
 
-static bool settles(const Func *f, const Value *term)
+static bool settles(const Sums *s, const Value *term)
 {
-    return is_reshard(term) && arg(term->def, 0)->type.partial && uses_in(f, term) == 1;
+    return is_reshard(term) && arg(term->def, 0)->type.partial && is_read_once(s, term);
 }
 
 static Value *sum_of(Builder *b, const Values *terms)
@@ -152,41 +183,50 @@ static Value *sum_of(Builder *b, const Values *terms)
 }
 
 /* Takes out of `terms` all that settle a sum of one type; puts in their place one that settles the sum of them. */
-static bool settle_together(Module *m, Func *f, Builder *b, Values *terms, int first)
+static bool settle_together(const Sums *s, Builder *b, Values *terms, int first)
 {
+    Arena *arena = &s->m->arena;
     const Op *like = terms->at[first]->def;
     Values pending = { 0 }, rest = { 0 };
     for (int i = 0; i < terms->count; i++) {
         Value *term = terms->at[i];
-        bool same = settles(f, term) && type_equal(&arg(term->def, 0)->type, &arg(like, 0)->type);
-        push_value(&m->arena, same ? &pending : &rest, same ? arg(term->def, 0) : term);
+        bool same = settles(s, term) && type_equal(&arg(term->def, 0)->type, &arg(like, 0)->type);
+        push_value(arena, same ? &pending : &rest, same ? arg(term->def, 0) : term);
     }
     if (pending.count < 2)
         return false;
     Value *sum = sum_of(b, &pending);
-    push_value(&m->arena, &rest, build_op(b, OP_reshard, like->attrs, 1, &sum));
+    push_value(arena, &rest, build_op(b, OP_reshard, like->attrs, 1, &sum));
     *terms = rest;
     return true;
 }
 
+static void settle_tree(Sums *s, Op *root)
+{
+    Values terms = { 0 };
+    find_terms(s, result(root), &result(root)->type, &terms);
+    Builder b = builder_at(s->m, s->f, root);
+    bool changed = false;
+    for (int i = 0; i < terms.count; i++)
+        if (settles(s, terms.at[i]) && settle_together(s, &b, &terms, i))
+            changed = true, i = -1;
+    if (!changed)
+        return;
+    Value *sum = sum_of(&b, &terms);
+    sum->name = result(root)->name;
+    replace_uses(s->f, result(root), sum);
+    count_all_reads(s);
+}
+
 static void settle_sums(Module *m, Func *f)
 {
-    for (Op *op = f->last, *above; op; op = above) {
+    Sums sums = { .m = m, .f = f, .inner = { .arena = &m->arena } };
+    if (m->naxes)
+        count_all_reads(&sums);
+    for (Op *op = f->last, *above; op && m->naxes; op = above) {
         above = op->prev;
-        Values terms = { 0 };
-        if (op->kind != OP_add || !is_sum(result(op), &result(op)->type))
-            continue;
-        find_terms(m, f, result(op), &result(op)->type, true, &terms);
-        Builder b = builder_at(m, f, op);
-        bool changed = false;
-        for (int i = 0; i < terms.count; i++)
-            if (settles(f, terms.at[i]) && settle_together(m, f, &b, &terms, i))
-                changed = true, i = -1;
-        if (changed) {
-            Value *sum = sum_of(&b, &terms);
-            sum->name = result(op)->name;
-            replace_uses(f, result(op), sum);
-        }
+        if (op->kind == OP_add && is_sum(result(op), &result(op)->type) && !map_get(&sums.inner, op))
+            settle_tree(&sums, op);
     }
     drop_dead(f);
 }

@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOSS_SCALE = 8 };
+
 /* What a run is fed with. */
 typedef struct {
     Module *m;
-    double along; /* how far the weights are moved along their random directions; 0 but for slopes */
-    int step;     /* 0, and 1 for the second step */
+    int step;       /* 0, and 1 for the second step */
+    bool overflows; /* fp16: as if gradients were too large */
     bool exact;
-    Stopped *stopped; /* of the model; NULL but for slopes */
+    const Observer *observer; /* of a step; or NULL */
+    Name moved;               /* the parameter that moves; NULL: none */
+    Shaking shaking;
 } Run;
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
@@ -50,24 +54,34 @@ static bool begins(const char *text, const char *with) { return strncmp(text, wi
 
 static double scalar_for(const Run *run, const char *name)
 {
-    return strcmp(name, "step") == 0         ? 3 + run->step
-           : strcmp(name, "key") == 0        ? 12345 + run->step
-           : strcmp(name, "lr") == 0         ? 0.01 / (1 + run->step)
-           : strcmp(name, "loss_scale") == 0 ? 8
-                                             : 0;
+    return strcmp(name, "step") == 0  ? 3 + run->step
+           : strcmp(name, "key") == 0 ? 12345 + run->step
+           : strcmp(name, "lr") == 0  ? 0.01 / (1 + run->step)
+           : strcmp(name, "loss_scale") == 0
+               ? (run->overflows ? 1e300 : LOSS_SCALE) /* squares of such gradients are no doubles */
+               : 0;
+}
+
+double loss_scale_of(const Module *m)
+{
+    return m->train.precision && strcmp(m->train.precision, "fp16") == 0 ? LOSS_SCALE : 1;
+}
+
+Tensor direction_of(Module *m, const char *name, const Type *type)
+{
+    return random_tensor(arena_text(&m->arena, "along.%s", name), type, -1, 1);
 }
 
 static Tensor real_for(const Run *run, const Value *param)
 {
     const Input *input = find_input(run->m, param->name);
-    Tensor tensor;
     if (input) {
         double below = input->vocab ? (double)input->vocab : 2;
         const char *stream = arena_text(&run->m->arena, "tokens.%d.%d", (int)input->shift, run->step);
         return random_tensor(stream, &param->type, 0, below);
     }
     if (param->type.rank == 0 && !find_param(run->m, param->name)) {
-        tensor = new_tensor(&param->type);
+        Tensor tensor = new_tensor(&param->type);
         tensor.data[0] = scalar_for(run, param->name);
         return tensor;
     }
@@ -75,12 +89,7 @@ static Tensor real_for(const Run *run, const Value *param)
         return random_tensor(param->name, &param->type, 0.5, 1);
     if (begins(param->name, "m.") || begins(param->name, "momentum."))
         return new_tensor(&param->type);
-    tensor = random_tensor(param->name, &param->type, -0.5, 0.5);
-    Tensor way = random_tensor(arena_text(&run->m->arena, "along.%s", param->name), &param->type, -1, 1);
-    for (int64_t i = 0; i < element_count(&param->type); i++)
-        tensor.data[i] += run->along * way.data[i];
-    free(way.data);
-    return tensor;
+    return random_tensor(param->name, &param->type, -0.5, 0.5);
 }
 
 /* A tensor for a parameter of a program, by its name. */
@@ -108,12 +117,14 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
     if (f->role == EVAL || f->role == PREDICT)
         return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
-                        NULL, tensor };
+                        NULL, tensor, 0 };
     int nstate = f->results.count - 2;
     Name name = at < 2 ? intern_text(run->m, at ? "grad_norm" : "loss")
                        : f->params.at[f->params.count - nstate + at - 2]->name; /* the state it replaces */
     Name kind = at < 2 ? NULL : kind_of(run->m, name);
-    return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor };
+    if (run->overflows)
+        return (Named){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };
+    return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
 }
 
 /* The state that the step before has left behind, and what is fed anew. */
@@ -127,6 +138,16 @@ static Tensor argument_for(const Run *run, const Func *f, const Value *param, co
     return copy;
 }
 
+/* What a step has added to a weight: a wrong gradient is plain there, but may be small beside the weight itself. */
+static void note_change(const Run *run, const Tensor *before, const Named *after, Meaning *meaning)
+{
+    Tensor change = new_tensor(&after->tensor.type);
+    for (int64_t i = 0; i < element_count(&change.type); i++)
+        change.data[i] = after->tensor.data[i] - before->data[i];
+    Name name = intern_format(run->m, "the change of %s", after->name);
+    note(run->m, meaning, (Named){ name, NULL, change, 1e-5 * root_mean_square(before) });
+}
+
 /* Runs one program as it stands. */
 static bool run_program(const Run *run, const Func *f, Meaning *meaning)
 {
@@ -135,10 +156,21 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     for (int i = 0; i < n; i++)
         args[i] = argument_for(run, f, f->params.at[i], meaning);
-    RunOptions options = { .exact = run->exact, .placed = n > 0 && f->params.at[0]->storage };
+    RunOptions options = { .exact = run->exact,
+                           .placed = n > 0 && f->params.at[0]->storage,
+                           .observer = run->observer };
     bool good = interpret_with(run->m, f, args, results, &options);
-    for (int i = 0; good && i < f->results.count; i++)
-        note(run->m, meaning, name_result(run, f, i, results[i]));
+    for (int i = 0; good && i < f->results.count; i++) {
+        if (run->overflows && i < 2) { /* of the norm nothing but that it is no number */
+            free_tensors(&results[i], 1);
+            continue;
+        }
+        Named named = name_result(run, f, i, results[i]);
+        note(run->m, meaning, named);
+        if (!run->exact && !run->overflows &&
+            named.kind == intern_text(run->m, "weight")) /* residues are equal or not */
+            note_change(run, &args[n - f->results.count + i], &named, meaning);
+    }
     free_tensors(args, n);
     return good;
 }
@@ -178,34 +210,68 @@ static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t mic
     }
 }
 
-/* Adds up the scalar results of f over micro-batches. */
-static bool sum_over_micros(const Run *run, const Func *f, const double totals[], double sums[])
+/* Where each parameter of f moves to. */
+static Tensor *directions(const Run *run, const Func *f)
+{
+    Tensor *ways = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1);
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->name == run->moved)
+            ways[i] = direction_of(run->m, run->moved, &f->params.at[i]->type);
+    return ways;
+}
+
+/* Adds up the scalar results of f over micro-batches, and by how much they move. */
+static bool sum_over_micros(const Run *run, const Func *f, const double totals[], double sums[], double moves[])
 {
     int64_t micros = run->m->train.microbatch > 0 ? run->m->train.batch / run->m->train.microbatch : 1;
-    Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1);
+    Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1), *ways = directions(run, f);
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
+    Tensor *moved = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
+    Tangents tangents = { ways, moved, run->shaking.by, run->shaking.seed };
     bool good = true;
     for (int64_t micro = 0; good && micro < micros; micro++) {
         micro_args(run, f, micro, micros, totals, args);
-        good = interpret_with(run->m, f, args, results, &(RunOptions){ .exact = run->exact, .stopped = run->stopped });
-        for (int i = 0; good && i < f->results.count; i++)
+        good = interpret_with(run->m, f, args, results,
+                              &(RunOptions){ .exact = run->exact, .tangents = run->moved ? &tangents : NULL });
+        for (int i = 0; good && i < f->results.count; i++) {
             sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
+            moves[i] += moved[i].data ? moved[i].data[0] : 0;
+        }
         free_tensors(args, f->params.count);
-        if (good)
+        if (good) {
             free_tensors(results, f->results.count);
+            free_tensors(moved, f->results.count);
+        }
     }
+    free_tensors(ways, f->params.count);
     return good;
 }
 
-static bool run_model(const Run *run, double *loss)
+static bool run_model(const Run *run, double *loss, double *slope)
 {
-    enum { TOTALS_MOST = 16 };
     const Func *model = func_with_role(run->m, MODEL), *counts = func_with_role(run->m, TOTALS);
-    double totals[TOTALS_MOST] = { 0 };
-    *loss = 0;
-    if (counts && (counts->results.count > TOTALS_MOST || !sum_over_micros(run, counts, NULL, totals)))
+    int ncounts = counts ? counts->results.count : 0;
+    double *totals = NEW_ARRAY(&run->m->arena, double, ncounts), *moves = NEW_ARRAY(&run->m->arena, double, ncounts);
+    Run still = *run;
+    still.moved = NULL;
+    *loss = *slope = 0;
+    if (counts && !sum_over_micros(&still, counts, NULL, totals, moves))
         return false;
-    return sum_over_micros(run, model, totals, loss);
+    return sum_over_micros(run, model, totals, loss, slope);
+}
+
+bool find_slope(Module *m, const char *param, const Shaking *shaking, double *slope)
+{
+    double loss;
+    return run_model(&(Run){ .m = m, .moved = intern_text(m, param), .shaking = *shaking }, &loss, slope);
+}
+
+bool watch_step(Module *m, const Observer *observer)
+{
+    Meaning unread = { 0 };
+    bool good = run_program(&(Run){ .m = m, .observer = observer }, func_with_role(m, STEP), &unread);
+    forget_meaning(&unread);
+    return good;
 }
 
 bool find_meaning(Module *m, bool exact, Meaning *meaning)
@@ -213,55 +279,21 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
     static const struct {
         FuncRole role;
         int step;
-    } runs[] = { { STEP, 0 }, { STEP, 1 }, { EVAL, 0 }, { PREDICT, 0 } };
+        bool overflows;
+    } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
     if (func_with_role(m, MODEL)) {
         Type type = scalar_type(F32);
         Tensor loss = new_tensor(&type);
-        good = run_model(&(Run){ .m = m, .exact = exact }, loss.data);
-        note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss });
+        double slope;
+        good = run_model(&(Run){ .m = m, .exact = exact }, loss.data, &slope);
+        note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss, 0 });
     }
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
-        if (func_with_role(m, runs[i].role))
-            good = run_program(&(Run){ .m = m, .step = runs[i].step, .exact = exact }, func_with_role(m, runs[i].role),
-                               meaning);
+        if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
+            good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },
+                               func_with_role(m, runs[i].role), meaning);
     return good;
-}
-
-/* --- The gradient against the slope of the loss --------------------------------------------------------- */
-
-static bool run_moved(Module *m, double along, Stopped *stopped, double *loss)
-{
-    stopped->next = 0;
-    bool good = run_model(&(Run){ .m = m, .along = along, .stopped = stopped }, loss);
-    stopped->is_known = true;
-    return good;
-}
-
-/* What stop_gradient gives where the weights are not moved is a constant to the slope. */
-bool find_slope(Module *m, double h, double *slope)
-{
-    Stopped stopped = { 0 };
-    double loss, up = 0, down = 0;
-    bool good = run_moved(m, 0, &stopped, &loss) && run_moved(m, h, &stopped, &up) && run_moved(m, -h, &stopped, &down);
-    *slope = (up - down) / (2 * h);
-    free_stopped(&stopped);
-    return good;
-}
-
-/* A step that began with m = 0 leaves m' = (1 - beta1) * clipped gradient. */
-double slope_of_step(Module *m, const Meaning *after)
-{
-    double sum = 0, norm = find_tensor(after, "grad_norm")->data[0];
-    double clipped = m->train.clip > 0 ? fmin(1, m->train.clip / (norm + 1e-6)) : 1;
-    for (const Param *param = m->params; param; param = param->next) {
-        const Tensor *moment = find_tensor(after, arena_text(&m->arena, "m.%s", param->name));
-        Tensor way = random_tensor(arena_text(&m->arena, "along.%s", param->name), &param->type, -1, 1);
-        for (int64_t i = 0; moment && i < element_count(&param->type); i++)
-            sum += way.data[i] * moment->data[i];
-        free(way.data);
-    }
-    return sum / (1 - m->train.beta1) / clipped;
 }
 
 /* --- Comparing ------------------------------------------------------------------------------------------ */
@@ -284,8 +316,8 @@ bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *
     for (*at = 0; *at < after->count; ++*at) {
         const Named *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
-        *difference =
-            was ? tensor_difference(was, &is->tensor, exact ? 0 : size_of_noise(before, is->kind)) : (Difference){ 0 };
+        double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
+        *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };
         if (difference->by > tolerance)
             return false;
     }

@@ -9,8 +9,9 @@
 #include "interp.h"
 
 /* Before there is a step: the loss of the whole batch.  From then on, for each of two steps, one after the other: the
- * loss, the norm of the gradient, all state that the step leaves behind.  And the loss of evaluation, the logits of
- * prediction. */
+ * loss, the norm of the gradient, all state that the step leaves behind, what it adds to each weight.  In fp16,
+ * what a step leaves behind whose gradients overflow.  And the loss of
+ * evaluation, the logits of prediction. */
 typedef struct {
     int count, room;
     struct Named *at;
@@ -20,6 +21,7 @@ typedef struct Named {
     Name name;
     Name kind; /* of state: "weight", "m", "v", "momentum"; NULL: a result that stands alone */
     Tensor tensor;
+    double noise; /* where elements are much smaller than this, they are rounding */
 } Named;
 
 /* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
@@ -31,10 +33,20 @@ const Tensor *find_tensor(const Meaning *meaning, const char *name); /* or NULL 
  * first tensor of `after` that does not. */
 bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference);
 
-/* (loss(w + h u) - loss(w - h u)) / 2h, for random directions u of all weights, of a module without a step. */
-bool find_slope(Module *m, double h, double *slope);
+/* --- For slopes.c ------------------------------------------------------------------------------ */
 
-/* The same, out of the first moments that a step of AdamW leaves behind. */
-double slope_of_step(Module *m, const Meaning *after);
+/* See Tangents in interp.h. */
+typedef struct {
+    double by;
+    uint64_t seed;
+} Shaking;
+
+/* By how much the loss of the whole batch changes where the parameter moves along its direction, in forward mode. */
+bool find_slope(Module *m, const char *param, const Shaking *shaking, double *slope);
+Tensor direction_of(Module *m, const char *param, const Type *type); /* random */
+
+/* Runs the first step once more, for whom it concerns. */
+bool watch_step(Module *m, const Observer *observer);
+double loss_scale_of(const Module *m); /* that gradients come with there */
 
 #endif

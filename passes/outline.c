@@ -75,7 +75,7 @@ static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
     if (!g->product)
         kernel->inner = g->settled ? g->inner : trailing_dims(&g->space);
     for (Op *op = first; op != last->next; op = op->next) {
-        Value *own[MAX_RESULTS];
+        Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
             own[i] = inside(&b, &map, &args, arg(op, i));
         const Op *clone = clone_op(&b, op, own);

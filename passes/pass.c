@@ -1,6 +1,7 @@
 /* pass.c -- the pass manager: order, verification, dumps, timing. */
 #include "pass.h"
 
+#include "paths.h"
 #include "storage.h"
 
 #include <errno.h>
@@ -110,7 +111,7 @@ static char *dump_text(const Module *m, const char *name, Tally before, const ch
     Tally now = count_ops(m);
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = open_memory(&text, &size);
     fprintf(out, "# %s: %d ops before, %d now; collectives: %d (%.0f bytes)\n", name, before.ops, now.ops,
             now.collectives, now.collective_bytes);
     fprintf(out, "# results of all ops together: %.2f MB before, %.2f MB now", before.held_bytes / 1e6,
@@ -131,6 +132,12 @@ static bool cannot_write(const Module *m, const char *path)
 
 static bool write_text(const Module *m, const char *path, const char *text)
 {
+    struct stat read;
+    if (stat(m->diags->source->path, &read) == 0 && is_same_file(path, &read)) {
+        fprintf(m->diags->out, "mpc: error: %s is the file that is read: dump to another folder\n", path);
+        m->diags->errors++;
+        return false;
+    }
     FILE *out = fopen(path, "w");
     if (!out)
         return cannot_write(m, path);
@@ -152,41 +159,24 @@ static void write_diff(const char *before, const char *after, const char *path)
     posix_spawn_file_actions_destroy(&actions);
 }
 
-static bool make_folders(const Module *m, const char *dir)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *at = path + 1;; at++) {
-        if (*at != '/' && *at != '\0')
-            continue;
-        char end = *at;
-        *at = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return cannot_write(m, path);
-        if (!end)
-            return true;
-        *at = end;
-    }
-}
-
 typedef struct {
     const char *dir;
-    char previous[4096]; /* the dump before, or empty */
+    const char *previous; /* the dump before, or NULL */
+    Arena arena;
 } Dumps;
 
 static bool dump(const Module *m, Dumps *dumps, int number, const char *name, Tally before, const char *body)
 {
     if (!dumps->dir)
         return true;
-    char path[4096], diff[4096];
-    snprintf(path, sizeof path, "%.3000s/%02d-%s.mir", dumps->dir, number, name);
-    snprintf(diff, sizeof diff, "%.3000s/%02d-%s.diff", dumps->dir, number, name);
+    const char *path = arena_text(&dumps->arena, "%s/%02d-%s.mir", dumps->dir, number, name);
+    const char *diff = arena_text(&dumps->arena, "%s/%02d-%s.diff", dumps->dir, number, name);
     char *text = dump_text(m, name, before, body);
     bool good = write_text(m, path, text);
     free(text);
-    if (good && dumps->previous[0])
+    if (good && dumps->previous)
         write_diff(dumps->previous, path, diff);
-    memcpy(dumps->previous, path, sizeof path);
+    dumps->previous = path;
     return good;
 }
 
@@ -266,22 +256,20 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
 bool run_passes(Module *m, const PassOptions *options)
 {
     Dumps dumps = { .dir = options->dump_dir };
-    if (dumps.dir && !make_folders(m, dumps.dir))
-        return false;
+    if (dumps.dir && !make_folders(dumps.dir, false))
+        return cannot_write(m, dumps.dir);
     int first = options->start_after ? find_pass(options->start_after) + 1 : 0;
     int last = !options->stop_after                        ? npasses - 1
                : strcmp(options->stop_after, "lower") == 0 ? -1
                                                            : find_pass(options->stop_after);
     remarks_of = options->remarks, nremarks = 0;
     m->hurried = !is_read(options) && !options->remarks;
+    bool good = true;
     if (dumps.dir) {
         char *text = module_text(m);
-        bool good = dump(m, &dumps, first, first ? passes[first - 1].name : "lower", count_ops(m), text);
+        good = dump(m, &dumps, first, first ? passes[first - 1].name : "lower", count_ops(m), text);
         free(text);
-        if (!good)
-            return false;
     }
-    bool good = true;
     for (int i = first; i <= last && good; i++)
         if (is_listed(options->only, passes[i].name))
             good = run_pass(m, &passes[i], i + 1, options, &dumps);
@@ -289,5 +277,6 @@ bool run_passes(Module *m, const PassOptions *options)
         fprintf(m->diags->out, "%s: no remarks of %s\n", m->name,
                 strcmp(remarks_of, "all") == 0 ? "any pass that has run" : remarks_of);
     remarks_of = NULL;
+    arena_free(&dumps.arena);
     return good;
 }

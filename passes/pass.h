@@ -45,6 +45,7 @@ typedef struct {
  * every tensor that two steps leave behind, through the interpreter on every virtual rank (relative 1e-9; f64).
  * Names the first pass that changed the meaning, and the first value that differs. */
 bool verify_passes(Module *m, const VerifyOptions *options);
+bool can_be_run(Module *m); /* without a word if not */
 
 /* A pass explains a decision, at an op: printed with its place in the .mdl where remarks are asked for. */
 void remark(Module *m, const Op *op, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -108,8 +108,8 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
         return made;
     made = again ? NULL : backward_param(p, value);
     if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value->def))) {
-        Value *args[MAX_RESULTS];
         const Op *op = value->def;
+        Value **args = NEW_ARRAY(&p->m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
             args[i] = make(p, b, arg(op, i), false);
         const Op *clone = clone_op(b, op, args);

@@ -212,8 +212,8 @@ static Type wanted_type(const Type *given, const Type *space, Axes pending)
 
 static void retype_results(Shard *s, Op *op)
 {
-    Type types[MAX_RESULTS];
-    if (!infer_op(s->m, op, types))
+    const Type *types = infer_results(s->m, op);
+    if (!types)
         return; /* reported: the verifier says the same again */
     for (int i = 0; i < op->results.count; i++)
         op->results.at[i]->type = types[i];

@@ -1,38 +1,14 @@
 /* verify_passes.c -- does a pass keep the meaning?  A small module is run through the interpreter before and
  * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; what
- * it computes (meaning.h) has to stay.  Where autodiff brings the step, its gradient is compared with the slope
- * of the loss along a random direction.
+ * it computes (meaning.h) has to stay.  Where autodiff brings the step, its gradients are compared with slopes of the
+ * loss (slopes.h).
  */
 #include "meaning.h"
 #include "pass.h"
+#include "slopes.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Central differences lose about h^2 and rounding / h: 1e-6 of the slope is above both for one of these steps, and
- * the shortest hardly ever reaches across a kink (of max, of relu). */
-enum { SLOPES = 3 };
-static const double step_length[SLOPES] = { 1e-5, 1e-6, 1e-7 };
-
-static bool find_slopes(Module *m, double slope[SLOPES])
-{
-    bool good = true;
-    for (int i = 0; i < SLOPES && good; i++)
-        good = find_slope(m, step_length[i], &slope[i]);
-    return good;
-}
-
-static bool slopes_agree(Module *m, const double slope[SLOPES], const Meaning *after, FILE *report)
-{
-    double gradient = slope_of_step(m, after);
-    for (int i = 0; i < SLOPES; i++)
-        if (fabs(gradient - slope[i]) <= 1e-6 * (fabs(slope[i]) + 1e-3))
-            return true;
-    fprintf(report, "mpc: the gradient is wrong: along a random direction it gives %.12g, the loss changes by %.12g\n",
-            gradient, slope[SLOPES / 2]);
-    return false;
-}
 
 /* What a module computes, in each kind of number that is asked for. */
 typedef struct {
@@ -79,16 +55,16 @@ static bool compare_meanings(Module *m, const Pass *pass, Meanings *before, FILE
 
 static bool verify_pass(Module *m, const Pass *pass, Meanings *meanings, FILE *report)
 {
-    double slope[SLOPES] = { 0 };
-    bool differentiates = func_with_role(m, MODEL) && strcmp(m->train.optimizer, "adamw") == 0;
+    Slopes slopes = { 0 };
+    bool differentiates = func_with_role(m, MODEL) && strcmp(pass->name, "autodiff") == 0;
     char *before = module_text(m);
-    bool good = !differentiates || strcmp(pass->name, "autodiff") != 0 || find_slopes(m, slope);
+    bool good = !differentiates || find_slopes(m, &slopes);
     good = good && run_passes(m, &(PassOptions){ .only = pass->name });
     char *after = module_text(m);
     if (good && strcmp(before, after) != 0) /* else it is the same program */
         good = compare_meanings(m, pass, meanings, report);
-    if (good && differentiates && !func_with_role(m, MODEL))
-        good = slopes_agree(m, slope, &meanings->real, report);
+    if (good && differentiates)
+        good = slopes_agree(m, &slopes, before, report);
     if (good)
         fprintf(report, "%-10s the same in %d tensors%s\n", pass->name, meanings->real.count,
                 meanings->exactly ? ", exactly" : "");
@@ -97,23 +73,40 @@ static bool verify_pass(Module *m, const Pass *pass, Meanings *meanings, FILE *r
     return good;
 }
 
-/* A program may do what residues cannot stand for: then reals have to do, and the report says why. */
-static bool can_be_exact(Module *m, FILE *report)
+/* NULL if the program can be run, else what is wrong, to be freed. */
+static char *what_stops(Module *m, bool exact)
 {
     Diags *diags = m->diags, silent = *diags;
     char *why = NULL;
     size_t length;
     Meaning meaning = { 0 };
-    silent.out = open_memstream(&why, &length);
+    silent.out = open_memory(&why, &length);
     m->diags = &silent;
-    bool good = find_meaning(m, true, &meaning);
+    bool good = find_meaning(m, exact, &meaning);
     m->diags = diags;
     fclose(silent.out);
+    forget_meaning(&meaning);
     if (!good)
+        return why;
+    free(why);
+    return NULL;
+}
+
+bool can_be_run(Module *m)
+{
+    char *why = what_stops(m, false);
+    free(why);
+    return !why;
+}
+
+/* A program may do what residues cannot stand for: then reals have to do, and the report says why. */
+static bool can_be_exact(Module *m, FILE *report)
+{
+    char *why = what_stops(m, true);
+    if (why)
         fprintf(report, "not exact, since this cannot be modelled modulo a prime:\n%s", why);
     free(why);
-    forget_meaning(&meaning);
-    return good;
+    return !why;
 }
 
 bool verify_passes(Module *m, const VerifyOptions *options)

@@ -2,17 +2,24 @@
  * Checkpoints. */
 #include "checkpoint.h"
 
+#include "agree.h"
+#include "checksum.h"
 #include "comm.h"
 #include "convert.h"
 #include "output.h"
 #include "safetensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PART = 1 << 16 }; /* elements that are copied at once */
+
+static const int64_t MOST_SEQUENCES = (int64_t)1 << 53; /* what a run will not reach, and can be counted on from */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* --- Saving --------------------------------------------------------------------------------- */
 
@@ -27,25 +34,49 @@ int64_t rt_checkpoint_bytes(const Rt *rt)
     return bytes;
 }
 
-static char *header_of(const RtProgram *program, const RtView *views, int count, const RtPlace *place, int64_t *bytes)
+/* Of where the run stands: FNV-1a (64 bits) of what follows from these, since a wrong step would go unnoticed. */
+static char *place_checksum(const char *step, const char *seed, const char *position, const char *order,
+                            const char *sequences)
 {
-    char *step = rt_text("%lld", (long long)place->step), *position = rt_text("%lld", (long long)place->position);
-    char *sequences = rt_text("%lld", (long long)place->sequences), *seed = rt_text("%u", place->seed);
-    const char *metadata[] = { "format",    "mpc",     "model", program->name,
-                               "step",      step,      "seed",  seed,
-                               "position",  position,  "order", place->shuffled ? "shuffled" : "file",
-                               "sequences", sequences, NULL };
+    char *text = rt_text("step=%s seed=%s position=%s order=%s sequences=%s", step, seed, position, order, sequences);
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001B3u;
+    free(text);
+    return rt_text("%016llx", (unsigned long long)hash);
+}
+
+/* The header has the same length whatever the checksums are. */
+static char *header_of(const RtProgram *program, const RtView *views, int count, const RtPlace *place,
+                       const uint64_t *sums, int64_t *bytes)
+{
+    enum { FIXED = 16, OWNED = 5 };
+    char *owned[OWNED] = { rt_text("%lld", (long long)place->step), rt_text("%u", place->seed),
+                           rt_text("%lld", (long long)place->position), rt_text("%lld", (long long)place->sequences) };
+    const char *order = place->shuffled ? "shuffled" : "file";
+    owned[4] = place_checksum(owned[0], owned[1], owned[2], order, owned[3]);
+    const char *fixed[FIXED] = { "format",    "mpc",    "model",    program->name, "step",  owned[0],
+                                 "seed",      owned[1], "position", owned[2],      "order", order,
+                                 "sequences", owned[3], "checksum", owned[4] };
+    const char **metadata = rt_allocate(FIXED + 2 * count + 1, sizeof *metadata);
+    memcpy(metadata, fixed, sizeof fixed);
+    for (int i = 0; i < count; i++) {
+        metadata[FIXED + 2 * i] = rt_text("checksum.%s", views[i].name);
+        metadata[FIXED + 2 * i + 1] = rt_text("%016llx", (unsigned long long)sums[i]);
+    }
     char *header = rt_safetensors_header(views, count, metadata, bytes);
-    free(step);
-    free(position);
-    free(sequences);
-    free(seed);
+    for (int i = 0; i < 2 * count; i++)
+        free((void *)(uintptr_t)metadata[FIXED + i]);
+    for (int i = 0; i < OWNED; i++)
+        free(owned[i]);
+    free(metadata);
     return header;
 }
 
-/* Writes what this rank holds of a tensor whose first element is byte `begin` of the file. */
-static void write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
+/* Writes what this rank holds of a tensor whose first element is byte `begin` of the file; returns its checksum. */
+static uint64_t write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
 {
+    uint64_t sum = 0;
     char *window = rt_view_open(rt, view);
     RtRanges ranges = rt_ranges(view);
     for (RtRange range; rt_next_range(&ranges, &range);) {
@@ -53,45 +84,74 @@ static void write_view(RtOutput *output, const Rt *rt, const RtView *view, int64
         for (int64_t first = 0; first < range.count; first += PART) {
             int64_t count = range.count - first < PART ? range.count - first : PART;
             rt_view_read(view, window, range.own + first, count, part);
+            sum += rt_checksum(part, 4, range.whole + first, count);
             rt_output_write(output, part, 4 * count);
         }
     }
     rt_view_close(rt, view, window, false);
+    return sum;
 }
 
-static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin)
+static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin, uint64_t *sums)
 {
     char *part = rt_allocate(PART, 4);
     for (int i = 0; i < count; begin += 4 * views[i].count, i++)
-        if (views[i].is_owner)
-            write_view(output, rt, &views[i], begin, part);
+        sums[i] = views[i].is_owner ? write_view(output, rt, &views[i], begin, part) : 0;
     free(part);
 }
 
-void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place)
+/* Of all ranks' parts. */
+static void add_up(Rt *rt, uint64_t *sums, int count)
+{
+    uint64_t *all = rt_allocate((int64_t)rt->ranks * count, sizeof *all);
+    rt_comm_gather(rt, sums, count * (int64_t)sizeof *sums, (char *)all);
+    memset(sums, 0, (size_t)count * sizeof *sums);
+    for (int64_t i = 0; i < (int64_t)rt->ranks * count; i++)
+        sums[i % count] += all[i];
+    free(all);
+}
+
+/* The lock goes over to the file that takes the place of the old one. */
+static void commit(RtOutput *output, RtLock *lock)
+{
+    int file = fcntl(output->file, F_DUPFD_CLOEXEC, 0);
+    rt_output_commit(output);
+    rt_lock_pass(lock, file);
+}
+
+/* The header comes last, since the checksums are known when all is written. */
+void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock)
 {
     int count;
     RtView *views = rt_views(rt, &count);
+    uint64_t *sums = rt_allocate(count, sizeof *sums);
     int64_t bytes;
-    char *header = header_of(rt->program, views, count, place, &bytes);
+    char *header = header_of(rt->program, views, count, place, sums, &bytes);
     RtOutput output;
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         output = rt_output_open(path, "--save");
-        rt_output_write(&output, header, bytes);
-    }
     rt_comm_barrier(rt);
     if (rt->rank > 0)
         output = rt_output_join(path, "--save");
     rt_comm_barrier(rt); /* who fails to write removes the file, which all have opened by now */
-    write_views(&output, rt, views, count, bytes);
-    rt_output_finish(&output);
+    write_views(&output, rt, views, count, bytes, sums);
+    add_up(rt, sums, count);
+    free(header);
+    if (rt->rank == 0) {
+        header = header_of(rt->program, views, count, place, sums, &bytes);
+        rt_output_seek(&output, 0);
+        rt_output_write(&output, header, bytes);
+        free(header);
+    } else {
+        rt_output_finish(&output);
+    }
     rt_comm_barrier(rt);
     if (rt->rank == 0)
-        rt_output_commit(&output);
+        commit(&output, lock);
     else
-        free(output.partial);
+        rt_output_leave(&output);
     rt_comm_barrier(rt); /* whoever goes on may rely on the file */
-    free(header);
+    free(sums);
     rt_views_free(views, count);
 }
 
@@ -196,10 +256,64 @@ static bool is_weights_only(const RtSafetensors *file)
     return !rt_safetensors_metadata(file, "step");
 }
 
-bool rt_checkpoint_load(const char *path, const Rt *rt, RtPlace *place)
+static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
+{
+    rt_fail(
+        "--load %s: %s is not what was saved: its checksum is another; the file is damaged: load another checkpoint, "
+        "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
+        file->path, what, key);
+}
+
+/* Each rank looks at as much of every tensor, so that together they have seen every byte once, whatever they hold. */
+static void check_sums(const RtSafetensors *file, Rt *rt)
+{
+    uint64_t *sums = rt_allocate(file->count, sizeof *sums);
+    for (int i = 0; i < file->count; i++) {
+        const RtStored *stored = &file->tensors[i];
+        int64_t count = 1;
+        for (int d = 0; d < stored->rank; d++)
+            count *= stored->size[d];
+        int64_t bytes = stored->end - stored->begin, width = count ? bytes / count : 0;
+        int64_t each = (count + rt->ranks - 1) / rt->ranks, first = least(each * rt->rank, count);
+        if (width == 2 || width == 4)
+            sums[i] = rt_checksum(stored->data + width * first, (int)width, first, least(each, count - first));
+    }
+    add_up(rt, sums, file->count);
+    for (int i = 0; i < file->count; i++) {
+        char *key = rt_text("checksum.%s", file->tensors[i].name);
+        char *found = rt_text("%016llx", (unsigned long long)sums[i]),
+             *what = rt_text("tensor '%s'", file->tensors[i].name);
+        const char *saved = rt_safetensors_metadata(file, key);
+        if (saved && strcmp(saved, found))
+            refuse_changed(file, what, key);
+        free(what);
+        free(found);
+        free(key);
+    }
+    free(sums);
+}
+
+static const char *text_in(const RtSafetensors *file, const char *key)
+{
+    const char *text = rt_safetensors_metadata(file, key);
+    return text ? text : "";
+}
+
+static void check_place(const RtSafetensors *file)
+{
+    const char *saved = rt_safetensors_metadata(file, "checksum");
+    char *found = place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
+                                 text_in(file, "order"), text_in(file, "sequences"));
+    if (saved && strcmp(saved, found))
+        refuse_changed(file, "where the run stood (step, seed, position, order, sequences)", "checksum");
+    free(found);
+}
+
+bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place)
 {
     const RtProgram *program = rt->program;
     RtSafetensors file = rt_safetensors_open(path, "--load");
+    rt_agree_on_file(rt, "--load", path, "safetensors", file.map, file.bytes);
     int count;
     RtView *views = rt_views(rt, &count);
     bool weights_only = is_weights_only(&file);
@@ -212,13 +326,15 @@ bool rt_checkpoint_load(const char *path, const Rt *rt, RtPlace *place)
         check_fits(&file, program, &views[i], stored);
         load_view(rt, &views[i], stored, part);
     }
+    check_sums(&file, rt);
     if (!weights_only) {
         const char *order = rt_safetensors_metadata(&file, "order");
         *place = (RtPlace){ .step = number_in(&file, "step", INT32_MAX),
-                            .position = number_in(&file, "position", INT64_MAX),
-                            .sequences = number_in(&file, "sequences", INT64_MAX),
+                            .position = number_in(&file, "position", MOST_SEQUENCES),
+                            .sequences = number_in(&file, "sequences", MOST_SEQUENCES),
                             .seed = (uint32_t)number_in(&file, "seed", UINT32_MAX),
                             .shuffled = !order || strcmp(order, "file") };
+        check_place(&file);
     }
     free(part);
     rt_views_free(views, count);

@@ -2,6 +2,7 @@
 #ifndef MPC_RUNTIME_CHECKPOINT_H
 #define MPC_RUNTIME_CHECKPOINT_H
 
+#include "lock.h"
 #include "rt.h"
 
 typedef struct {
@@ -14,12 +15,13 @@ typedef struct {
 
 int64_t rt_checkpoint_bytes(const Rt *rt); /* of the tensors in a file */
 
-/* Replaces the file whole or, ending the trainer, not at all.  All ranks call it: each writes what it holds. */
-void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place);
+/* Replaces the file whole or, ending the trainer, not at all.  All ranks call it: each writes what it holds; the first
+ * has the lock of the path. */
+void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock);
 
 /* Fills the arena with this rank's parts.  True: `place` is where that run stood.  False: the file holds weights alone;
- * place and optimizer are as they were.  Ends the trainer where a tensor is missing, unknown, or of another shape or
- * type. */
-bool rt_checkpoint_load(const char *path, const Rt *rt, RtPlace *place);
+ * place and optimizer are as they were.  Ends the trainer where a tensor is missing, unknown, of another shape or
+ * type, or not what its checksum says. */
+bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place);
 
 #endif

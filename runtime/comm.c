@@ -4,6 +4,9 @@
  * in the order of these axes, the first slowest: so member k holds the k-th block of a dim that is split over them. */
 #include "comm.h"
 
+#include "agree.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,13 +150,32 @@ static void check_ranks(const Rt *rt, const char *command)
                 rt->ranks == 1 ? "runs (was it started without a launcher?)" : "run", launcher, wanted, command);
 }
 
+/* A launcher that starts several of a program of one rank: each would train the same. */
+static void check_alone(const char *command)
+{
+    static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS" };
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *size = getenv(sizes[i]);
+        if (size && atoi(size) > 1)
+            rt_fail("%s was compiled for one rank, but %d were started (%s): start one, or compile it for a mesh (mpc "
+                    "compile --mesh ...); for runs that have nothing to do with each other unset %s",
+                    command, atoi(size), sizes[i], sizes[i]);
+    }
+}
+
 void rt_comm_open(Rt *rt, int *argc, char ***argv)
 {
     const RtProgram *program = rt->program;
     const RtComm *comm = program->comm;
     rt->ranks = rt->local_ranks = 1;
-    if (!comm)
+    if (!comm) {
+        check_alone((*argv)[0]);
         return;
+    }
+    if (comm->launched_ranks) { /* who is not there would be waited for */
+        rt->ranks = comm->launched_ranks(*argc, *argv);
+        check_ranks(rt, (*argv)[0]);
+    }
     comm->open(argc, argv);
     rt->rank = comm->rank();
     rt->ranks = comm->ranks();
@@ -162,6 +184,8 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     check_ranks(rt, (*argv)[0]);
     rt->mesh = rt_allocate(1, sizeof *rt->mesh);
     rt->mesh->world = form_world(rt);
+    rt->waiting.timeout = INFINITY; /* until the options are read: that others are there is known by now */
+    rt_agree_on_program(rt);
     rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
     for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
         if (!find_group(rt->mesh, c))

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-RtData *rt_data_open(const char *path, const char *option, const char *format)
+RtData *rt_data_open(const char *path, const char *option, const char *format, int64_t vocab)
 {
     RtData *data = rt_allocate(1, sizeof *data);
     data->path = path;
     data->option = option;
     data->map = rt_map_file(path, option, &data->bytes);
-    rt_data_recognise(data, format);
+    rt_data_recognise(data, format, vocab);
     return data;
 }
 
@@ -80,16 +80,6 @@ static int64_t token_at(const RtData *data, int64_t position)
     return -1; /* no such type */
 }
 
-static int32_t checked_token(const RtData *data, int64_t position, int64_t vocab)
-{
-    int64_t token = token_at(data, position);
-    if (token < 0 || token >= vocab)
-        rt_fail("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
-                "were the data made with the tokenizer of this model, and are they %s? (--data-format says so)",
-                data->option, data->path, (long long)token, (long long)position, (long long)vocab, data->format);
-    return (int32_t)token;
-}
-
 /* What tokens must be below: the least of the program's vocabulary, the input's, and what an i32 holds. */
 static int64_t vocab_of(const RtProgram *program, const RtInput *input)
 {
@@ -99,19 +89,65 @@ static int64_t vocab_of(const RtProgram *program, const RtInput *input)
     return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
 }
 
+/* What this rank has of an input. */
+typedef struct {
+    RtPart batch, seq;
+    int64_t rows, length, vocab;
+} Part;
+
+static Part part_of(const Rt *rt, const RtFunction *f, const RtInput *input)
+{
+    return (Part){ .batch = rt_part(rt, input->batch, f->batch),
+                   .seq = rt_part(rt, input->seq, input->padded),
+                   .rows = rt_part_size(rt, input->batch, f->batch),
+                   .length = rt_part_size(rt, input->seq, input->padded),
+                   .vocab = vocab_of(rt->program, input) };
+}
+
+/* Where the row n, of [micro, batch] of this rank, begins in the data. */
+static int64_t begin_of(const RtFunction *f, const RtInput *input, const Part *part, const int64_t *sequence, int64_t n)
+{
+    return sequence[n / part->rows * f->batch + rt_position(part->batch, n % part->rows)] * f->seq + input->shift;
+}
+
+/* Of the tokens of a row the first that is not in the vocabulary: its position, or -1. */
+static int64_t find_bad(const RtData *data, const RtInput *input, const Part *part, int64_t begin)
+{
+    for (int64_t s = 0; s < part->length; s++) {
+        int64_t at = rt_position(part->seq, s), token = at < input->length ? token_at(data, begin + at) : 0;
+        if (token < 0 || token >= part->vocab)
+            return begin + at;
+    }
+    return -1;
+}
+
+char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence)
+{
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
+        Part part = part_of(rt, f, input);
+        for (int64_t n = 0; n < f->micro * part.rows; n++) {
+            int64_t bad = find_bad(data, input, &part, begin_of(f, input, &part, sequence, n));
+            if (bad >= 0)
+                return rt_text("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
+                               "were the data made with the tokenizer of this model, and are they %s? (--data-format "
+                               "says so)",
+                               data->option, data->path, (long long)token_at(data, bad), (long long)bad,
+                               (long long)part.vocab, data->format);
+        }
+    }
+    return NULL;
+}
+
 void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        int64_t vocab = vocab_of(rt->program, input);
-        int64_t padded = input->padded ? input->padded : f->seq;
-        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, padded);
-        int64_t rows = rt_part_size(rt, input->batch, f->batch), length = rt_part_size(rt, input->seq, padded);
-        int32_t *to = rt_stage(rt, input->offset, f->micro * rows * length * (int64_t)sizeof *to);
-        for (int64_t n = 0; n < f->micro * rows; n++) { /* [micro, batch, seq] of this rank */
-            int64_t number = sequence[n / rows * f->batch + rt_position(batch, n % rows)];
-            for (int64_t s = 0; s < length; s++) {
-                int64_t at = rt_position(seq, s);
-                *to++ = at < f->seq ? checked_token(data, number * f->seq + at + input->shift, vocab) : 0;
+        Part part = part_of(rt, f, input);
+        int32_t *to = rt_stage(rt, input->offset, f->micro * part.rows * part.length * (int64_t)sizeof *to);
+        for (int64_t n = 0; n < f->micro * part.rows; n++) {
+            int64_t begin = begin_of(f, input, &part, sequence, n);
+            for (int64_t s = 0; s < part.length; s++) {
+                int64_t at = rt_position(part.seq, s);
+                *to++ = at < input->length ? (int32_t)token_at(data, begin + at) : 0;
             }
         }
     }

@@ -5,6 +5,7 @@
  *   llmc       256 int32: magic, version, count of tokens; then the tokens
  *   megatron   F.bin: tokens; F.idx: "MMIDIDX\0\0", u64 version, u8 type, u64 sequences, u64 documents,
  *              then for each sequence its length (i32), then for each its offset in F.bin (i64)
+ *   npy        NumPy's arrays (npy.c)
  */
 #include "data.h"
 #include "map.h"
@@ -26,7 +27,7 @@ enum {
 
 static const char megatron_magic[9] = "MMIDIDX\0"; /* and the 0 that ends the text */
 
-static const int token_bytes[] = {
+const int rt_token_bytes[] = {
     [RT_U8] = 1, [RT_I8] = 1, [RT_U16] = 2, [RT_I16] = 2, [RT_U32] = 4, [RT_I32_TOKEN] = 4, [RT_I64] = 8
 };
 
@@ -57,8 +58,8 @@ static void take_plain(RtData *data, RtTokenType type, const char *format)
     data->type = type;
     data->format = format;
     data->tokens = data->map;
-    data->count = data->bytes / token_bytes[type];
-    if (data->bytes % token_bytes[type])
+    data->count = data->bytes / rt_token_bytes[type];
+    if (data->bytes % rt_token_bytes[type])
         rt_fail("%s %s: %lld bytes are no whole number of %s tokens; is it complete, and of this format? "
                 "(--data-format says which)",
                 data->option, data->path, (long long)data->bytes, format);
@@ -91,7 +92,7 @@ static void take_llmc(RtData *data)
     data->format = magic == LLMC_GPT2 ? "llm.c, uint16" : "llm.c, uint32";
     data->tokens = data->map + LLMC_HEADER_BYTES;
     data->count = count;
-    int64_t expected = LLMC_HEADER_BYTES + (int64_t)count * token_bytes[data->type];
+    int64_t expected = LLMC_HEADER_BYTES + (int64_t)count * rt_token_bytes[data->type];
     if (count < 0 || expected != data->bytes)
         rt_fail("%s %s: its header says %d tokens, which is a file of %lld bytes, but it has %lld; "
                 "it is truncated or damaged: fetch it again",
@@ -107,19 +108,14 @@ static char *index_path(const char *path)
     return rt_text("%.*s.idx", ends_with(path, ".bin") ? length - 4 : length, path);
 }
 
-static bool is_megatron(const RtData *data)
+/* Whoever lays an index beside the tokens means it. */
+static bool has_index(const RtData *data)
 {
     char *path = index_path(data->path);
     struct stat info;
-    bool is = false;
-    if (!stat(path, &info) && S_ISREG(info.st_mode) && info.st_size >= MEGATRON_HEADER_BYTES) {
-        int64_t bytes;
-        const char *map = rt_map_file(path, data->option, &bytes);
-        is = !memcmp(map, megatron_magic, sizeof megatron_magic);
-        rt_unmap_file(map, bytes);
-    }
+    bool has = ends_with(data->path, ".bin") && !stat(path, &info);
     free(path);
-    return is;
+    return has;
 }
 
 /* The sequences must follow each other in F.bin without gaps: then it is one stream of tokens. */
@@ -132,7 +128,7 @@ static void check_megatron_sequences(const RtData *data, const char *path, const
             rt_fail("%s %s: sequence %lld begins at byte %lld of the .bin, not at %lld where the one before ends; "
                     "write the pair again with Megatron's preprocess_data.py",
                     data->option, path, (long long)i, (long long)read_i64(offsets + 8 * i), (long long)expected);
-        expected += (int64_t)read_i32(lengths + 4 * i) * token_bytes[data->type];
+        expected += (int64_t)read_i32(lengths + 4 * i) * rt_token_bytes[data->type];
     }
     if (expected != data->bytes)
         rt_fail("%s %s: the sequences of its index end at byte %lld, but it has %lld bytes; it is truncated, or the "
@@ -157,7 +153,9 @@ static void take_megatron(RtData *data)
     int64_t bytes;
     const char *map = rt_map_file(path, data->option, &bytes);
     if (bytes < MEGATRON_HEADER_BYTES || memcmp(map, megatron_magic, sizeof megatron_magic))
-        rt_fail("%s %s: no Megatron index: it does not begin with MMIDIDX", data->option, path);
+        rt_fail("%s %s: no Megatron index: it does not begin with MMIDIDX; it is damaged: fetch it again (or, if it is "
+                "not of %s, say what that holds with --data-format)",
+                data->option, path, data->path);
     int64_t version = read_i64(map + 9), count = read_i64(map + 18), documents = read_i64(map + 26);
     unsigned code = (unsigned char)map[17];
     if (version != 1 || code >= sizeof types / sizeof *types || !types[code].format)
@@ -174,36 +172,69 @@ static void take_megatron(RtData *data)
     rt_unmap_file(map, bytes);
     free(path);
     data->tokens = data->map;
-    data->count = data->bytes / token_bytes[data->type];
+    data->count = data->bytes / rt_token_bytes[data->type];
 }
 
 /* --- Which ---------------------------------------------------------------------------------- */
 
 typedef void Take(RtData *data);
 
+/* Files that are no tokens, whatever their name. */
+static void refuse_packed(const RtData *data)
+{
+    static const struct {
+        const char *magic, *name, *remedy;
+    } packed[] = {
+        { "\x1F\x8B", "gzip", "unpack it" },
+        { "PK\3\4", "zip (of NumPy's .npz, say)", "unpack it" },
+        { "\x28\xB5\x2F\xFD", "zstd", "unpack it" },
+        { "\xFD"
+          "7zXZ",
+          "xz", "unpack it" },
+        { "BZh", "bzip2", "unpack it" },
+        { "PAR1", "Parquet", "write its tokens to a .u16, .u32 or .npy file" },
+        { "\x89HDF", "HDF5", "write its tokens to a .u16, .u32 or .npy file" },
+    };
+    for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t length = strlen(packed[i].magic);
+        if ((size_t)data->bytes >= length && !memcmp(data->map, packed[i].magic, length))
+            rt_fail("%s %s: it begins as %s does: %s first, or say what it holds with --data-format", data->option,
+                    data->path, packed[i].name, packed[i].remedy);
+    }
+}
+
 static Take *told_from_file(const RtData *data)
 {
+    if (rt_data_is_npy(data))
+        return rt_data_take_npy;
+    refuse_packed(data);
     if (ends_with(data->path, ".u16"))
         return take_u16;
     if (ends_with(data->path, ".u32"))
         return take_u32;
     if (!ends_with(data->path, ".bin"))
         return take_bytes;
-    return is_megatron(data) ? take_megatron : is_llmc(data) ? take_llmc : take_u16;
+    return has_index(data) ? take_megatron : is_llmc(data) ? take_llmc : take_u16;
 }
 
-void rt_data_recognise(RtData *data, const char *format)
+void rt_data_recognise(RtData *data, const char *format, int64_t vocab)
 {
+    enum { BYTES = 256 };
     static const struct {
         const char *name;
         Take *take;
     } formats[] = {
         { "bytes", take_bytes }, { "u16", take_u16 },           { "u32", take_u32 },
-        { "llmc", take_llmc },   { "megatron", take_megatron },
+        { "llmc", take_llmc },   { "megatron", take_megatron }, { "npy", rt_data_take_npy },
     };
     Take *take = format ? NULL : told_from_file(data);
     for (unsigned i = 0; format && i < sizeof formats / sizeof *formats; i++)
         if (!strcmp(format, formats[i].name))
             take = formats[i].take;
+    if (!format && take == take_bytes && vocab > BYTES)
+        rt_fail(
+            "%s %s: by its name each byte is a token, but the model has %lld tokens: make tokens of it first (.bin, "
+            ".u16, .u32 or .npy), or say --data-format bytes if bytes are meant",
+            data->option, data->path, (long long)vocab);
     take(data);
 }

@@ -19,13 +19,17 @@ typedef struct {
 typedef struct {
     const char *path; /* NULL: no --log */
     int file;
+    char *failure; /* NULL: all is well */
 } RtLog;
 
 /* Opens --log and writes to it once, so that a full disk is found now.  The lines of steps after `step`, which the run
- * is about to do again, are removed; for a fresh run (step 0) all are. */
-RtLog rt_log_open(const char *path, int64_t step);
-void rt_log_step(const RtLog *log, const RtStepReport *report);
-void rt_log_close(const RtLog *log);
+ * is about to do again, are removed.  Ends the trainer where that would lose what is no later line of a log: all of a
+ * file for a fresh run (step 0), unless it may `overwrite`. */
+RtLog rt_log_open(const char *path, int64_t step, bool overwrite);
+
+/* A line that cannot be written ends the log: `failure` says why, so that the run can be saved before it ends. */
+void rt_log_step(RtLog *log, const RtStepReport *report);
+void rt_log_close(RtLog *log);
 
 /* --- progress.c ----------------------------------------------------------------------------- */
 

@@ -1,40 +1,83 @@
 /* main.c -- a trainer from its command line to its exit status. */
+#include "agree.h"
 #include "comm.h"
 #include "device.h"
 #include "map.h"
 #include "memory.h"
 #include "output.h"
+#include "outputs.h"
 #include "signals.h"
 #include "tensors.h"
 #include "trace.h"
 #include "train.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include <cjson/cJSON.h>
 #include <omp.h>
 #include <unistd.h>
 
-/* --help and --plan end the trainer before anything is opened. */
+/* "tiny, compiled from tiny.mdl by mpc 0.1.0": the plan says of which version. */
+static void print_version(const RtProgram *program)
+{
+    cJSON *plan = cJSON_Parse(program->plan);
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(plan, "mpc"));
+    printf("%s, compiled from %s by mpc%s%s\n", program->name, program->source, version ? " " : "",
+           version ? version : "");
+    cJSON_Delete(plan);
+}
+
+/* --help, --plan and --version end the trainer before anything is opened. */
 static bool answers(const RtRun *run, const char *command)
 {
     const RtProgram *program = run->rt.program;
-    if (run->options.help)
-        rt_options_help(command, program, *run->options.help);
-    else if (run->options.plan)
+    const RtOptions *options = &run->options;
+    if (options->help)
+        rt_options_help(command, program, *options->help);
+    else if (options->version)
+        print_version(program);
+    else if (options->plan)
         printf("%s\n", program->plan);
-    return run->options.help || run->options.plan;
+    return options->help || options->version || options->plan;
 }
 
-static RtData *open_data(const RtRun *run, const char *path, const char *option, const RtFunction *f)
+/* What was printed may be the result: a full disk behind it is no success. */
+static int end_of_output(int status)
+{
+    if ((fflush(stdout) || ferror(stdout)) && status == RT_EXIT_OK)
+        rt_fail("cannot write to stdout: %s; what was to be printed is not whole", strerror(errno));
+    return status;
+}
+
+static RtData *open_data(RtRun *run, const char *path, const char *option, const RtFunction *f)
 {
     if (!path)
         return NULL;
-    RtData *data = rt_data_open(path, option, run->options.data_format);
+    RtData *data = rt_data_open(path, option, run->options.data_format, run->rt.program->vocab);
+    rt_agree_on_file(&run->rt, option, path, data->format, data->map, data->bytes);
     rt_data_require(data, f);
     rt_note("%s %s: %lld tokens (%s), %lld sequences", option, path, (long long)data->count, data->format,
             (long long)rt_data_sequences(data, f));
     return data;
+}
+
+/* All that an evaluation will read: a bad token would end the run in its middle. */
+static void check_eval_data(const RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->eval;
+    int64_t call = f->micro * f->batch, sequences = run->eval_data ? rt_eval_sequences(run) : 0;
+    int64_t *sequence = rt_allocate(call, sizeof *sequence);
+    for (int64_t begin = 0; begin < sequences; begin += call) {
+        for (int64_t n = 0; n < call; n++)
+            sequence[n] = begin + n;
+        char *fault = rt_data_fault(run->eval_data, &run->rt, f, sequence);
+        if (fault)
+            rt_fail("%s", fault);
+    }
+    free(sequence);
 }
 
 /* Ranks of one machine share its processors, unless someone has said who gets what. */
@@ -53,7 +96,6 @@ static void set_threads(RtRun *run)
 static void start_device(RtRun *run)
 {
     Rt *rt = &run->rt;
-    rt_traffic_open(rt, run->options.timeout);
     rt_device_open(rt, (RtDeviceOptions){ .kernel_cache = run->options.kernel_cache,
                                           .no_graph = run->options.no_graph,
                                           .share_gpu = run->options.share_gpu });
@@ -151,10 +193,10 @@ static void open_outputs(RtRun *run)
     const RtOptions *options = &run->options;
     bool is_first = run->rt.rank == 0;
     if (options->save && is_first)
-        rt_output_check(options->save, "--save", rt_checkpoint_bytes(&run->rt));
+        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt));
     if (options->trace)
         rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
-    run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at);
+    run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
 }
 
 static void note_interruption(const RtRun *run)
@@ -172,6 +214,10 @@ static int finish(RtRun *run)
     int signal = run->signal;
     if (signal)
         note_interruption(run);
+    if (run->failure)
+        rt_fail("%s", run->failure);
+    int status = signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
+    end_of_output(status);
     rt_log_close(&run->log);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
@@ -182,12 +228,13 @@ static int finish(RtRun *run)
     rt_collectives_close(&run->rt);
     rt_traffic_close(&run->rt);
     rt_device_close(&run->rt);
-    return signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
+    rt_lock_release(&run->lock);
+    return status;
 }
 
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
-    RtRun run = { .rt = { .program = program } };
+    RtRun run = { .rt = { .program = program }, .lock.file = -1 };
     bool only_answers = rt_options_only_ask(argc, argv); /* which one rank does, without the others */
     if (only_answers && program->comm && program->comm->launched_as(argc, argv) > 0)
         return RT_EXIT_OK;
@@ -195,19 +242,25 @@ int rt_main(int argc, char **argv, const RtProgram *program)
         rt_comm_open(&run.rt, &argc, &argv);
     run.options = rt_options_parse(argc, argv, program);
     if (answers(&run, argv[0]))
-        return RT_EXIT_OK;
+        return end_of_output(RT_EXIT_OK);
     rt_signals_catch();
     set_threads(&run);
     rt_map_watch();
+    rt_traffic_open(&run.rt, run.options.timeout);
+    rt_agree_on_options(&run.rt, &run.options);
+    rt_outputs_check(&run.options, run.rt.rank);
+    if (run.options.save && run.rt.rank == 0)
+        run.lock = rt_lock_take(run.options.save, "--save");
     run.data = open_data(&run, run.options.data, "--data", &program->step);
     run.eval_data = open_data(&run, run.options.eval_data, "--eval-data", &program->eval);
+    check_eval_data(&run);
     start_device(&run);
     start_state(&run);
     open_outputs(&run);
     if (run.options.steps > 0)
         run.peak = rt_comm_sum(&run.rt, rt_product_peak(&run.rt, 0.25));
     rt_train(&run);
-    if (run.options.sample > 0 && !run.signal)
+    if (run.options.sample > 0 && !run.signal && !run.has_failure)
         rt_sample(&run);
     return finish(&run);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum { EACH, SAME, CONTENT } Sharing;
 typedef enum { FLAG, COUNT, REAL, TEXT, CHOICE, MODE, TITLE } Kind;
 
 typedef struct {
@@ -18,17 +19,19 @@ typedef struct {
     size_t at, given_at; /* in RtOptions */
     const char *preset;
     double lowest, highest;
-    const char *value, *needs, *help;
+    const char *value, *needs;
+    Sharing ranks;
+    const char *help;
 } Option;
 
-static const Option options[] = {
+static const Option table[] = {
 #define GROUP(title) { .field = (title), .kind = TITLE },
 #define OPTION(field, kind, ...)                                                                                       \
     { #field, kind, offsetof(RtOptions, field), offsetof(RtOptions, given.field), __VA_ARGS__ },
 #include "options.def"
 };
 
-enum { NOPTIONS = sizeof options / sizeof *options, MAX_NAME = 32 };
+enum { NOPTIONS = sizeof table / sizeof *table, MAX_NAME = 32 };
 
 typedef struct {
     char text[MAX_NAME];
@@ -45,8 +48,8 @@ static Name name_of(const Option *option)
 static const Option *find(const char *name)
 {
     for (int i = 0; i < NOPTIONS; i++)
-        if (options[i].kind != TITLE && !strcmp(name_of(&options[i]).text, name))
-            return &options[i];
+        if (table[i].kind != TITLE && !strcmp(name_of(&table[i]).text, name))
+            return &table[i];
     return NULL;
 }
 
@@ -77,12 +80,12 @@ static _Noreturn void refuse_unknown(const char *name)
     const Option *nearest = NULL;
     int fewest = 3; /* three letters wrong are another word */
     for (int i = 0; i < NOPTIONS; i++) {
-        if (options[i].kind == TITLE)
+        if (table[i].kind == TITLE)
             continue;
-        int distance = edits(name, name_of(&options[i]).text);
+        int distance = edits(name, name_of(&table[i]).text);
         if (distance < fewest) {
             fewest = distance;
-            nearest = &options[i];
+            nearest = &table[i];
         }
     }
     if (nearest)
@@ -178,6 +181,11 @@ static int parse_one(RtOptions *result, char **argv, int i)
     return from_next ? 2 : 1;
 }
 
+static bool is_question(const Option *option)
+{
+    return !strcmp(option->field, "help") || !strcmp(option->field, "plan") || !strcmp(option->field, "version");
+}
+
 bool rt_options_only_ask(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -186,7 +194,7 @@ bool rt_options_only_ask(int argc, char **argv)
         char *name = rt_text("%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);
         const Option *option = find(name);
         free(name);
-        if (option && (!strcmp(option->field, "help") || !strcmp(option->field, "plan")))
+        if (option && is_question(option))
             return true;
         if (option && takes_value(option) && !strchr(argv[i], '='))
             i++;
@@ -224,7 +232,7 @@ static bool has_effect(const RtOptions *result, const Option *option)
 static void check_needs(const RtOptions *result)
 {
     for (int i = 0; i < NOPTIONS; i++) {
-        const Option *option = &options[i];
+        const Option *option = &table[i];
         if (option->kind == TITLE || !option->needs || !*(const bool *)((const char *)result + option->given_at))
             continue;
         if (!has_effect(result, find(option->needs)))
@@ -268,6 +276,8 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
                                           : "share-gpu");
     if (result->data_format && !result->data && !result->eval_data)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
+    if (result->overwrite && !result->save && !result->log && !result->trace)
+        rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log or --trace: leave it out");
     if (result->eval_data && !program->eval.run)
         rt_end(RT_EXIT_USAGE, "--eval-data: model '%s' was compiled without an evaluation", program->name);
     if (!result->given.sample)
@@ -284,11 +294,11 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
 {
     RtOptions result = { 0 };
     for (int i = 0; i < NOPTIONS; i++)
-        if (options[i].preset)
-            set_value(&result, &options[i], options[i].preset);
+        if (table[i].preset)
+            set_value(&result, &table[i], table[i].preset);
     for (int i = 1; i < argc;)
         i += parse_one(&result, argv, i);
-    if (result.help || result.plan)
+    if (result.help || result.plan || result.version)
         return result;
 
     if (!result.given.steps && program->schedule.steps <= 0)
@@ -299,6 +309,36 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
     check_needs(&result);
     check_program_can(&result, program);
     return result;
+}
+
+/* --- Ranks ---------------------------------------------------------------------------------- */
+
+static char *value_text(const RtOptions *options, const Option *option)
+{
+    const void *at = (const char *)options + option->at;
+    const char *text =
+        option->kind == FLAG || option->kind == COUNT || option->kind == REAL ? NULL : *(const char *const *)at;
+    bool is_given = *(const bool *)((const char *)options + option->given_at);
+    if (option->ranks == CONTENT || option->kind == FLAG)
+        return rt_text("%s", is_given ? "given" : "not given");
+    if (option->kind == COUNT && (is_given || *(const int64_t *)at))
+        return rt_text("%lld", (long long)*(const int64_t *)at);
+    if (option->kind == REAL)
+        return rt_text("%.17g", *(const double *)at);
+    return text ? rt_text("%s", text) : rt_text("not given");
+}
+
+int rt_options_shared(const RtOptions *options, RtSharedOption shared[])
+{
+    int count = 0;
+    for (int i = 0; i < NOPTIONS; i++) {
+        const Option *option = &table[i];
+        if (option->kind == TITLE || option->ranks == EACH)
+            continue;
+        memcpy(shared[count].name, name_of(option).text, MAX_NAME);
+        shared[count++].value = value_text(options, option);
+    }
+    return count;
 }
 
 /* --- Help ----------------------------------------------------------------------------------- */
@@ -329,7 +369,7 @@ static void print_markdown(void)
 {
     printf("| option | meaning | default | needs |\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < NOPTIONS; i++) {
-        const Option *option = &options[i];
+        const Option *option = &table[i];
         if (option->kind == TITLE) {
             printf("| **%s** | | | |\n", option->field);
             continue;
@@ -353,10 +393,10 @@ void rt_options_help(const char *command, const RtProgram *program, bool markdow
     printf("Usage: %s [OPTION]...\nTrains the model '%s', compiled from %s by mpc.\n", command, program->name,
            program->source);
     for (int i = 0; i < NOPTIONS; i++) {
-        if (options[i].kind == TITLE)
-            printf("\n%s\n", options[i].field);
+        if (table[i].kind == TITLE)
+            printf("\n%s\n", table[i].field);
         else
-            print_row(&options[i]);
+            print_row(&table[i]);
     }
     printf("\nExample\n  %s --data tokens.bin --steps 1000 --save %s.safetensors --save-every 100 --log %s.jsonl\n",
            command, program->name, program->name);

@@ -22,11 +22,21 @@ typedef struct {
     } given; /* on the command line */
 } RtOptions;
 
-/* Ends the trainer on a mistake, with RT_EXIT_USAGE; the strings are argv's.  `--help` and `--plan`
- * are left to the caller; with one of them the options are not checked against each other. */
+/* Ends the trainer on a mistake, with RT_EXIT_USAGE; the strings are argv's.  `--help`, `--plan` and
+ * `--version` are left to the caller; with one of them the options are not checked against each other. */
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program);
 
-/* Is --help or --plan among them?  Looks for no mistakes. */
+/* One that must be the same on all ranks: what this one was told. */
+typedef struct {
+    char name[32];
+    char *value; /* the caller's */
+} RtSharedOption;
+
+enum { RT_MOST_SHARED = 32 };
+
+int rt_options_shared(const RtOptions *options, RtSharedOption shared[]);
+
+/* Is --help, --plan or --version among them?  Looks for no mistakes. */
 bool rt_options_only_ask(int argc, char **argv);
 
 /* What is given for an option that takes a value, or its preset, or NULL.  Looks for no mistakes: for what must be

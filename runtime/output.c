@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,30 +26,62 @@ static char *directory_of(const char *path)
     return slash == path ? rt_text("/") : rt_text("%.*s", (int)(slash - path), path);
 }
 
-static int create_partial(const char *path, const char *option, const char *partial)
+char *rt_output_target(const char *path)
 {
+    enum { MOST = 40 }; /* as the kernel's own limit: a circle of links leads nowhere */
+    char *target = rt_text("%s", path), link[PATH_MAX];
+    for (int i = 0; i < MOST; i++) {
+        ssize_t length = readlink(target, link, sizeof link - 1);
+        if (length < 0)
+            break;
+        link[length] = '\0';
+        char *directory = directory_of(target), *next = rt_text("%s/%s", directory, link);
+        free(target);
+        target = *link == '/' ? rt_text("%s", link) : rt_text("%s", next);
+        free(directory);
+        free(next);
+    }
+    return target;
+}
+
+char *rt_output_partial(const char *path)
+{
+    char *target = rt_output_target(path), *partial = rt_text("%s.tmp", target);
+    free(target);
+    return partial;
+}
+
+int rt_output_create(const char *path, const char *option, bool truncate)
+{
+    char *partial = rt_output_partial(path);
     struct stat info;
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         rt_fail("%s %s: it is %s, not a file that can be replaced; give another name", option, path,
                 S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
-    int file = open(partial, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int file = open(partial, O_WRONLY | O_CREAT | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666);
     if (file < 0)
         rt_fail("%s %s: cannot write %s: %s; give a place in an existing, writable directory", option, path, partial,
                 strerror(errno));
+    free(partial);
     return file;
 }
 
-void rt_output_check(const char *path, const char *option, int64_t bytes)
+void rt_output_check_room(const char *path, const char *option, int64_t bytes)
 {
-    char *partial = rt_text("%s.tmp", path), *directory = directory_of(path);
-    int file = create_partial(path, option, partial);
-    close(file);
-    unlink(partial);
+    char *target = rt_output_target(path), *directory = directory_of(target);
     struct statvfs space;
     if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < (double)bytes)
         rt_fail("%s %s: it will need %s, but only %s are free there; make room or give another place", option, path,
                 rt_bytes_text((double)bytes).text, rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
     free(directory);
+    free(target);
+}
+
+void rt_output_check(const char *path, const char *option)
+{
+    char *partial = rt_output_partial(path);
+    close(rt_output_create(path, option, true));
+    unlink(partial);
     free(partial);
 }
 
@@ -63,8 +96,10 @@ static _Noreturn void give_up(RtOutput *output)
 
 RtOutput rt_output_open(const char *path, const char *option)
 {
-    RtOutput output = { .path = path, .option = option, .partial = rt_text("%s.tmp", path) };
-    output.file = create_partial(path, option, output.partial);
+    RtOutput output = {
+        .path = path, .option = option, .target = rt_output_target(path), .partial = rt_output_partial(path)
+    };
+    output.file = rt_output_create(path, option, true);
     output.buffer = rt_allocate(BUFFER_BYTES, 1);
     return output;
 }
@@ -110,8 +145,10 @@ static void synchronise_directory(const char *path)
 
 RtOutput rt_output_join(const char *path, const char *option)
 {
-    RtOutput output = { .path = path, .option = option, .partial = rt_text("%s.tmp", path) };
-    output.file = open(output.partial, O_WRONLY);
+    RtOutput output = {
+        .path = path, .option = option, .target = rt_output_target(path), .partial = rt_output_partial(path)
+    };
+    output.file = open(output.partial, O_WRONLY | O_CLOEXEC);
     if (output.file < 0)
         rt_fail("%s %s: cannot write %s: %s; all ranks need the same file system there", option, path, output.partial,
                 strerror(errno));
@@ -139,12 +176,18 @@ void rt_output_finish(RtOutput *output)
     output->buffer = NULL;
 }
 
+void rt_output_leave(RtOutput *output)
+{
+    free(output->partial);
+    free(output->target);
+}
+
 void rt_output_commit(RtOutput *output)
 {
     if (output->file >= 0)
         rt_output_finish(output);
-    if (rename(output->partial, output->path))
+    if (rename(output->partial, output->target))
         give_up(output);
-    synchronise_directory(output->path);
-    free(output->partial);
+    synchronise_directory(output->target);
+    rt_output_leave(output);
 }

@@ -60,16 +60,17 @@ typedef struct {
     RtInit init;
 } RtTensor;
 
-/* An i32 tensor that the trainer fills before a step: [micro-batches, B, S], or what is left of
+/* An i32 tensor that the trainer fills before a step: [micro-batches, B, length], or what is left of
  * these dims.  Element (u, b, s) of `shift` k is the token s + k of sequence u * B + b; b and s count over all
  * ranks, and a rank's part holds those that `batch` and `seq` give it. */
 typedef struct {
     const char *name;
     int64_t offset; /* bytes, in the arena */
     int shift;      /* 0: tokens, 1: one later (next) */
+    int64_t length; /* it takes the first so many tokens of a sequence: S or, without a dim for them, 1 */
     int64_t vocab;  /* tokens must be below it; 0: not used as an index */
     RtSplit batch, seq;
-    int64_t padded; /* the sequence in memory, over all ranks: what is behind its end is 0; 0: no padding */
+    int64_t padded; /* the sequence in memory, over all ranks: what is behind its end is 0 */
 } RtInput;
 
 /* Scalars that the trainer writes into the arena before a step and reads after it.

@@ -46,9 +46,8 @@ static int draw(const float *logits, double temperature, int k, double u)
 static void fill(Rt *rt, const RtFunction *f, const unsigned char *text, int64_t length)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        int64_t padded = input->padded ? input->padded : f->seq;
-        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, padded);
-        int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, input->seq, padded);
+        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, input->padded);
+        int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, input->seq, input->padded);
         int64_t bytes = f->micro * rows * columns * (int64_t)sizeof(int32_t);
         int32_t *to = rt_stage(rt, input->offset, bytes); /* [micro, batch, seq] of this rank */
         memset(to, 0, (size_t)bytes);
@@ -89,6 +88,8 @@ void rt_sample(RtRun *run)
             putchar(text[length]);
         length++;
         fflush(stdout);
+        if (rt_is_interrupted(run))
+            break;
     }
     if (prints)
         putchar('\n');

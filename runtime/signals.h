@@ -1,8 +1,12 @@
-/* signals.h -- Ctrl-C and SIGTERM: the step that runs is finished, then the run ends in order. */
+/* signals.h -- what asks a run to end: the step that runs is finished, it is saved, then the run ends in order.
+ *
+ * Ctrl-C, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1, SIGUSR2 and SIGXCPU, by which batch systems announce
+ * the end of the time; and SIGPIPE: nobody reads what is printed. */
 #ifndef MPC_RUNTIME_SIGNALS_H
 #define MPC_RUNTIME_SIGNALS_H
 
-/* From now on the first signal is only noted, and ends a call that waits with EINTR; a second one ends the process. */
+/* From now on the first signal is only noted, and ends a call that waits with EINTR; one that comes more than a second
+ * later ends the process. */
 void rt_signals_catch(void);
 
 int rt_signals_caught(void); /* the signal's number, or 0 */

@@ -140,8 +140,7 @@ static void write_trace(const Rt *rt, const struct RtTrace *trace)
 
 /* --- Steps ---------------------------------------------------------------------------------- */
 
-/* trace.json is rank 0's; trace.rank3.json rank 3's. */
-static char *path_of_rank(const char *path, int rank)
+char *rt_trace_path(const char *path, int rank)
 {
     const char *name = strrchr(path, '/'), *dot = strrchr(name ? name : path, '.');
     int length = dot && dot > path ? (int)(dot - path) : (int)strlen(path);
@@ -150,8 +149,8 @@ static char *path_of_rank(const char *path, int rank)
 
 void rt_trace_open(Rt *rt, const char *option, int64_t first, int64_t steps)
 {
-    char *path = path_of_rank(option, rt->rank);
-    rt_output_check(path, "--trace", 1);
+    char *path = rt_trace_path(option, rt->rank);
+    rt_output_check(path, "--trace");
     rt->trace = rt_allocate(1, sizeof *rt->trace);
     *rt->trace = (struct RtTrace){ .path = path, .first = first, .last = first + steps - 1 };
 }

@@ -4,6 +4,8 @@
 
 #include "state.h"
 
+char *rt_trace_path(const char *path, int rank); /* rank 0 writes `path`, rank 3 of trace.json trace.rank3.json */
+
 /* Records `steps` steps, from `first` on (counted as rt_trace_step is called). */
 void rt_trace_open(Rt *rt, const char *path, int64_t first, int64_t steps);
 

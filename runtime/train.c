@@ -44,7 +44,8 @@ double rt_scalar(const RtRun *run, int64_t offset)
 
 /* --- One step ------------------------------------------------------------------------------- */
 
-static void fill_batch(RtRun *run)
+/* The sequences of the next batch: the caller's. */
+static int64_t *next_sequences(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
     int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data, f);
@@ -54,8 +55,27 @@ static void fill_batch(RtRun *run)
         sequence[n] =
             run->options.no_shuffle ? at % count : rt_order_permute(count, run->place.seed, epoch, at % count);
     }
+    return sequence;
+}
+
+static void fill_batch(RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->step;
+    int64_t *sequence = next_sequences(run);
     rt_data_fill(run->data, &run->rt, f, sequence);
-    run->place.position += batch;
+    run->place.position += f->micro * f->batch;
+    free(sequence);
+}
+
+/* Before the ranks meet: what none of them could say any more in the middle of a step. */
+static void look_ahead(RtRun *run)
+{
+    if (run->log.failure && !run->failure)
+        run->failure = rt_text("%s", run->log.failure);
+    if (run->failure || run->place.step >= run->options.steps)
+        return;
+    int64_t *sequence = next_sequences(run);
+    run->failure = rt_data_fault(run->data, &run->rt, &run->rt.program->step, sequence);
     free(sequence);
 }
 
@@ -99,6 +119,10 @@ static RtStepReport run_step(RtRun *run)
     rt_run(rt, &program->step);
     double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
 
+    double speed = program->flops_per_step / seconds;
+    if (speed > run->peak) /* what else ran while the peak was measured has ended */
+        run->peak = speed;
+
     run->place.step++;
     run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
     return (RtStepReport){ .step = run->place.step,
@@ -111,17 +135,20 @@ static RtStepReport run_step(RtRun *run)
                            .seconds = seconds,
                            .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
                            .tokens_per_s = (double)program->tokens_per_step / seconds,
-                           .mfu = program->flops_per_step / seconds / run->peak,
+                           .mfu = speed / run->peak,
                            .bytes = rt_memory_bytes(rt),
                            .ranks = rt->ranks,
                            .traffic = traffic_since(rt, before) };
 }
 
-/* All ranks end at the same step, whichever of them had the signal. */
+/* All ranks end at the same step, whichever of them had the signal or has found a failure. */
 bool rt_is_interrupted(RtRun *run)
 {
-    run->signal = (int)rt_comm_max(&run->rt, rt_signals_caught());
-    return run->signal;
+    enum { FAILURE = 1000 }; /* above all signals */
+    int most = (int)rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught());
+    run->has_failure = most == FAILURE;
+    run->signal = run->has_failure ? 0 : most;
+    return most > 0;
 }
 
 /* --- The loop ------------------------------------------------------------------------------- */
@@ -130,7 +157,7 @@ static void save(RtRun *run)
 {
     if (run->saved_at == run->place.step)
         return;
-    rt_checkpoint_save(run->options.save, &run->rt, &run->place);
+    rt_checkpoint_save(run->options.save, &run->rt, &run->place, &run->lock);
     run->saved_at = run->place.step;
     rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
 }
@@ -140,7 +167,7 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 static void report_step(RtRun *run, RtStepReport *report)
 {
     const RtOptions *options = &run->options;
-    bool is_last = report->step == options->steps || run->signal;
+    bool is_last = report->step == options->steps || run->signal || run->has_failure;
     if (run->eval_data && (is_due(options->eval_every, report->step) || report->step == options->steps))
         report->eval_loss = rt_evaluate(run);
     rt_log_step(&run->log, report);
@@ -153,20 +180,25 @@ static void report_step(RtRun *run, RtStepReport *report)
         save(run);
 }
 
+static bool goes_on(RtRun *run)
+{
+    look_ahead(run);
+    return !rt_is_interrupted(run) && run->place.step < run->options.steps;
+}
+
 void rt_train(RtRun *run)
 {
-    rt_is_interrupted(run);
-    while (run->place.step < run->options.steps && !run->signal) {
+    for (bool more = goes_on(run); more;) {
         RtStepReport report = run_step(run);
         check_finite(run, &report);
-        rt_is_interrupted(run);
+        more = goes_on(run);
         report_step(run, &report);
     }
-    bool has_begun = run->place.step > run->begun_at || !run->signal;
+    bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
     if (run->options.save && has_begun)
         save(run);
     rt_trace_close(&run->rt);
-    if (run->options.steps == 0 && run->eval_data) {
+    if (run->options.steps == 0 && run->eval_data && !run->signal) {
         double loss = rt_evaluate(run);
         if (run->rt.rank == 0)
             printf("eval loss %.6f\n", loss);

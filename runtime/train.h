@@ -4,6 +4,7 @@
 
 #include "checkpoint.h"
 #include "data.h"
+#include "lock.h"
 #include "log.h"
 #include "options.h"
 #include "state.h"
@@ -16,8 +17,11 @@ typedef struct {
     int64_t begun_at;         /* the step that it began with */
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
     bool has_loaded;
-    int signal; /* that a rank has had; 0: none */
+    int signal;       /* that a rank has had; 0: none */
+    bool has_failure; /* a rank can do no further step: what is done is saved, then that rank says why */
+    char *failure;    /* of this rank: why; NULL: it has none */
     RtLog log;
+    RtLock lock;   /* of --save, by the first rank */
     double peak;   /* flops/s of the best product */
     double step_s; /* of a step, smoothed */
 } RtRun;
@@ -25,8 +29,11 @@ typedef struct {
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves on the way and at the end. */
 void rt_train(RtRun *run);
 
-/* Has any rank been asked to end?  All ranks call it, between steps. */
+/* Has any rank been asked to end, or must it?  All ranks call it, between steps. */
 bool rt_is_interrupted(RtRun *run);
+
+/* Of an evaluation: how many sequences it takes.  eval.c */
+int64_t rt_eval_sequences(const RtRun *run);
 
 /* Mean loss over the first batches of --eval-data.  eval.c */
 double rt_evaluate(RtRun *run);

@@ -25,7 +25,7 @@ train() # NAME RANKS OPTION... -- of mpc compile
         "EMULATED_MESSAGES=$out/$name/messages" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
         timeout 600 mpirun --oversubscribe --bind-to none -n "$ranks" "$out/$name/trainer" --kernel-cache "$out/kernels" \
         --data README.md --data-format bytes --steps 3 --eval-data README.md --eval-every 2 --eval-batches 1 \
-        --save "$out/$name/saved" --log "$out/$name/steps" --trace "$out/$name/trace.json" >"$out/log" 2>&1 ||
+        --save "$out/$name/saved" --log "$out/$name/steps" --trace "$out/$name/trace.json" --overwrite >"$out/log" 2>&1 ||
         { cat "$out/log"; exit 1; }
 }
 train gpt2 1 -D embed=40 -D heads=4 -D seq=16 -D vocab=250 --set train.precision=bf16

@@ -17,7 +17,7 @@ TOLERANCE = {"fp32": {"loss": 1e-5, "grad_norm": 1e-5}, "bf16": {"loss": 3 * U /
 
 def train(trainer, data, directory, *options, environment=()):
     directory.mkdir(exist_ok=True)
-    start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log", *options),
+    start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log", "--overwrite", *options),
           directory, environment=environment)
     return read_log(directory / "log")
 

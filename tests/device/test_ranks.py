@@ -28,7 +28,7 @@ def run(trainer, mesh, data, directory, *options, status=0, steps=STEPS, environ
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks]
     if IS_REAL:  # several ranks on one GPU, over sockets, as if each were on a machine of its own
         options = ("--share-gpu", *options)
-    command = trainer.command("--data", data, "--data-format", "bytes", "--steps", steps, "--log", "log", *options)
+    command = trainer.command("--data", data, "--data-format", "bytes", "--steps", steps, "--log", "log", "--overwrite", *options)
     if of_rank:
         command = ["sh", "-c", f'{of_rank} exec "$@"', "sh", *command]
     done = start([*mpirun, *command], directory, status,

@@ -67,7 +67,7 @@ def train(trainer, tmp_path):
     (tmp_path / "text").write_bytes(bytes(byte % 250 for byte in text))
 
     def run(folder, steps, *options):
-        start([folder / "trainer", "--data", "text", "--steps", steps, "--log", "log", "--no-shuffle", *options],
+        start([folder / "trainer", "--data", "text", "--steps", steps, "--log", "log", "--overwrite", "--no-shuffle", *options],
               tmp_path, 0)
         return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     return run

@@ -100,6 +100,9 @@ MISTAKES = [
     (["fmt", "--check", "--write", "tiny.mdl"], "--check and --write: only one of them"),
     (["fmt", "--write", "-"], "--write needs a file"),
     (["help", "chek"], "no command 'chek'"),
+    (["check", "tiny.mdl", "-D", "layers=1", "--define=layers=2"], "--define layers is given twice"),
+    (["check", "tiny.mdl", "--set", "train.batch=1", "--set", "train.batch=2"], "--set train.batch is given twice"),
+    (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (--output=-x is none)"),
     (["help", "check", "--as=man"], "leave 'check' out"),
 ]
 
@@ -115,10 +118,12 @@ def test_mistakes(refused, words, message):
 FAILURES = [
     (["check", "none.mdl"], "cannot read none.mdl: No such file or directory"),
     (["print", "."], "cannot read .: Is a directory"),
-    (["compile", "tiny.mdl", "-o", "none/out"], "cannot make the folder none/out: No such file or directory"),
+    (["compile", "tiny.mdl", "-o", "tiny.mdl/out"], "cannot make the folder tiny.mdl/out: a file has that name"),
     (["compile", "tiny.mdl", "-o", "tiny.mdl"], "cannot make the folder tiny.mdl: a file has that name"),
-    (["compile", "tiny.mdl", "--compile-to=fuse", "-o", "none/x.mir"], "cannot write none/x.mir: No such file"),
-    (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: Not a directory"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "-o", "tiny.mdl/x.mir"], "cannot write tiny.mdl/x.mir: File exists"),
+    (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: File exists"),
+    (["compile", "tiny.mdl", "-o", "out", "--cc='gcc"], "--cc: a quote is not closed: 'gcc"),
+    (["check", "/dev/zero"], "/dev/zero is larger than 256 MB"),
     (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not say after which pass it was written"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
     (["compile", "tiny.mdl", "-o", "out", "--cflags=--no-such-flag"], "the C compiler failed: "),
@@ -150,6 +155,59 @@ def test_passes_that_do_not_run(mpc):
 def test_full_disk(mpc):
     done = mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "/dev/full", status=1)
     assert "cannot write /dev/full: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["check", "tiny.mdl"], ["help"], ["fmt", "tiny.mdl"], ["check", "--help"]])
+def test_full_standard_output(mpc, words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([MPC, *words], stdout=full, stderr=subprocess.PIPE, text=True, cwd=mpc.directory)
+    assert done.returncode == 1
+    assert "cannot write to standard output: No space left on device" in done.stderr
+
+
+def test_input_is_not_written_over(mpc):
+    """Whatever the file is called there; what is beside it, on the way to its place, too."""
+    here = mpc.directory
+    (here / "link.mdl").symlink_to("tiny.mdl")
+    (here / "hard.mdl").hardlink_to(here / "tiny.mdl")
+    (here / "out").mkdir()
+    (here / "out/trainer.c").hardlink_to(here / "tiny.mdl")
+    (here / "aside.tmp").hardlink_to(here / "tiny.mdl")
+    before = (here / "tiny.mdl").read_text()
+    for path in ("tiny.mdl", "./tiny.mdl", "link.mdl", "hard.mdl", "aside"):
+        said = mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", path, status=1).stderr
+        assert ": it is the file that is read" in said
+    assert "it is the file that is read" in mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", status=1).stderr
+    mpc("compile", "tiny.mdl", "--compile-to=lower", "--dump-ir=ir", "-o", "x.mir")
+    words = ["compile", "--compile-from=ir/00-lower.mir", "--compile-to=simplify"]
+    assert "ir/00-lower.mir is the file that is read" in mpc(*words, "--dump-ir=ir", status=1).stderr
+    with open(here / "tiny.mdl") as source:
+        words = [MPC, "compile", "-", "--compile-to=lower", "-o", "tiny.mdl"]
+        assert subprocess.run(words, stdin=source, cwd=here, capture_output=True).returncode == 1
+    assert (here / "tiny.mdl").read_text() == before
+    mpc("fmt", "--write", "tiny.mdl")
+
+
+def test_folders_are_made(mpc):
+    mpc("compile", "tiny.mdl", "--no-cc", "-o", "a/b/c")
+    mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "d/e/x.mir")
+    assert (mpc.directory / "a/b/c/trainer.c").exists() and (mpc.directory / "d/e/x.mir").exists()
+
+
+def test_words_of_the_c_compiler(mpc):
+    """Quoted as for a shell; a folder that looks like an option is one for no compiler."""
+    here = mpc.directory
+    (here / "my tools").mkdir()
+    (here / "my tools/cc").symlink_to("/usr/bin/gcc")
+    words = ["compile", "tiny.mdl", "--output=-x", "--cc", "'my tools/cc' -m64", "--cflags", '-O0 -DA=\'"b c"\'', "-v"]
+    assert 'my tools/cc -m64 -std=gnu17' in mpc(*words).stdout
+    assert (here / "-x/trainer").exists()
+
+
+def test_memory_runs_out(mpc):
+    words = f"ulimit -v 100000; exec {MPC} check /dev/zero"
+    done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, cwd=mpc.directory)
+    assert done.returncode == 1 and done.stderr.startswith("mpc: error: out of memory (")
 
 
 def test_missing_runtime(mpc):
@@ -234,6 +292,7 @@ def test_compile_option_has_an_effect(mpc, option):
     ("zero", ["--zero=1"], "ok"),
     ("recompute", ["--recompute=none"], "ok"),
     ("schedule", ["--schedule=1f1b"], "ok"),
+    ("target", ["--target=cuda"], "ok"),
 ])
 def test_check_option_has_an_effect(mpc, option, words, expected):
     assert option in options_of("check")

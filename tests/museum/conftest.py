@@ -91,6 +91,7 @@ def train(text, tmp_path):
     """train(trainer, steps, option, ...): its log; files are relative to tmp_path."""
     def run(trainer, steps, *options, data=text):
         fed = ["--data", data, "--data-format", "bytes", "--log", "log"] if steps else []
+        fed += ["--overwrite"] if steps or "--save" in options else []
         ranks.start(trainer.command("--steps", steps, *fed, *options), tmp_path)
         return ranks.read_log(tmp_path / "log") if steps else []
     return run

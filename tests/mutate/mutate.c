@@ -1,38 +1,58 @@
 /* mutate.c -- mistakes planted in a compiled program, and which check notices each.
  *
- *   mutate FILE.mir MOST        at most so many mutants of each kind, spread over the program
+ *   mutate each MOST FILE.mir [BEFORE.mir]          at most so many mutants of each kind, spread over the program
+ *   mutate any COUNT:SEED FILE.mir [BEFORE.mir]     so many in all, drawn at random
  *
- * A mutant is the program with one mistake of the kind that parallel trainers are known to make: a sum left out or made
- * twice, a sum in place of a mean, a norm that counts a tensor twice, another random offset, a lost share of a shared
- * weight, the wrong group, memory used by two.  Three checks look at it, each by itself: the verifier of types, the
- * interpreter with reals, the interpreter modulo a prime.  A mutant is the program's text, read again, with one op
- * changed; where the mistake is one that its author believes to be right, the op's stated type stays.
+ * A mutant is the program with one mistake of the kind that compilers of parallel trainers are known to make: a sum
+ * left out or made twice, a sum in place of a mean, a norm that counts a tensor twice, another random offset, a lost
+ * share of a shared weight, the wrong group, a gradient of something else, memory used by two.  Checks look at it,
+ * each by itself: the verifier of types, that of memory plans, the interpreter with reals, the interpreter modulo a
+ * prime.  A mutant is the program's text, read again, with one op changed; where the mistake is one that its author
+ * believes to be right, the op's stated type stays.
+ *
+ * BEFORE is the program before autodiff, and FILE the one after it: what was planted into gradients is judged by what
+ * is known then, the loss and its slopes, which only reals have.  A mutant of these that nobody notices and that trains
+ * like the program itself is no mistake.
  */
-#include "interp.h"
 #include "noticed.h"
-#include "parse.h"
 #include "plant.h"
+
+#include "codegen/host.h"
+#include "interp_number.h"
+#include "parse.h"
+#include "slopes.h"
+#include "storage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
-    int mutants, typed, real, exact, missed;
+    int mutants, typed, planned, real, exact, missed, same;
 } Score;
 
-/* What the program means without a mistake, in the names of the module `m`. */
 typedef struct {
     Source source;
     Diags diags;
     Module *m;
-    Meaning meaning[2]; /* with reals, modulo a prime */
+    Meaning meaning[2]; /* with reals, modulo a prime; in the names of `m` */
+} Program;
+
+typedef struct {
+    Program program;
+    Program *before; /* NULL: none */
+    Slopes slopes;   /* of `before` */
+    bool is_placed;  /* it has been through the memory pass */
 } Original;
+
+static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels };
 
 static void give_up(const char *message)
 {
     fprintf(stderr, "mutate: %s\n", message);
     exit(EXIT_FAILURE);
 }
+
+/* --- Programs ------------------------------------------------------------------------------------------- */
 
 static char *read_file(const char *path)
 {
@@ -45,17 +65,25 @@ static char *read_file(const char *path)
     return text;
 }
 
-static void read_original(Original *o, const char *path)
+static void read_program(Program *p, const char *path)
 {
     char *text = read_file(path);
-    o->source = (Source){ .path = path, .text = text, .length = (int)strlen(text) };
-    o->diags = (Diags){ .source = &o->source, .out = stderr };
-    o->m = parse_module(&o->source, &o->diags);
-    if (o->diags.errors || !verify_module(o->m))
+    p->source = (Source){ .path = path, .text = text, .length = (int)strlen(text) };
+    p->diags = (Diags){ .source = &p->source, .out = stderr };
+    p->m = parse_module(&p->source, &p->diags);
+    if (p->diags.errors || !verify_module(p->m))
         give_up("the program is wrong before anything is planted");
     for (int exact = 0; exact < 2; exact++)
-        if (!find_meaning(o->m, exact, &o->meaning[exact]))
+        if (!find_meaning(p->m, exact, &p->meaning[exact]))
             give_up("the program cannot be run");
+}
+
+static void forget_program(Program *p)
+{
+    for (int exact = 0; exact < 2; exact++)
+        forget_meaning(&p->meaning[exact]);
+    free_module(p->m);
+    free((char *)p->source.text);
 }
 
 static Op *op_at(Module *m, int number, Func **f)
@@ -67,64 +95,161 @@ static Op *op_at(Module *m, int number, Func **f)
     return NULL;
 }
 
+/* --- One mutant ------------------------------------------------------------------------------------------- */
+
+static bool have_wrong_slopes(Module *m, const Original *o)
+{
+    char *said = NULL;
+    size_t size;
+    FILE *report = open_memstream(&said, &size);
+    bool wrong = !slopes_agree(m, &o->slopes, o->before->source.text, report);
+    fclose(report);
+    free(said);
+    return wrong;
+}
+
+/* By checks that know what the program before means. */
+static void ask(Original *o, Module *m, Score *said)
+{
+    const Meaning *right = o->before ? o->before->meaning : o->program.meaning;
+    bool verified = verify_module(m); /* the plan of memory last */
+    said->planned = !verified && o->is_placed && !verify_memory(m);
+    said->typed = !verified && !said->planned;
+    said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
+    said->exact = !o->before && is_noticed(m, &right[true], true);
+    said->missed = verified && !said->real && !said->exact;
+    said->same = said->missed && o->before && !is_noticed(m, &o->program.meaning[false], false);
+}
+
 /* Plants one mistake at one op, and asks each check. */
 static void judge(Original *o, const Plant *plant, int number, Score *score)
 {
     char *ignored = NULL;
     size_t size;
-    Diags diags = { .source = &o->source, .out = open_memstream(&ignored, &size) };
-    Module *m = parse_module(&o->source, &diags);
+    Diags diags = { .source = &o->program.source, .out = open_memstream(&ignored, &size) };
+    Module *m = parse_module(&o->program.source, &diags);
     Func *f;
     Op *op = op_at(m, number, &f);
     const char *place = op->path ? op->path : "", *name = info(op)->name;
+    const char *made = op->results.count ? result(op)->name : "";
+    Score said = { 0 };
+    m->scratch_bytes = c_scratch_bytes;
     if (plant->apply(m, f, op)) {
-        bool typed = !verify_module(m), real = is_noticed(m, &o->meaning[false], false),
-             exact = is_noticed(m, &o->meaning[true], true);
-        score->mutants++;
-        score->typed += typed;
-        score->real += real;
-        score->exact += exact;
-        if (!typed && !real && !exact) {
-            score->missed++;
-            printf("missed: %c, %s: @%s %s %s\n", plant->kind, plant->what, f->name, name, place);
-        }
+        ask(o, m, &said);
+        score->mutants += !said.same;
+        score->typed += said.typed;
+        score->planned += said.planned;
+        score->real += said.real;
+        score->exact += said.exact;
+        score->missed += said.missed && !said.same;
+        score->same += said.same;
+        if (said.missed)
+            printf("%s: %c, %s: @%s %s %%%s %s\n", said.same ? "same" : "missed", plant->kind, plant->what, f->name,
+                   name, made, place);
     }
     free_module(m);
     fclose(diags.out);
     free(ignored);
 }
 
-static void try_plant(Original *o, const Plant *plant, int most)
+/* --- Which mutants ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const Plant *plant;
+    int count, *op; /* where it fits */
+    Score score;
+} Place;
+
+typedef struct {
+    int count;
+    Place *at;
+} Places;
+
+static void add_places(Original *o, const PlantList *list, Places *places)
 {
-    Score score = { 0 };
+    Module *m = o->program.m;
     Func *f;
-    int candidates = 0, taken = 0, seen = 0;
-    for (int i = 0; op_at(o->m, i, &f); i++)
-        candidates += plant->fits(o->m, f, op_at(o->m, i, &f));
-    for (int i = 0; op_at(o->m, i, &f); i++) {
-        if (!plant->fits(o->m, f, op_at(o->m, i, &f)))
-            continue;
-        if ((int64_t)seen++ * most / (candidates > most ? candidates : most) < taken)
-            continue; /* every so many */
-        taken++;
-        judge(o, plant, i, &score);
+    int nops = 0;
+    while (op_at(m, nops, &f))
+        nops++;
+    for (int i = 0; i < list->count; i++) {
+        Place *place = &places->at[places->count];
+        *place = (Place){ .plant = &list->at[i], .op = NEW_ARRAY(&m->arena, int, nops + 1) };
+        for (int k = 0; k < nops; k++) {
+            Op *op = op_at(m, k, &f);
+            if (place->plant->fits(m, f, op))
+                place->op[place->count++] = k;
+        }
+        places->count += place->count > 0;
     }
-    if (score.mutants)
-        printf("%c %4d %4d %4d %4d %4d  %s\n", plant->kind, score.mutants, score.typed, score.real, score.exact,
-               score.missed, plant->what);
+}
+
+static Places find_places(Original *o)
+{
+    enum { MOST_PLANTS = 128 };
+    Places places = { .at = NEW_ARRAY(&o->program.m->arena, Place, MOST_PLANTS) };
+    if (o->before)
+        add_places(o, &plants_of_gradients, &places);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !o->before; i++)
+        add_places(o, lists[i], &places);
+    return places;
+}
+
+/* Of each kind: every so many. */
+static void plant_each(Original *o, Places *places, int most)
+{
+    for (int i = 0; i < places->count; i++) {
+        Place *place = &places->at[i];
+        for (int taken = 0; taken < most && taken < place->count; taken++) {
+            int64_t rare = place->count > most ? (int64_t)taken * place->count / most : taken;
+            judge(o, place->plant, place->op[rare], &place->score);
+        }
+    }
+}
+
+static void plant_any(Original *o, Places *places, int count, int seed)
+{
+    for (int i = 0; i < count && places->count; i++) {
+        Place *place = &places->at[(int)(hashed_number((uint64_t)seed, (uint64_t)(2 * i)) * places->count)];
+        int at = (int)(hashed_number((uint64_t)seed, (uint64_t)(2 * i + 1)) * place->count);
+        judge(o, place->plant, place->op[at], &place->score);
+    }
+}
+
+static void print_scores(const Places *places)
+{
+    for (int i = 0; i < places->count; i++) {
+        const Score *score = &places->at[i].score;
+        if (score->mutants || score->same)
+            printf("%c %4d %4d %4d %4d %4d %4d %4d  %s\n", places->at[i].plant->kind, score->mutants, score->typed,
+                   score->planned, score->real, score->exact, score->missed, score->same, places->at[i].plant->what);
+    }
 }
 
 int main(int argc, char **argv)
 {
     Original original = { 0 };
-    if (argc != 3)
-        give_up("usage: mutate FILE.mir MOST");
-    read_original(&original, argv[1]);
-    for (int i = 0; i < nplants; i++)
-        try_plant(&original, &plants[i], atoi(argv[2]));
-    for (int exact = 0; exact < 2; exact++)
-        forget_meaning(&original.meaning[exact]);
-    free_module(original.m);
-    free((char *)original.source.text);
+    Program before = { 0 };
+    if (argc < 4 || argc > 5)
+        give_up("usage: mutate each MOST | any COUNT:SEED FILE.mir [BEFORE.mir]");
+    read_program(&original.program, argv[3]);
+    original.program.m->scratch_bytes = c_scratch_bytes;
+    const Func *step = func_with_role(original.program.m, STEP);
+    original.is_placed = step && step->params.at[0]->storage;
+    if (argc == 5) {
+        read_program(original.before = &before, argv[4]);
+        if (!find_slopes(before.m, &original.slopes))
+            give_up("the program before cannot be run");
+    }
+    Places places = find_places(&original);
+    const char *seed = strchr(argv[2], ':');
+    if (strcmp(argv[1], "each") == 0)
+        plant_each(&original, &places, atoi(argv[2]));
+    else
+        plant_any(&original, &places, atoi(argv[2]), seed ? atoi(seed + 1) : 0);
+    print_scores(&places);
+    if (original.before)
+        forget_program(&before);
+    forget_program(&original.program);
     return 0;
 }

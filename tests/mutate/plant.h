@@ -5,13 +5,37 @@
 #include "ir.h"
 
 typedef struct {
-    char kind; /* of mistake, as the table in plant.c has them */
+    char kind; /* of mistake, as the tables have them */
     const char *what;
     bool (*fits)(Module *m, Func *f, Op *op);
     bool (*apply)(Module *m, Func *f, Op *op); /* false: there is nothing to plant here after all */
 } Plant;
 
-extern const Plant plants[];
-extern const int nplants;
+typedef struct {
+    int count;
+    const Plant *at;
+} PlantList;
+
+extern const PlantList plants_of_ranks;     /* plant.c */
+extern const PlantList plants_of_gradients; /* plant_gradient.c: the only ones that are judged by slopes */
+extern const PlantList plants_of_memory;    /* plant_memory.c */
+extern const PlantList plants_of_kernels;   /* plant_kernel.c */
+
+/* --- ways.c: which ops ... --- */
+bool is_scale(Module *m, Func *f, Op *op); /* a constant that counts */
+bool ends_with(const char *text, const char *end);
+bool adds_terms(const Op *op);
+Value *value_like(Func *f, const Op *op, int i); /* another one of the type of operand i, that op could read; or NULL */
+
+/* --- ... and what is done to them --- */
+bool leave_out(Module *m, Func *f, Op *op);
+bool scale_result(Module *m, Func *f, Op *op, double factor);
+bool double_it(Module *m, Func *f, Op *op);
+bool double_constant(Module *m, Func *f, Op *op);
+bool other_instance(Module *m, Func *f, Op *op);
+bool lose_left(Module *m, Func *f, Op *op);
+bool lose_right(Module *m, Func *f, Op *op);
+bool read_another(Module *m, Func *f, Op *op);
+bool exchange_operands(Module *m, Func *f, Op *op);
 
 #endif

@@ -1,11 +1,12 @@
 #!/bin/sh
-# How many planted mistakes are noticed, and by which check.  MUTANTS=N: of each kind, in each program (default 6).
+# How many planted mistakes are noticed, and by which check.  MUTANTS=N: of each kind, in each program (default 4);
+# MODELS=N: so many random programs (default 24), from number MODELS_FIRST (default 0) on.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 out=$build/mutate
 mkdir -p "$out"
 # shellcheck disable=SC2086
-${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -Iir -Ipasses \
-    -Itests/mutate tests/mutate/*.c "$build/passes/meaning.o" "$build"/ir/*.o -lm -o "$out/mutate"
-exec /usr/bin/python3 tests/mutate/score.py "$out" "${MUTANTS:-6}"
+${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -Iir -Ipasses -I. \
+    -Itests/mutate tests/mutate/*.c "$build"/passes/*.o "$build"/codegen/*.o "$build"/ir/*.o -lm -o "$out/mutate"
+exec /usr/bin/python3 tests/mutate/score.py "$out" "${MUTANTS:-2}" "${MODELS:-24}" "${MODELS_FIRST:-0}"

@@ -1,7 +1,8 @@
-"""score.py FOLDER MUTANTS -- plants mistakes in compiled programs; every one has to be noticed by some check.
+"""score.py FOLDER MUTANTS MODELS FIRST -- plants mistakes in compiled programs; every one has to be noticed by some check.
 
-Prints one row a kind of mistake: mutants, how many the verifier of types, reals and residues notice, how many nobody.
-Each program after the passes that know the mesh, and after memory.
+Prints one row a kind of mistake: mutants, how many the verifier of types, that of memory plans, reals and residues notice,
+how many nobody, and how many have turned out to be none.  Each program after autodiff (judged by the one before), after the passes that know
+the mesh, and after memory: gpt2, bert and llama with mistakes of each kind, and random programs with a few of any.
 """
 import collections
 import concurrent.futures
@@ -12,46 +13,78 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "verify"))
 import layouts  # noqa: E402
+import random_models  # noqa: E402
 
 PROGRAMS = [("gpt2", dict(dp=2, cp=1, tp=2, zero=2)), ("bert", dict(dp=2, cp=2, tp=1, zero=1)),
             ("llama", dict(dp=1, cp=2, tp=2, zero=0)), ("llama", dict(dp=2, cp=1, tp=2, zero=3))]
-KINDS = "abcdefghijkl"
+STAGES = [("autodiff", "precision"), ("padding", None), ("memory", None)]  # and what came before, if that is the judge
+IN_RANDOM = 6  # mistakes in each random program, at each stage
+KINDS = "abcdefghijklmn"
 
 
-def score(folder, most, number, stage):
+def run(command, may_fail=False):
+    done = layouts.run(command)
+    if done.returncode and not may_fail:
+        sys.exit(done.stdout + done.stderr)
+    return done
+
+
+def compile_to(source, said, stage):
+    """The IR after a pass; None where the layout is refused."""
+    ir = source.with_name(f"{source.stem}-{stage}.mir")
+    done = run([layouts.MPC, "compile", source, *said, f"--compile-to={stage}", "-o", ir], may_fail=True)
+    if done.returncode and re.search(r"internal|interpreter", done.stderr):
+        sys.exit(done.stderr)
+    return None if done.returncode else ir
+
+
+def plant(folder, source, said, how):
+    text = ""
+    for stage, before in STAGES:
+        files = [compile_to(source, said, name) for name in (stage, before) if name]
+        if None in files:
+            return ""
+        text += run([folder / "mutate", *how, *files]).stdout.replace("missed: ", f"missed: {source.stem} {stage}: ")
+    return text
+
+
+def in_example(folder, most, number):
     model, mesh = PROGRAMS[number]
     layout = dict(mesh, otherwise=True, accumulation=4, recompute="selective", precision="fp32", over="dp")
-    source, ir = folder / f"{model}-{number}-{stage}.mdl", folder / f"{model}-{number}-{stage}.mir"
+    source = folder / f"{model}-{number}.mdl"
     source.write_text(layouts.model_text(model, layout))
-    said = layouts.settings(model, layout)
-    for command in ([layouts.MPC, "compile", source, *said, f"--compile-to={stage}", "-o", ir],
-                    [folder / "mutate", ir, most]):
-        done = layouts.run(command)
-        if done.returncode:
-            sys.exit(done.stdout + done.stderr)
-    return done.stdout
+    return plant(folder, source, layouts.settings(model, layout), ["each", most])
 
 
-def main(folder, most):
-    rows, missed = collections.defaultdict(lambda: [0] * 5), []
-    jobs = [(number, stage) for number in range(len(PROGRAMS)) for stage in ("padding", "memory")]
+def in_random(folder, number):
+    source = folder / f"random-{number}.mdl"
+    source.write_text(random_models.model_text(number))
+    return plant(folder, source, [], ["any", f"{IN_RANDOM}:{number}"])
+
+
+def main(folder, most, models, first):
+    rows, missed, tried = collections.defaultdict(lambda: [0] * 7), [], 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for text in pool.map(lambda job: score(folder, most, *job), jobs):
+        jobs = [pool.submit(in_example, folder, most, number) for number in range(len(PROGRAMS))]
+        jobs += [pool.submit(in_random, folder, number) for number in range(first, first + models)]
+        for text in (job.result() for job in jobs):
+            tried += bool(text)
             missed += re.findall(r"^missed: .*", text, re.M)
-            for row in re.finditer(r"^(\w) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)  (.*)", text, re.M):
-                counts = rows[f"{row[1]}  {row[7]}"]
-                rows[f"{row[1]}  {row[7]}"] = [sum(pair) for pair in zip(counts, map(int, row.groups()[1:6]))]
-    print("mutants types reals residues nobody")
+            for row in re.finditer(r"^(\w)" + r" +(\d+)" * 7 + "  (.*)", text, re.M):
+                counts = rows[f"{row[1]}  {row[9]}"]
+                rows[f"{row[1]}  {row[9]}"] = [sum(pair) for pair in zip(counts, map(int, row.groups()[1:8]))]
+    print("mutants types plan reals residues nobody none")
     for name, counts in sorted(rows.items()):
-        print(f"{counts[0]:7} {counts[1]:5} {counts[2]:5} {counts[3]:8} {counts[4]:6}  {name}")
-    total, typed, real, exact, nobody = (sum(column) for column in zip(*rows.values()))
+        print(f"{counts[0]:7} {counts[1]:5} {counts[2]:4} {counts[3]:5} {counts[4]:8} {counts[5]:6} {counts[6]:4}  {name}")
+    total, typed, planned, real, exact, nobody, none = (sum(column) for column in zip(*rows.values()))
     print("\n".join(missed))
     absent = [kind for kind in KINDS if not any(name.startswith(kind) for name in rows)]
     if absent:
         print("no mistake was planted of the kinds " + ", ".join(absent))
-    print(f"{total} mistakes planted: types notice {typed / total:.0%}, reals {real / total:.0%}, residues "
-          f"{exact / total:.0%}, nobody {nobody}")
+    print(f"{total} mistakes planted in {tried} programs: types notice {typed / total:.0%}, the plan of memory "
+          f"{planned / total:.0%}, reals {real / total:.0%}, "
+          f"residues {exact / total:.0%}, nobody {nobody}; {none} more turned out to change nothing")
     return 1 if nobody or absent else 0
 
 
-sys.exit(main(pathlib.Path(sys.argv[1]), sys.argv[2]))
+sys.exit(main(pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

@@ -40,6 +40,8 @@ def train(out, *options):
     return_log = "--steps 0 " not in " ".join(command)
     if not return_log:
         del command[1:3]
+    if return_log or "--save" in command:
+        command.append("--overwrite")
     # Passive: on a busy machine, threads that wait by spinning take the processor from those that work.
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)

@@ -109,7 +109,7 @@ def text(tmp_path_factory):
 def train(text, tmp_path):
     """train(trainer, steps, option, ...): its log, a list of dictionaries."""
     def run(trainer, steps, *options, **more):
-        start(trainer.command("--data", text, "--data-format", "bytes", "--steps", steps, "--log", "log", *options),
+        start(trainer.command("--data", text, "--data-format", "bytes", "--steps", steps, "--log", "log", "--overwrite", *options),
               tmp_path, **more)
         return read_log(tmp_path / "log")
     return run

@@ -33,6 +33,7 @@ def run(text, tmp_path):
     """run(trainer, steps, option, ...): its log; files are relative to tmp_path."""
     def go(trainer, steps, *options):
         data = ["--data", text, "--data-format", "bytes", "--log", "log"] if steps else []
+        data += ["--overwrite"] if steps or "--save" in options else []
         start(trainer.command("--steps", steps, *data, *options), tmp_path)
         return read_log(tmp_path / "log") if steps else []
     return go

@@ -2,9 +2,10 @@
 import json
 import os
 import re
+import shutil
 
 import pytest
-from conftest import layout_of, mpirun, start
+from conftest import error_of, layout_of, mpirun, start
 
 SEQ = " else seq"
 
@@ -78,6 +79,55 @@ def test_ranks_share_the_processors(four, tmp_path):
         assert {row["threads"] for row in rows} == {str(threads)}
 
 
+# --- Ranks that were told other things -----------------------------------------------------------------------------
+
+OTHER = [
+    (["--steps", 3], ["--steps", 4], "--steps: rank 0: 3, rank 2: 4"),
+    (["--steps", 3, "--seed", 1], ["--steps", 3, "--seed", 2], "--seed: rank 0: 1, rank 2: 2"),
+    (["--steps", 3, "--seed", 0], ["--steps", 3], "--seed: rank 0: 0, rank 2: not given"),
+    (["--steps", 3], ["--steps", 3, "--save", "b"], "--save: rank 0: not given, rank 2: b"),
+    (["--steps", 3], ["--steps", 3, "--no-shuffle"], "--no-shuffle: rank 0: not given, rank 2: given"),
+    (["--steps", 3, "--load", "a"], ["--steps", 3], "--load: rank 0: given, rank 2: not given"),
+    (["--steps", 3, "--load", "a"], ["--steps", 3, "--load", "c"], "the content of --load: rank 0: a (safetensors, "),
+    (["--steps", 3, "--print-mesh"], ["--steps", 3], "--print-mesh: rank 0: given, rank 2: not given"),
+]
+
+
+@pytest.mark.parametrize("first, third, said", OTHER, ids=[said.split(":")[0] + str(i) for i, (*_, said) in enumerate(OTHER)])
+def test_ranks_are_told_the_same(four, text, tmp_path, first, third, said):
+    for name, seed in (("a", 1), ("c", 2)):
+        if name in first:
+            start(four.command("--steps", 0, "--save", "a", "--seed", 1), tmp_path)
+            start(four.command("--steps", 0, "--save", "c", "--seed", 2), tmp_path)
+            break
+    message = differing(four, text, tmp_path, first, third)
+    assert f"error: the ranks differ in {said}" in message and message.endswith("; start all of them with the same")
+
+
+def differing(trainer, text, folder, first, third, data=None):
+    """Rank 2 of four is told other things: the line that says so."""
+    say = lambda options, data: [trainer.program, "--data", data, "--data-format", "bytes", *options]
+    command = mpirun(2, *say(first, text)) + [":", "-n", 1, *say(third, data or text), ":", "-n", 1, *say(first, text)]
+    return error_of(start(command, folder, 1).stderr)
+
+
+def test_data_may_have_other_names_but_not_other_content(four, text, tmp_path):
+    shutil.copy(text, tmp_path / "copy")
+    (tmp_path / "other").write_bytes(text.read_bytes()[:-1] + b"x")
+    steps = ["--steps", 3, "--save", "a"]
+    message = differing(four, text, tmp_path, steps, steps, "other")
+    assert re.search(rf"differ in the content of --data: rank 0: {text} \(bytes, 20000 bytes, hash \w+\), rank 2: other \(",
+                     message)
+    say = lambda data: [four.program, "--data", data, "--data-format", "bytes", *steps]
+    start(mpirun(3, *say(text)) + [":", "-n", 1, *say("copy")], tmp_path)
+
+
+def test_another_program_over_mpi(four, compiled, tmp_path):
+    other = compiled("llama", layout_of("llama", dict(dp=4)), (), {"microbatch": 2})
+    command = mpirun(3, four.program, "--steps", 0) + [":", "-n", 1, other.program, "--steps", 0]
+    assert "the ranks differ in the program that they run" in error_of(start(command, tmp_path, 1).stderr)
+
+
 # --- What is written -----------------------------------------------------------------------------------------------
 
 def test_rank_0_alone_speaks(four, train, text, tmp_path):
@@ -111,12 +161,21 @@ def test_trace_is_a_file_a_rank(four, train, tmp_path):
     assert seen[0] == seen[1] == seen[2] == seen[3]  # one program
 
 
+def test_evaluation_is_the_same_whatever_the_layout(four, compiled, text, tmp_path):
+    """Two of its batches; what a call takes is another number of sequences on each."""
+    said = [float(start(trainer.command("--steps", 0, "--eval-data", text, "--data-format", "bytes", "--eval-batches", 2),
+                        tmp_path).stdout.removeprefix("eval loss "))
+            for trainer in (compiled("llama"), compiled("llama", (), (), {"microbatch": 2}), four,
+                            compiled("llama", layout_of("llama", dict(dp=4)), (), {"microbatch": 2}))]
+    assert said == pytest.approx([said[0]] * 4, abs=2e-6)
+
+
 # --- What is sent --------------------------------------------------------------------------------------------------
 
 def traffic(trainer, text, folder, steps):
     """([(collective, axes, calls, bytes)], log): of rank 0, over all steps."""
     done = start(trainer.command("--data", text, "--data-format", "bytes", "--steps", steps, "--print-traffic", "--log",
-                                 "log"), folder)
+                                 "log", "--overwrite"), folder)
     rows = re.findall(r"^(all_\w+|reduce_scatter) +(\w+(?:, \w+)*) +(\d+) +(\d+) ", done.stdout, re.M)
     log = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
     return [(kind, axes, int(calls), int(sent)) for kind, axes, calls, sent in rows], log

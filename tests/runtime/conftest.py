@@ -70,6 +70,16 @@ def data(tmp_path):
     return tokens
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 kB, where that may be mounted."""
+    (tmp_path / "disk").mkdir()
+    if os.system(f"mount -t tmpfs -o size=256k none {tmp_path}/disk 2>/dev/null"):
+        pytest.skip("no right to mount a small file system")
+    yield tmp_path / "disk"
+    os.system(f"umount {tmp_path}/disk")
+
+
 def read_log(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 

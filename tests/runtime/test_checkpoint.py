@@ -1,6 +1,7 @@
 """Initial weights, saving, loading, resuming."""
 import math
 import os
+import re
 import resource
 
 import numpy as np
@@ -70,6 +71,7 @@ def test_file_is_safetensors_without_padding(run, tmp_path, data):
     raw = (tmp_path / "a.safetensors").read_bytes()
     assert int.from_bytes(raw[:8], "little") % 8 == 0 and raw[8:9] == b"{"
     metadata, tensors = read_checkpoint(tmp_path / "a.safetensors")
+    metadata = {key: value for key, value in metadata.items() if not key.startswith("checksum")}
     assert metadata == {"format": "mpc", "model": "tiny", "step": "3", "seed": "42", "position": "12",
                         "order": "shuffled", "sequences": "124"}
     assert {name: t.shape for name, t in tensors.items()} == NAMES
@@ -109,7 +111,7 @@ def test_save_every(run, tmp_path, data):
     done = run("--data", "data.txt", "--steps", 7, "--save", "a", "--save-every", 3)
     assert [line for line in done.stderr.splitlines() if "saved" in line] == \
         [f"saved step {n} to a" for n in (3, 6, 7)]
-    done = run("--data", "data.txt", "--steps", 6, "--save", "a", "--save-every", 3)
+    done = run("--data", "data.txt", "--steps", 6, "--save", "b", "--save-every", 3)
     assert done.stderr.count("saved step 6") == 1
 
 
@@ -172,7 +174,7 @@ def changed(tensors, name, array):
 def test_checkpoint_of_another_model(refused, tmp_path, initial, change, said):
     write_checkpoint(tmp_path / "other", change(initial[1]), {"step": "1", "seed": "1", "position": "4",
                                                               "sequences": "9"})
-    message = refused("--load", "other", "--steps", 0, "--save", "initial.safetensors")
+    message = refused("--load", "other", "--steps", 0, "--save", "initial.safetensors", "--overwrite")
     assert message.startswith("error: --load other: ") and said in message
     assert (read_checkpoint(initial[0])[1]["bias"] == initial[1]["bias"]).all()
 
@@ -219,6 +221,60 @@ def test_every_prefix_of_a_file_is_refused(refused, tmp_path, initial):
         refused("--load", "bad", "--steps", 0)
 
 
+def test_position_that_no_run_reaches(refused, tmp_path, initial):
+    for key in ("position", "sequences"):
+        raw = edit_header(initial[0].read_bytes(), f'"{key}":"0"'.encode(), f'"{key}":"{2**63 - 1}"'.encode())
+        (tmp_path / "bad").write_bytes(raw)
+        assert f"say '{2**63 - 1}' of {key}" in refused("--load", "bad", "--steps", 0)
+
+
+# --- Checksums ----------------------------------------------------------------------------------
+
+def checksum(array):
+    """By docs/trainer.md, in NumPy."""
+    bits = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}").astype(np.uint64)
+    x = np.arange(bits.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + bits
+    x ^= x >> np.uint64(32)
+    x *= np.uint64(0xD6E8FEB86659FD93)
+    x ^= x >> np.uint64(32)
+    return f"{int(x.sum(dtype=np.uint64)):016x}"
+
+
+def test_checksums_are_as_documented(run, tmp_path, data):
+    run("--data", "data.txt", "--steps", 3, "--save", "a")
+    metadata, tensors = read_checkpoint(tmp_path / "a")
+    assert {name: checksum(t) for name, t in tensors.items()} == {name: metadata[f"checksum.{name}"] for name in tensors}
+
+
+def test_every_changed_bit_is_noticed(refused, tmp_path, initial):
+    raw, random = initial[0].read_bytes(), np.random.default_rng(1)
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    for bit in random.integers(8 * begin, 8 * len(raw), 30):
+        bad = bytearray(raw)
+        bad[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "bad").write_bytes(bad)
+        message = refused("--load", "bad", "--steps", 0)
+        assert re.match(r"error: --load bad: tensor '\S+' is not what was saved: its checksum is another", message)
+
+
+@pytest.mark.parametrize("old, new", [(b'"step":"3"', b'"step":"7"'), (b'"seed":"42"', b'"seed":"43"'),
+                                      (b'"position":"12"', b'"position":"13"'), (b'"shuffled"', b'"shuffleb"')])
+def test_another_place_of_the_run_is_noticed(run, refused, tmp_path, data, old, new):
+    run("--data", "data.txt", "--steps", 3, "--save", "a")
+    raw = (tmp_path / "a").read_bytes()
+    assert raw.count(old) == 1
+    (tmp_path / "bad").write_bytes(edit_header(raw, old, new))
+    assert "where the run stood (step, seed" in refused("--load", "bad", "--steps", 0)
+
+
+def test_a_file_without_checksums_is_loaded(run, tmp_path, initial):
+    metadata, tensors = read_checkpoint(initial[0])
+    tensors = changed(tensors, "bias", tensors["bias"] + 1)
+    write_checkpoint(tmp_path / "other", tensors, {k: v for k, v in metadata.items() if not k.startswith("checksum")})
+    run("--load", "other", "--steps", 0, "--save", "out")
+    assert (read_checkpoint(tmp_path / "out")[1]["bias"] == 1).all()
+
+
 def test_load_of_nothing(refused):
     assert "--load none: cannot open it: No such file" in refused("--load", "none", "--steps", 0)
 
@@ -255,22 +311,12 @@ def test_write_that_fails_leaves_the_old_file(run, refused, tmp_path, data):
     run("--data", "data.txt", "--steps", 1, "--save", "a")
     old = (tmp_path / "a").read_bytes()
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
-    message = refused("--data", "data.txt", "--steps", 2, "--save", "a", before=limit)
+    message = refused("--data", "data.txt", "--steps", 2, "--save", "a", "--overwrite", before=limit)
     assert "--save a: cannot write it: File too large; the file there before is intact" in message
     assert (tmp_path / "a").read_bytes() == old
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "data.txt"]
     assert "nothing was left there" in refused("--data", "data.txt", "--steps", 2, "--save", "b", before=limit)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "data.txt"]
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 256 kB, where that may be mounted."""
-    (tmp_path / "disk").mkdir()
-    if os.system(f"mount -t tmpfs -o size=256k none {tmp_path}/disk 2>/dev/null"):
-        pytest.skip("no right to mount a small file system")
-    yield tmp_path / "disk"
-    os.system(f"umount {tmp_path}/disk")
 
 
 def test_full_disk_is_found_before_training(refused, small_disk, tmp_path, data):

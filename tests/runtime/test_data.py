@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import BATCH, SEQ, philox, read_dump, read_log
+from conftest import BATCH, SEQ, philox, read_checkpoint, read_dump, read_log
 
 
 def write_llmc(path, tokens, magic=20240520, version=1, count=None):
@@ -133,8 +133,8 @@ def test_too_short(run, refused, tmp_path, data):
 
 
 def test_eval_data_too_short(refused, tmp_path, data):
-    data[:24].tofile(tmp_path / "short")
-    assert "--eval-data short: one batch needs 25 tokens" in refused("--eval-data", "short", "--steps", 0)
+    data[:16].tofile(tmp_path / "short")
+    assert "--eval-data short: one batch needs 17 tokens" in refused("--eval-data", "short", "--steps", 0)
 
 
 def test_token_outside_the_vocabulary(refused, tmp_path, data):
@@ -173,6 +173,80 @@ def test_negative_token(refused, tmp_path, data):
 def test_bad_file(refused, tmp_path, make, said):
     make(tmp_path / "a.bin")
     assert said in refused("--data", "a.bin", "--steps", 1)
+
+
+@pytest.mark.parametrize("dtype, said", [("u1", "uint8"), ("i1", "int8"), ("<u2", "uint16"), ("<i2", "int16"), ("<u4", "uint32"),
+                                         ("<i4", "int32"), ("<i8", "int64"), ("<u8", "uint64")])
+@pytest.mark.parametrize("name", ["a.npy", "a.bin", "a"])
+def test_numpy_arrays(run, tmp_path, data, dtype, said, name):
+    tokens = (data % 128).astype(dtype)
+    with open(tmp_path / name, "wb") as file:
+        np.save(file, tokens)
+    steps, done = tokens_read(run, tmp_path, name)
+    check_in_order(steps, tokens)
+    assert f"1000 tokens (NumPy, {said}), 124 sequences" in done.stderr
+    check_in_order(tokens_read(run, tmp_path, name, "--data-format", "npy")[0], tokens)
+
+
+@pytest.mark.parametrize("array, said", [
+    (np.zeros(100, "f4"), "of '<f4', which are no little-endian integers"),
+    (np.zeros(100, ">u2"), "of '>u2', which are no little-endian integers"),
+    (np.zeros((10, 10), "u2"), "of shape (10, 10), where one dim is needed"),
+    (np.zeros((), "u2"), "of shape (), where one dim is needed")])
+def test_arrays_that_are_no_tokens(refused, tmp_path, array, said):
+    np.save(tmp_path / "a.npy", array)
+    message = refused("--data", "a.npy", "--steps", 1)
+    assert f"--data a.npy: a NumPy array {said}; save one row of integers" in message
+
+
+def test_array_cut_short(refused, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(1000, "u2"))
+    whole = (tmp_path / "a.npy").stat().st_size
+    for size in (whole - 1, whole - 2, 100):
+        os.truncate(tmp_path / "a.npy", size)
+        assert "cut short" in refused("--data", "a.npy", "--steps", 1)
+
+
+@pytest.mark.parametrize("magic, said", [(b"\x1f\x8b\x08", "gzip"), (b"PK\3\4", "zip"), (b"PAR1", "Parquet"),
+                                         (b"\x89HDF\r\n", "HDF5"), (b"\x28\xb5\x2f\xfd", "zstd")])
+def test_files_that_are_no_tokens(run, refused, tmp_path, magic, said):
+    (tmp_path / "a").write_bytes(magic + bytes(1000))
+    assert f"--data a: it begins as {said}" in refused("--data", "a", "--steps", 1)
+    run("--data", "a", "--steps", 1, "--data-format", "bytes")
+
+
+def test_bytes_for_a_larger_vocabulary(run, refused, data):
+    message = refused("--data", "data.txt", "--steps", 1, TINY_VOCAB=50257)
+    assert "--data data.txt: by its name each byte is a token, but the model has 50257 tokens: make tokens of it" in message
+    assert "--data-format bytes" in message
+    run("--data", "data.txt", "--steps", 1, "--data-format", "bytes", TINY_VOCAB=50257)
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:20], lambda raw: b"X" + raw[1:], lambda raw: b""])
+def test_damaged_index(refused, tmp_path, damage):
+    write_megatron(tmp_path / "a.bin", np.zeros(999))
+    path = tmp_path / "a.idx"
+    path.write_bytes(damage(path.read_bytes()))
+    message = refused("--data", "a.bin", "--steps", 1)
+    assert "a.idx" in message and ("it does not begin with MMIDIDX" in message or "is empty" in message)
+
+
+def test_a_bad_token_far_in_the_data_loses_no_step(refused, tmp_path, data):
+    """The steps before it are saved, and the message is the same."""
+    tokens = data.astype("<u2")
+    tokens[10 * BATCH * SEQ + 5] = 999
+    tokens.tofile(tmp_path / "a.u16")
+    message = refused("--data", "a.u16", "--steps", 100, "--no-shuffle", "--save", "a", "--log", "log")
+    assert "--data a.u16: token 999 at position 325 is not in the vocabulary of 256" in message
+    assert read_checkpoint(tmp_path / "a")[0]["step"] == "10" and len(read_log(tmp_path / "log")) == 10
+
+
+def test_a_bad_token_of_the_evaluation_is_found_before_training(refused, tmp_path, data):
+    tokens = data.astype("<u2")
+    tokens[500] = 999
+    tokens.tofile(tmp_path / "a.u16")
+    message = refused("--data", "data.txt", "--steps", 9, "--eval-data", "a.u16", TINY_DUMP="dump")
+    assert "--eval-data a.u16: token 999 at position 500" in message and not (tmp_path / "dump").exists()
 
 
 @pytest.mark.parametrize("word, said", [("llmc", "no llm.c file"), ("megatron", "cannot open it")])

@@ -1,10 +1,12 @@
 """The command line: every option of options.def, and every mistake."""
 import re
+import subprocess
 
 import pytest
 from conftest import HERE, RUNTIME
 
-ROWS = re.findall(r'^OPTION\((\w+),\s*(\w+),\s*("[^"]*"|NULL),\s*([^,]+),\s*([^,]+),\s*("[^"]*"|NULL),\s*("[^"]*"|NULL),\s*"(.*)"\)',
+ROWS = re.findall(r'^OPTION\((\w+),\s*(\w+),\s*("[^"]*"|NULL),\s*([^,]+),\s*([^,]+),\s*("[^"]*"|NULL),\s*("[^"]*"|NULL),'
+                  r'\s*(SAME|CONTENT|EACH),\s*"(.*)"\)',
                   (RUNTIME / "options.def").read_text(), re.M)
 NUMBERS = [row for row in ROWS if row[1] in ("COUNT", "REAL")]
 NEEDY = [(row[0].replace("_", "-"), row[1], row[5].strip('"'), row[6].strip('"')) for row in ROWS if row[6] != "NULL"]
@@ -17,7 +19,7 @@ def test_table_is_read_whole():
 
 def test_help_names_every_option(run):
     text = run("--help").stdout
-    for field, kind, preset, _, _, value, _, meaning in ROWS:
+    for field, kind, preset, _, _, value, _, _, meaning in ROWS:
         assert re.search(rf"^  --{field.replace('_', '-')}\b", text, re.M) and meaning in text
         if preset != "NULL":
             assert f"{meaning} (default: {preset[1:-1]})" in text
@@ -33,6 +35,18 @@ def test_the_example_of_the_help_works(run, data, tmp_path):
 
 def test_documentation_holds_the_table_as_it_is(run):
     assert run("--help=markdown").stdout in (HERE.parents[1] / "docs" / "trainer.md").read_text()
+
+
+def test_version(run):
+    assert run("--version").stdout == "tiny, compiled from tiny.mdl by mpc\n"
+
+
+def test_stdout_on_a_full_disk(trainer, tmp_path):
+    for question in ("--help", "--plan", "--version"):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([trainer, question], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert "error: cannot write to stdout: No space left on device; what was to be printed" in done.stderr
 
 
 def test_plan(run):
@@ -70,7 +84,7 @@ def test_an_option_without_effect_is_refused(refused, name, kind, value, needed)
     ("data.txt", "'data.txt' is no option"), ("-h", "'-h' is no option"), ("--", "'--' is no option"),
     ("--plan=1", "--plan takes no value"), ("--save", "--save needs a value: --save FILE"),
     ("--save=", "--save needs the name of a file"), ("--help=html", "--help must be one of markdown, not 'html'"),
-    ("--data-format=u8", "--data-format must be one of bytes|u16|u32|llmc|megatron, not 'u8'"),
+    ("--data-format=u8", "--data-format must be one of bytes|u16|u32|llmc|megatron|npy, not 'u8'"),
     ("--data-format=u16|u32", "must be one of"), ("--data-format=", "must be one of"),
 ])
 def test_mistakes(refused, wrong, said):
@@ -86,6 +100,7 @@ def test_what_the_program_cannot_do(refused, run, data):
     assert "nothing to train on" in refused("--steps", 3, status=2)
     assert "does not predict the next token" in refused("--steps", 0, "--sample", 3, status=2, TINY_NO_PREDICT=1)
     assert "has 50257 tokens, not 256" in refused("--steps", 0, "--sample", 3, status=2, TINY_VOCAB=50257)
+    assert "--overwrite has no effect without --save" in refused("--steps", 0, "--overwrite", status=2)
     assert "--data-format has no effect" in refused("--steps", 0, "--data-format", "u16", status=2)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM."""
+"""Signals that ask for the end, and a reader who leaves."""
 import fcntl
 import os
 import signal
@@ -23,7 +23,8 @@ def running(trainer, tmp_path, data):
     return start
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
+                                    signal.SIGXCPU])
 def test_signal_saves_and_ends(run, running, tmp_path, data, number):
     with running("--save", "a", "--log", "log") as process:
         process.send_signal(number)
@@ -72,11 +73,16 @@ def test_signal_writes_the_trace_there_is(running, tmp_path):
 
 
 @pytest.fixture
-def in_first_step(trainer, tmp_path, data):
-    """A run in the middle of its first step, which takes 0.9 s."""
+def step_ms():
+    return 900
+
+
+@pytest.fixture
+def in_first_step(trainer, tmp_path, data, step_ms):
+    """A run in the middle of its first step."""
     process = subprocess.Popen([trainer, "--data", "data.txt", "--steps", "9", "--save", "a"], cwd=tmp_path,
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, "TINY_SLEEP_MS": "900", "TINY_DUMP": "dump"})
+                               env={**os.environ, "TINY_SLEEP_MS": str(step_ms), "TINY_DUMP": "dump"})
     while not (tmp_path / "dump").exists():
         time.sleep(0.01)
     with process:
@@ -89,9 +95,50 @@ def test_the_step_that_runs_is_finished(in_first_step, tmp_path):
     assert in_first_step.returncode == 130 and read_checkpoint(tmp_path / "a")[0]["step"] == "1"
 
 
+def test_a_signal_that_comes_twice_at_one_time_is_one(in_first_step, tmp_path):
+    """As `timeout` and launchers send it: to the process and to its group."""
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGCONT, signal.SIGINT):
+        in_first_step.send_signal(number)
+        time.sleep(0.05)
+    in_first_step.communicate(timeout=30)
+    assert in_first_step.returncode == 143 and read_checkpoint(tmp_path / "a")[0]["step"] == "1"
+
+
+@pytest.mark.parametrize("step_ms", [2500])
 def test_second_signal_ends_at_once(in_first_step, tmp_path):
     in_first_step.send_signal(signal.SIGINT)
-    time.sleep(0.1)
+    time.sleep(1.2)
     in_first_step.send_signal(signal.SIGINT)
     in_first_step.communicate(timeout=30)
     assert in_first_step.returncode == -signal.SIGINT and not (tmp_path / "a").exists()
+
+
+def test_nohup_is_heeded(trainer, tmp_path, data):
+    start = ["nohup", trainer, "--data", "data.txt", "--steps", "1000000", "--print-every", "1", "--save", "a"]
+    with subprocess.Popen(start, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          env={**os.environ, "TINY_SLEEP_MS": "5"}) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        for _ in range(20):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 143
+
+
+def test_a_reader_who_leaves_ends_the_run_and_it_is_saved(running, tmp_path):
+    """trainer | head"""
+    with running("--save", "a") as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(30) == 128 + signal.SIGPIPE
+    step = int(read_checkpoint(tmp_path / "a")[0]["step"])
+    assert step >= 3 and f"interrupted at step {step}: go on with --load a" in errors
+
+
+def test_a_full_disk_behind_stdout_is_told(trainer, tmp_path, data):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([trainer, "--data", "data.txt", "--steps", "3", "--save", "a"], cwd=tmp_path, stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "error: cannot write to stdout" in done.stderr
+    assert read_checkpoint(tmp_path / "a")[0]["step"] == "3"

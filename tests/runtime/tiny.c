@@ -17,7 +17,7 @@
 
 #include <omp.h>
 
-enum { COPIES = 2, VOCAB = 256, PADDED = 264, MICRO = 2, BATCH = 2, SEQ = 8, EVAL_BATCH = 3, ROWS = 5, COLUMNS = 3 };
+enum { COPIES = 2, VOCAB = 256, PADDED = 264, MICRO = 2, BATCH = 2, SEQ = 8, EVAL_BATCH = 2, ROWS = 5, COLUMNS = 3 };
 enum { SEQUENCES = MICRO * BATCH };
 enum { MARK = 12345 }; /* what padding is set to, to see that no file holds it */
 
@@ -196,7 +196,7 @@ static const RtKernel kernels[] = {
 
 #define INPUT(path, at, by, below)                                                                                     \
     {                                                                                                                  \
-        .name = (path), .offset = (at), .shift = (by), .vocab = (below)                                                \
+        .name = (path), .offset = (at), .shift = (by), .length = SEQ, .padded = SEQ, .vocab = (below)                  \
     }
 static const RtInput step_inputs[] = { INPUT("tokens", AT(tokens), 0, VOCAB), INPUT("labels", AT(labels), 1, 0) };
 static const RtInput eval_inputs[] = { INPUT("tokens", AT(eval_tokens), 0, VOCAB),

@@ -281,11 +281,23 @@ static void characters(void **state)
         assert_int_equal(character_length(cases[i].text, cases[i].left), cases[i].length);
 }
 
+static void hidden(void **state)
+{
+    assert_int_equal(hidden_character("\xE2\x80\x8B", 3), 0x200B);
+    assert_int_equal(hidden_character("\xE2\x80\xAE", 3), 0x202E);
+    assert_int_equal(hidden_character("\xF3\xA0\x80\xA0", 4), 0xE0020);
+    assert_int_equal(hidden_character("\xC2\xAD", 2), 0xAD);
+    assert_int_equal(hidden_character("\xC3\xA9", 2), 0);
+    assert_int_equal(hidden_character("\xE2\x86\x92", 3), 0);
+    assert_int_equal(hidden_character("a", 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions), cmocka_unit_test(statements), cmocka_unit_test(places),
         cmocka_unit_test(refused),     cmocka_unit_test(recovery),   cmocka_unit_test(characters),
+        cmocka_unit_test(hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ compile() {
     done
 }
 
-for name in ${*:-interp region storage message exact gradients sharding print_parse verify autodiff rules}; do
+for name in ${*:-interp region storage message exact gradients tangents sharding print_parse verify autodiff rules}; do
     objects=
     compile ir/*.c
     if [ "$name" = autodiff ]; then

@@ -1,0 +1,263 @@
+/* interp_tangent.c -- the reference interpreter's forward mode: derivatives along one direction, beside the values.
+ *
+ * Rules are from the ops' definitions, as a textbook has them, by hand or by a complex step, and share nothing with
+ * the gradients of ops.def and vjp.c that they judge.  (Squire and Trapp, Using complex variables to estimate
+ * derivatives of real functions, SIAM Review 40, 1998: f'(x) = Im f(x + ih) / h, without cancellation, so to the last
+ * bits for a tiny h.)
+ */
+#include "interp_parts.h"
+
+#include <complex.h>
+
+/* --- Functions of one number ------------------------------------------------------------------------ */
+
+static double complex sigmoid(double complex z) { return 1 / (1 + cexp(-z)); }
+
+/* gelu's approximation by tanh; Hendrycks and Gimpel, arXiv 1606.08415, section 2. */
+static double complex gelu_tanh(double complex z)
+{
+    return z / 2 * (1 + ctanh(sqrt(2 / acos(-1)) * (z + 0.044715 * z * z * z)));
+}
+
+static double complex analytic(OpKind kind, double complex z)
+{
+    switch (kind) {
+    case OP_square:
+        return z * z;
+    case OP_exp:
+    case OP_expm1: /* the same slope */
+        return cexp(z);
+    case OP_log:
+        return clog(z);
+    case OP_sin:
+        return csin(z);
+    case OP_cos:
+        return ccos(z);
+    case OP_tanh:
+        return ctanh(z);
+    case OP_sigmoid:
+        return sigmoid(z);
+    case OP_silu:
+        return z * sigmoid(z);
+    case OP_gelu_tanh:
+        return gelu_tanh(z);
+    default:
+        return NAN;
+    }
+}
+
+/* The slope at x of a function whose value there is y. */
+static double slope(OpKind kind, double x, double y)
+{
+    const double h = 1e-100, pi = acos(-1);
+    switch (kind) {
+    case OP_neg:
+        return -1;
+    case OP_abs:
+        return (x > 0) - (x < 0);
+    case OP_relu:
+        return x > 0;
+    case OP_sqrt:
+        return 1 / (2 * y);
+    case OP_rsqrt:
+        return -y / (2 * x);
+    case OP_gelu: /* x times the normal distribution: by the product rule */
+        return (1 + erf(x / sqrt(2))) / 2 + x * exp(-x * x / 2) / sqrt(2 * pi);
+    default:
+        return cimag(analytic(kind, x + h * I)) / h;
+    }
+}
+
+/* --- Pointwise ops --------------------------------------------------------------------------------------- */
+
+/* a^b = exp(b log a); where that is none, for a whole b, a^b = a a^(b - 1). */
+static double tangent_of_power(double a, double b, double y, double da, double db)
+{
+    if (a > 0)
+        return y * (db * log(a) + b * da / a);
+    return db == 0 ? b * pow(a, b - 1) * da : NAN;
+}
+
+/* `chooses_b`: b is what counts. */
+static double of_chosen(bool ties, bool chooses_b, double da, double db)
+{
+    return ties ? (da + db) / 2 : chooses_b ? db : da;
+}
+
+static double tangent_at(OpKind kind, const double x[3], const double dx[3], double y)
+{
+    switch (kind) {
+    case OP_add:
+        return dx[0] + dx[1];
+    case OP_sub:
+        return dx[0] - dx[1];
+    case OP_mul:
+        return x[0] * dx[1] + dx[0] * x[1];
+    case OP_div: /* y b = a */
+        return (dx[0] - y * dx[1]) / x[1];
+    case OP_pow:
+        return tangent_of_power(x[0], x[1], y, dx[0], dx[1]);
+    case OP_maximum:
+        return of_chosen(x[0] == x[1], x[1] > x[0], dx[0], dx[1]);
+    case OP_minimum:
+        return of_chosen(x[0] == x[1], x[1] < x[0], dx[0], dx[1]);
+    case OP_where:
+        return x[0] != 0 ? dx[1] : dx[2];
+    case OP_cast:
+    case OP_broadcast:
+    case OP_reorder:
+        return dx[0];
+    default:
+        return dx[0] == 0 ? 0 : slope(kind, x[0], y) * dx[0];
+    }
+}
+
+Held tangent_of(Interp *in, const Held *x)
+{
+    return x->tangent ? (Held){ .type = x->type, .part = x->tangent } : hold(in, x->type);
+}
+
+static void pointwise_tangent(Interp *in, const Op *op, const Held args[], const Held *y, const Held *dy)
+{
+    const int n = op->args.count;
+    Held dx[3];
+    for (int a = 0; a < n; a++)
+        dx[a] = tangent_of(in, &args[a]);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Walk w = { 0 };
+        walk_dims(&w, y->type, &y->part[rank]);
+        for (int a = 0; a < n; a++)
+            walk_tensor(&w, args[a].type, &args[a].part[rank]);
+        for (int a = 0; a < n; a++)
+            walk_tensor(&w, dx[a].type, &dx[a].part[rank]);
+        walk_tensor(&w, y->type, &y->part[rank]);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++) {
+                double x[3] = { 0 }, d[3] = { 0 };
+                for (int a = 0; a < n; a++) {
+                    x[a] = args[a].part[rank].data[w.offset[a] + i * w.step[a]];
+                    d[a] = dx[a].part[rank].data[w.offset[n + a] + i * w.step[n + a]];
+                }
+                int64_t at = w.offset[2 * n] + i * w.step[2 * n];
+                dy->part[rank].data[at] = tangent_at(op->kind, x, d, y->part[rank].data[at]);
+            }
+    }
+}
+
+/* --- Other ops --------------------------------------------------------------------------------------------- */
+
+/* The largest of x moves as those elements do on average that it is. */
+static void extreme_tangent(Interp *in, const Held *x, const Held *y, const Held *dy)
+{
+    Held count = hold(in, y->type);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const double *from = x->part[rank].data, *moved = x->tangent[rank].data, *to = y->part[rank].data;
+        Walk w = { 0 };
+        walk_dims(&w, x->type, &x->part[rank]);
+        walk_tensor(&w, x->type, &x->part[rank]);
+        walk_tensor(&w, x->type, &x->tangent[rank]);
+        walk_tensor(&w, y->type, &y->part[rank]);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++) {
+                int64_t at = w.offset[2] + i * w.step[2];
+                if (from[w.offset[0] + i * w.step[0]] != to[at])
+                    continue;
+                dy->part[rank].data[at] += moved[w.offset[1] + i * w.step[1]];
+                count.part[rank].data[at]++;
+            }
+        for (int64_t i = 0; i < dy->part[rank].count; i++)
+            dy->part[rank].data[i] /= fmax(1, count.part[rank].data[i]);
+    }
+}
+
+/* Linear in each operand. */
+static bool dot_tangent(Interp *in, const Op *op, const Held args[], Held *dy)
+{
+    const Held left[] = { tangent_of(in, &args[0]), args[1] }, right[] = { args[0], tangent_of(in, &args[1]) };
+    return run_dot(in, op, left, dy) && run_dot(in, op, right, dy); /* which adds to dy */
+}
+
+/* Linear in its first operand, or in both of concat: the op itself, of tangents. */
+static bool linear_tangent(Interp *in, const Op *op, const Held args[], Held *dy)
+{
+    Held given[3] = { tangent_of(in, &args[0]) };
+    for (int i = 1; i < op->args.count; i++)
+        given[i] = op->kind == OP_concat ? tangent_of(in, &args[i]) : args[i];
+    switch (op->kind) {
+    case OP_sum:
+        return run_reduction(in, op, given, dy);
+    case OP_dropout:
+        return run_dropout(in, op, given, dy);
+    case OP_place:
+        return run_place(in, op, given, dy);
+    case OP_concat:
+        return run_concat(in, op, given, dy);
+    case OP_take:
+        return run_take(in, op, given, dy);
+    case OP_scatter_add:
+        return run_scatter_add(in, op, given, dy);
+    case OP_rope:
+        return run_rope(in, op, given, dy);
+    case OP_rename:
+    case OP_slice:
+    case OP_part:
+        return run_view(in, op, given, dy);
+    default:
+        return cannot_run(in, "it has no derivative");
+    }
+}
+
+static bool find_tangent(Interp *in, const Op *op, const Held args[], const Held *y, Held *dy)
+{
+    switch (op->kind) {
+    case OP_dropout:
+        return linear_tangent(in, op, args, dy);
+    case OP_dot:
+        return dot_tangent(in, op, args, dy);
+    case OP_max:
+    case OP_min:
+        extreme_tangent(in, &args[0], y, dy);
+        return true;
+    case OP_gelu_slope:
+    case OP_gelu_tanh_slope: /* only stand in gradients */
+        return cannot_run(in, "it has no derivative");
+    default:
+        break;
+    }
+    if (info(op)->family != POINTWISE)
+        return linear_tangent(in, op, args, dy);
+    pointwise_tangent(in, op, args, y, dy);
+    return true;
+}
+
+/* As if each derivative had been rounded, but to few digits. */
+static void shake(Interp *in, const Held *dy)
+{
+    const Tangents *tangents = in->options->tangents;
+    uint64_t seed = tangents->seed + ++in->shaken * 1000003;
+    for (int rank = 0; rank < in->ranks && tangents->shake != 0; rank++)
+        for (int64_t i = 0; i < dy->part[rank].count; i++)
+            dy->part[rank].data[i] *= 1 + tangents->shake * (2 * hashed_number(seed, (uint64_t)i) - 1);
+}
+
+/* Operands that are no floats never move; steps and what has been stopped do not either. */
+bool run_tangent(Interp *in, const Op *op, const Held args[], Held results[])
+{
+    bool moves = false;
+    for (int i = 0; i < op->args.count; i++)
+        moves |= args[i].tangent != NULL;
+    if (!moves || !is_float(results[0].type->dtype) || op->kind == OP_stop_gradient || op->kind == OP_sign)
+        return true;
+    if (op->kind == OP_attend) {
+        bool good = run_attend_tangent(in, op, args, results);
+        shake(in, &(Held){ .type = results[0].type, .part = results[0].tangent });
+        return good;
+    }
+    Held dy = hold(in, results[0].type);
+    if (!find_tangent(in, op, args, &results[0], &dy))
+        return false;
+    if (op->kind != OP_rename) /* which shares its operand's */
+        shake(in, &dy);
+    results[0].tangent = dy.part;
+    return true;
+}

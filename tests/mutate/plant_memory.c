@@ -1,0 +1,163 @@
+/* plant_memory.c -- mistakes in the plan of memory: values that overlap, frames, strides, messages on their way. */
+#include "plant.h"
+#include "storage.h"
+
+static bool reads(const Op *op, const Value *value) { return index_of(&op->args, value) >= 0; }
+
+static bool is_read_after(const Op *op, const Value *value)
+{
+    for (op = op->next; op; op = op->next)
+        if (reads(op, value))
+            return true;
+    return false;
+}
+
+/* A value with bytes of its own in this function's frame; made of something, since zeros may share theirs. */
+static bool lies_in_frame(const Op *op)
+{
+    return op->args.count && info(op)->family != VIEW && op->results.count && result(op)->storage &&
+           result(op)->storage->at >= 0;
+}
+
+/* Made before `op`, and read after it. */
+static const Value *living_across(const Op *op)
+{
+    for (const Op *above = op->prev; above; above = above->prev)
+        if (lies_in_frame(above) && is_read_after(op, result(above)))
+            return result(above);
+    return NULL;
+}
+
+static bool is_placed(Module *m, Func *f, Op *op)
+{
+    return f->role != KERNEL && lies_in_frame(op) && living_across(op) && is_read_after(op, result(op));
+}
+
+static bool is_framed(Module *m, Func *f, Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL && callee->frame && living_across(op);
+}
+
+/* What a collective reads that has been started before `op` and is waited for after it. */
+static const Value *on_its_way(const Op *op)
+{
+    for (const Op *above = op->prev; above; above = above->prev)
+        if (above->attrs.started && is_read_after(op, result(above)) && arg(above, 0)->storage->at >= 0)
+            return arg(above, 0);
+    return NULL;
+}
+
+static bool is_beside_message(Module *m, Func *f, Op *op)
+{
+    return f->role != KERNEL && lies_in_frame(op) && !op->attrs.started && on_its_way(op);
+}
+
+static bool has_rows(Module *m, Func *f, Op *op)
+{
+    const Type *type = op->results.count ? &result(op)->type : NULL;
+    return is_placed(m, f, op) && type->rank > 1 && local_size(m, &type->dim[0]) > 1 &&
+           local_size(m, &type->dim[1]) > 1;
+}
+
+static bool share_memory(Module *m, Func *f, Op *op)
+{
+    result(op)->storage->at = living_across(op)->storage->at;
+    return true;
+}
+
+static bool write_over_message(Module *m, Func *f, Op *op)
+{
+    result(op)->storage->at = on_its_way(op)->storage->at;
+    return true;
+}
+
+static bool share_frame(Module *m, Func *f, Op *op)
+{
+    op->attrs.frame = living_across(op)->storage->at;
+    return true;
+}
+
+/* Rows lie half over each other. */
+static bool narrow_rows(Module *m, Func *f, Op *op)
+{
+    const Type *type = &result(op)->type;
+    int64_t *stride = result(op)->storage->stride, row = local_size(m, &type->dim[1]) * stride[1];
+    if (stride[0] != row || type->dim[1].size < type->dim[1].padded) /* over padding they may lie */
+        return false;
+    stride[0]--;
+    return true;
+}
+
+static bool is_wait(Module *m, Func *f, Op *op) { return op->kind == OP_wait; }
+
+/* From its middle on. */
+static bool share_half(Module *m, Func *f, Op *op)
+{
+    const Value *other = living_across(op);
+    int64_t bytes = local_bytes(m, &other->type), width = dtype_bytes(other->type.dtype);
+    result(op)->storage->at = other->storage->at + bytes / 2 / width * width;
+    return true;
+}
+
+static bool is_view(Module *m, Func *f, Op *op)
+{
+    return op->results.count == 1 && result(op)->storage && (op->kind == OP_slice || op->kind == OP_part);
+}
+
+/* One element further on. */
+static bool begin_late(Module *m, Func *f, Op *op)
+{
+    Storage *storage = result(op)->storage;
+    *(storage->at < 0 ? &storage->plus : &storage->at) += dtype_bytes(result(op)->type.dtype);
+    return true;
+}
+
+static bool needs_scratch(Module *m, Func *f, Op *op)
+{
+    return f->role != KERNEL && lies_in_frame(op) && !op->attrs.callee && m->scratch_bytes(m, op) && living_across(op);
+}
+
+/* What is carried to and fro between two buffers, and read after the next turn's is made. */
+static int carried_apart(Module *m, const Op *op)
+{
+    const Func *callee = op->kind == OP_loop ? find_func(m, op->attrs.callee) : NULL;
+    for (int i = 0; callee && i < op->attrs.carried; i++)
+        if (callee->params.at[i]->storage && !is_carried_in_place(op, callee, i) && callee->results.at[i]->def &&
+            is_read_after(callee->results.at[i]->def, callee->params.at[i]))
+            return i;
+    return -1;
+}
+
+static bool carries_apart(Module *m, Func *f, Op *op) { return carried_apart(m, op) >= 0; }
+
+static bool carry_in_place(Module *m, Func *f, Op *op)
+{
+    int i = carried_apart(m, op);
+    const Func *callee = find_func(m, op->attrs.callee);
+    *callee->results.at[i]->storage = *callee->params.at[i]->storage;
+    return true;
+}
+
+static bool begins_step(Module *m, Func *f, Op *op) { return f->role == STEP && op == f->first && f->frame; }
+
+static bool shorten_arena(Module *m, Func *f, Op *op)
+{
+    for (f = m->funcs; f; f = f->next)
+        f->frame -= f->role == STEP || f->role == EVAL || f->role == PREDICT ? aligned_bytes(1) : 0;
+    return true;
+}
+
+static const Plant plants[] = {
+    { 'i', "two values that live at one time share memory", is_placed, share_memory },
+    { 'i', "a value begins in the middle of another", is_placed, share_half },
+    { 'i', "a called function's frame lies over a living value", is_framed, share_frame },
+    { 'i', "scratch lies over a living value", needs_scratch, share_frame },
+    { 'i', "what is on its way is written over", is_beside_message, write_over_message },
+    { 'i', "nobody waits for a message", is_wait, leave_out },
+    { 'i', "rows lie over each other", has_rows, narrow_rows },
+    { 'i', "a view begins an element late", is_view, begin_late },
+    { 'i', "what a loop carries is written over while it is read", carries_apart, carry_in_place },
+    { 'i', "the arena is too short", begins_step, shorten_arena },
+};
+const PlantList plants_of_memory = { sizeof plants / sizeof *plants, plants };

@@ -1,0 +1,50 @@
+"""What `mpc compile --verify-passes` runs is a small instance of the file: it has to be one that can be run."""
+import layouts
+
+HEAD = "model m {\n    input data : i32[batch, seq]\n"
+
+
+def verify(tmp_path, text, *said):
+    source = tmp_path / "small.mdl"
+    source.write_text(text)
+    return layouts.run([layouts.MPC, "compile", source, "-o", tmp_path / "out", "--no-cc", "--verify-passes", *said])
+
+
+def test_dims_of_one_number_stay_related(tmp_path):
+    """An image beside its label: record is one more than pixel, whatever side is."""
+    done = verify(tmp_path, """
+const side = 28
+const area = side * side
+dim batch
+dim seq = 1 + area
+dim pixel = side * side
+dim class = 10
+""" + HEAD + """    param w : [pixel, class] = normal(0.02)
+    x = cast(data[seq = iota(pixel) + 1], f32) / 255.0
+    loss mean(cross_entropy(dot(x, w, pixel), data[seq = 0], class))
+}
+train { batch = 2 }
+""")
+    assert done.returncode == 0, done.stderr
+    assert "trying larger" not in done.stderr
+
+
+def test_indices_as_numbers(tmp_path):
+    """Element 20 of 24: in dims of 8 and 16 there is none."""
+    done = verify(tmp_path, "dim batch\ndim seq = 24\ndim vocab = 5\n" + HEAD + """    param w : [vocab] = normal(1)
+    loss mean(w[vocab = data][seq = minimum(iota(seq) + 1, 20)])
+}
+train { batch = 2 }
+""", "-Dseq=24")
+    assert done.returncode == 0, done.stderr
+    assert "trying larger ones" in done.stderr
+
+
+def test_small_files_stay_as_they_are(tmp_path):
+    """Index 4 is the last of 5: none of these dims is cut down."""
+    done = verify(tmp_path, "dim batch\ndim seq = 5\ndim vocab = 3\n" + HEAD + """    param w : [vocab] = normal(1)
+    loss mean(w[vocab = data][seq = minimum(iota(seq) + 1, 4)])
+}
+train { batch = 2 }
+""")
+    assert done.returncode == 0 and "trying larger" not in done.stderr, done.stderr
