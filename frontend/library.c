@@ -43,6 +43,13 @@ static Value *scaled_queries(Lower *l, Value *q, double *scale)
     return q;
 }
 
+/* Kernels have heads of some size, and keys and values of the same dims. */
+static bool has_kernel(const Lower *l, const Value *k, const Value *v, int64_t head)
+{
+    bool same = dims_lacking(&k->type, &v->type).count == 0 && dims_lacking(&v->type, &k->type).count == 0;
+    return same && (!l->options->largest_head || head <= l->options->largest_head);
+}
+
 CALL(attend)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
@@ -61,6 +68,8 @@ CALL(attend)
     Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
     Value *const operands[] = { queries, keys(l, a->x[1], attrs.seq, attrs.key),
                                 keys(l, a->x[2], attrs.seq, attrs.key) };
+    if (!has_kernel(l, a->x[1], a->x[2], (int64_t)head) && operands[0] && operands[1] && operands[2])
+        return tensor_operand(attention(l, &attrs, operands[0], operands[1], operands[2]));
     return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
 }
 
