@@ -37,6 +37,9 @@ bool cuda_takes(Module *m, const Op *op, Wanted wanted[]);
 /* Bytes of scratch of such a call, from types alone; for Module.scratch_bytes. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
+/* Of attention: what tiles of heads fit into, and the runtime's kernels are written for. */
+enum { CUDA_LARGEST_HEAD = 256 };
+
 /* For Module.keeps_before: cuBLASLt writes the operand of gelu beside its result, and of relu's only which were
  * positive. */
 enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH };

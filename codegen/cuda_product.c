@@ -34,6 +34,6 @@ void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *
          { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
          { "body", naive_product_point(m, p, call) });
     launches->count = 0;
-    add_launch(launches,
-               (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS }, m);
+    add_launch(launches, (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS },
+               m);
 }

@@ -119,7 +119,7 @@ char *kernel_head(Module *m, const char *name, const char *bounds, int count, co
 typedef void TurnText(Launch *p, const void *context, FILE *out);
 void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
-const char *block_index(const Launch *p); /* the number of the block: of a member, among its own */
+const char *block_index(const Launch *p);      /* the number of the block: of a member, among its own */
 const char *functor_of(const Node *reduction); /* RtSum, ... */
 
 #endif

@@ -42,6 +42,7 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
                              .zero = o->zero,
                              .recompute = o->recompute,
                              .schedule = o->schedule,
+                             .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
                              .shrink = shrink };
     const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
     Module *m = run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);

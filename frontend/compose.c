@@ -6,6 +6,8 @@
  */
 #include "lowering.h"
 
+#include <math.h>
+
 static Value *one(Lower *l, OpKind kind, Value *a) { return EMIT(l, kind, NO_ATTRS, a); }
 static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 static Value *times(Lower *l, Value *a, double b) { return two(l, OP_mul, a, emit_number(l, b, F32)); }
@@ -66,6 +68,34 @@ Value *rmsnorm(Lower *l, Value *x, Name dim, double eps)
 Value *layernorm(Lower *l, Value *x, Name dim, double eps)
 {
     return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
+}
+
+/* --- Attention for which there is no kernel ---------------------------------------------------- */
+
+/* Which keys a query sees; NULL: all. */
+static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
+{
+    if (!attrs->causal && !attrs->window)
+        return NULL;
+    Value *ahead = two(l, OP_sub, emit_iota(l, *key), emit_iota(l, *seq));
+    Value *seen = attrs->causal ? two(l, OP_le, ahead, emit_number(l, 0, I32)) : NULL;
+    if (!attrs->window)
+        return seen;
+    Value *width = emit_number(l, (double)attrs->window, I32);
+    Value *near = two(l, OP_lt, attrs->causal ? one(l, OP_neg, ahead) : one(l, OP_abs, ahead), width);
+    return seen ? two(l, OP_mul, seen, near) : near;
+}
+
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v)
+{
+    const Dim seq = q->type.dim[find_dim(&q->type, attrs->seq)], key = k->type.dim[find_dim(&k->type, attrs->key)];
+    Value *scores = times(l, EMIT(l, OP_dot, (Attrs){ .over = only(attrs->feature) }, q, k), attrs->scale);
+    Value *seen = seen_keys(l, attrs, &seq, &key);
+    if (seen)
+        scores = EMIT(l, OP_where, NO_ATTRS, seen, scores, emit_number(l, -INFINITY, F32));
+    Value *weights = softmax(l, scores, attrs->key);
+    Value *y = EMIT(l, OP_dot, (Attrs){ .over = only(attrs->key) }, weights, v);
+    return y ? reorder(l, y, &q->type) : NULL;
 }
 
 /* --- Cross-entropy, and the mean of it ------------------------------------------------------- */

@@ -71,8 +71,10 @@ CALL(attend)
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
     Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
     Value *k = keys(l, a->x[1], attrs.seq, attrs.key), *v = keys(l, a->x[2], attrs.seq, attrs.key);
-    if (!k || !v)
+    if (!k || !v || !queries)
         return wrong;
+    if (l->options->largest_head && head > (double)l->options->largest_head) /* no kernel has tiles of such heads */
+        return tensor_operand(attention(l, &attrs, queries, k, v));
     Value *const operands[] = { queries, with_dims_of(l, k, v), with_dims_of(l, v, k) };
     return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
 }
