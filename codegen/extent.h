@@ -1,5 +1,6 @@
-/* extent.h -- nothing that is emitted may read or write beyond what the memory pass has planned: every access is checked
- * by its sizes and strides, in every compilation.  What does not fit is a mistake of the compiler, and is said as one. */
+/* extent.h -- nothing that is emitted may read or write beyond what the memory pass has planned: every access is
+ * checked by its sizes and strides, in every compilation.  What does not fit is a mistake of the compiler, and is said
+ * as one. */
 #ifndef MPC_EXTENT_H
 #define MPC_EXTENT_H
 

@@ -127,11 +127,12 @@ char *call_rope(const Operands *o)
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, 2) || !same_dtype(o, -1))
         return NULL;
     for (int i = 0; i < 2; i++)
-        check_operand(o, i, &(const Access){ 4,
-                                             { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
-                                               size_along(o, o->value[i], a->feature) },
-                                             { groups[0].stride[i], stride_along(o->value[i], a->seq),
-                                               groups[1].stride[i], 1 } });
+        check_operand(
+            o, i,
+            &(const Access){ 4,
+                             { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
+                               size_along(o, o->value[i], a->feature) },
+                             { groups[0].stride[i], stride_along(o->value[i], a->seq), groups[1].stride[i], 1 } });
     Text fields;
     open_text(&fields);
     put_number(&fields, "outer", groups[0].size);
@@ -179,12 +180,11 @@ static char *attend(const Operands *o, const char *function, const char *operand
     for (int i = 0; i < o->count; i++) {
         bool is_key = find_dim(&o->value[i]->type, a->key) >= 0;
         Name row = is_key ? a->key : a->seq;
-        const Access access = {
-            5,
-            { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
-              size_along(o, o->value[i], a->feature) },
-            { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row), 1 }
-        };
+        const Access access = { 5,
+                                { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
+                                  size_along(o, o->value[i], a->feature) },
+                                { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row),
+                                  1 } };
         check_operand(o, i, &access);
         fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
                 both[0].stride[i], stride_along(o->value[i], is_key ? a->key : a->seq), both[1].stride[i],

@@ -40,7 +40,7 @@ char *split_initialiser(Module *m, const Dim *dim)
 
 typedef struct {
     Module *m;
-    const char *text; /* of the program so far */
+    const char *text;       /* of the program so far */
     int nseen, room, count; /* kinds of split dims; those of them that the text names */
     const Dim **seen;
     const char *storage;           /* "static", or CUDA's "__constant__" */

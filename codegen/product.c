@@ -4,9 +4,9 @@
  * k (both, summed) and batch (both, kept).  Dims of a kind that lie one behind the other in every operand
  * are one dim.  What is left over of m and n becomes the batch, or a loop around the product.
  */
+#include "extent.h"
 #include "ir/epilogue.h"
 #include "ir/storage.h"
-#include "extent.h"
 #include "names.h"
 
 #include <string.h>

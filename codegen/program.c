@@ -247,9 +247,8 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
         fprintf(out,
                 "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .length = %" PRId64
                 ", .padded = %" PRId64 ", .vocab = %" PRId64 "%s },\n",
-                string_text(m, input->name), value->storage->at, input->shift,
-                length_of(m, input, &value->type, false), length_of(m, input, &value->type, true), input->vocab,
-                input_splits(m, value));
+                string_text(m, input->name), value->storage->at, input->shift, length_of(m, input, &value->type, false),
+                length_of(m, input, &value->type, true), input->vocab, input_splits(m, value));
     }
     if (count)
         fputs("};\n\n", out);

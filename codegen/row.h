@@ -37,7 +37,7 @@ typedef struct {
     const Storage *storage;
     const char *name;
     bool overhangs; /* its padding is not all its own: loops end where its dims do */
-    bool shared; /* some result and some parameter may be the same memory: no `restrict` */
+    bool shared;    /* some result and some parameter may be the same memory: no `restrict` */
 } Array;
 
 /* A value of the kernel. */

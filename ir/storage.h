@@ -21,7 +21,8 @@ bool coincide(const Value *a, const Value *b); /* do both have a place, and is i
 /* Placed: without gaps, as the dims of its type stand; dims of one element may have any stride. */
 bool is_row_major(const Module *m, const Value *value);
 
-/* Placed: a view whose padding lies behind the end of what it is a view of.  Whoever reads padding along needs a copy. */
+/* Placed: a view whose padding lies behind the end of what it is a view of.  Whoever reads padding along needs a copy.
+ */
 bool overhangs(const Module *m, const Value *value);
 
 int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as every place in the arena is */

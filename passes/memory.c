@@ -7,9 +7,9 @@
  *
  * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
  */
+#include "memory.h"
 #include "epilogue.h"
 #include "map.h"
-#include "memory.h"
 #include "pack.h"
 #include "pass.h"
 #include "storage.h"

@@ -53,8 +53,7 @@ static void want_carried(const Module *m, const Op *op, Wanted wanted[])
         int number = i < op->args.count ? i : i - op->args.count;
         const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
         bool as_it_lies = alone && number >= op->attrs.carried && lies_as(op, operand_of(op, i), there);
-        wanted[i].copied =
-            (!as_it_lies && !is_row_major(m, operand_of(op, i))) || overhangs(m, operand_of(op, i));
+        wanted[i].copied = (!as_it_lies && !is_row_major(m, operand_of(op, i))) || overhangs(m, operand_of(op, i));
     }
 }
 

@@ -13,8 +13,8 @@ typedef struct {
         int64_t pre, row;
     } table, picked;
     RtType table_type, picked_type;
-    bool accumulate;   /* rt_scatter_add adds to the table instead of setting it */
-    int64_t first_row; /* index of the table's first row: a rank may hold a part of the rows */
+    bool accumulate;    /* rt_scatter_add adds to the table instead of setting it */
+    int64_t first_row;  /* index of the table's first row: a rank may hold a part of the rows */
     int64_t turn, jump; /* rows from `turn` on are `jump` further on (RtPart) */
 } RtTake;
 
