@@ -68,7 +68,8 @@ bool lies_apart(const Module *m, const Value *value)
 {
     Region region = plain_region(0, 1);
     for (int i = 0; i < value->type.rank; i++) {
-        int64_t size = local_size(m, &value->type.dim[i]);
+        const Dim *dim = &value->type.dim[i];
+        int64_t size = dim->split.count ? local_size(m, dim) : dim->size; /* a view has no padding of its own */
         if (size > 1)
             add_stride(&region, size, value->storage->stride[i]);
     }
