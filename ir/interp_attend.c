@@ -21,7 +21,8 @@ typedef struct {
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
     int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
     int64_t queries, keys, features;
-    const int64_t *position; /* of the queries in the whole sequence; keys are whole */
+    const Tangents *tangents; /* in forward mode */
+    const int64_t *position;  /* of the queries in the whole sequence; keys are whole */
 } Attention;
 
 static bool is_visible(const Attrs *attrs, int64_t query, int64_t key)
@@ -98,6 +99,7 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
         ds[j] = x->scale * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
         *dlse += exp(x->scale * product(x, Q, i, K, j) - lse) * ds[j];
     }
+    *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* it cancels against ds below */
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x->attrs, x->position[i], j))
             continue;
@@ -112,7 +114,9 @@ static void run_rank(Interp *in, const Op *op, const Held held[], int rank,
                      void (*run_row)(const Attention *, int64_t i, double *score))
 {
     const Attrs *attrs = &op->attrs;
-    Attention x = { .n = in->numbers, .attrs = attrs, .scale = in->numbers->of(attrs->scale) };
+    Attention x = {
+        .n = in->numbers, .attrs = attrs, .scale = in->numbers->of(attrs->scale), .tangents = in->options->tangents
+    };
     Walk w = { 0 };
     int walker[TENSORS];
     walk_rest(&w, held[Q].type, &held[Q].part[rank], attrs->seq, attrs->feature);

@@ -140,6 +140,9 @@ bool run_collective(Interp *in, const Op *op, const Held *x, Held *y);
 /* What the results of an op (no call, no loop) move by where its operands move. */
 bool run_tangent(Interp *in, const Op *op, const Held args[], Held results[]);
 Held tangent_of(Interp *in, const Held *x); /* as a tensor of its own; zeros where it does not move */
+
+/* 1, or in a run that is shaken close to it, at random: the number-th of this seed. */
+double shaken(const Tangents *tangents, uint64_t seed, uint64_t number);
 bool run_attend_tangent(Interp *in, const Op *op, const Held args[], Held y[2]);
 
 #endif

@@ -46,6 +46,18 @@ static double complex analytic(OpKind kind, double complex z)
     }
 }
 
+double shaken(const Tangents *tangents, uint64_t seed, uint64_t number)
+{
+    return 1 + tangents->shake * (2 * hashed_number(tangents->seed + seed * 1000003, number) - 1);
+}
+
+/* Where it flattens out, gradients find its slope as 1 - y^2 or the like, which is rounded as 1 is. */
+static bool saturates(OpKind kind)
+{
+    return kind == OP_tanh || kind == OP_sigmoid || kind == OP_expm1 || kind == OP_silu || kind == OP_gelu ||
+           kind == OP_gelu_tanh;
+}
+
 /* The slope at x of a function whose value there is y. */
 static double slope(OpKind kind, double x, double y)
 {
@@ -140,6 +152,8 @@ static void pointwise_tangent(Interp *in, const Op *op, const Held args[], const
                 }
                 int64_t at = w.offset[2 * n] + i * w.step[2 * n];
                 dy->part[rank].data[at] = tangent_at(op->kind, x, d, y->part[rank].data[at]);
+                if (saturates(op->kind))
+                    dy->part[rank].data[at] += (shaken(in->options->tangents, in->shaken, (uint64_t)at) - 1) * d[0];
             }
     }
 }
@@ -234,10 +248,10 @@ static bool find_tangent(Interp *in, const Op *op, const Held args[], const Held
 static void shake(Interp *in, const Held *dy)
 {
     const Tangents *tangents = in->options->tangents;
-    uint64_t seed = tangents->seed + ++in->shaken * 1000003;
+    in->shaken++;
     for (int rank = 0; rank < in->ranks && tangents->shake != 0; rank++)
         for (int64_t i = 0; i < dy->part[rank].count; i++)
-            dy->part[rank].data[i] *= 1 + tangents->shake * (2 * hashed_number(seed, (uint64_t)i) - 1);
+            dy->part[rank].data[i] *= shaken(tangents, in->shaken, (uint64_t)i);
 }
 
 /* Operands that are no floats never move; steps and what has been stopped do not either. */

@@ -80,6 +80,23 @@ static Region row_of(const Region *region, int64_t number)
 }
 
 static int64_t at_least(int64_t x, int64_t low) { return x < low ? low : x; }
+bool lies_apart(const Module *m, const Value *value)
+{
+    Region region = plain_region(0, 1);
+    for (int i = 0; i < value->type.rank; i++) {
+        const Dim *dim = &value->type.dim[i];
+        int64_t size = dim->split.count ? local_size(m, dim) : dim->size; /* a view has no padding of its own */
+        if (size > 1)
+            add_stride(&region, size, value->storage->stride[i]);
+    }
+    for (; region.rank; region = row_of(&region, 0)) {
+        const Region row = row_of(&region, 0);
+        if (span(&row) > region.stride[0])
+            return false;
+    }
+    return true;
+}
+
 static int64_t at_most(int64_t x, int64_t high) { return x > high ? high : x; }
 static int64_t quotient_down(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 

@@ -23,6 +23,8 @@ Region stretch_of(const Module *m, const Value *value, int64_t at, int64_t first
 
 int64_t region_end(const Region *region); /* behind its last byte */
 
+bool lies_apart(const Module *m, const Value *value); /* does none of its rows reach into the next? */
+
 /* Do the two have a byte in common?  Exact. */
 bool regions_meet(const Region *a, const Region *b);
 

@@ -184,9 +184,13 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
 
 static bool has_places(const Check *c, const Func *f, const Op *op, const Values *values)
 {
-    for (int i = 0; i < values->count; i++)
-        if (!values->at[i]->storage)
-            return BROKEN("internal: %%%s of @%s has no place in memory", values->at[i]->name, f->name);
+    for (int i = 0; i < values->count; i++) {
+        const Value *value = values->at[i];
+        if (!value->storage)
+            return BROKEN("internal: %%%s of @%s has no place in memory", value->name, f->name);
+        if (!lies_apart(c->m, value))
+            return BROKEN("internal: the rows of %%%s of @%s lie over each other", value->name, f->name);
+    }
     return true;
 }
 

@@ -7,22 +7,10 @@ was there before; the loss looked normal.
 
 Planted: the two parts of one tensor are swapped in the file; two layers have each other's names.
 """
-import json
-import struct
-
 import pytest
-from conftest import STEPS, is_same
+from conftest import STEPS, is_same, read_checkpoint, write_checkpoint
 
 BEFORE = 3
-
-
-@pytest.fixture
-def header_of():
-    def read(path):
-        raw = path.read_bytes()
-        length, = struct.unpack("<Q", raw[:8])
-        return raw, 8 + length, json.loads(raw[8:8 + length])
-    return read
 
 
 @pytest.mark.parametrize("name, other", [("dp2-zero3", "tp2-seq"), ("tp2-seq", "one")])
@@ -31,35 +19,36 @@ def test_right(compiled, train, alone, name, other):
     assert is_same(train(compiled(other), STEPS, "--load", "saved"), alone)
 
 
-def test_every_tensor_is_there_once(compiled, train, tmp_path, header_of):
+def test_every_tensor_is_there_once(compiled, train, tmp_path):
     for name in ("one", "dp2-zero3", "tp2-seq"):
         train(compiled(name), BEFORE, "--save", "saved")
-        _, _, header = header_of(tmp_path / "saved")
+        header, _ = read_checkpoint(tmp_path / "saved")
         shapes = {key: value["shape"] for key, value in header.items() if key[0] != "_" and "optimizer." not in key}
         assert shapes["table"] == [250, 16] and shapes["attend.1.wq"] == [16, 4, 4] and len(shapes) == 18, shapes
 
 
-def swap_parts(raw, data, header, name):
+def swap_parts(header, data, name):
     """What a loader makes of shards in the wrong order: halves of the second dim of a matrix."""
     first, last = header[name]["data_offsets"]
     rows, columns = header[name]["shape"]
     row = (last - first) // rows
-    half, swapped = row // 2, raw[:data + first]
-    for at in range(data + first, data + last, row):
-        swapped += raw[at + half:at + row] + raw[at:at + half]
+    half, swapped = row // 2, data[:first]
+    for at in range(first, last, row):
+        swapped += data[at + half:at + row] + data[at:at + half]
     assert columns % 2 == 0
-    return swapped + raw[data + last:]
+    return swapped + data[last:]
 
 
-def test_planted_order_of_shards(compiled, train, alone, tmp_path, header_of):
+def test_planted_order_of_shards(compiled, train, alone, tmp_path):
     train(compiled("tp2-seq"), BEFORE, "--save", "saved")
-    (tmp_path / "saved").write_bytes(swap_parts(*header_of(tmp_path / "saved"), "mlp.0.up"))
+    header, data = read_checkpoint(tmp_path / "saved")
+    write_checkpoint(tmp_path / "saved", header, swap_parts(header, data, "mlp.0.up"))
     assert not is_same(train(compiled("one"), STEPS, "--load", "saved")[BEFORE:], alone[BEFORE:])
 
 
 def test_planted_names_of_other_layers(compiled, train, alone, tmp_path):
     train(compiled("tp2-seq"), BEFORE, "--save", "saved")
-    raw = (tmp_path / "saved").read_bytes()
-    swapped = raw.replace(b'"mlp.0.up"', b'"mlp.X.up"').replace(b'"mlp.1.up"', b'"mlp.0.up"')
-    (tmp_path / "saved").write_bytes(swapped.replace(b'"mlp.X.up"', b'"mlp.1.up"'))
+    header, data = read_checkpoint(tmp_path / "saved")
+    header["mlp.0.up"], header["mlp.1.up"] = header["mlp.1.up"], header["mlp.0.up"]
+    write_checkpoint(tmp_path / "saved", header, data)
     assert not is_same(train(compiled("one"), STEPS, "--load", "saved")[BEFORE:], alone[BEFORE:])

@@ -41,7 +41,6 @@ typedef struct {
     Program program;
     Program *before; /* NULL: none */
     Slopes slopes;   /* of `before` */
-    bool is_placed;  /* it has been through the memory pass */
 } Original;
 
 static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels };
@@ -112,12 +111,11 @@ static bool have_wrong_slopes(Module *m, const Original *o)
 static void ask(Original *o, Module *m, Score *said)
 {
     const Meaning *right = o->before ? o->before->meaning : o->program.meaning;
-    bool verified = verify_module(m); /* the plan of memory last */
-    said->planned = !verified && o->is_placed && !verify_memory(m);
-    said->typed = !verified && !said->planned;
+    said->typed = !verify_module(m);
+    said->planned = !said->typed && !verify_memory(m); /* which takes types for granted */
     said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
     said->exact = !o->before && is_noticed(m, &right[true], true);
-    said->missed = verified && !said->real && !said->exact;
+    said->missed = !said->typed && !said->planned && !said->real && !said->exact;
     said->same = said->missed && o->before && !is_noticed(m, &o->program.meaning[false], false);
 }
 
@@ -234,8 +232,6 @@ int main(int argc, char **argv)
         give_up("usage: mutate each MOST | any COUNT:SEED FILE.mir [BEFORE.mir]");
     read_program(&original.program, argv[3]);
     original.program.m->scratch_bytes = c_scratch_bytes;
-    const Func *step = func_with_role(original.program.m, STEP);
-    original.is_placed = step && step->params.at[0]->storage;
     if (argc == 5) {
         read_program(original.before = &before, argv[4]);
         if (!find_slopes(before.m, &original.slopes))
