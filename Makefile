@@ -23,7 +23,7 @@ PROCESSOR  = processor product collective exchange comm_mpi
 GPU_OBJECTS = $(filter-out $(PROCESSOR:%=$(BUILD)/runtime/%.o),$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
 
 .DELETE_ON_ERROR:
-.PHONY: all deps check check-gpu demo bench bench-gpu format clean install help
+.PHONY: all deps check check-gpu demo bench bench-gpu format clean install uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -35,6 +35,7 @@ help:
 	@echo 'make bench      compare with PyTorch, XLA and itself on this machine; results go to bench/results/'
 	@echo 'make bench-gpu  compare with PyTorch on a GPU; results go to bench/results/'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make uninstall  from there'
 	@echo 'make format     clang-format over all sources'
 
 deps:
@@ -124,6 +125,11 @@ install: all
 	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/lib/mpc $(DESTDIR)$(PREFIX)/share/mpc
+	rm -f $(DESTDIR)$(PREFIX)/bin/mpc $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 
 # Templates are no C yet, and golden files are what mpc writes.
 FORMAT ?= clang-format-14 -i

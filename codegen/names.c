@@ -100,6 +100,17 @@ char *wrapped_list(Module *m, const char *head, int nitems, const char *const it
     return close_text(&m->arena, &text);
 }
 
+char *comment_text(Module *m, const char *text)
+{
+    char *copy = arena_text(&m->arena, "%s", text);
+    for (char *at = copy; *at; at++) {
+        bool ends = *at == '/' && at > copy && at[-1] == '*', begins = *at == '*' && at > copy && at[-1] == '/';
+        if (ends || begins || *at == '\\' || (unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    }
+    return copy;
+}
+
 char *c_number(Module *m, double value, bool is_integer)
 {
     const char *open = signbit(value) ? "(" : "", *close = signbit(value) ? ")" : "";

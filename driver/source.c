@@ -26,7 +26,7 @@ bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") =
 static void set_target(Module *m, const Options *o)
 {
     m->scratch_bytes = is_cuda(o) ? cuda_scratch_bytes : c_scratch_bytes;
-    m->takes = kernels_take;
+    m->takes = is_cuda(o) ? cuda_takes : kernels_take;
     m->scratch_stays = is_cuda(o) ? cuda_scratch_stays : NULL;
     m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
 }

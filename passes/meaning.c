@@ -12,7 +12,8 @@ enum { LOSS_SCALE = 8 };
 /* What a run is fed with. */
 typedef struct {
     Module *m;
-    int step; /* 0, and 1 for the second step */
+    int step;       /* 0, and 1 for the second step */
+    bool overflows; /* fp16: as if gradients were too large */
     bool exact;
     const Observer *observer; /* of a step; or NULL */
     Name moved;               /* the parameter that moves; NULL: none */
@@ -53,11 +54,12 @@ static bool begins(const char *text, const char *with) { return strncmp(text, wi
 
 static double scalar_for(const Run *run, const char *name)
 {
-    return strcmp(name, "step") == 0         ? 3 + run->step
-           : strcmp(name, "key") == 0        ? 12345 + run->step
-           : strcmp(name, "lr") == 0         ? 0.01 / (1 + run->step)
-           : strcmp(name, "loss_scale") == 0 ? LOSS_SCALE
-                                             : 0;
+    return strcmp(name, "step") == 0  ? 3 + run->step
+           : strcmp(name, "key") == 0 ? 12345 + run->step
+           : strcmp(name, "lr") == 0  ? 0.01 / (1 + run->step)
+           : strcmp(name, "loss_scale") == 0
+               ? (run->overflows ? 1e300 : LOSS_SCALE) /* squares of such gradients are no doubles */
+               : 0;
 }
 
 double loss_scale_of(const Module *m)
@@ -120,6 +122,8 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
     Name name = at < 2 ? intern_text(run->m, at ? "grad_norm" : "loss")
                        : f->params.at[f->params.count - nstate + at - 2]->name; /* the state it replaces */
     Name kind = at < 2 ? NULL : kind_of(run->m, name);
+    if (run->overflows)
+        return (Named){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };
     return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
 }
 
@@ -157,9 +161,14 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
                            .observer = run->observer };
     bool good = interpret_with(run->m, f, args, results, &options);
     for (int i = 0; good && i < f->results.count; i++) {
+        if (run->overflows && i < 2) { /* of the norm nothing but that it is no number */
+            free_tensors(&results[i], 1);
+            continue;
+        }
         Named named = name_result(run, f, i, results[i]);
         note(run->m, meaning, named);
-        if (!run->exact && named.kind == intern_text(run->m, "weight")) /* residues are equal or not */
+        if (!run->exact && !run->overflows &&
+            named.kind == intern_text(run->m, "weight")) /* residues are equal or not */
             note_change(run, &args[n - f->results.count + i], &named, meaning);
     }
     free_tensors(args, n);
@@ -238,16 +247,15 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     return good;
 }
 
-enum { TOTALS_MOST = 16 };
-
 static bool run_model(const Run *run, double *loss, double *slope)
 {
     const Func *model = func_with_role(run->m, MODEL), *counts = func_with_role(run->m, TOTALS);
-    double totals[TOTALS_MOST] = { 0 }, moves[TOTALS_MOST] = { 0 };
+    int ncounts = counts ? counts->results.count : 0;
+    double *totals = NEW_ARRAY(&run->m->arena, double, ncounts), *moves = NEW_ARRAY(&run->m->arena, double, ncounts);
     Run still = *run;
     still.moved = NULL;
     *loss = *slope = 0;
-    if (counts && (counts->results.count > TOTALS_MOST || !sum_over_micros(&still, counts, NULL, totals, moves)))
+    if (counts && !sum_over_micros(&still, counts, NULL, totals, moves))
         return false;
     return sum_over_micros(run, model, totals, loss, slope);
 }
@@ -271,7 +279,8 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
     static const struct {
         FuncRole role;
         int step;
-    } runs[] = { { STEP, 0 }, { STEP, 1 }, { EVAL, 0 }, { PREDICT, 0 } };
+        bool overflows;
+    } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
     if (func_with_role(m, MODEL)) {
         Type type = scalar_type(F32);
@@ -281,9 +290,9 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
         note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss, 0 });
     }
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
-        if (func_with_role(m, runs[i].role))
-            good = run_program(&(Run){ .m = m, .step = runs[i].step, .exact = exact }, func_with_role(m, runs[i].role),
-                               meaning);
+        if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
+            good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },
+                               func_with_role(m, runs[i].role), meaning);
     return good;
 }
 

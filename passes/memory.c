@@ -101,10 +101,24 @@ static int op_number(const Func *f, const Op *op)
     return number;
 }
 
-/* May f write its result where its parameter lies: does the op that makes it read the parameter last? */
+/* Does the op read a view of the value? */
+static bool reads_view_of(const Op *op, const Value *value)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *root = arg(op, i);
+        while (root->def && info(root->def)->family == VIEW)
+            root = arg(root->def, 0);
+        if (root == value && arg(op, i) != value)
+            return true;
+    }
+    return false;
+}
+
+/* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
 static bool may_return_over(const Module *m, const Func *f, const Value *result, const Value *param)
 {
     return result->def && index_of(&result->def->args, param) >= 0 && last_use(f, param) == op_number(f, result->def) &&
+           !reads_view_of(result->def, param) &&
            may_overwrite(m, result->def, result, param);
 }
 

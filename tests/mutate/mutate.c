@@ -5,14 +5,14 @@
  *
  * A mutant is the program with one mistake of the kind that compilers of parallel trainers are known to make: a sum
  * left out or made twice, a sum in place of a mean, a norm that counts a tensor twice, another random offset, a lost
- * share of a shared weight, the wrong group, a gradient of something else, memory used by two.  Three checks look at
- * it, each by itself: the verifier of types, the interpreter with reals, the interpreter modulo a prime.  A mutant is
- * the program's text, read again, with one op changed; where the mistake is one that its author believes to be right,
- * the op's stated type stays.
+ * share of a shared weight, the wrong group, a gradient of something else, memory used by two.  Checks look at it,
+ * each by itself: the verifier of types, that of memory plans, the interpreter with reals, the interpreter modulo a
+ * prime.  A mutant is the program's text, read again, with one op changed; where the mistake is one that its author
+ * believes to be right, the op's stated type stays.
  *
  * BEFORE is the program before autodiff, and FILE the one after it: what was planted into gradients is judged by what
- * is known then, the loss and its slopes.  A mutant of these that nobody notices and that trains like the program
- * itself, to the last residue, is no mistake.
+ * is known then, the loss and its slopes, which only reals have.  A mutant of these that nobody notices and that trains
+ * like the program itself is no mistake.
  */
 #include "noticed.h"
 #include "plant.h"
@@ -21,12 +21,13 @@
 #include "interp_number.h"
 #include "parse.h"
 #include "slopes.h"
+#include "storage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
-    int mutants, typed, real, exact, missed, same;
+    int mutants, typed, planned, real, exact, missed, same;
 } Score;
 
 typedef struct {
@@ -40,6 +41,7 @@ typedef struct {
     Program program;
     Program *before; /* NULL: none */
     Slopes slopes;   /* of `before` */
+    bool is_placed;  /* it has been through the memory pass */
 } Original;
 
 static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels };
@@ -110,11 +112,13 @@ static bool have_wrong_slopes(Module *m, const Original *o)
 static void ask(Original *o, Module *m, Score *said)
 {
     const Meaning *right = o->before ? o->before->meaning : o->program.meaning;
-    said->typed = !verify_module(m);
+    bool verified = verify_module(m); /* the plan of memory last */
+    said->planned = !verified && o->is_placed && !verify_memory(m);
+    said->typed = !verified && !said->planned;
     said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
-    said->exact = is_noticed(m, &right[true], true);
-    said->missed = !said->typed && !said->real && !said->exact;
-    said->same = said->missed && o->before && !is_noticed(m, &o->program.meaning[true], true);
+    said->exact = !o->before && is_noticed(m, &right[true], true);
+    said->missed = verified && !said->real && !said->exact;
+    said->same = said->missed && o->before && !is_noticed(m, &o->program.meaning[false], false);
 }
 
 /* Plants one mistake at one op, and asks each check. */
@@ -134,6 +138,7 @@ static void judge(Original *o, const Plant *plant, int number, Score *score)
         ask(o, m, &said);
         score->mutants += !said.same;
         score->typed += said.typed;
+        score->planned += said.planned;
         score->real += said.real;
         score->exact += said.exact;
         score->missed += said.missed && !said.same;
@@ -216,8 +221,8 @@ static void print_scores(const Places *places)
     for (int i = 0; i < places->count; i++) {
         const Score *score = &places->at[i].score;
         if (score->mutants || score->same)
-            printf("%c %4d %4d %4d %4d %4d %4d  %s\n", places->at[i].plant->kind, score->mutants, score->typed,
-                   score->real, score->exact, score->missed, score->same, places->at[i].plant->what);
+            printf("%c %4d %4d %4d %4d %4d %4d %4d  %s\n", places->at[i].plant->kind, score->mutants, score->typed,
+                   score->planned, score->real, score->exact, score->missed, score->same, places->at[i].plant->what);
     }
 }
 
@@ -229,6 +234,8 @@ int main(int argc, char **argv)
         give_up("usage: mutate each MOST | any COUNT:SEED FILE.mir [BEFORE.mir]");
     read_program(&original.program, argv[3]);
     original.program.m->scratch_bytes = c_scratch_bytes;
+    const Func *step = func_with_role(original.program.m, STEP);
+    original.is_placed = step && step->params.at[0]->storage;
     if (argc == 5) {
         read_program(original.before = &before, argv[4]);
         if (!find_slopes(before.m, &original.slopes))

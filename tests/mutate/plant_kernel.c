@@ -23,6 +23,32 @@ static bool calls_kernel(Module *m, Func *f, Op *op)
     return callee && callee->role == KERNEL;
 }
 
+/* The only reader of a parameter; NULL if there are several. */
+static const Op *only_reader(const Func *f, const Value *param)
+{
+    const Op *found = NULL;
+    for (const Op *op = f->first; op; op = op->next)
+        if (index_of(&op->args, param) >= 0 && found)
+            return NULL;
+        else if (index_of(&op->args, param) >= 0)
+            found = op;
+    return found;
+}
+
+/* Operands that do not just meet in a sum or a product, where either may come first. */
+static bool hands_over_in_order(Module *m, Func *f, Op *op)
+{
+    const Func *kernel = calls_kernel(m, f, op) ? find_func(m, op->attrs.callee) : NULL;
+    for (int i = 0; kernel && i < op->args.count; i++)
+        for (int j = 0; j < i; j++) {
+            const Op *reader = only_reader(kernel, kernel->params.at[i]);
+            bool meet = reader && reader == only_reader(kernel, kernel->params.at[j]);
+            if (meet && info(reader)->traits & COMMUTES)
+                return false;
+        }
+    return kernel;
+}
+
 static bool reads_in_order(Module *m, Func *f, Op *op)
 {
     return f->role == KERNEL && op->args.count > 1 && !(info(op)->traits & COMMUTES);
@@ -65,7 +91,7 @@ static const Plant plants[] = {
     { 'n', "a kernel reduces in another way", reduces_many, take_largest },
     { 'n', "a kernel reads another value", in_kernel, read_another },
     { 'n', "a kernel takes operands the wrong way round", reads_in_order, exchange_operands },
-    { 'n', "a call hands operands over the wrong way round", calls_kernel, exchange_operands },
+    { 'n', "a call hands operands over the wrong way round", hands_over_in_order, exchange_operands },
     { 'n', "a kernel hands results over the wrong way round", calls_kernel, exchange_results },
 };
 const PlantList plants_of_kernels = { sizeof plants / sizeof *plants, plants };

@@ -81,10 +81,12 @@ static bool share_frame(Module *m, Func *f, Op *op)
 /* Rows lie half over each other. */
 static bool narrow_rows(Module *m, Func *f, Op *op)
 {
-    int64_t *stride = &result(op)->storage->stride[0];
-    bool is_wide = *stride > 1;
-    *stride -= is_wide;
-    return is_wide;
+    const Type *type = &result(op)->type;
+    int64_t *stride = result(op)->storage->stride, row = local_size(m, &type->dim[1]) * stride[1];
+    if (stride[0] != row || type->dim[1].size < type->dim[1].padded) /* over padding they may lie */
+        return false;
+    stride[0]--;
+    return true;
 }
 
 static bool is_wait(Module *m, Func *f, Op *op) { return op->kind == OP_wait; }
@@ -116,12 +118,13 @@ static bool needs_scratch(Module *m, Func *f, Op *op)
     return f->role != KERNEL && lies_in_frame(op) && !op->attrs.callee && m->scratch_bytes(m, op) && living_across(op);
 }
 
-/* What is carried to and fro between two buffers. */
+/* What is carried to and fro between two buffers, and read after the next turn's is made. */
 static int carried_apart(Module *m, const Op *op)
 {
     const Func *callee = op->kind == OP_loop ? find_func(m, op->attrs.callee) : NULL;
     for (int i = 0; callee && i < op->attrs.carried; i++)
-        if (callee->params.at[i]->storage && !is_carried_in_place(op, callee, i))
+        if (callee->params.at[i]->storage && !is_carried_in_place(op, callee, i) && callee->results.at[i]->def &&
+            is_read_after(callee->results.at[i]->def, callee->params.at[i]))
             return i;
     return -1;
 }

@@ -1,7 +1,7 @@
 """score.py FOLDER MUTANTS MODELS FIRST -- plants mistakes in compiled programs; every one has to be noticed by some check.
 
-Prints one row a kind of mistake: mutants, how many the verifier of types, reals and residues notice, how many nobody, and
-how many have turned out to be none.  Each program after autodiff (judged by the one before), after the passes that know
+Prints one row a kind of mistake: mutants, how many the verifier of types, that of memory plans, reals and residues notice,
+how many nobody, and how many have turned out to be none.  Each program after autodiff (judged by the one before), after the passes that know
 the mesh, and after memory: gpt2, bert and llama with mistakes of each kind, and random programs with a few of any.
 """
 import collections
@@ -63,25 +63,26 @@ def in_random(folder, number):
 
 
 def main(folder, most, models, first):
-    rows, missed, tried = collections.defaultdict(lambda: [0] * 6), [], 0
+    rows, missed, tried = collections.defaultdict(lambda: [0] * 7), [], 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(in_example, folder, most, number) for number in range(len(PROGRAMS))]
         jobs += [pool.submit(in_random, folder, number) for number in range(first, first + models)]
         for text in (job.result() for job in jobs):
             tried += bool(text)
             missed += re.findall(r"^missed: .*", text, re.M)
-            for row in re.finditer(r"^(\w)" + r" +(\d+)" * 6 + "  (.*)", text, re.M):
-                counts = rows[f"{row[1]}  {row[8]}"]
-                rows[f"{row[1]}  {row[8]}"] = [sum(pair) for pair in zip(counts, map(int, row.groups()[1:7]))]
-    print("mutants types reals residues nobody none")
+            for row in re.finditer(r"^(\w)" + r" +(\d+)" * 7 + "  (.*)", text, re.M):
+                counts = rows[f"{row[1]}  {row[9]}"]
+                rows[f"{row[1]}  {row[9]}"] = [sum(pair) for pair in zip(counts, map(int, row.groups()[1:8]))]
+    print("mutants types plan reals residues nobody none")
     for name, counts in sorted(rows.items()):
-        print(f"{counts[0]:7} {counts[1]:5} {counts[2]:5} {counts[3]:8} {counts[4]:6} {counts[5]:4}  {name}")
-    total, typed, real, exact, nobody, none = (sum(column) for column in zip(*rows.values()))
+        print(f"{counts[0]:7} {counts[1]:5} {counts[2]:4} {counts[3]:5} {counts[4]:8} {counts[5]:6} {counts[6]:4}  {name}")
+    total, typed, planned, real, exact, nobody, none = (sum(column) for column in zip(*rows.values()))
     print("\n".join(missed))
     absent = [kind for kind in KINDS if not any(name.startswith(kind) for name in rows)]
     if absent:
         print("no mistake was planted of the kinds " + ", ".join(absent))
-    print(f"{total} mistakes planted in {tried} programs: types notice {typed / total:.0%}, reals {real / total:.0%}, "
+    print(f"{total} mistakes planted in {tried} programs: types notice {typed / total:.0%}, the plan of memory "
+          f"{planned / total:.0%}, reals {real / total:.0%}, "
           f"residues {exact / total:.0%}, nobody {nobody}; {none} more turned out to change nothing")
     return 1 if nobody or absent else 0
 

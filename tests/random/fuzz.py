@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Tries random programs in random variants, and says what kinds of failure there are.
 
-    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--mpc PATH] [--out DIR] [--shrink]
+    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--mpc PATH] [--out DIR] [--shrink [N]]
 
 --seed: the first program (the next has the next number); --count: so many programs; --variants: only these, of those
 that variants.py lists.  Each failure is written to DIR as a program whose first lines say what was seen; with --shrink
-it is made as small as it goes first.  Exit status 1 if anything failed."""
+the first two (or N) of a kind are made as small as they go first, and five times as many with wrong numbers, which may
+have different reasons.  Exit status 1 if anything failed."""
 import argparse
 import collections
 import multiprocessing
@@ -23,11 +24,12 @@ import torch
 import generate
 import shrink
 import variants
-from judge import Case, Judge
+from judge import Case, Judge, ranks_of
 from machine import ROOT, Tools
 from outcome import STATUSES, Outcome
 
 PER_PROGRAM = 3  # variants besides base
+SHRINKING = 40   # seconds for one failure
 
 
 def cases_of(seed, names, tools):
@@ -84,10 +86,10 @@ class Worker:
             return Outcome("crash", "the judge: " + trace.splitlines()[-1][:100], trace)
 
     def write(self, seed, name, case, found):
-        from judge import ranks_of
-        if self.arguments.shrink and self.shrunk[found.signature] < 2:
+        most = self.arguments.shrink * (5 if found.status == "wrong" else 1)
+        if self.shrunk[found.signature] < most:
             self.shrunk[found.signature] += 1
-            case, found = shrink.shrink(self.judge, case, found, 60)
+            case, found = shrink.shrink(self.judge, case, found, SHRINKING)
         text = header(seed, name, case, found, ranks_of(case.program)) + case.text()
         (self.out / f"{seed}-{name}.mdl").write_text(text)
 
@@ -138,7 +140,7 @@ def read_arguments():
     arguments.add_argument("--variants", type=lambda text: text.split(","), default=None)
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--out", default=None)
-    arguments.add_argument("--shrink", action="store_true")
+    arguments.add_argument("--shrink", type=int, nargs="?", const=2, default=0)
     said = arguments.parse_args()
     said.out = said.out or str(ROOT / os.environ.get("BUILD", "build") / "random")
     return said

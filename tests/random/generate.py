@@ -49,10 +49,15 @@ class Drawing:
         count, before = self.draw.choice([1, 1, 2, 2, 3]), None
         for name in ["tokens", "labels", "further"][:count]:
             source = Call("next", [Name(before)]) if before else None
-            self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
-            scope.locals[name] = Local(name, frozenset(dims), "i32")
-            self.state.inputs.append(name)
+            self.add_input(scope, name, dims, source)
             before = name
+        if len(dims) > 1 and self.draw.random() < 0.03:
+            self.add_input(scope, "first", ["batch"], None)
+
+    def add_input(self, scope, name, dims, source):
+        self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
+        scope.locals[name] = Local(name, frozenset(dims), "i32")
+        self.state.inputs.append(name)
 
     def embedding(self, scope):
         """Rows of a table, by the tokens of an input."""
@@ -191,10 +196,12 @@ class Drawing:
         for _ in range(self.draw.choice([1, 1, 2])):
             self.embedding(scope)
         statements.draw_statements(self.draw.choice([1, 2, 3, 4, 6, 8, 10]))
+        if self.draw.random() < 0.002:
+            statements.long_chain(self.draw.randint(60, 150))
         loss = self.loss(statements, scope)
         decide_decay(self.draw, scope.params)
         self.state.declarations.append(Model("m", self.body + scope.params + scope.body + [loss]))
-        return Program(self.state.declarations, self.train(), [])
+        return Program(self.state.declarations, self.train(), [], self.microbatch == self.batch)
 
 
 def decide_decay(draw, params):

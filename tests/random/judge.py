@@ -99,7 +99,7 @@ class Judge:
             return outcome.failure(done, "check", "refused")
         done = self.workplace.compile(case.how, ranks_of(case.program), out, with_cc=not is_verification(case.how))
         if done.status != 0:
-            return outcome.failure(done, "compile", "verifier" if is_verification(case.how) else "late")
+            return outcome.failure(done, "compile", "late")
         return None
 
     def trained(self, case, start, expected):

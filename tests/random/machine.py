@@ -121,14 +121,16 @@ class Workplace:
 
     def compile(self, how, ranks, out="out", with_cc=True):
         shutil.rmtree(self.folder / out, ignore_errors=True)
-        peak = f"-Wl,--wrap=rt_product_peak {self.tools.peak}"
+        linker = "-fuse-ld=gold " if shutil.which("ld.gold") and not how.sanitize else ""  # in half the time
+        peak = f"{linker}-Wl,--wrap=rt_product_peak {self.tools.peak}"
         flags = {"c": f"-O0 {peak}", "cuda": f"-O0 -rdynamic {peak}"}[how.target]
         environment = {"CUDA_HOME": str(self.tools.device)} if how.target == "cuda" else {}
         if how.sanitize:
             flags += f" -g {SANITIZERS}"
             environment["MPC_RUNTIME"] = str(self.tools.shared / "runtime")
-        command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks), "--cflags", flags]
-        return run(command + ([] if with_cc else ["--no-cc"]), self.folder, environment.items(), COMPILE_SECONDS)
+        command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks)]
+        command += ["--cflags", flags] if with_cc else ["--no-cc"]
+        return run(command, self.folder, environment.items(), COMPILE_SECONDS)
 
     def train(self, how, ranks, steps, load="start.safetensors", out="out"):
         """Runs all ranks; the log is in `log`, the checkpoint in `end.safetensors`."""

@@ -86,6 +86,14 @@ class Statements(Operations):
             return Value(call("where", value.expression, 0.5, 1.5), value.dims)
         return Value(binary("*", call("cast", value.expression, "f32"), 0.2), value.dims)
 
+    def long_chain(self, count):
+        """What a user writes who does not know of `repeat`."""
+        value = self.scope.pick(self.scope.all())
+        for _ in range(count):
+            read = self.scope.read(value)
+            term = Value(call("tanh", binary("*", read.expression, self.scope.param([], 0.5).expression)), read.dims)
+            value = self.scope.assign(self.state.fresh("v"), Value(binary("+", read.expression, binary("*", term.expression, 0.1)), read.dims))
+
     # --- Repeats -----------------------------------------------------------------------------------------------------
 
     def repeat(self):
