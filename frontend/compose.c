@@ -106,6 +106,25 @@ static bool may_ignore(const Lower *l, const Value *labels, double ignore)
     return labels && (ignore >= 0 || labels->def || !find_input(l->m, labels->name));
 }
 
+/* Is what the trainer knows of the data enough to tell that it is in range?  As index_fits looks at it. */
+static bool is_of_data(const Lower *l, const Value *index)
+{
+    const Op *op = index->def;
+    if (op && op->kind == OP_where)
+        return is_of_data(l, arg(op, 1)) && is_of_data(l, arg(op, 2));
+    return !op || op->kind == OP_constant;
+}
+
+/* y, with a look at the labels: a gather from zeros, which finds one that is out of range as any gather does.  Without
+ * it a label that is no element of the dim would be a part of no sum. */
+static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ignore)
+{
+    Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), emit_number(l, 0, F32));
+    Value *is_ignored = two(l, OP_eq, labels, emit_number(l, ignore, I32));
+    Value *index = EMIT(l, OP_where, NO_ATTRS, is_ignored, emit_number(l, 0, I32), labels);
+    return two(l, OP_add, y, EMIT(l, OP_take, ((Attrs){ .dim = along.name }), zeros, index));
+}
+
 /* log(sum exp z) - z at the label, with z the logits less their largest */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore)
 {
@@ -115,6 +134,8 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
     Value *is_label = two(l, OP_eq, labels, logits ? emit_iota(l, along) : NULL);
     Value *zero = emit_number(l, 0, F32);
     Value *y = two(l, OP_sub, log_sum, sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_label, z, zero), only(dim)));
+    if (logits && labels && !is_of_data(l, labels))
+        y = with_look(l, y, labels, along, ignore);
     if (!may_ignore(l, labels, ignore))
         return y;
     y = EMIT(l, OP_where, NO_ATTRS, two(l, OP_eq, labels, emit_number(l, ignore, I32)), zero, y);

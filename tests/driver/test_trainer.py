@@ -249,6 +249,17 @@ def test_computed_index_out_of_range(edited, tmp_path, index, bad):
     start([edited("wte[vocab = tokens]", "wte[vocab = tokens + 150]"), "--data", "text", "--steps", 1], tmp_path, 0)
 
 
+@pytest.mark.parametrize("options", [(), ("--set", "train.precision=bf16")], ids=str)
+def test_computed_label_out_of_range(edited, tmp_path, options):
+    trainer = edited("cross_entropy(logits, labels, vocab)", "cross_entropy(logits, labels + 200, vocab)", "tiny.mdl", *options)
+    errors = start([trainer, "--data", "text", "--steps", 2], tmp_path, 1).stderr
+    assert re.search(r"error: model.mdl:54:\d+: index (25[6-9]|2[6-9]\d) of dim 'vocab' is out of range", errors)
+    for label in ("labels + 150", "where(labels > 90, -100, labels + 150)"):
+        good = edited("cross_entropy(logits, labels, vocab)", f"cross_entropy(logits, {label}, vocab)", "tiny.mdl", *options)
+        start([good, "--data", "text", "--steps", 1, "--log", "log", "--overwrite"], tmp_path, 0)
+        assert json.loads((tmp_path / "log").read_text())["loss"] == pytest.approx(5.6, abs=0.2)
+
+
 def test_quotient_by_zero_is_zero(edited, tmp_path):
     """Tokens are below 97, so that all of these are 0."""
     trainer = edited("wte[vocab = tokens]", "wte[vocab = tokens / (tokens / 100)]")
