@@ -27,7 +27,7 @@ from outcome import Outcome
 from parser import parse
 from printer import program_text
 from tensors import Wrong
-from tree import Mesh, Name, Program
+from tree import Mesh, Program
 
 
 @dataclass

@@ -2,7 +2,7 @@
 import math
 
 from constants import known_numbers
-from tree import Dim, Input, Mesh, Name, Number, Recompute, Shard, Zero, Param, statements_of
+from tree import Input, Mesh, Name, Number, Param, Recompute, Shard, Zero, statements_of
 
 AXES = ["dp", "cp", "tp", "ep"]
 

@@ -13,7 +13,7 @@ import philox
 import tensors
 from constants import called, known_numbers, number_of, setting
 from evaluate import Evaluation
-from tree import Input, Mesh, Shard, Zero
+from tree import Input, Mesh, Shard
 
 STEPS = 3
 ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}

@@ -15,8 +15,8 @@ from pathlib import Path
 from judge import Judge, ranks_of, read_case
 from printer import layout_text
 from prune import bodies, pruned
-from tree import (Assign, Block, Call, Dim, Index, Loss, Mesh, Name, Number, Param, Repeat, Return, Shard, TypeOf, Zero, Binary,
-                  Negation, children, statements_of, walk)
+from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Repeat, Return, Shard, Zero, children, statements_of,
+                  walk)
 
 SIMPLE_OPTIMIZER = Call("sgd", [], {"lr": Number("0.1")})
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from operations import Operations
 from scope import OPEN, Scope, Value, binary, call
-from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, TypeOf
+from tree import Argument, Block, Call, Name, Number, Repeat, Return, TypeOf
 
 MOST_DEPTH = 3
 
@@ -111,7 +111,7 @@ class Statements(Operations):
             local.reads += 1
             inner.enter(local)
         reads_before = {name: inner.scope.locals[name] for name in names}
-        inner.draw_statements(self.draw.choice([0, 0, 1, 2]))
+        inner.draw_statements(self.draw.choice([0, 0, 1, 2, 3]))
         if not inner.turn(names):
             return None
         for name in names:
