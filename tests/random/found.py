@@ -23,10 +23,9 @@ FOLDER = Path(__file__).resolve().parent / "found"
 
 
 def fixtures():
-    """(path, kind, variant, seed of its data) of each, from its first line."""
+    """(path, kind) of each, from its first line."""
     for path in sorted(FOLDER.glob("*.mdl")):
-        kind, variant, seed = re.match(r"# kind (\w+), variant ([^\s,]+)(?:, seed (\d+))?", path.read_text()).groups()
-        yield path, kind, variant, int(seed or 1)
+        yield path, re.match(r"# kind (\w+)", path.read_text())[1]
 
 
 def is_mended(found):
@@ -39,8 +38,9 @@ def judge_all(mpc, folder, seen):
     tools.prepare()
     variants.prepare(["cuda"], tools)
     judge = Judge(tools, Path(folder) / "work")
-    for path, kind, variant, seed in fixtures():
-        found = judge.judge(variants.apply(variant, read_case(path, seed), tools))
+    for path, kind in fixtures():
+        case, variant = read_case(path)
+        found = judge.judge(variants.apply(variant, case, tools))
         if not (re.search(KINDS[kind].signature, found.signature) if seen else is_mended(found)):
             yield f"{path.name} ({variant}; {KINDS[kind].what}): {found.signature}\n" + "\n".join(found.detail.splitlines()[:3])
 

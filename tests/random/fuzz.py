@@ -11,7 +11,6 @@ import argparse
 import collections
 import multiprocessing
 import os
-import shlex
 import shutil
 import sys
 import tempfile
@@ -24,7 +23,7 @@ import torch
 import generate
 import shrink
 import variants
-from judge import Case, Judge, ranks_of
+from judge import Case, Judge
 from machine import ROOT, Tools
 from outcome import STATUSES, Outcome
 
@@ -37,16 +36,6 @@ def cases_of(seed, names, tools):
     program = generate.generate(seed)
     for name in variants.drawn(seed, names, PER_PROGRAM):
         yield name, variants.apply(name, Case(program, seed=seed), tools)
-
-
-def header(seed, name, case, found, ranks):
-    """What the first lines of a failure's file say."""
-    detail = [line for line in found.detail.splitlines() if line.strip() and "the same in" not in line][:12]
-    lines = [found.signature, *detail, f"seed {seed}, variant {name}",
-             "mpc compile " + " ".join(shlex.quote(word) for word in case.how.words(ranks))]
-    if case.then:
-        lines.append("then goes on under another layout")
-    return "".join(f"# {line[:200]}\n" for line in lines)
 
 
 class Worker:
@@ -90,7 +79,7 @@ class Worker:
         if self.shrunk[found.signature] < most:
             self.shrunk[found.signature] += 1
             case, found = shrink.shrink(self.judge, case, found, SHRINKING)
-        text = header(seed, name, case, found, ranks_of(case.program)) + case.text()
+        text = shrink.header(case, name, found) + case.text()
         (self.out / f"{seed}-{name}.mdl").write_text(text)
 
 

@@ -24,15 +24,17 @@ class Kind:
 KINDS = {
     "input_by_record": Kind("an input [batch] beside [batch, seq] is fed the first tokens of all",
                             "wrong", r"i32\[batch\].*i32\[batch, |i32\[batch, .*i32\[batch\]"),
-    "concat_inference": Kind("concat takes a dim because its size fits", "(refused|wrong): .*(stated as|cannot (join|add|multiply|"
-                             "subtract|divide|compare|choose)|no dim of|is already|would have|loss|norm)", r"concat\("),
+    "concat_inference": Kind("concat takes a dim because its size fits",
+                             "(refused|wrong): .*(stated as|cannot (join|add|multiply|subtract|divide|compare|choose)|"
+                             "no dim of|is already|would have|loss|norm)", r"concat\("),
     "split_extreme": Kind("the extreme over a split dim, and which elements equal it, in one kernel", "wrong",
                           r"(min|max)\(.*shard"),
     "padded_one": Kind("a padded dim of size 1: a gather writes it densely, its reader strides", "wrong", r"= 1 padded"),
-    "accumulator_alias": Kind("two accumulators of one type begin as one zero", "wrong", r"batch = (\d+).*microbatch = (?!\1\b)",
-                              "repeat"),
+    "accumulator_alias": Kind("two accumulators of one type begin as one zero", "wrong",
+                              r"batch = (\d+).*microbatch = (?!\1\b)", "repeat"),
     "alias": Kind("what a repeat carries is written over what its body captures", "wrong: (loss|grad_norm)", "repeat"),
-    "gradient_sum": Kind("a gradient lacks the sum over a dim that an operand lacks", "wrong: grad_norm|gradient is wrong", "", "shard|repeat"),
+    "gradient_sum": Kind("a gradient lacks the sum over a dim that an operand lacks",
+                         "wrong: grad_norm|gradient is wrong", "", "shard|repeat"),
     "next_turn": Kind("'never used' of what the next turn uses", "computed and never used", "repeat"),
     "recompute": Kind("the compiler crashes where turns recompute what others need", "compile: signal 11"),
     "many": Kind("more than 512 results", "has more than N results|signal 6 LOC: error: _ has more"),
@@ -46,8 +48,8 @@ KINDS = {
     "take_order": Kind("a gather in another memory order", "cannot do this (take|scatter_add)"),
     "rope_order": Kind("rope in another memory order", "cannot do this rope"),
     "attend_order": Kind("attention in another memory order", "cannot do this attend"),
-    "wait": Kind("a wait for no collective writes beside the heap", r"trainer: signal 6.*(free|corruption|malloc)|trainer: signal 11|"
-                 "waits for no collective|heap-buffer-overflow"),
+    "wait": Kind("a wait for no collective writes beside the heap",
+                 r"trainer: signal 6.*(free|corruption|malloc)|trainer: signal 11|waits for no collective|heap-buffer-overflow"),
     "hang": Kind("ranks wait for each other for ever", "^hang|sent nothing|has not answered"),
     "false_write": Kind("--verify-passes: 'writes where it reads', of a right program", "it writes _ at byte"),
     "false_place": Kind("--verify-passes: 'there now is', of a right program", "there now is what was written"),

@@ -2,7 +2,8 @@
 import math
 
 from constants import known_numbers
-from tree import Dim, Input, Mesh, Name, Number, Recompute, Shard, Zero, Param, statements_of
+from prune import expressions
+from tree import Call, Input, Mesh, Name, Number, Param, Recompute, Shard, Zero, statements_of, walk
 
 AXES = ["dp", "cp", "tp", "ep"]
 
@@ -28,7 +29,7 @@ class Layout:
     def draw_axes(self, most_ranks):
         axes = {}
         for axis in self.draw.sample(AXES, self.draw.choice([1, 1, 2, 2, 3])):
-            size = self.draw.choice([2, 2, 2, 2, 3, 4])
+            size = self.draw.choice([2, 2, 2, 2, 2, 3, 4, 4, 1])
             if math.prod(axes.values()) * size <= most_ranks:
                 axes[axis] = size
         return axes
@@ -36,12 +37,17 @@ class Layout:
     # --- Which dims --------------------------------------------------------------------------------------------------
 
     def present(self):
-        """Dims of tensors: those of parameters and inputs."""
+        """Dims of tensors: those of parameters and inputs, and what concat, rename and iota bring."""
         found = set()
         for declaration in self.program.declarations:
             for statement in statements_of(getattr(declaration, "body", [])):
                 if isinstance(statement, (Param, Input)):
                     found |= set(statement.type.dims)
+        for e in (e for expression in expressions(self.program) for e in walk(expression)):
+            if isinstance(e, Call) and e.function in ("concat", "iota"):
+                found.add(e.arguments[0].name)
+            if isinstance(e, Call) and e.renaming:
+                found.add(e.renaming[1])
         return sorted(found - {self.program.batch_dim})
 
     def twins(self, dim):
@@ -73,7 +79,9 @@ class Layout:
         if wants_data or (settled and draw.random() < 0.7):
             self.split["batch"] = self.split.get("batch", 1) * size
             return Shard([self.program.batch_dim], axis)
-        dims = [d for d in draw.sample(self.present(), min(len(self.present()), draw.choice([1, 2, 2, 3]))) if self.divide(d, size)]
+        candidates = self.present()
+        chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
+        dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
             pair = self.pair(size)
             dims = [pair] if pair else dims
@@ -94,7 +102,8 @@ class Layout:
 
     def otherwise(self, dims, size):
         named = {name for d in dims for name in ([d] if isinstance(d, str) else d)}
-        free = [d for d in self.present() if d not in named and stored(self.program, self.known, d) % (self.split.get(d, 1) * size) == 0]
+        free = [d for d in self.present() if d not in named and
+                stored(self.program, self.known, d) % (self.split.get(d, 1) * size) == 0]
         if not free:
             return None
         chosen = self.draw.choice(free)

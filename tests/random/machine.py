@@ -53,6 +53,7 @@ class Tools:
         self.source = self.build.parent
         self.sanitized = self.build / "sanitize"
         self.device = self.build / "device"
+        self.has_device = self.has_sanitized = False
 
     def prepare(self):
         """A trainer measures the machine's best product when it starts, which takes longer than all its steps here."""
@@ -70,6 +71,7 @@ class Tools:
         subprocess.run(["make", "-s", "-j2", f"BUILD={self.sanitized}", "CFLAGS=-O1 -g",
                         f"EXTRA_CFLAGS={SANITIZERS} -DARENA_DEBUG", f"LDFLAGS={SANITIZERS}",
                         self.sanitized / "mpc", self.sanitized / "libmpcrt.a"], cwd=self.source, check=True)
+        self.has_sanitized = True
         runtime = self.shared / "runtime"
         runtime.mkdir(exist_ok=True)
         for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "libmpcrt.a")):
@@ -80,6 +82,7 @@ class Tools:
         """The emulated GPU."""
         subprocess.run(["sh", "tests/device/build.sh"], cwd=self.source, check=True,
                        env={**os.environ, "BUILD": str(self.build)})
+        self.has_device = True
 
 
 @dataclass

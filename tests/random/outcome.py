@@ -45,16 +45,19 @@ def blanked(message):
     return " ".join(message.split())[:160]
 
 
-VERIFIED = re.compile("interpreter:|the gradient is wrong|changes the meaning")
 SANITIZED = re.compile(r"(ERROR: AddressSanitizer: [\w-]+)|(runtime error: [^\n]*)")
+
+
+VERIFIED = re.compile("interpreter:|the gradient is wrong|changes the meaning")
 
 
 def message_of(output):
     """The line of the output that says what is wrong."""
     lines = output.splitlines()
-    for pattern in ("interpreter:", "the gradient is wrong", "changes the meaning", "error:", "free\\(\\)|corruption|malloc|signal"):
+    patterns = (VERIFIED, re.compile("error:"), re.compile(r"free\(\)|corruption|malloc|signal"))
+    for pattern in patterns:
         for line in lines:
-            if re.search(pattern, line) and "gone without a word" not in line:
+            if pattern.search(line) and "gone without a word" not in line:
                 return line
     return next((line for line in lines if "error:" in line), lines[-1] if lines else "")
 

@@ -1,8 +1,8 @@
 """Takes away what does not lead to the loss: the language refuses values, parameters, inputs and arguments that are never
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
-from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return, statements_of,
-                  value_of, walk)
+from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return,
+                  statements_of, value_of, walk)
 
 
 def mentioned(expression):

@@ -1,12 +1,22 @@
+#!/usr/bin/python3
 """Makes a failing program smaller as long as it fails in the same way: what can be left out is, expressions become one of
 their operands, dims become shorter, and what stands in a block or a repeat comes out of it.  An edit that makes no right
-program is found out by PyTorch or by mpc check, and dropped."""
-import copy
-import time
+program is found out by PyTorch or by mpc check, and dropped.
 
+    shrink.py FILE.mdl [--variant NAME] [--seconds S] [--mpc PATH]      writes the smallest program to standard output"""
+import argparse
+import copy
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from judge import Judge, ranks_of, read_case
+from printer import layout_text
 from prune import bodies, pruned
-from tree import (Assign, Block, Call, Dim, Index, Loss, Mesh, Name, Number, Param, Repeat, Return, Shard, TypeOf, Zero, Binary,
-                  Negation, children, statements_of, walk)
+from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Repeat, Return, Shard, Zero, children, statements_of,
+                  walk)
 
 SIMPLE_OPTIMIZER = Call("sgd", [], {"lr": Number("0.1")})
 
@@ -293,9 +303,46 @@ class Shrinking:
         return progress
 
 
+def header(case, name, found):
+    """What the first lines of a failure's file say."""
+    detail = [line for line in found.detail.splitlines() if line.strip() and "the same in" not in line][:12]
+    lines = [found.signature, *detail, f"seed {case.seed}, variant {name}",
+             "mpc compile " + " ".join(case.how.words(ranks_of(case.program)))]
+    if case.then:
+        lines += ["then goes on under:", *["    " + layout_text(line) for line in case.then]]
+    return "".join(f"# {line[:200]}\n" for line in lines)
+
+
 def shrink(judge, case, found, seconds):
     """The smallest case that was found within so many seconds, and what came of it."""
     shrinking = Shrinking(judge, case, found, seconds)
     while shrinking.round() and time.time() < shrinking.deadline:
         pass
     return shrinking.case, shrinking.found
+
+
+def main():
+    import variants
+    from machine import ROOT, Tools
+    arguments = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
+    arguments.add_argument("file")
+    arguments.add_argument("--variant")
+    arguments.add_argument("--seconds", type=float, default=120)
+    arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
+    said = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(said.mpc, Path(folder) / "shared")
+        tools.prepare()
+        case, own = read_case(said.file)
+        name = said.variant or own
+        variants.prepare([name], tools)
+        judge, case = Judge(tools, Path(folder) / "work"), variants.apply(name, case, tools)
+        found = judge.judge(case)
+        if found.is_failure:
+            case, found = shrink(judge, case, found, said.seconds)
+        print(header(case, name, found) + case.text(), end="")
+    sys.exit(found.is_failure)
+
+
+if __name__ == "__main__":
+    main()

@@ -94,7 +94,7 @@ def drawn(seed, names, count):
 
 def prepare(names, tools):
     """Builds what these variants need, once."""
-    if names is None or any("cuda" in name for name in names):
+    if (names is None or any("cuda" in name for name in names)) and not tools.has_device:
         tools.prepare_device()
-    if names is None or any("sanitize" in name for name in names):
+    if (names is None or any("sanitize" in name for name in names)) and not tools.has_sanitized:
         tools.prepare_sanitized()
