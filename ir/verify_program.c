@@ -257,5 +257,6 @@ bool verify_program(Module *m)
     for (const Func *f = m->funcs; f; f = f->next)
         if (f->role != PLAIN && f->role != KERNEL && !(verify_taken(m, f) && verify_results(m, f)))
             return false;
-    return verify_places(m, all->params.at[0]->storage != NULL) && verify_all_taken(m, all) && (model ? verify_totals(m, model) : verify_step(m, step));
+    return verify_all_taken(m, all) && verify_places(m, all->params.at[0]->storage != NULL) &&
+           (model ? verify_totals(m, model) : verify_step(m, step));
 }
