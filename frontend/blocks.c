@@ -193,7 +193,7 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
         complain(l, (Where){ .at = ast->name_loc }, "a parameter holds floating-point numbers, not %s", ast->name);
         return false;
     }
-    if (too_large(l, type, ast->loc))
+    if (too_large(l, type, ast->loc) || too_many_dims(l, type, ast->loc))
         return false;
     if (l->m->batch && find_dim(type, l->m->batch) >= 0) {
         complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is the micro-batch",

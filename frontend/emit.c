@@ -84,6 +84,20 @@ bool too_large(Lower *l, const Type *type, Loc at)
     return count > 0x1p48;
 }
 
+/* What a turn of a repeat leaves behind, and what it takes, gets a dim more for each repeat around it. */
+bool too_many_dims(Lower *l, const Type *type, Loc at)
+{
+    int repeats = 0;
+    for (const Frame *frame = l->frame; frame && frame->outer; frame = frame->outer)
+        repeats++;
+    if (repeats == 0 || type->rank + repeats <= MAX_RANK)
+        return false;
+    complain(l, (Where){ .at = at },
+             "inside of %d repeat%s a tensor has at most %d dims, not %s: each repeat adds one that counts its copies",
+             repeats, repeats == 1 ? "" : "s", MAX_RANK - repeats, dims_text(l, type));
+    return true;
+}
+
 static bool reported_here(const Lower *l)
 {
     for (const Reported *r = l->reported; r; r = r->next)
@@ -103,7 +117,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
     if (!op && l->variant == AS_CHECK)
         complain(l, (Where){ .at = l->b.loc }, "not a sum over sequences");
     for (int i = 0; op && i < op->results.count; i++)
-        if (too_large(l, &op->results.at[i]->type, l->b.loc))
+        if (too_large(l, &op->results.at[i]->type, l->b.loc) || too_many_dims(l, &op->results.at[i]->type, l->b.loc))
             return NULL;
     return op;
 }

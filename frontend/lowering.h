@@ -263,7 +263,8 @@ Value *reorder(Lower *l, Value *value, const Type *like);    /* into the order o
 bool clashes_with_step(Lower *l, const char *name, Loc loc); /* reports a name of the model that the step needs */
 Name free_function_name(Lower *l, Name name);
 
-bool too_large(Lower *l, const Type *type, Loc at); /* reports a tensor that no machine holds */
+bool too_large(Lower *l, const Type *type, Loc at);     /* reports a tensor that no machine holds */
+bool too_many_dims(Lower *l, const Type *type, Loc at); /* reports one that no room is left for copies of */
 
 /* --- Building -------------------------------------------------------------------------------- */
 

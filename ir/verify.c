@@ -4,6 +4,7 @@
  * that changes an op without its type, or drops a collective, is caught here and named.
  */
 #include "infer.h"
+#include "map.h"
 #include "storage.h"
 
 #include <string.h>
@@ -11,14 +12,10 @@
 #define WRONG(at_loc, ...) (error_at(m->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
 #define WRONG_OP(...) (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op) }, __VA_ARGS__), false)
 
-static bool defined_above(const Func *f, const Op *op, const Value *value)
+static void define(Map *defined, const Values *values)
 {
-    if (!value->def)
-        return index_of(&f->params, value) >= 0;
-    for (const Op *above = op ? op->prev : f->last; above; above = above->prev)
-        if (above == value->def)
-            return index_of(&above->results, value) >= 0;
-    return false;
+    for (int i = 0; i < values->count; i++)
+        map_put(defined, values->at[i], values->at[i]);
 }
 
 /* Can a tensor be held like that: do blocks come out even, and has each axis one use? */
@@ -57,10 +54,11 @@ static bool verify_message(Module *m, const Op *op)
     return true;
 }
 
-static bool verify_op(Module *m, const Func *f, const Op *op)
+/* `defined`: the values that stand above it. */
+static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined)
 {
     for (int i = 0; i < op->args.count; i++)
-        if (!defined_above(f, op, arg(op, i)))
+        if (!map_get(defined, arg(op, i)))
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
         else if (is_on_its_way(arg(op, i)) && op->kind != OP_wait)
             return WRONG_OP("%s reads %%%s, which is on its way until its wait", info(op)->name, arg(op, i)->name);
@@ -123,6 +121,24 @@ static bool verify_kernel(Module *m, const Func *kernel)
     return good;
 }
 
+static bool verify_body(Module *m, const Func *f, Map *defined)
+{
+    bool good = true;
+    define(defined, &f->params);
+    for (const Op *op = f->first; op; op = op->next) {
+        good &= verify_op(m, f, op, defined);
+        define(defined, &op->results);
+    }
+    for (int i = 0; good && i < f->results.count; i++)
+        if (!map_get(defined, f->results.at[i]))
+            return WRONG(f->last ? f->last->loc : f->loc, "@%s returns %%%s, which it does not define", f->name,
+                         f->results.at[i]->name);
+        else if (is_on_its_way(f->results.at[i]))
+            return WRONG(f->last ? f->last->loc : f->loc, "@%s returns %%%s, which is on its way until its wait",
+                         f->name, f->results.at[i]->name);
+    return good;
+}
+
 static bool verify_func(Module *m, const Func *f)
 {
     enum { DEEPEST = 32 };
@@ -136,15 +152,12 @@ static bool verify_func(Module *m, const Func *f)
         good &= verify_type(m, loc, f->params.at[i]);
     if (!good)
         return false;
-    for (const Op *op = f->first; op; op = op->next)
-        good &= verify_op(m, f, op);
+    Arena scratch = { 0 };
+    Map defined = { .arena = &scratch };
+    good = verify_body(m, f, &defined);
+    arena_free(&scratch);
     if (good && f->role == KERNEL)
         good = verify_kernel(m, f);
-    for (int i = 0; good && i < f->results.count; i++)
-        if (!defined_above(f, NULL, f->results.at[i]))
-            return WRONG(loc, "@%s returns %%%s, which it does not define", f->name, f->results.at[i]->name);
-        else if (is_on_its_way(f->results.at[i]))
-            return WRONG(loc, "@%s returns %%%s, which is on its way until its wait", f->name, f->results.at[i]->name);
     return good;
 }
 

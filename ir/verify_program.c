@@ -19,7 +19,8 @@ static bool is_one_of(Name name, const char *const words[], int count)
     return false;
 }
 #define ONE_OF(name, ...)                                                                                              \
-    is_one_of((name), (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+    is_one_of((name), (const char *const[]){ __VA_ARGS__ },                                                            \
+              sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 /* --- train { } ------------------------------------------------------------------------------- */
 
@@ -227,6 +228,17 @@ static bool verify_results(Module *m, const Func *f)
     return true;
 }
 
+/* After the memory pass: whoever calls a function hands over places, but to a kernel what lies there. */
+static bool verify_places(Module *m, bool placed)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (int i = 0; i < f->params.count && f->role != KERNEL; i++)
+            if (!f->params.at[i]->storage == placed)
+                return WRONG(m, f->loc, "%%%s of @%s has %s place in memory, unlike those of the step",
+                             f->params.at[i]->name, f->name, placed ? "no" : "a");
+    return true;
+}
+
 bool verify_model(Module *m)
 {
     const Func *model = func_with_role(m, MODEL);
@@ -245,5 +257,6 @@ bool verify_program(Module *m)
     for (const Func *f = m->funcs; f; f = f->next)
         if (f->role != PLAIN && f->role != KERNEL && !(verify_taken(m, f) && verify_results(m, f)))
             return false;
-    return verify_all_taken(m, all) && (model ? verify_totals(m, model) : verify_step(m, step));
+    return verify_all_taken(m, all) && verify_places(m, all->params.at[0]->storage != NULL) &&
+           (model ? verify_totals(m, model) : verify_step(m, step));
 }

@@ -113,6 +113,8 @@ static void extend_results(Module *m, Op *op)
 {
     const Func *callee = find_func(m, op->attrs.callee);
     const Type *types = infer_results(m, op);
+    if (!types)
+        return; /* reported */
     for (int i = op->results.count; i < callee->results.count; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };

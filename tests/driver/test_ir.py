@@ -175,3 +175,20 @@ def test_a_path_does_not_end_a_comment(mpc):
     text = mpc("compile", folder / "b*.mdl", "--compile-to=memory").stdout
     (mpc.directory / "evil.mir").write_text(re.sub(r"loc\([^)]*\)", 'loc("*/#error/*:1:1")', text))
     mpc("compile", "--compile-from=evil.mir", "-o", "out", "--cflags=-O0")
+
+
+@pytest.mark.parametrize("stage", ["lower", "autodiff", "memory"])
+def test_a_head_that_lacks_a_line(mpc, stage):
+    """Of what a trainer needs: told at a place of the text, and no other trainer is made."""
+    mpc("compile", "tiny.mdl", f"--compile-to={stage}", "-o", "whole.mir")
+    lines = (mpc.directory / "whole.mir").read_text().splitlines(True)
+    heads = [i for i, line in enumerate(lines) if re.match(r"  (batch|vocab|train|input|param) ", line)]
+    assert len(heads) > 5
+    for i in heads:
+        (mpc.directory / "less.mir").write_text("".join(lines[:i] + lines[i + 1:]))
+        said = mpc("compile", "--compile-from=less.mir", "-o", "out", "--no-cc", status=1).stderr
+        assert re.match(r"less.mir:\d+:\d+: error: ", said), lines[i]
+        if stage == "lower" and not re.match("  (batch|vocab)", lines[i]):
+            said = mpc("opt", "--pass=autodiff", "less.mir", status=1).stderr
+            assert "error: " in said and "internal" not in said, lines[i]
+    assert not (mpc.directory / "out").exists()
