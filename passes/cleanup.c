@@ -115,3 +115,16 @@ void inline_call(Module *m, Func *f, Op *call)
     }
     remove_op(f, call);
 }
+
+void inline_calls(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first, *next; op; op = next) {
+            next = op->next;
+            if (info(op)->family == CONTROL && !op->attrs.dims.count && find_func(m, op->attrs.callee)->role == PLAIN) {
+                inline_call(m, f, op);
+                next = f->first; /* what came in may call too */
+            }
+        }
+    drop_unreached(m);
+}

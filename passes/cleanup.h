@@ -11,5 +11,6 @@ void drop_unreached(Module *m); /* functions that nobody calls and that have no 
 
 /* Puts the body of a `call` of a PLAIN function in its place. */
 void inline_call(Module *m, Func *f, Op *call);
+void inline_calls(Module *m); /* all of them */
 
 #endif

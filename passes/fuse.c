@@ -491,19 +491,6 @@ static void fuse_func(Module *m, Func *f)
     drop_dead(f);
 }
 
-static void inline_calls(Module *m)
-{
-    for (Func *f = m->funcs; f; f = f->next)
-        for (Op *op = f->first, *next; op; op = next) {
-            next = op->next;
-            if (info(op)->family == CONTROL && !op->attrs.dims.count && find_func(m, op->attrs.callee)->role == PLAIN) {
-                inline_call(m, f, op);
-                next = f->first; /* what came in may call too */
-            }
-        }
-    drop_unreached(m);
-}
-
 void pass_fuse(Module *m);
 void pass_fuse(Module *m)
 {
