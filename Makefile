@@ -23,7 +23,8 @@ PROCESSOR  = processor product collective exchange comm_mpi
 GPU_OBJECTS = $(filter-out $(PROCESSOR:%=$(BUILD)/runtime/%.o),$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
 
 .DELETE_ON_ERROR:
-.PHONY: all deps check check-gpu demo bench bench-gpu format clean install help
+SECONDS ?= 3600
+.PHONY: all deps check check-gpu fuzz-models demo bench bench-gpu format clean install uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -32,9 +33,11 @@ help:
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
 	@echo 'make check-gpu  pass the tests that need a GPU'
+	@echo 'make fuzz-models  try random models against PyTorch (SECONDS=3600 SEED=0); failures go to $(BUILD)/random/'
 	@echo 'make bench      compare with PyTorch, XLA and itself on this machine; results go to bench/results/'
 	@echo 'make bench-gpu  compare with PyTorch on a GPU; results go to bench/results/'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make uninstall  from there'
 	@echo 'make format     clang-format over all sources'
 
 deps:
@@ -94,6 +97,12 @@ check:
 	@$(MAKE) --no-print-directory -j2 all
 	@sh tests/run.sh
 
+# From another seed each day, unless it is given.
+fuzz-models:
+	@sh tests/deps.sh
+	@$(MAKE) --no-print-directory -j2 all
+	@/usr/bin/python3 tests/random/fuzz.py --mpc $(BUILD)/mpc --out $(BUILD)/random --seconds $(SECONDS) --seed $(or $(SEED),$(shell date +%j)000000) --shrink
+
 # The text is this source tree, bytes as tokens.
 demo:
 	@sh tests/deps.sh build
@@ -124,6 +133,11 @@ install: all
 	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/lib/mpc $(DESTDIR)$(PREFIX)/share/mpc
+	rm -f $(DESTDIR)$(PREFIX)/bin/mpc $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 
 # Templates are no C yet, and golden files are what mpc writes.
 FORMAT ?= clang-format-14 -i

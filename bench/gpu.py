@@ -94,7 +94,7 @@ def steps_of(trace):
     for event in events:
         if event["cat"] != "step":
             said, seconds = event["args"], event["dur"] / 1e6 / steps
-            yield (event["cat"], f"{event['name']} ({said['where']})", seconds,
+            yield (event["cat"], f"{said['kernel']} ({said['where']})", seconds,
                    said.get("gbytes_per_s", 0) * 1e9 * seconds, said.get("gflops_per_s", 0) * 1e9 * seconds)
 
 

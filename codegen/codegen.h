@@ -13,8 +13,7 @@
 #include "ir/ir.h"
 #include "runtime/rt.h"
 
-/* takes.c, for Module.takes: does a kernel for the op exist that works on memory as it lies?  Both targets take the
- * same. */
+/* takes.c, for Module.takes: does a kernel for the op exist that works on memory as it lies? */
 bool kernels_take(Module *m, const Op *op, Wanted wanted[]);
 
 /* --- names.c: texts that several parts use -------------------------------------------------- */
@@ -93,11 +92,9 @@ typedef struct {
     const Op *dot, *activation; /* the latter NULL: none */
 } Product;
 
-enum { MAX_PRODUCTS = 16 }; /* dots of one kernel */
-
-/* The products that do the work of a kernel, fewer than its dots where these lie side by side.
+/* The products that do the work of a kernel: one for each result, or fewer where these lie side by side.
  * Returns how many; 0 after an error. */
-int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS]);
+int plan_products(Module *m, const Func *kernel, const Op *call, Product **products);
 
 /* For kernels_take: what a sum that goes on in the result lies like. */
 bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);

@@ -8,6 +8,7 @@
 #include "map.h"
 #include "templates.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
@@ -24,6 +25,12 @@ bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *l
     return m->diags->errors == errors;
 }
 
+bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
+{
+    const Func *kernel = row_kernel_of(m, op);
+    return kernels_take(m, op, wanted) && (!kernel || cuda_row_takes(m, kernel, op, wanted));
+}
+
 int64_t cuda_scratch_bytes(Module *m, const Op *op)
 {
     const Func *kernel = row_kernel_of(m, op);
@@ -34,6 +41,7 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op)
 
 typedef struct {
     CudaKernel kernel;
+    int names;               /* how many are made of its name: launches, or members of a group */
     const char *name, *text; /* the text as it is under the name of all candidates, without its comment */
 } KernelText;
 
@@ -42,7 +50,7 @@ struct CudaProgram {
     int count, room;
     KernelText *at;
     Map calls;    /* Op -> CudaCall */
-    Map products; /* Op -> CudaCall *[MAX_PRODUCTS] */
+    Map products; /* Op -> CudaCall *[]: of each product */
     const char *text;
 };
 
@@ -59,16 +67,31 @@ static char *text_of(Module *m, const CudaCall *call, const char *name, CudaLaun
     return close_text(&m->arena, &text);
 }
 
-static bool is_name(const CudaProgram *program, const char *name)
+/* The name of a kernel, or NAME_2, NAME_3, ...: one of its further launches, or a member of its group. */
+static bool is_name_of(const KernelText *kernel, const char *name)
 {
-    for (int i = 0; i < program->count; i++)
-        if (strcmp(program->at[i].name, name) == 0)
-            return true;
+    size_t length = strlen(kernel->name);
+    if (strncmp(kernel->name, name, length) != 0)
+        return false;
+    char *end;
+    long number = name[length] == '_' ? strtol(name + length + 1, &end, 10) : 0;
+    return name[length] == '\0' || (number > 0 && *end == '\0' && number <= kernel->names);
+}
+
+/* Has an earlier kernel this name, or one of those that are made of it? */
+static bool is_taken(const CudaProgram *program, Arena *arena, const char *name, int names)
+{
+    for (int own = 1; own <= names; own++) {
+        const char *text = own == 1 ? name : arena_text(arena, "%s_%d", name, own);
+        for (int i = 0; i < program->count; i++)
+            if (is_name_of(&program->at[i], text))
+                return true;
+    }
     return false;
 }
 
 /* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
-static const char *name_of(const CudaProgram *program, const CudaCall *call)
+static const char *name_of(const CudaProgram *program, const CudaCall *call, int names)
 {
     Arena *arena = &program->m->arena;
     const Op *op = call->op[0];
@@ -78,7 +101,7 @@ static const char *name_of(const CudaProgram *program, const CudaCall *call)
     const char *base = arena_text(arena, "kernel_%s%s", c_identifier(program->m, path, 48),
                                   call->count > 1 ? "_and_others" : ""),
                *name = base;
-    for (int i = 2; is_name(program, name); i++)
+    for (int i = 2; is_taken(program, arena, name, names); i++)
         name = arena_text(arena, "%s_v%d", base, i);
     return name;
 }
@@ -105,9 +128,11 @@ static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call
     for (int i = 0; i < program->count && text; i++)
         if (strcmp(program->at[i].text, text) == 0)
             return program->at[i].kernel.launches;
-    const char *name = name_of(program, call);
+    int names = launches->count > call->count ? launches->count : call->count + 1;
+    const char *name = name_of(program, call, names);
     fprintf(out, "%s\n", text_of(m, call, name, launches));
     *new_kernel(program) = (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches },
+                                         .names = names,
                                          .name = name,
                                          .text = text ? text : "" };
     return launches;
@@ -129,11 +154,11 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
 static void add_products(CudaProgram *program, const Op *op, const Func *kernel, FILE *out)
 {
     Module *m = program->m;
-    Product *products = NEW_ARRAY(&m->arena, Product, MAX_PRODUCTS);
-    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, MAX_PRODUCTS);
+    Product *products;
+    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, kernel->results.count + 1); /* NULL behind the last */
     const Op **only = NEW(&m->arena, const Op *);
     *only = op;
-    int count = plan_products(m, kernel, op, products);
+    int count = plan_products(m, kernel, op, &products);
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
         if (!p->naive && !p->shape.has_bias && !p->shape.activation)
@@ -149,7 +174,8 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
 /* The kernel that the runtime launches for messages between ranks. */
 static void add_messages(CudaProgram *program, FILE *out)
 {
-    static const CudaLaunches launches = { 1, { { .name = "rt_messages", .blocks = 1, .threads = 256 } } };
+    static CudaLaunch messages = { .name = "rt_messages", .blocks = 1, .threads = 256 };
+    static const CudaLaunches launches = { .count = 1, .at = &messages };
     fputs(cuda_messages_template, out);
     *new_kernel(program) =
         (KernelText){ .kernel = { "messages", "", &launches }, .name = launches.at[0].name, .text = "" };
@@ -182,8 +208,9 @@ CudaProgram *emit_cuda_program(Module *m)
     open_text(&text);
     open_text(&places);
     write_place_constants(m, kernels, places.out);
-    FILL(text.out, cuda_program_template, { "model", m->name }, { "source", m->source ? m->source : "IR" },
-         { "places", close_text(&m->arena, &places) }, { "kernels", kernels });
+    FILL(text.out, cuda_program_template, { "model", m->name },
+         { "source", comment_text(m, m->source ? m->source : "IR") }, { "places", close_text(&m->arena, &places) },
+         { "kernels", kernels });
     program->text = close_text(&m->arena, &text);
     return m->diags->errors == errors ? program : NULL;
 }

@@ -9,8 +9,6 @@
 
 #include "codegen.h"
 
-enum { MAX_LAUNCHES = 64 };
-
 typedef struct {
     const char *name;
     int64_t blocks;
@@ -20,9 +18,11 @@ typedef struct {
 } CudaLaunch;
 
 typedef struct {
-    int count;
-    CudaLaunch at[MAX_LAUNCHES];
+    int count, room;
+    CudaLaunch *at;
 } CudaLaunches;
+
+void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
 
 /* Is it work for a kernel of ours, and not for the library of products? */
 bool is_cuda_kernel(Module *m, const Op *op);
@@ -31,8 +31,14 @@ bool is_cuda_kernel(Module *m, const Op *op);
  * `name` and, of further ones, that with something behind it.  False after an error. */
 bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
 
+/* For Module.takes: kernels_take, and what several launches of one kernel want. */
+bool cuda_takes(Module *m, const Op *op, Wanted wanted[]);
+
 /* Bytes of scratch of such a call, from types alone; for Module.scratch_bytes. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
+
+/* Of attention: what tiles of heads fit into, and the runtime's kernels are written for. */
+enum { CUDA_LARGEST_HEAD = 256 };
 
 /* For Module.keeps_before: cuBLASLt writes the operand of gelu beside its result, and of relu's only which were
  * positive. */

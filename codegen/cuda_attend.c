@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-enum { LARGEST_HEAD = 256, ALIGNED = 8, PLAIN_THREADS = 256, SHARE_ROWS = 8 };
+enum { ALIGNED = 8, PLAIN_THREADS = 256, SHARE_ROWS = 8 };
 
 /* What the kernels' headers say of themselves: the structs Rt...Tiles there. */
 typedef struct {
@@ -51,8 +51,8 @@ static int64_t heads_of(const Operands *o, bool of_keys)
 static bool check_attend(const Operands *o, int64_t d)
 {
     int errors = o->m->diags->errors;
-    if (d > LARGEST_HEAD)
-        refuse_layout(o, "its head size is %" PRId64 ", and %d is the largest", d, LARGEST_HEAD);
+    if (d > CUDA_LARGEST_HEAD)
+        refuse_layout(o, "its head size is %" PRId64 ", and %d is the largest", d, CUDA_LARGEST_HEAD);
     if (!(o->op->attrs.scale > 0))
         refuse_layout(o, "its scale is %g, and must be above 0", o->op->attrs.scale);
     return o->m->diags->errors == errors;

@@ -52,7 +52,7 @@ void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, 
 {
     FILL(out, kernel_template, { "title", library_title(o, launch.name) }, { "operands", library_operand_lines(o) },
          { "head", head_of(o, launch) }, { "body", body });
-    launches->at[launches->count++] = launch;
+    add_launch(launches, launch, o->m);
 }
 
 static void write_variant(Operands *o, const char *variant, CudaLaunch launch, CudaLaunches *launches, FILE *out)

@@ -29,10 +29,11 @@ void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *
     const char *parameters[MAX_PRODUCT_OPERANDS], *threads = arena_text(&m->arena, "%d", THREADS);
     int noperands = product_parameters(m, p, call, "", parameters);
     const char *indices = index_texts(m, &c->type, &count);
-    FILL(out, cuda_product_template, { "where", call->where ? call->where : "" },
+    FILL(out, cuda_product_template, { "where", comment_text(m, call->where ? call->where : "") },
          { "head", kernel_head(m, name, threads, noperands, parameters) }, { "threads", threads },
          { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
          { "body", naive_product_point(m, p, call) });
-    launches->count = 1;
-    launches->at[0] = (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS };
+    launches->count = 0;
+    add_launch(launches, (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS },
+               m);
 }

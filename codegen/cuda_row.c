@@ -18,10 +18,13 @@ static const char *const taken[] = {
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
 {
-    if (launches->count < MAX_LAUNCHES)
-        launches->at[launches->count++] = launch;
-    else if (!m->diags->errors)
-        error_at(m->diags, (Where){ 0 }, "kernel '%s' takes more than %d launches", launches->at[0].name, MAX_LAUNCHES);
+    if (launches->count == launches->room) {
+        CudaLaunch *more = NEW_ARRAY(&m->arena, CudaLaunch, launches->room = launches->room ? 2 * launches->room : 4);
+        for (int i = 0; i < launches->count; i++)
+            more[i] = launches->at[i];
+        launches->at = more;
+    }
+    launches->at[launches->count++] = launch;
 }
 
 /* Where nothing is said of blocks, the compiler aims at many, and may spill registers for that. */
@@ -353,10 +356,12 @@ static void write_launch(Launch *p, const char *name, FILE *out)
 
 /* --- The kernel ----------------------------------------------------------------------------------- */
 
-static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Launch launch[], int *count)
+static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wanted *wanted, Launch **launch,
+                              int *count)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
     k->scratch = 0; /* what the plan for processors would take */
+    k->wanted = wanted;
     if (call) {
         for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
             new_identifier(&k->names, taken[i]);
@@ -369,16 +374,27 @@ static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Lau
 
 int64_t cuda_row_scratch(Module *m, const Func *kernel)
 {
-    Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    Launch *launch;
     int count;
-    return plan_kernel(m, kernel, NULL, launch, &count)->scratch;
+    return plan_kernel(m, kernel, NULL, NULL, &launch, &count)->scratch;
+}
+
+bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+{
+    Launch *launch;
+    int count;
+    bool good = true;
+    plan_kernel(m, kernel, call, wanted, &launch, &count);
+    for (int i = 0; i < call->args.count + call->results.count; i++)
+        good &= !wanted[i].copied;
+    return good;
 }
 
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out)
 {
-    Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    Launch *launch;
     int count;
-    RowKernel *k = plan_kernel(m, kernel, call, launch, &count);
+    RowKernel *k = plan_kernel(m, kernel, call, NULL, &launch, &count);
     FILL(out, cuda_title_template, { "title", row_title(k) }, { "operands", row_operand_lines(k) });
     for (int i = 0; i < count; i++) {
         Launch *p = &launch[i];
@@ -396,9 +412,9 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
 
 CudaMember cuda_member(Module *m, const Func *kernel)
 {
-    Launch *launch = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    Launch *launch;
     int count;
-    plan_kernel(m, kernel, NULL, launch, &count);
+    plan_kernel(m, kernel, NULL, NULL, &launch, &count);
     return count != 1                        ? NO_MEMBER
            : launch[0].mapping == MAP_POINTS ? MEMBER_OF_POINTS
            : launch[0].mapping == MAP_SUMS   ? MEMBER_OF_SUMS
@@ -408,9 +424,9 @@ CudaMember cuda_member(Module *m, const Func *kernel)
 void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
                       FILE *out)
 {
-    Launch *p = NEW_ARRAY(&m->arena, Launch, MAX_LAUNCHES);
+    Launch *p;
     int count;
-    plan_kernel(m, kernel, call, p, &count);
+    plan_kernel(m, kernel, call, NULL, &p, &count);
     p->is_member = true;
     mark_needed(p);
     plan_threads(p);

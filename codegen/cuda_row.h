@@ -68,7 +68,7 @@ typedef struct {
 } Launch;
 
 /* cuda_row_plan.c: all that types decide. */
-int plan_launches(RowKernel *k, Launch launch[MAX_LAUNCHES], int64_t *scratch);
+int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch);
 
 /* cuda_row_threads.c: all that strides decide. */
 void plan_threads(Launch *p);
@@ -103,6 +103,8 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
+/* Does no launch store where a later one may still read?  If one does, its results want to lie elsewhere. */
+bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
 
 /* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
@@ -117,8 +119,7 @@ char *kernel_head(Module *m, const char *name, const char *bounds, int count, co
 typedef void TurnText(Launch *p, const void *context, FILE *out);
 void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
-const char *block_index(const Launch *p); /* the number of the block: of a member, among its own */
-void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
+const char *block_index(const Launch *p);      /* the number of the block: of a member, among its own */
 const char *functor_of(const Node *reduction); /* RtSum, ... */
 
 #endif

@@ -100,7 +100,11 @@ static void choose_mapping(Launch *p, DimSet kept)
 static void check_order(const RowKernel *k, const Launch *p)
 {
     for (int i = 0; i < k->nsinks; i++)
-        if (p->has[i] && k->array[k->f->params.count + k->sink[i].result].shared)
+        if (!p->has[i] || !k->array[k->f->params.count + k->sink[i].result].shared)
+            continue;
+        else if (k->wanted)
+            k->wanted[k->f->params.count + k->sink[i].result].copied = true;
+        else
             error_at(k->m->diags, (Where){ .at = k->call->loc },
                      "internal: '%s' is summed in place, while another launch of kernel '%s' may still read it",
                      k->sink[i].node->value->name, k->f->name);
@@ -110,7 +114,7 @@ static int plan_region(RowKernel *k, int region, Launch launch[], int count, int
 {
     const Region *r = &k->region[region];
     bool *done = NEW_ARRAY(&k->m->arena, bool, k->nsinks);
-    for (int i = 0; i < k->nsinks && count < MAX_LAUNCHES; i++) {
+    for (int i = 0; i < k->nsinks; i++) {
         if (k->sink[i].region != region || !k->sink[i].operand || done[i])
             continue;
         Launch *p = &launch[count++];
@@ -129,16 +133,17 @@ static int plan_region(RowKernel *k, int region, Launch launch[], int count, int
     return count;
 }
 
-int plan_launches(RowKernel *k, Launch launch[MAX_LAUNCHES], int64_t *scratch)
+int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch)
 {
     int count = 0;
+    Launch *launch = *launches = NEW_ARRAY(&k->m->arena, Launch, k->nsinks + k->nregions + 1);
     for (int i = 0; i < k->nregions; i++) {
         int region = k->region_order ? k->region_order[i] : i, before = count;
         count = plan_region(k, region, launch, count, scratch);
         bool any = false;
         for (int s = 0; s < k->nsinks; s++)
             any |= k->sink[s].region == region && !k->sink[s].operand;
-        if (any && count == before && count < MAX_LAUNCHES)
+        if (any && count == before)
             launch[count++] = new_launch(k, region);
         for (int s = 0; s < k->nsinks; s++)
             if (k->sink[s].region == region && !k->sink[s].operand)

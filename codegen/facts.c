@@ -41,7 +41,7 @@ static void find_shape(const Module *m, Facts *facts)
     facts->batch = facts->seq = 1;
     if (!m->inputs)
         return;
-    const Type *type = &m->inputs->type;
+    const Type *type = &longest_input(m)->type;
     int batch = m->batch ? find_dim(type, m->batch) : -1;
     for (int i = 0; i < type->rank; i++)
         *(i == batch ? &facts->batch : &facts->seq) *= type->dim[i].size;

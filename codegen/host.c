@@ -5,7 +5,7 @@
 
 static void write_head(const Host *h, TrainerTexts texts, FILE *out)
 {
-    const Module *m = h->m;
+    Module *m = h->m;
     FILL(
         out,
         "/* trainer.c -- trains the model $model, written by mpc $version from $source.\n"
@@ -21,7 +21,7 @@ static void write_head(const Host *h, TrainerTexts texts, FILE *out)
         " */\n"
         "#include \"rt.h\"\n"
         "$includes\n",
-        { "model", m->name }, { "version", texts.version }, { "source", m->source ? m->source : "IR" },
+        { "model", m->name }, { "version", texts.version }, { "source", comment_text(m, m->source ? m->source : "IR") },
         { "kernels", h->dialect->kernels }, { "includes", h->dialect->includes });
 }
 

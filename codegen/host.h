@@ -4,6 +4,9 @@
 
 #include "cuda.h"
 
+/* Attention has tiles of whole heads on the stack of a thread. */
+enum { C_LARGEST_HEAD = 1024 };
+
 /* What a kernel of this back end needs beside its results: Module.scratch_bytes, for the memory pass. */
 int64_t c_scratch_bytes(Module *m, const Op *op);
 

@@ -83,17 +83,15 @@ static char *joined(Arena *arena, const char *text)
     return line;
 }
 
-enum { MAX_ITEMS = 1024 };
-
 /* The arguments of "f(a, b + c * 2)", cut apart in place. */
-static int split_arguments(char *line, const char *items[MAX_ITEMS])
+static int split_arguments(char *line, const char *items[])
 {
     int depth = 0, count = 0;
     char *at = strchr(line, '(') + 1;
     items[count++] = at;
     for (; *at; at++) {
         depth += (*at == '(') - (*at == ')');
-        if (*at == ',' && depth == 0 && count < MAX_ITEMS) {
+        if (*at == ',' && depth == 0) {
             *at = '\0';
             items[count++] = at + 2;
         }
@@ -125,7 +123,7 @@ static char *traced_call(Module *m, int row, const char *call)
         return arena_text(arena, "RT_RUN(rt, %d, %s);\n", row, line);
     if (UNDER + length > WIDTH && 4 + length <= WIDTH)
         return arena_text(arena, "RT_RUN(\n    rt, %d,\n    %s);\n", row, line);
-    const char *items[MAX_ITEMS];
+    const char **items = NEW_ARRAY(arena, const char *, strlen(line) + 1);
     char *name = arena_text(arena, "%.*s", (int)strcspn(line, "(") + 1, line);
     int count = split_arguments(line, items);
     char *below = wrapped_list(m, name, count, items, "));", 4 + UNDER);
@@ -166,8 +164,8 @@ const char **operands_of(FuncText *t, const Op *op)
 static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
 {
     Module *m = t->h->m;
-    Product products[MAX_PRODUCTS];
-    int count = plan_products(m, kernel, op, products);
+    Product *products;
+    int count = plan_products(m, kernel, op, &products);
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
         int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);

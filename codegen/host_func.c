@@ -31,7 +31,7 @@ bool internal_error(Module *m, const Op *op, const char *what)
 const char *place_text(Module *m, const Op *op)
 {
     const char *path = op->path ? op->path : info(op)->name;
-    return op->where ? arena_text(&m->arena, "%s, %s", path, op->where) : path;
+    return comment_text(m, op->where ? arena_text(&m->arena, "%s, %s", path, op->where) : path);
 }
 
 /* --- Pointers ------------------------------------------------------------------------------ */

@@ -202,6 +202,13 @@ static char *loop_head(const LoopText *l)
     return arena_text(arena, "for (int64_t %s = 0; %s < %" PRId64 "; %s++) {", l->index, l->index, l->turns, l->index);
 }
 
+/* For --trace: without this all copies would have one name. */
+static char *turn_text(const LoopText *l, const char *turn)
+{
+    Module *m = l->t->h->m;
+    return l->c->takes_rt ? arena_text(&m->arena, "RT_TURN(rt, %s, %s);", string_text(m, l->dim), turn) : "";
+}
+
 void write_loop(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
@@ -225,8 +232,9 @@ void write_loop(FuncText *t, const Op *op)
     Text text;
     open_text(&text);
     if (l.dim)
-        FILL(text.out, "$before\n$head\n    $first\n    $call\n    $last\n}\n", { "before", before },
-             { "head", loop_head(&l) }, { "first", first }, { "call", call }, { "last", last });
+        FILL(text.out, "$before\n$head\n    $turn\n    $first\n    $call\n    $last\n}\n$over\n", { "before", before },
+             { "head", loop_head(&l) }, { "turn", turn_text(&l, l.index) }, { "first", first }, { "call", call },
+             { "last", last }, { "over", turn_text(&l, "-1") });
     else
         fputs(call, text.out);
     write_statement(t, comment, close_text(&m->arena, &text));

@@ -182,7 +182,6 @@ extern const Dialect c_dialect, cuda_dialect;
 
 void write_products(Host *h, FILE *out);
 void write_collectives(Host *h, FILE *out);
-char *string_text(Module *m, const char *text); /* a C string, or NULL */
 
 /* `program`: the text of all kernels and functions. */
 void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out);

@@ -159,8 +159,9 @@ char *library_operand_lines(const Operands *o)
 char *library_title(const Operands *o, const char *name)
 {
     const Op *op = o->op;
-    return arena_text(&o->m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
-                      op->where ? op->where : "", info(op)->name);
+    const char *title = arena_text(&o->m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
+                                   op->where ? op->where : "", info(op)->name);
+    return comment_text(o->m, title);
 }
 
 bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out)

@@ -37,6 +37,16 @@ static void put_place(Text *fields, Module *m, const Dim *dim, const char *first
     }
 }
 
+/* What an index has to be below, and what is said where one is not. */
+static void put_bound(const Operands *o, Text *fields, const Dim *dim)
+{
+    put_number(fields, "size", dim->size);
+    if (*o->variant) /* a GPU says nothing */
+        return;
+    put_text(fields, "dim", string_text(o->m, dim->name));
+    put_text(fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
+}
+
 static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
     for (int i = first; i < end; i++)
@@ -103,6 +113,8 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_place(&fields, o->m, &t->type.dim[at], "first_row");
+    if (o->op->kind == OP_take)
+        put_bound(o, &fields, &t->type.dim[at]);
     return call_with_shape(o, "RtTake", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
 }
 

@@ -1,6 +1,8 @@
 /* names.c -- how types, values and numbers of the IR are called in C. */
 #include "names.h"
 
+#include "fill.h"
+
 #include <ctype.h>
 #include <float.h>
 #include <math.h>
@@ -98,6 +100,17 @@ char *wrapped_list(Module *m, const char *head, int nitems, const char *const it
     return close_text(&m->arena, &text);
 }
 
+char *comment_text(Module *m, const char *text)
+{
+    char *copy = arena_text(&m->arena, "%s", text);
+    for (char *at = copy; *at; at++) {
+        bool ends = *at == '/' && at > copy && at[-1] == '*', begins = *at == '*' && at > copy && at[-1] == '/';
+        if (ends || begins || *at == '\\' || (unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    }
+    return copy;
+}
+
 char *c_number(Module *m, double value, bool is_integer)
 {
     const char *open = signbit(value) ? "(" : "", *close = signbit(value) ? ")" : "";
@@ -119,3 +132,29 @@ char *c_number(Module *m, double value, bool is_integer)
 }
 
 int64_t loop_size(const Module *m, const Dim *dim) { return dim->split.count ? local_size(m, dim) : dim->size; }
+
+static void write_character(char c, bool after_question, FILE *out)
+{
+    if (c == '\n')
+        fputs("\\n", out);
+    else if (c == '"' || c == '\\')
+        fprintf(out, "\\%c", c);
+    else if ((unsigned char)c < ' ' || (c == '?' && after_question)) /* no trigraphs */
+        fprintf(out, "\\%03o", (unsigned)c);
+    else
+        fputc(c, out);
+}
+
+/* A C string, or NULL. */
+char *string_text(Module *m, const char *text)
+{
+    if (!text)
+        return "NULL";
+    Text out;
+    open_text(&out);
+    fputc('"', out.out);
+    for (const char *at = text; *at; at++)
+        write_character(*at, at > text && at[-1] == '?', out.out);
+    fputc('"', out.out);
+    return close_text(&m->arena, &out);
+}

@@ -19,8 +19,14 @@ const char *new_identifier(NameSpace *names, const char *text);
  * later ones begin under the first item.  `head` is one line, indented by `indent` columns later. */
 char *wrapped_list(Module *m, const char *head, int nitems, const char *const items[], const char *tail, int indent);
 
+/* A text that somebody wrote, as part of a comment: it does not end the comment, and it stays on its line. */
+char *comment_text(Module *m, const char *text);
+
 /* A number as a C constant: "0.5f", "(-1.0f)", "INFINITY"; "3", "(-1)" where it meets integers. */
 char *c_number(Module *m, double value, bool is_integer);
+
+/* A C string, or NULL. */
+char *string_text(Module *m, const char *text);
 
 /* The C type of a value in a local: arithmetic is in float, or in int32_t. */
 const char *local_type(DType dtype);

@@ -325,9 +325,10 @@ static bool is_kept(const Func *kernel, const Value *result)
     return false;
 }
 
-int plan_products(Module *m, const Func *kernel, const Op *call, Product products[MAX_PRODUCTS])
+int plan_products(Module *m, const Func *kernel, const Op *call, Product **planned)
 {
     int count = 0;
+    Product *products = *planned = NEW_ARRAY(&m->arena, Product, kernel->results.count + 1);
     for (int i = 0; i < kernel->results.count; i++) {
         Product next;
         if (is_kept(kernel, kernel->results.at[i]))
@@ -336,8 +337,6 @@ int plan_products(Module *m, const Func *kernel, const Op *call, Product product
             return 0;
         if (count && lies_beside(call, &products[count - 1], &next))
             products[count - 1].shape.n += next.shape.n;
-        else if (count == MAX_PRODUCTS)
-            return refuse(m, call, "too many dots in one kernel");
         else
             products[count++] = next;
     }

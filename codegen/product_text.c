@@ -213,7 +213,7 @@ void emit_naive_product(Module *m, const Product *p, const Op *call, const char 
     for (int i = c->type.rank - 1; i >= 0; i--)
         text = loop(m, i == 0 ? "#pragma omp parallel for" : "", index_name(m, c->type.dim[i].name),
                     loop_size(m, &c->type.dim[i]), text);
-    FILL(out, naive_product_template, { "where", call->where ? call->where : "" },
+    FILL(out, naive_product_template, { "where", comment_text(m, call->where ? call->where : "") },
          { "head", wrapped_list(m, arena_text(&m->arena, "static void %s(", name), count, parameters, ")", 0) },
          { "body", text });
 }

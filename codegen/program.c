@@ -29,32 +29,6 @@ static char *number_text(Module *m, double value)
 
 static char *integer_text(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
 
-static void write_character(char c, bool after_question, FILE *out)
-{
-    if (c == '\n')
-        fputs("\\n", out);
-    else if (c == '"' || c == '\\')
-        fprintf(out, "\\%c", c);
-    else if ((unsigned char)c < ' ' || (c == '?' && after_question)) /* no trigraphs */
-        fprintf(out, "\\%03o", (unsigned)c);
-    else
-        fputc(c, out);
-}
-
-/* A C string, or NULL. */
-char *string_text(Module *m, const char *text)
-{
-    if (!text)
-        return "NULL";
-    Text out;
-    open_text(&out);
-    fputc('"', out.out);
-    for (const char *at = text; *at; at++)
-        write_character(*at, at > text && at[-1] == '?', out.out);
-    fputc('"', out.out);
-    return close_text(&m->arena, &out);
-}
-
 /* --- Tensors ------------------------------------------------------------------------------- */
 
 /* What a parameter of STEP is: a parameter of the model, part of its optimizer state, or a scalar. */

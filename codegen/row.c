@@ -73,8 +73,9 @@ char *row_title(const RowKernel *k)
 {
     enum { WIDTH = 110 };
     const Op *call = k->call;
-    char *text = arena_text(&k->m->arena, "%s%s%s:", call->path ? call->path : k->f->name, call->where ? ", " : "",
-                            call->where ? call->where : "");
+    const char *place = arena_text(&k->m->arena, "%s%s%s:", call->path ? call->path : k->f->name,
+                                   call->where ? ", " : "", call->where ? call->where : "");
+    char *text = arena_text(&k->m->arena, "%s", comment_text(k->m, place));
     size_t line = 0;
     bool seen[N_OPS] = { false }, any = false;
     for (const Op *op = k->f->first; op; op = op->next) {

@@ -106,6 +106,7 @@ typedef struct {
     Region *region;
     int *region_order; /* in which they are written */
     int64_t scratch;   /* bytes */
+    Wanted *wanted;    /* what results are to be copied, where that is asked; NULL: it is an error */
     NameSpace names;
     int depth; /* of the C that is being written: levels of four columns */
 } RowKernel;

@@ -43,6 +43,7 @@ static const struct {
     { OP_relu, "$a > 0.0f ? $a : 0.0f", "$a > 0 ? $a : 0" },
     { OP_abs, NULL, "$a < 0 ? -$a : $a" },
     { OP_sign, NULL, "($a > 0) - ($a < 0)" },
+    { OP_div, NULL, "rt_quotient($a, $b)" },
     { OP_gelu, "rt_gelu($a)", NULL },
     { OP_gelu_slope, "rt_gelu_slope($a)", NULL },
 };

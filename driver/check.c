@@ -1,13 +1,18 @@
-/* check.c -- mpc check: is a model right, and how large is it? */
+/* check.c -- mpc check: is a model right, and how large is it?
+ *
+ * What a trainer would be made of is made, and thrown away: nothing is refused later that has been accepted here.
+ */
 #include "driver.h"
 
+#include "codegen/cuda.h"
 #include "codegen/facts.h"
+#include "codegen/host.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
-static void print_facts(Run *run, Module *m)
+static void print_facts(Run *run, const Module *m, Facts facts)
 {
-    Facts facts = program_facts(m);
     Arena *arena = &run->arena;
     printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of %s tokens (%s x %s)\n",
            run->source.path, m->name, grouped(arena, facts.parameters), facts.tensors, facts.flops / 1e9,
@@ -15,12 +20,32 @@ static void print_facts(Run *run, Module *m)
            grouped(arena, facts.seq));
 }
 
+static bool has_trainer(Run *run, Module *m)
+{
+    if (!run_passes(m, &(PassOptions){ 0 }))
+        return false;
+    const CudaProgram *cuda = is_cuda(run->options) ? emit_cuda_program(m) : NULL;
+    if (is_cuda(run->options) && !cuda)
+        return false;
+    char *unread = NULL;
+    size_t size;
+    FILE *out = open_memory(&unread, &size);
+    TrainerTexts texts = { .plan = "", .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
+    bool good = emit_trainer(m, texts, out);
+    fclose(out);
+    free(unread);
+    return good;
+}
+
 int run_check(Run *run)
 {
     Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, NULL) : NULL;
     if (!m)
         return STATUS_FAILED;
-    print_facts(run, m);
+    const Facts facts = program_facts(m);
+    bool good = has_trainer(run, m);
+    if (good)
+        print_facts(run, m, facts);
     free_module(m);
-    return STATUS_OK;
+    return good ? STATUS_OK : STATUS_FAILED;
 }

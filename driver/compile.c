@@ -50,6 +50,10 @@ static Module *read_ir(Run *run, Settings *settings, const char **after)
         return NULL;
     }
     Module *m = parse_ir(run);
+    if (m && !verify_program(m)) {
+        free_module(m);
+        return NULL;
+    }
     if (m)
         *settings = settings_of_ir(run, m);
     return m;

@@ -26,7 +26,7 @@ bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") =
 static void set_target(Module *m, const Options *o)
 {
     m->scratch_bytes = is_cuda(o) ? cuda_scratch_bytes : c_scratch_bytes;
-    m->takes = kernels_take;
+    m->takes = is_cuda(o) ? cuda_takes : kernels_take;
     m->scratch_stays = is_cuda(o) ? cuda_scratch_stays : NULL;
     m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
 }
@@ -42,6 +42,7 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
                              .zero = o->zero,
                              .recompute = o->recompute,
                              .schedule = o->schedule,
+                             .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
                              .shrink = shrink };
     const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
     Module *m = run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);

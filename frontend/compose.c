@@ -6,6 +6,8 @@
  */
 #include "lowering.h"
 
+#include <math.h>
+
 static Value *one(Lower *l, OpKind kind, Value *a) { return EMIT(l, kind, NO_ATTRS, a); }
 static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 static Value *times(Lower *l, Value *a, double b) { return two(l, OP_mul, a, emit_number(l, b, F32)); }
@@ -68,12 +70,59 @@ Value *layernorm(Lower *l, Value *x, Name dim, double eps)
     return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
 }
 
+/* --- Attention for which there is no kernel ---------------------------------------------------- */
+
+/* Which keys a query sees; NULL: all. */
+static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
+{
+    if (!attrs->causal && !attrs->window)
+        return NULL;
+    Value *ahead = two(l, OP_sub, emit_iota(l, *key), emit_iota(l, *seq));
+    Value *seen = attrs->causal ? two(l, OP_le, ahead, emit_number(l, 0, I32)) : NULL;
+    if (!attrs->window)
+        return seen;
+    Value *width = emit_number(l, (double)attrs->window, I32);
+    Value *near = two(l, OP_lt, attrs->causal ? one(l, OP_neg, ahead) : one(l, OP_abs, ahead), width);
+    return seen ? two(l, OP_mul, seen, near) : near;
+}
+
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v)
+{
+    const Dim seq = q->type.dim[find_dim(&q->type, attrs->seq)], key = k->type.dim[find_dim(&k->type, attrs->key)];
+    Value *scores = times(l, EMIT(l, OP_dot, (Attrs){ .over = only(attrs->feature) }, q, k), attrs->scale);
+    Value *seen = seen_keys(l, attrs, &seq, &key);
+    if (seen)
+        scores = EMIT(l, OP_where, NO_ATTRS, seen, scores, emit_number(l, -INFINITY, F32));
+    Value *weights = softmax(l, scores, attrs->key);
+    Value *y = EMIT(l, OP_dot, (Attrs){ .over = only(attrs->key) }, weights, v);
+    return y ? reorder(l, y, &q->type) : NULL;
+}
+
 /* --- Cross-entropy, and the mean of it ------------------------------------------------------- */
 
 /* Labels that the trainer feeds are tokens: none of them is negative. */
 static bool may_ignore(const Lower *l, const Value *labels, double ignore)
 {
     return labels && (ignore >= 0 || labels->def || !find_input(l->m, labels->name));
+}
+
+/* Is what the trainer knows of the data enough to tell that it is in range?  As index_fits looks at it. */
+static bool is_of_data(const Lower *l, const Value *index)
+{
+    const Op *op = index->def;
+    if (op && op->kind == OP_where)
+        return is_of_data(l, arg(op, 1)) && is_of_data(l, arg(op, 2));
+    return !op || op->kind == OP_constant;
+}
+
+/* y, with a look at the labels: a gather from zeros, which finds one that is out of range as any gather does.  Without
+ * it a label that is no element of the dim would be a part of no sum. */
+static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ignore)
+{
+    Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), emit_number(l, 0, F32));
+    Value *is_ignored = two(l, OP_eq, labels, emit_number(l, ignore, I32));
+    Value *index = EMIT(l, OP_where, NO_ATTRS, is_ignored, emit_number(l, 0, I32), labels);
+    return two(l, OP_add, y, EMIT(l, OP_take, ((Attrs){ .dim = along.name }), zeros, index));
 }
 
 /* log(sum exp z) - z at the label, with z the logits less their largest */
@@ -85,6 +134,8 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
     Value *is_label = two(l, OP_eq, labels, logits ? emit_iota(l, along) : NULL);
     Value *zero = emit_number(l, 0, F32);
     Value *y = two(l, OP_sub, log_sum, sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_label, z, zero), only(dim)));
+    if (logits && labels && !is_of_data(l, labels))
+        y = with_look(l, y, labels, along, ignore);
     if (!may_ignore(l, labels, ignore))
         return y;
     y = EMIT(l, OP_where, NO_ATTRS, two(l, OP_eq, labels, emit_number(l, ignore, I32)), zero, y);

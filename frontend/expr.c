@@ -193,6 +193,10 @@ Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *cons
                  "'^' takes floating-point numbers, not i32");
         return wrong;
     }
+    if (dtype == I32 && kind == OP_div && operands[1].kind == NUMBER && operands[1].number.value == 0) {
+        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc } }, "division of whole numbers by zero");
+        return wrong;
+    }
     if (!dims_fit(l, at, verb, 2, asts, values))
         return wrong;
     return tensor_operand(emit(l, kind, NO_ATTRS, 2, values));
@@ -307,24 +311,6 @@ static Operand lower_name(Lower *l, const Ast *ast)
 
 /* --- Indexing ------------------------------------------------------------------------------ */
 
-/* What is used as an index of `size` elements: where it comes from the data, the data has to be below
- * that; a number has to be so itself, or be the one that is ignored. */
-bool index_fits(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at)
-{
-    const Op *op = index->def;
-    Input *input = op ? NULL : find_input(l->m, index->name);
-    if (input && (input->vocab == 0 || size < input->vocab))
-        input->vocab = size;
-    if (op && op->kind == OP_where)
-        return index_fits(l, arg(op, 1), size, ignored, at) && index_fits(l, arg(op, 2), size, ignored, at);
-    if (!op || op->kind != OP_constant || (op->attrs.value >= 0 && op->attrs.value < (double)size) ||
-        (ignored && op->attrs.value == ignored->value))
-        return true;
-    complain(l, (Where){ .at = at }, "an index of %.15g, where there are the elements 0 to %lld", op->attrs.value,
-             (long long)(size - 1));
-    return false;
-}
-
 static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
 {
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
@@ -355,7 +341,13 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
         }
     if (!index_fits(l, index, dim->size, NULL, at->loc))
         return wrong;
-    return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = dim->name }, x, index));
+    Name from = dim->name;
+    if (find_dim(&index->type, from) >=
+        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split in two ways */
+        from = intern_format(l->m, "%s.from", dim->name);
+        x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
+    }
+    return x ? tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = from }, x, index)) : wrong;
 }
 
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim)

@@ -31,6 +31,17 @@ static Value *keys(Lower *l, Value *k, Name seq, Name key)
     return EMIT(l, OP_rename, ((Attrs){ .dim = seq, .to = key }), k);
 }
 
+/* Keys and values have the same dims: what one of them has alone, as a queries' head may be one of either, the other is
+ * spread over. */
+static Value *with_dims_of(Lower *l, Value *x, const Value *other)
+{
+    Attrs spread = { 0 };
+    for (int i = 0; i < other->type.rank; i++)
+        if (find_dim(&x->type, other->type.dim[i].name) < 0)
+            spread.dims.dim[spread.dims.count++] = other->type.dim[i];
+    return spread.dims.count ? EMIT(l, OP_broadcast, spread, x) : x;
+}
+
 /* Kernels scale scores that they have masked with -inf, and look for the largest: their scale is above 0.  Another one
  * is that of the queries. */
 static Value *scaled_queries(Lower *l, Value *q, double *scale)
@@ -59,8 +70,12 @@ CALL(attend)
         attrs.window = 0; /* every key is inside */
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
     Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
-    Value *const operands[] = { queries, keys(l, a->x[1], attrs.seq, attrs.key),
-                                keys(l, a->x[2], attrs.seq, attrs.key) };
+    Value *k = keys(l, a->x[1], attrs.seq, attrs.key), *v = keys(l, a->x[2], attrs.seq, attrs.key);
+    if (!k || !v || !queries)
+        return wrong;
+    if (l->options->largest_head && head > (double)l->options->largest_head) /* no kernel has tiles of such heads */
+        return tensor_operand(attention(l, &attrs, queries, k, v));
+    Value *const operands[] = { queries, with_dims_of(l, k, v), with_dims_of(l, v, k) };
     return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
 }
 

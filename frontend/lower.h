@@ -18,6 +18,7 @@ typedef struct {
     const Override *defines, *sets;
     int ndefines, nsets;
     const char *mesh, *zero, *recompute, *schedule; /* NULL: as the file says */
+    int64_t largest_head; /* elements of a head that the target's attention takes; 0: any number */
     int64_t shrink; /* 0: sizes as declared; else the size that the largest dim is cut down to, for verification */
 } LowerOptions;
 

@@ -7,6 +7,7 @@
  *   emit.c       building ops at a place of the file; loop bodies' parameters
  *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
  *   builtins.c   the functions of the language, from builtins.def;  library.c, concat.c  more of them
+ *   indices.c    is an index within what it indexes?
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
@@ -247,7 +248,7 @@ void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
 /* Inputs that index a dim are noted to be below its size; false after reporting a number that is not. */
-bool index_fits(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at);
+bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at);
 
 /* --- Statements -------------------------------------------------------------------------------- */
 
@@ -292,6 +293,7 @@ Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v); /* as the op attend has it */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
 const Labelled *find_labelled(const Lower *l, const Value *value);

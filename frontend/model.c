@@ -147,7 +147,7 @@ static const struct {
 /* Logits as the trainer reads them: [batch, S, vocab]. */
 static Value *logits_in_order(Lower *l)
 {
-    Type order = l->m->inputs->type;
+    Type order = longest_input(l->m)->type;
     const Value *logits = l->logits;
     order.dim[order.rank++] = logits->type.dim[find_dim(&logits->type, l->m->vocab)];
     return reorder(l, l->logits, &order);

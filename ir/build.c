@@ -93,6 +93,15 @@ Input *find_input(const Module *m, Name name)
     return input;
 }
 
+const Input *longest_input(const Module *m)
+{
+    const Input *longest = m->inputs;
+    for (const Input *input = longest; input; input = input->next)
+        if (input->type.rank > longest->type.rank)
+            longest = input;
+    return longest;
+}
+
 Value *add_param(Module *m, Func *f, Name name, Type type)
 {
     Value *value = NEW(&m->arena, Value);

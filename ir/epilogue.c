@@ -91,7 +91,7 @@ static const Op *sum_of(const Func *f, const Op *dot)
     Readers readers = readers_of(f, result(dot));
     Epilogue epilogue;
     bool is_sum = readers.loops == 1 && !readers.is_stored && readers.loop->kind == OP_add &&
-                  find_epilogue(result(readers.loop), &epilogue) && epilogue.bias;
+                  find_epilogue(result(readers.loop), &epilogue) && epilogue.bias && epilogue.dot == dot;
     return is_sum ? readers.loop : NULL;
 }
 

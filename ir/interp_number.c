@@ -36,7 +36,7 @@ static double map_integer(OpKind kind, double a, double b, double c)
     case OP_mul:
         return wrap(x * y);
     case OP_div:
-        return y ? wrap(x / y) : NAN;
+        return y ? wrap(x / y) : 0;
     case OP_neg:
         return wrap(-x);
     case OP_abs:

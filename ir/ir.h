@@ -124,6 +124,7 @@ typedef enum {
 struct Func {
     Name name;
     FuncRole role;
+    Loc loc; /* in the text that this compilation read; of lowered functions nowhere */
     Values params;
     Op *first, *last;
     Values results;
@@ -144,6 +145,7 @@ typedef struct Param {
     double a, b; /* of the init: std, or lo and hi, or the constant */
     bool decay;
     Name where;
+    Loc loc; /* as of a Func */
     struct Param *next;
 } Param;
 
@@ -153,6 +155,7 @@ typedef struct Input {
     Type type; /* i32, of one micro-batch */
     int64_t shift;
     int64_t vocab; /* tokens must be below it; 0: no bound known */
+    Loc loc;       /* as of a Func */
     struct Input *next;
 } Input;
 
@@ -193,6 +196,7 @@ typedef struct Module {
     Param *params;
     Input *inputs;
     Train train;
+    Loc train_loc; /* as of a Func */
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
@@ -221,14 +225,15 @@ typedef struct Builder {
 
 enum {
     COMMUTES = 1,
-    COMPARES = 2,   /* gives bool */
-    WEAK = 4,       /* a number: takes the dtype of what it meets */
-    POSITIONAL = 8, /* reads the position of its elements: dropout, iota */
-    NARROW = 16,    /* runs on the narrow dtype that train.precision asks for */
-    WIDENS = 32,    /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
-    SENDS = 64,     /* ranks exchange messages */
-    IN_PLACE = 128, /* may write its result where it reads its operand */
-    IS_RELU = 256,  /* these a product can apply to its result: see epilogue.h */
+    COMPARES = 2,     /* gives bool */
+    WEAK = 4,         /* a number: takes the dtype of what it meets */
+    POSITIONAL = 8,   /* reads the position of its elements: dropout, iota */
+    NARROW = 16,      /* runs on the narrow dtype that train.precision asks for */
+    WIDENS = 32,      /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
+    SENDS = 64,       /* ranks exchange messages */
+    IN_PLACE = 128,   /* may write its result where it reads its operand */
+    ONE_DTYPE = 1024, /* its operands have the same */
+    IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH
 };
@@ -299,6 +304,7 @@ Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 Input *find_input(const Module *m, Name name);
+const Input *longest_input(const Module *m); /* the one with a dim for the sequence, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 Name fresh_name(Module *m);
@@ -332,5 +338,9 @@ Module *parse_module(const Source *source, Diags *diags); /* never NULL; look at
 
 /* Checks every op against its row; true if the module is well formed and well typed. */
 bool verify_module(Module *m);
+
+/* Does what its head says fit its functions, and is nothing missing that a trainer needs?  Of a verified module. */
+bool verify_program(Module *m);
+bool verify_model(Module *m); /* of that: is all declared that the function with the role MODEL takes? */
 
 #endif

@@ -70,12 +70,13 @@ static void read_types(Parser *p, Op *op)
     }
 }
 
-static bool in_place_text(char c) { return c && !isspace((unsigned char)c) && c != ')'; }
+static bool in_place_text(char c) { return (unsigned char)c > ' ' && c != ')' && c != '"'; }
 
-/* One word of loc(...): anything without spaces or ')'. */
+/* One word of loc(...): anything without spaces or ')', or what stands in quotes. */
 static Name place_word(Parser *p)
 {
-    peek(p);
+    if (peek(p) == '"')
+        return read_quoted(p);
     int begin = p->at;
     while (p->at < p->source->length && in_place_text(p->source->text[p->at]))
         p->at++;
@@ -155,6 +156,7 @@ static void read_func(Parser *p)
     if (!p->failed && find_func(p->module, name))
         fail(p, from(p, begin), "a function of that name stands above");
     Func *f = add_func(p->module, name, role);
+    f->loc = from(p, begin);
     p->values = (Map){ .arena = &p->module->arena };
     read_params(p, f);
     if (accept(p, "inner")) {
@@ -202,7 +204,9 @@ static void read_param(Parser *p, Param **end)
 {
     Param *param = *end = NEW(&p->module->arena, Param);
     expect(p, "%");
+    int at = p->at;
     param->name = read_name(p);
+    param->loc = from(p, at);
     param->path = read_name(p);
     expect(p, ":");
     param->type = read_type(p);
@@ -239,7 +243,9 @@ static void read_input(Parser *p, Input **end)
 {
     Input *input = *end = NEW(&p->module->arena, Input);
     expect(p, "%");
+    int begin = p->at;
     input->name = read_name(p);
+    input->loc = from(p, begin);
     expect(p, ":");
     input->type = read_type(p);
     input->shift = read_parenthesised(p, "shift");
@@ -265,16 +271,6 @@ static void read_rule(Parser *p, ShardRule **end)
     rule->zigzag = accept(p, "zigzag");
 }
 
-static void read_source(Parser *p)
-{
-    expect(p, "\"");
-    int begin = p->at;
-    while (p->at < p->source->length && p->source->text[p->at] != '"' && p->source->text[p->at] != '\n')
-        p->at++;
-    p->module->source = intern(p->module, p->source->text + begin, p->at - begin);
-    expect(p, "\"");
-}
-
 static void read_module(Parser *p)
 {
     Module *m = p->module;
@@ -283,7 +279,7 @@ static void read_module(Parser *p)
     m->name = read_name(p);
     expect(p, "{");
     if (accept(p, "source"))
-        read_source(p);
+        m->source = read_quoted(p);
     if (accept(p, "mesh"))
         read_mesh(p);
     for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
@@ -292,8 +288,10 @@ static void read_module(Parser *p)
         m->batch = read_name(p);
     if (accept(p, "vocab"))
         m->vocab = read_name(p);
-    if (accept(p, "train"))
+    if (accept(p, "train")) {
+        m->train_loc = from(p, p->at - 5);
         read_train(p, &m->train);
+    }
     for (Input **end = &m->inputs; accept(p, "input"); end = &(*end)->next)
         read_input(p, end);
     for (Param **end = &m->params; accept(p, "param"); end = &(*end)->next)

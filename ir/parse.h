@@ -20,6 +20,7 @@ char peek(Parser *p);                            /* the next byte that means som
 bool accept(Parser *p, const char *token);       /* punctuation, or a word that ends where a name would end */
 bool expect(Parser *p, const char *token);
 Name read_name(Parser *p);
+Name read_quoted(Parser *p); /* "text", of one line; in it \xNN is the byte of that number */
 double read_number(Parser *p);
 int64_t read_int(Parser *p);
 Axes read_axes(Parser *p);

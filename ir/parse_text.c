@@ -64,6 +64,35 @@ Name read_name(Parser *p)
     return intern(p->module, p->source->text + begin, p->at - begin);
 }
 
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789ABCDEF", *at = c ? strchr(digits, toupper((unsigned char)c)) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+Name read_quoted(Parser *p)
+{
+    const Source *s = p->source;
+    if (!expect(p, "\""))
+        return NULL;
+    int length = 0;
+    char *text = arena_alloc(&p->module->arena, strcspn(s->text + p->at, "\"\n") + 1, 1); /* a NUL ends it, too */
+    for (; s->text[p->at] && s->text[p->at] != '"' && s->text[p->at] != '\n'; p->at++) {
+        const char *at = s->text + p->at;
+        text[length] = *at;
+        if (*at == '\\') {
+            int high = at[1] == 'x' ? hex_digit(at[2]) : -1, low = high < 0 ? -1 : hex_digit(at[3]);
+            if (low < 0 || high * 16 + low == 0)
+                return fail(p, (Loc){ p->at, p->at + 1 }, "expected \\xNN, with NN from 01 to FF"), NULL;
+            text[length] = (char)(high * 16 + low);
+            p->at += 3;
+        }
+        length++;
+    }
+    expect(p, "\"");
+    return intern(p->module, text, length);
+}
+
 double read_number(Parser *p)
 {
     peek(p);

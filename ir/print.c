@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const role_name[N_ROLES] = { [PLAIN] = "",    [MODEL] = "model",     [TOTALS] = "totals", [STEP] = "step",
                                          [EVAL] = "eval", [PREDICT] = "predict", [KERNEL] = "kernel" };
@@ -138,6 +139,44 @@ static void print_names(const Values *values, int first, int count, FILE *out)
         fprintf(out, "%s%%%s", i ? ", " : "", values->at[first + i]->name);
 }
 
+/* In quotes, with what may not stand there written as \xNN. */
+static void print_quoted(const char *text, FILE *out)
+{
+    fputc('"', out);
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || strchr("\"\\\x7f", *text))
+            fprintf(out, "\\x%02X", (unsigned)(unsigned char)*text);
+        else
+            fputc(*text, out);
+    fputc('"', out);
+}
+
+/* A word of loc(...), in quotes where it would not be read as one. */
+static void print_place(const char *text, FILE *out)
+{
+    bool is_word = *text && *text != '#';
+    for (const char *at = text; *at && is_word; at++)
+        is_word = (unsigned char)*at > ' ' && !strchr("()\"\\\x7f", *at);
+    if (is_word)
+        fputs(text, out);
+    else
+        print_quoted(text, out);
+}
+
+static void print_loc(const char *path, const char *where, FILE *out)
+{
+    if (!path && !where)
+        return;
+    fputs(" loc(", out);
+    if (path)
+        print_place(path, out);
+    if (path && where)
+        fputc(' ', out);
+    if (where)
+        print_place(where, out);
+    fputc(')', out);
+}
+
 static void print_op(const Module *m, const Op *op, FILE *out)
 {
     fputs("    ", out);
@@ -149,9 +188,7 @@ static void print_op(const Module *m, const Op *op, FILE *out)
         fputs(i ? ", " : " : ", out);
         print_typed(m, op->results.at[i], out);
     }
-    if (op->path || op->where)
-        fprintf(out, " loc(%s%s%s)", op->path ? op->path : "", op->path && op->where ? " " : "",
-                op->where ? op->where : "");
+    print_loc(op->path, op->where, out);
     fputc('\n', out);
 }
 
@@ -194,8 +231,7 @@ static void print_param(const Module *m, const Param *param, FILE *out)
     fputs(", ", out);
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
-    if (param->where)
-        fprintf(out, " loc(%s)", param->where);
+    print_loc(NULL, param->where, out);
     fputc('\n', out);
 }
 
@@ -232,8 +268,11 @@ static void print_rule(const Module *m, const ShardRule *rule, FILE *out)
 void print_module(const Module *m, FILE *out)
 {
     fprintf(out, "module @%s {\n", m->name);
-    if (m->source)
-        fprintf(out, "  source \"%s\"\n", m->source);
+    if (m->source) {
+        fputs("  source ", out);
+        print_quoted(m->source, out);
+        fputc('\n', out);
+    }
     for (int i = 0; i < m->naxes; i++)
         fprintf(out, "%s%s=%" PRId64 "%s", i ? ", " : "  mesh ", m->axis[i], m->axis_size[i],
                 i + 1 < m->naxes ? "" : "\n");

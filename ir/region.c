@@ -24,20 +24,36 @@ static void join_rows(Region *region)
     }
 }
 
-Region region_of(const Module *m, const Value *value, int64_t at, int64_t first, int64_t count)
+/* Dims from `from` on. */
+static Region region_from(const Module *m, const Value *value, int64_t at, int from, bool padded)
 {
     const Type *type = &value->type;
     const int64_t *stride = value->storage->stride, bytes = dtype_bytes(type->dtype);
     Region region = plain_region(at, bytes);
-    for (int i = 0; i < type->rank; i++) {
-        bool cut = i == 0 && count >= 0;
-        int64_t size = cut ? count : local_size(m, &type->dim[i]);
-        region.at += cut ? first * stride[i] * bytes : 0;
-        if (size == 0)
-            return plain_region(at, 0);
+    for (int i = from; i < type->rank; i++) {
+        const Dim *dim = &type->dim[i];
+        int64_t size = padded || dim->split.count ? local_size(m, dim) : dim->size;
         if (size > 1)
             add_stride(&region, size, stride[i] * bytes);
     }
+    return region;
+}
+
+Region region_of(const Module *m, const Value *value, int64_t at, bool padded)
+{
+    Region region = region_from(m, value, at, 0, padded);
+    join_rows(&region);
+    return region;
+}
+
+Region stretch_of(const Module *m, const Value *value, int64_t at, int64_t first, int64_t count)
+{
+    int64_t stride = value->storage->stride[0] * dtype_bytes(value->type.dtype);
+    if (count == 0)
+        return plain_region(at, 0);
+    Region region = region_from(m, value, at + first * stride, 1, false);
+    if (count > 1)
+        add_stride(&region, count, stride);
     join_rows(&region);
     return region;
 }

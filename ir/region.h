@@ -14,9 +14,12 @@ typedef struct {
 
 Region plain_region(int64_t at, int64_t bytes);
 
-/* What a placed value holds on a rank that it begins at byte `at` of; of its first dim only `count` elements from
- * `first` on, where count is not -1. */
-Region region_of(const Module *m, const Value *value, int64_t at, int64_t first, int64_t count);
+/* What a placed value holds of a rank's memory, from byte `at` on; `padded`: with the padding of dims that are not
+ * split, which nobody reads but many write. */
+Region region_of(const Module *m, const Value *value, int64_t at, bool padded);
+
+/* Of its first dim only `count` elements, from `first` on. */
+Region stretch_of(const Module *m, const Value *value, int64_t at, int64_t first, int64_t count);
 
 int64_t region_end(const Region *region); /* behind its last byte */
 

@@ -46,6 +46,18 @@ int first_state(const Module *m, const Func *step)
     return first;
 }
 
+bool reads_view_of(const Op *op, const Value *value)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *root = arg(op, i);
+        while (root->def && info(root->def)->family == VIEW)
+            root = arg(root->def, 0);
+        if (root == value && arg(op, i) != value)
+            return true;
+    }
+    return false;
+}
+
 /* --- Loops ------------------------------------------------------------------------------------- */
 
 bool is_carried_in_place(const Op *loop, const Func *callee, int i)

@@ -25,6 +25,9 @@ bool is_row_major(const Module *m, const Value *value);
  */
 bool overhangs(const Module *m, const Value *value);
 
+/* Does the op read the value's memory as a view of it: other strides, or a part? */
+bool reads_view_of(const Op *op, const Value *value);
+
 int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as every place in the arena is */
 
 /* The first parameter of STEP that is state: before it stand inputs and scalars. */

@@ -51,9 +51,15 @@ static int64_t address_of(const Place *place, const Value *value)
     return storage->at < 0 ? place->pointer[-1 - storage->at] + storage->plus : place->base + storage->at;
 }
 
+/* What a reader of the value reads. */
 static Region region_at(const Check *c, const Place *place, const Value *value)
 {
-    return region_of(c->m, value, address_of(place, value), 0, -1);
+    return region_of(c->m, value, address_of(place, value), false);
+}
+
+static Region written_at(const Check *c, const Place *place, const Value *value)
+{
+    return region_of(c->m, value, address_of(place, value), true);
 }
 
 /* --- How long values live ----------------------------------------------------------------------------- */
@@ -214,7 +220,7 @@ static bool check_op(const Check *c, const Place *place, Scene *scene, const Op 
     int64_t beside = scratch_bytes(c, op);
     int before = scene->count;
     for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
-        Region region = region_at(c, place, op->results.at[i]);
+        Region region = written_at(c, place, op->results.at[i]);
         good = may_write(c, place, scene, op, op->results.at[i], &region);
         add_living((Check *)c, scene, op->results.at[i], region, scene->now); /* beside the op's other results */
     }
@@ -256,7 +262,7 @@ static Region slices(const Check *c, const Turns *t, const Value *value, int64_t
 {
     int64_t count = later ? t->turns - turn : turn;
     bool at_front = later == t->op->attrs.reverse;
-    return region_of(c->m, value, address_of(t->place, value), at_front ? 0 : t->turns - count, count);
+    return stretch_of(c->m, value, address_of(t->place, value), at_front ? 0 : t->turns - count, count);
 }
 
 /* What the other turns of a loop need: operands of later ones, results of earlier ones. */
@@ -346,7 +352,7 @@ static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
         for (int j = 0; j < op->args.count && t->carried[i] != address_of(t->place, arg(op, i)); j++)
             if (j >= op->attrs.carried || !is_carried_in_place(op, t->callee, j) || j > i)
                 add_living(c, &others, arg(op, j), region_at(c, t->place, arg(op, j)), 1);
-        Region to = region_at(c, t->place, op->results.at[i]);
+        Region to = written_at(c, t->place, op->results.at[i]);
         good = may_write(c, t->place, &others, op, op->results.at[i], &to);
     }
     return good;
@@ -432,7 +438,7 @@ static void add_state(Check *c, Scene *scene, const Func *step)
     for (int i = first_state(c->m, step); i < step->params.count; i++) {
         const Value *state = step->params.at[i];
         if (state->storage && !param_named(c->program, state->name))
-            add_living(c, scene, state, region_of(c->m, state, state->storage->at, 0, -1), 1);
+            add_living(c, scene, state, region_of(c->m, state, state->storage->at, false), 1);
     }
 }
 
@@ -443,7 +449,7 @@ static bool params_are_apart(Check *c, const Place *place)
     bool good = has_places(c, place->f, op, &place->f->params);
     for (int i = 0; good && i < place->f->params.count; i++) {
         const Value *param = place->f->params.at[i];
-        Region region = region_at(c, place, param);
+        Region region = written_at(c, place, param);
         good = may_write(c, place, &scene, op, param, &region);
         add_living(c, &scene, param, region, 1);
     }

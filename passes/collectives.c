@@ -139,7 +139,7 @@ typedef struct {
 static void count_reads(Sums *s, const Values *values)
 {
     for (int i = 0; i < values->count; i++)
-        map_put(&s->count, values->at[i], (char *)map_get(&s->count, values->at[i]) + 1);
+        map_put(&s->count, values->at[i], (void *)((intptr_t)map_get(&s->count, values->at[i]) + 1));
 }
 
 static void count_all_reads(Sums *s)
@@ -150,7 +150,7 @@ static void count_all_reads(Sums *s)
     count_reads(s, &s->f->results);
 }
 
-static bool is_read_once(const Sums *s, const Value *value) { return map_get(&s->count, value) == (char *)NULL + 1; }
+static bool is_read_once(const Sums *s, const Value *value) { return (intptr_t)map_get(&s->count, value) == 1; }
 
 /* The terms of a tree of additions, from left to right, through additions that nobody else reads. */
 static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)

@@ -104,6 +104,16 @@ static bool share_left(const Op *a, const Op *b)
            memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
 }
 
+/* Does an op of one read what an op of the other makes?  A product takes its operands from memory. */
+static bool is_read_by(const Plan *p, const Group *a, const Group *b)
+{
+    for (int i = a->index; i >= 0; i = p->sibling[i])
+        for (int j = 0; j < p->users[i].count; j++)
+            if (final_group(p->group[p->users[i].at[j]]) == b)
+                return true;
+    return false;
+}
+
 /* Does each dim that both loops have run over the same elements on each rank? */
 static bool hold_alike(const Group *a, const Group *b)
 {
@@ -119,7 +129,7 @@ static bool fits(const Plan *p, const Group *a, const Group *b)
 {
     if (a->product || b->product)
         return a->product && b->product && !a->epilogue && !b->epilogue &&
-               share_left(p->ops[a->index], p->ops[b->index]);
+               share_left(p->ops[a->index], p->ops[b->index]) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
     if (!hold_alike(a, b))
         return false;
     if (same_space(a, b))

@@ -247,16 +247,15 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     return good;
 }
 
-enum { TOTALS_MOST = 16 };
-
 static bool run_model(const Run *run, double *loss, double *slope)
 {
     const Func *model = func_with_role(run->m, MODEL), *counts = func_with_role(run->m, TOTALS);
-    double totals[TOTALS_MOST] = { 0 }, moves[TOTALS_MOST] = { 0 };
+    int ncounts = counts ? counts->results.count : 0;
+    double *totals = NEW_ARRAY(&run->m->arena, double, ncounts), *moves = NEW_ARRAY(&run->m->arena, double, ncounts);
     Run still = *run;
     still.moved = NULL;
     *loss = *slope = 0;
-    if (counts && (counts->results.count > TOTALS_MOST || !sum_over_micros(&still, counts, NULL, totals, moves)))
+    if (counts && !sum_over_micros(&still, counts, NULL, totals, moves))
         return false;
     return sum_over_micros(run, model, totals, loss, slope);
 }

@@ -101,11 +101,11 @@ static int op_number(const Func *f, const Op *op)
     return number;
 }
 
-/* May f write its result where its parameter lies: does the op that makes it read the parameter last? */
+/* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
 static bool may_return_over(const Module *m, const Func *f, const Value *result, const Value *param)
 {
     return result->def && index_of(&result->def->args, param) >= 0 && last_use(f, param) == op_number(f, result->def) &&
-           may_overwrite(m, result->def, result, param);
+           !reads_view_of(result->def, param) && may_overwrite(m, result->def, result, param);
 }
 
 /* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */

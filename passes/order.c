@@ -159,12 +159,25 @@ static void stay_in_turn(Op *first, const Op *last)
         op->attrs.ahead = false;
 }
 
+/* What an earlier op was given already. */
+static Value *find_copy(const Module *m, const Op *before, const Value *x, const Type *type)
+{
+    for (const Op *op = before->prev; op; op = op->prev) {
+        const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && kernel->first->kind == OP_reorder &&
+            arg(op, 0) == x && type_equal(&result(op)->type, type))
+            return result(op);
+    }
+    return NULL;
+}
+
 static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted)
 {
     Value *x = arg(op, i);
     Type type = wanted_type(x, wanted);
     remark(m, op, "copies %%%s: %s takes it only as %s, row by row", x->name, info(op)->name, type_text(m, &type));
-    op->args.at[i] = result(add_copy(m, f, op, first_of_message(op), x, &type));
+    Value *copy = find_copy(m, first_of_message(op), x, &type);
+    op->args.at[i] = copy ? copy : result(add_copy(m, f, op, first_of_message(op), x, &type));
     Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (kernel && kernel->role == KERNEL)
         kernel->params.at[i]->type = type;

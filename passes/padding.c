@@ -7,12 +7,14 @@
  *                                       %5 = where %4, %1, 0
  *                                       %2 = sum %5 {over=vocab}
  *
- * Of a product one operand is enough: a number times 0.  The comparison is by position in the whole dim, so it fuses
- * with whatever made the operand.
+ * Of a product that reads a parameter one operand is enough: a number times 0.  What has been computed may be infinite
+ * in its padding, and then both are made neutral.  The comparison is by position in the whole dim, so it fuses with
+ * whatever made the operand.
  */
 #include "pass.h"
 
 #include <float.h>
+#include <stdint.h>
 
 static bool has_ragged_end(const Dim *dim) { return dim->split.count && dim->padded > dim->size; }
 
@@ -21,22 +23,37 @@ static Value *constant(Builder *b, double value, const char *dtype)
     return build_op(b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(b->module, dtype) }, 0, NULL);
 }
 
+/* The number everywhere, held as x is: zeros beside terms of a sum are terms of it, too. */
+static Value *number_like(Builder *b, const Value *x, double number)
+{
+    Value *value = constant(b, number, dtype_name[x->type.dtype]);
+    return x->type.partial ? BUILD(b, OP_broadcast, ((Attrs){ .axis = x->type.partial }), value) : value;
+}
+
 /* `x`, and `neutral` in the padding of the dim. */
 static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutral)
 {
     Attrs along = { .dims = { .count = 1, .dim = { *dim } } };
     Value *index = build_op(b, OP_iota, along, 0, NULL);
     Value *inside = BUILD(b, OP_lt, NO_ATTRS, index, constant(b, (double)dim->size, "i32"));
-    return BUILD(b, OP_where, NO_ATTRS, inside, x, constant(b, neutral, dtype_name[x->type.dtype]));
+    return BUILD(b, OP_where, NO_ATTRS, inside, x, number_like(b, x, neutral));
 }
 
-/* The operand of a product that a kernel is to make anyway; else the first. */
-static int operand_to_mask(const Op *op)
+/* Is it a parameter of its function, or a part of one? */
+static bool is_handed_over(const Value *value)
 {
+    while (value->def && info(value->def)->family == VIEW)
+        value = arg(value->def, 0);
+    return !value->def;
+}
+
+/* Does this operand have to be neutral in its padding?  One that is computed; of two that are not, the first. */
+static bool is_masked(const Op *op, int at)
+{
+    int computed = 0;
     for (int i = 0; i < op->args.count; i++)
-        if (arg(op, i)->def && info(arg(op, i)->def)->family == POINTWISE)
-            return i;
-    return 0;
+        computed += !is_handed_over(arg(op, i));
+    return computed ? !is_handed_over(arg(op, at)) : at == 0;
 }
 
 /* Masks operand `at` along one dim, if that has a ragged end. */
@@ -48,13 +65,15 @@ static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, doubl
     op->args.at[at] = without_padding(&b, arg(op, at), dim, neutral);
 }
 
-static void mask_summed(Module *m, Func *f, Op *op)
+/* What a maximum is never. */
+static double lowest(const Type *type) { return is_float(type->dtype) ? -FLT_MAX : INT32_MIN; }
+
+static void mask_summed(Module *m, Func *f, Op *op, int at)
 {
-    int at = operand_to_mask(op);
     for (int i = 0; i < op->attrs.over.count; i++) {
         const Type *type = &arg(op, at)->type;
         const Dim dim = type->dim[find_dim(type, op->attrs.over.name[i])];
-        mask_along(m, f, op, at, &dim, info(op)->over == MAX ? -FLT_MAX : 0);
+        mask_along(m, f, op, at, &dim, info(op)->over == MAX ? lowest(type) : 0);
     }
 }
 
@@ -85,9 +104,10 @@ static void mask_gradient(Module *m, Func *f, Op *op)
 static void mask_operands(Module *m, Func *f, Op *op)
 {
     Family family = info(op)->family;
-    if ((family == REDUCTION || family == PRODUCT) && op->args.count)
-        mask_summed(m, f, op);
-    else if (family == LIBRARY)
+    for (int i = 0; (family == REDUCTION || family == PRODUCT) && i < op->args.count; i++)
+        if (is_masked(op, i))
+            mask_summed(m, f, op, i);
+    if (family == LIBRARY)
         mask_gradient(m, f, op);
 }
 

@@ -46,6 +46,7 @@ bool is_listed(const char *names, const char *name)
 static unsigned stage_of(const Module *m)
 {
     unsigned stage = (func_with_role(m, MODEL) ? MODEL_FUNC : 0) | (func_with_role(m, STEP) ? STEP_FUNC : 0);
+    stage |= m->train.optimizer ? TRAINS : 0;
     for (const Func *f = m->funcs; f; f = f->next) {
         stage |= f->role == KERNEL ? KERNELS : 0;
         stage |= f->params.count && f->params.at[0]->storage ? STORAGE : 0;
@@ -65,14 +66,16 @@ static const char *stage_text(unsigned stage)
 static bool stage_fits(Module *m, const Pass *pass)
 {
     unsigned stage = stage_of(m);
-    if (pass->needs & ~stage)
+    if (pass->needs & ~stage & TRAINS)
+        fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n", pass->name);
+    else if (pass->needs & ~stage)
         fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass makes it\n", pass->name,
                 stage_text(pass->needs & ~stage));
     else if (pass->forbids & stage)
         fprintf(m->diags->out, "mpc: error: pass '%s' comes too late: the module already has %s\n", pass->name,
                 stage_text(pass->forbids & stage));
     else
-        return true;
+        return !(pass->needs & TRAINS) || verify_model(m);
     m->diags->errors++;
     return false;
 }

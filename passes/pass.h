@@ -11,7 +11,7 @@ typedef struct {
 } Pass;
 
 /* What a module holds; read off the module itself, so that `mpc opt` knows it too. */
-typedef enum { MODEL_FUNC = 1, STEP_FUNC = 2, KERNELS = 4, STORAGE = 8 } Stage;
+typedef enum { MODEL_FUNC = 1, STEP_FUNC = 2, KERNELS = 4, STORAGE = 8, TRAINS = 16 } Stage;
 
 extern const Pass passes[];
 extern const int npasses;

@@ -20,11 +20,22 @@ static Value *narrowed(Builder *b, Value *value, DType dtype)
     return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, value);
 }
 
+/* Where some operands are narrow already and others are not, none loses anything. */
+static DType widest(const Op *op)
+{
+    DType dtype = arg(op, 0)->type.dtype;
+    for (int i = 1; i < op->args.count; i++)
+        dtype = arg(op, i)->type.dtype == F32 ? F32 : dtype;
+    return dtype;
+}
+
 /* The dtype in which an operand has to come; N_DTYPES if any does. */
 static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
 {
     if (info(op)->traits & NARROW)
         return narrow;
+    if (info(op)->traits & ONE_DTYPE)
+        return widest(op);
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     return callee ? callee->params.at[operand]->type.dtype : N_DTYPES;
 }

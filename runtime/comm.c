@@ -172,6 +172,10 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
         check_alone((*argv)[0]);
         return;
     }
+    if (comm->launched_ranks) { /* who is not there would be waited for */
+        rt->ranks = comm->launched_ranks(*argc, *argv);
+        check_ranks(rt, (*argv)[0]);
+    }
     comm->open(argc, argv);
     rt->rank = comm->rank();
     rt->ranks = comm->ranks();

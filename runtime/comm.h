@@ -24,6 +24,7 @@ struct RtComm {
     int (*rank)(void);
     int (*ranks)(void);
     int (*launched_as)(int argc, char **argv); /* the rank that is meant: known before `open`; 0 without a launcher */
+    int (*launched_ranks)(int argc, char **argv);    /* how many: known before `open`; NULL: only then */
     void (*host)(int *local_rank, int *local_ranks); /* among those on the same machine */
 
     /* All ranks call it: those of one colour form a group, in the order of their keys. */

@@ -266,6 +266,8 @@ static void close_tcp(void)
     free(tcp.is_broken);
 }
 
+static int ranks_launched(int argc, char **argv) { return rt_launch_read(argc, argv).ranks; }
+
 static int rank_of_tcp(void) { return tcp.launch.rank; }
 static int ranks_of_tcp(void) { return tcp.launch.ranks; }
 
@@ -291,6 +293,7 @@ const RtComm rt_tcp = { .takes_place = true,
                         .rank = rank_of_tcp,
                         .ranks = ranks_of_tcp,
                         .launched_as = rt_launch_rank,
+                        .launched_ranks = ranks_launched,
                         .host = find_host,
                         .group = form_group,
                         .start = start,

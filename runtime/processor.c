@@ -2,6 +2,8 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "device.h"
 
+#include "index.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +85,11 @@ void *rt_stage(Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offse
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
 void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed) {}
 
-void rt_run(Rt *rt, const RtFunction *f) { f->run(rt, rt->arena); }
+void rt_run(Rt *rt, const RtFunction *f)
+{
+    f->run(rt, rt->arena);
+    rt_index_check();
+}
 
 double rt_mark(Rt *rt) { return rt_seconds(); }
 double rt_time_of_mark(Rt *rt, double mark) { return mark; }

@@ -278,4 +278,13 @@ void rt_trace_end(Rt *rt, int kernel);
             rt_trace_end((rt), (kernel));                                                                              \
     } while (0)
 
+/* In a loop: which turn of the dim runs from now on; -1: the loop is over. */
+void rt_trace_turn(Rt *rt, const char *dim, int64_t turn);
+
+#define RT_TURN(rt, dim, turn)                                                                                         \
+    do {                                                                                                               \
+        if (rt_tracing)                                                                                                \
+            rt_trace_turn((rt), (dim), (turn));                                                                        \
+    } while (0)
+
 #endif

@@ -2,6 +2,7 @@
  *
  *   tcp_launch.c    which rank this is, of how many, and where rank 0 waits: from options and the environment
  *   tcp_socket.c    listening, connecting, reading and writing with a deadline
+ *   tcp_proof.c     who knows the secret of a run
  *   tcp_meet.c      all ranks meet at rank 0; then every two of them have two connections (tcp_meeting.c, tcp_door.c)
  *   tcp_control.c   the first of these: calls and answers, the last word, the end of all, a rank that dies
  *   comm_tcp.c      the second: messages of collectives; and the transport as a whole
@@ -21,9 +22,10 @@ typedef struct {
     int local_rank, local_ranks; /* on this machine, as the launcher counts; -1: it does not say */
     const char *host;            /* rank 0's; NULL for a single rank */
     int port;
-    const char *file; /* NULL; else rank 0 takes any port and writes it here, and the others wait for it */
-    uint64_t job;     /* the same for all ranks of a run, another for other runs; 0: nobody knows */
-    double timeout;   /* seconds */
+    const char *file;   /* NULL; else rank 0 takes any port and writes it here, and the others wait for it */
+    const char *secret; /* MPC_SECRET, or NULL: what rank 0 leaves in `file`, or none */
+    uint64_t job;       /* the same for all ranks of a run, another for other runs; 0: nobody knows */
+    double timeout;     /* seconds */
 } RtLaunch;
 
 RtLaunch rt_launch_read(int argc, char **argv); /* ends the trainer if something is missing or contradicts itself */

@@ -252,6 +252,7 @@ RtLaunch rt_launch_read(int argc, char **argv)
     RtLaunch launch = { .ranks = 1, .local_rank = -1, .local_ranks = -1 };
     const char *master = rt_options_text(argc, argv, "master");
     int launcher = find_rank(&launch, rt_options_text(argc, argv, "rank"), rt_options_text(argc, argv, "ranks"));
+    launch.secret = variable("MPC_SECRET");
     launch.timeout = timeout_of(rt_options_text(argc, argv, "timeout"));
     if (master)
         read_master(&launch, master);

@@ -26,7 +26,7 @@ static void leave_port(RtMeeting *m)
 {
     char *aside = rt_text("%s.%d", m->launch->file, (int)getpid());
     int file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    bool good = file >= 0 && dprintf(file, "%d\n", rt_socket_port(&m->master)) > 0;
+    bool good = file >= 0 && dprintf(file, "%d %s\n", rt_socket_port(&m->master), m->secret.text) > 0;
     if (file < 0 || close(file) || !good || rename(aside, m->launch->file))
         rt_meeting_give_up(
             m, rt_text("cannot write %s, where ranks look for the port of rank 0: %s; give --master HOST:PORT",
@@ -68,6 +68,8 @@ static void listen_as_first(RtMeeting *m)
     RtAddress got = rt_socket_own(listener);
     rt_socket_set_port(&m->master, rt_socket_port(&got));
     rt_door_open(&m->door, listener);
+    if (m->launch->file && !m->secret.is_known)
+        m->secret = rt_proof_new_secret(); /* for this user's eyes, as the file is */
     if (m->launch->file)
         leave_port(m);
 }
@@ -123,11 +125,23 @@ static RtPlace place_of(const RtHello *hello, int socket)
     return place;
 }
 
+/* Who does not know the secret may be anyone, and what it says counts for nothing. */
+static bool has_proof(const RtMeeting *m, int socket, const RtHello *hello)
+{
+    RtAddress from = rt_socket_peer(socket);
+    if (rt_proof_is_good(&m->secret, hello))
+        return true;
+    rt_note("note: a connection from %s does not know the secret of this run (MPC_SECRET): dropped",
+            rt_socket_text(&from).text);
+    close(socket);
+    return false;
+}
+
 static bool admit(RtMeeting *m, RtPlace place[])
 {
     RtHello hello;
     int socket = rt_door_answer(&m->door, &hello);
-    if (socket < 0)
+    if (socket < 0 || !has_proof(m, socket, &hello))
         return false;
     if (is_stranger(m, &hello)) {
         turn_away(socket, &hello);
@@ -188,15 +202,19 @@ static void gather_ranks(RtMeeting *m)
 
 /* --- 1: the others --------------------------------------------------------------------------------- */
 
-/* The port that rank 0 has written down, or 0. */
-static int port_left(const char *path)
+/* The port that rank 0 has written down, or 0; and the secret behind it, if there is one. */
+static int port_left(const char *path, RtSecret *secret)
 {
     int port = 0;
+    char text[sizeof secret->text] = "";
     FILE *file = fopen(path, "r");
     if (!file)
         return 0;
-    if (fscanf(file, "%d", &port) != 1 || port < 1 || port > UINT16_MAX)
+    int fields = fscanf(file, "%d %32s", &port, text);
+    if (fields < 1 || port < 1 || port > UINT16_MAX)
         port = 0;
+    if (fields == 2)
+        *secret = rt_proof_secret(text);
     fclose(file);
     return port;
 }
@@ -208,7 +226,7 @@ static void find_first(RtMeeting *m)
     int reason = ENOENT, link = -1;
     while (link < 0 && rt_seconds() < m->until) {
         if (launch->file)
-            rt_socket_set_port(&m->master, port_left(launch->file));
+            rt_socket_set_port(&m->master, port_left(launch->file, &m->secret));
         if (rt_socket_port(&m->master)) {
             link = rt_socket_connect(&m->master, m->until);
             reason = errno;
@@ -255,8 +273,11 @@ static RtPlace *join(RtMeeting *m)
     double until = m->until + LATER;
     RtFrame head = { 0 };
     RtPlace *place = rt_allocate(ranks, sizeof *place);
+    rt_proof_sign(&m->secret, &m->own);
     if (!rt_socket_write(first, &m->own, sizeof m->own, until) || !rt_socket_read(first, &head, sizeof head, until))
-        doubt_first(m, errno == ECONNRESET || !errno ? "it breaks off" : strerror(errno));
+        doubt_first(m, errno && errno != ECONNRESET ? strerror(errno)
+                       : m->secret.is_known ? "it breaks off: it does not know the secret (MPC_SECRET), or is no rank"
+                                            : "it breaks off");
     if (head.kind == RT_FRAME_ABORT)
         exit(head.value);
     if (head.kind == RT_FRAME_STRANGER)
@@ -292,6 +313,7 @@ static int connect_to(RtMeeting *m, int rank, const RtPlace *place, RtHelloKind 
     RtAddress address = address_of(m, rank, place);
     int link = rt_socket_connect(&address, m->until);
     m->own.kind = (int32_t)kind;
+    rt_proof_sign(&m->secret, &m->own);
     if (link < 0 || !rt_socket_write(link, &m->own, sizeof m->own, m->until))
         rt_meeting_give_up(
             m, rt_text("rank %d cannot reach rank %d (%s) at %s: %s; all ranks must be able to reach each other",
@@ -315,7 +337,7 @@ static bool accept_one(RtMeeting *m)
 {
     RtHello hello;
     int socket = rt_door_answer(&m->door, &hello);
-    if (socket < 0)
+    if (socket < 0 || !has_proof(m, socket, &hello))
         return false;
     bool is_ours = hello.key == m->own.key && hello.program == m->own.program && hello.rank > m->launch->rank &&
                    hello.rank < m->launch->ranks && hello.kind != RT_HELLO_JOIN;
@@ -383,9 +405,12 @@ static void meet_others(RtMeeting *m)
 
 void rt_meet(const RtLaunch *launch, RtPeer peer[])
 {
-    RtMeeting m = {
-        .launch = launch, .peer = peer, .own = rt_meeting_hello(launch), .begin = rt_seconds(), .newcomer = -1
-    };
+    RtMeeting m = { .launch = launch,
+                    .peer = peer,
+                    .own = rt_meeting_hello(launch),
+                    .begin = rt_seconds(),
+                    .newcomer = -1,
+                    .secret = rt_proof_secret(launch->secret) };
     const char *why;
     for (int q = 0; q < launch->ranks; q++)
         peer[q] = (RtPeer){ .control = -1, .data = -1 };

@@ -6,7 +6,7 @@
 
 #include <poll.h>
 
-#define RT_HELLO_MAGIC "mpcrank1" /* eight letters; the number changes with the layout of what is sent */
+#define RT_HELLO_MAGIC "mpcrank2" /* eight letters; the number changes with the layout of what is sent */
 
 typedef enum { RT_HELLO_JOIN, RT_HELLO_CONTROL, RT_HELLO_DATA } RtHelloKind;
 
@@ -17,6 +17,7 @@ typedef struct {
     uint64_t program, job;           /* hash of the program; of the launcher's name for this run */
     uint64_t key;                    /* rank 0's number for this run: tells its connections from strays; not for JOIN */
     RtProcess process;
+    uint64_t proof; /* of all before it, by the secret of the run; 0 where there is none.  The last field. */
 } RtHello;
 
 /* How to reach a rank, as rank 0 tells it to all. */
@@ -47,13 +48,28 @@ void rt_door_close(RtDoor *door);
 int rt_door_fill(const RtDoor *door, struct pollfd ready[]); /* what to poll for, RT_DOOR_SOCKETS at most */
 int rt_door_answer(RtDoor *door, RtHello *hello);            /* a rank's connection and hello, or -1 */
 
+/* --- tcp_proof.c ---------------------------------------------------------------------------------- */
+
+/* What the ranks of a run share and a stranger does not know. */
+typedef struct {
+    bool is_known; /* else hellos are believed */
+    uint64_t key[2];
+    char text[33]; /* that it was made from, where rank 0 has made it up; "" */
+} RtSecret;
+
+RtSecret rt_proof_secret(const char *text); /* NULL: none */
+RtSecret rt_proof_new_secret(void);         /* of random letters */
+void rt_proof_sign(const RtSecret *secret, RtHello *hello);
+bool rt_proof_is_good(const RtSecret *secret, const RtHello *hello);
+
 /* --- tcp_meeting.c -------------------------------------------------------------------------------- */
 
 typedef struct {
     const RtLaunch *launch;
     RtPeer *peer;
     RtDoor door;
-    RtHello own;      /* what this rank says */
+    RtHello own; /* what this rank says */
+    RtSecret secret;
     RtAddress master; /* rank 0's */
     double begin, until;
     struct pollfd *ready;

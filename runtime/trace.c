@@ -12,13 +12,20 @@
 
 #include <cjson/cJSON.h>
 
-enum { STEP = -1, MAX_DEPTH = 16 };
+enum { STEP = -1, MAX_DEPTH = 16, MAX_TURNS = 4 };
+
+typedef struct {
+    const char *dim; /* "h.copy": the copies of the repeat at path h; or another one */
+    int64_t turn;
+} Turn;
 
 typedef struct {
     int kernel; /* index into the program's, its collectives' behind them; STEP: a whole step */
     int64_t step;
-    double begin, end; /* marks of the device, and seconds once its step is over */
-    int thread;        /* 1: that of collectives */
+    double begin, end;    /* marks of the device, and seconds once its step is over */
+    int thread;           /* 1: that of collectives */
+    Turn turn[MAX_TURNS]; /* of the loops that it is in, the outermost first */
+    int turns;
 } Event;
 
 struct RtTrace {
@@ -30,6 +37,8 @@ struct RtTrace {
     int64_t first_of_step;
     int64_t open[MAX_DEPTH]; /* events that have begun and not ended */
     int depth;
+    Turn turn[MAX_TURNS];
+    int turns;
 };
 
 bool rt_tracing;
@@ -42,7 +51,8 @@ static Event *add(struct RtTrace *trace, int kernel)
         if (!trace->events)
             rt_fail("out of memory: --trace needs more for %lld events; trace fewer steps", (long long)trace->room);
     }
-    trace->events[trace->count] = (Event){ .kernel = kernel, .step = trace->step };
+    trace->events[trace->count] = (Event){ .kernel = kernel, .step = trace->step, .turns = trace->turns };
+    memcpy(trace->events[trace->count].turn, trace->turn, sizeof trace->turn);
     return &trace->events[trace->count++];
 }
 
@@ -73,6 +83,19 @@ void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end)
     event->thread = thread;
 }
 
+/* Deeper loops than are counted have the names of the outer ones. */
+void rt_trace_turn(Rt *rt, const char *dim, int64_t turn)
+{
+    struct RtTrace *trace = rt->trace;
+    int i = 0;
+    while (i < trace->turns && strcmp(trace->turn[i].dim, dim))
+        i++;
+    if (i == MAX_TURNS)
+        return;
+    trace->turn[i] = (Turn){ dim, turn };
+    trace->turns = turn < 0 ? i : i + 1;
+}
+
 void rt_trace_begin(Rt *rt, int kernel) { begin(rt, kernel); }
 void rt_trace_end(Rt *rt, int kernel) { end(rt, kernel); }
 
@@ -96,6 +119,33 @@ static const RtKernel *collective_as_kernel(const RtProgram *program, const Even
     return result;
 }
 
+/* Bytes of the path of the repeat whose copies the dim counts: 1 of "h.copy", "h.copy.2"; 0: it counts no copies. */
+static size_t path_of_copies(const char *dim)
+{
+    const char *copy = strstr(dim, ".copy");
+    return copy && (!copy[strlen(".copy")] || copy[strlen(".copy")] == '.') ? (size_t)(copy - dim) : 0;
+}
+
+/* "h.attn.q" in the third copy of h: "h.2.attn.q".  The caller's. */
+static char *name_in_turn(const char *name, const Event *event)
+{
+    char *text = rt_text("%s", "");
+    for (size_t at = 0; name[at]; at++) {
+        rt_append(&text, "%c", name[at]);
+        for (int i = 0; i < event->turns; i++)
+            if (path_of_copies(event->turn[i].dim) == at + 1 && !strncmp(name, event->turn[i].dim, at + 1) &&
+                (name[at + 1] == '.' || !name[at + 1]))
+                rt_append(&text, ".%lld", (long long)event->turn[i].turn);
+    }
+    return text;
+}
+
+static void add_turns(cJSON *arguments, const Event *event)
+{
+    for (int i = 0; i < event->turns; i++)
+        cJSON_AddNumberToObject(arguments, event->turn[i].dim, (double)event->turn[i].turn);
+}
+
 /* A complete event ("ph": "X"): times in microseconds, from the first event on. */
 static char *event_text(const RtProgram *program, const Event *event, double origin, int rank)
 {
@@ -103,22 +153,26 @@ static char *event_text(const RtProgram *program, const Event *event, double ori
     const RtKernel *kernel = event->kernel == STEP               ? NULL
                              : event->kernel < program->nkernels ? &program->kernels[event->kernel]
                                                                  : collective_as_kernel(program, event, &message);
-    char *step = rt_text("step %lld", (long long)event->step);
+    char *name = kernel ? name_in_turn(kernel->name, event) : rt_text("step %lld", (long long)event->step);
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "name", kernel ? kernel->name : step);
+    cJSON_AddStringToObject(json, "name", name);
     cJSON_AddStringToObject(json, "cat", kernel ? kernel->kind : "step");
     cJSON_AddStringToObject(json, "ph", "X");
     cJSON_AddNumberToObject(json, "ts", 1e6 * (event->begin - origin));
     cJSON_AddNumberToObject(json, "dur", 1e6 * (event->end - event->begin));
     cJSON_AddNumberToObject(json, "pid", rank);
     cJSON_AddNumberToObject(json, "tid", event->thread);
-    if (kernel)
-        cJSON_AddItemToObject(json, "args", arguments_of(kernel, event->end - event->begin));
+    if (kernel) {
+        cJSON *arguments = arguments_of(kernel, event->end - event->begin);
+        cJSON_AddStringToObject(arguments, "kernel", kernel->name); /* the same in all copies */
+        add_turns(arguments, event);
+        cJSON_AddItemToObject(json, "args", arguments);
+    }
     char *text = cJSON_PrintUnformatted(json);
     if (!text)
         rt_fail("out of memory: --trace cannot be written");
     cJSON_Delete(json);
-    free(step);
+    free(name);
     return text;
 }
 

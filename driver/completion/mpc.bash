@@ -13,7 +13,7 @@ _mpc()
         files='*.mdl'
         ;;
     check)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule="
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --target="
         files='*.mdl'
         ;;
     report)

@@ -14,6 +14,7 @@
 #include "take.cuh"
 
 #include "../kernels/activation.h"
+#include "../kernels/integer.h"
 #include "../kernels/random.h"
 
 #endif

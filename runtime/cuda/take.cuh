@@ -12,7 +12,8 @@
 /* A warp has a row at a time. */
 enum { RT_TAKE_WARPS = 8 };
 
-/* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row. */
+/* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row; NaN where none does, so that the loss
+ * tells. */
 template <int WIDTH, typename T, typename P>
 RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const RtTake s)
 {
@@ -20,12 +21,12 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
     if (item >= s.pre * s.count)
         return;
     const int64_t p = item / s.count, n = item % s.count, row = rt_take_row_of(index[n], s);
-    const bool known = row >= 0 && row < s.rows;
+    const bool known = row >= 0 && row < s.rows, exists = index[n] >= 0 && index[n] < s.size;
     const T *from = table + p * s.table.pre + (known ? row : 0) * s.table.row;
     P *to = picked + p * s.picked.pre + n * s.picked.row;
     for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH) {
         const int count = (int)rt_least<int64_t>(WIDTH, s.post - i);
-        RtPack<float, WIDTH> values = rt_all<WIDTH>(0.0f);
+        RtPack<float, WIDTH> values = rt_all<WIDTH>(exists ? 0.0f : nanf(""));
         if (known) {
             const RtPack<T, WIDTH> pack = rt_load_some<WIDTH>(from + i, count);
 #pragma unroll

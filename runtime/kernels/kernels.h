@@ -13,6 +13,7 @@
 #include "attend_grad.h"
 #include "copy.h"
 #include "element.h"
+#include "integer.h"
 #include "random.h"
 #include "rope.h"
 #include "take.h"

@@ -16,6 +16,8 @@ typedef struct {
     bool accumulate;    /* rt_scatter_add adds to the table instead of setting it */
     int64_t first_row;  /* index of the table's first row: a rank may hold a part of the rows */
     int64_t turn, jump; /* rows from `turn` on are `jump` further on (RtPart) */
+    int64_t size;       /* of the dim, over all ranks: an index is below it */
+    const char *dim, *where;
 } RtTake;
 
 /* The table's row of an index; negative or too large where another rank holds it. */

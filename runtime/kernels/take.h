@@ -29,14 +29,24 @@ RT_INLINE void rt_take_row(const void *from, int64_t from_at, RtType from_type, 
     }
 }
 
-/* picked[p, n] = table[p, index[n]].  Indices are in range: the trainer has checked them; those of rows that
- * other ranks hold give zeros.
+/* Notes an index that is in no rank's table, for the trainer to say so when the function has ended (index.c).  Kernels
+ * that are run without it go on with zeros. */
+__attribute__((weak)) void rt_index_out_of_range(int64_t index, int64_t size, const char *dim, const char *where);
+
+RT_INLINE void rt_take_check(int64_t index, const RtTake s)
+{
+    if ((index < 0 || index >= s.size) && rt_index_out_of_range)
+        rt_index_out_of_range(index, s.size, s.dim, s.where);
+}
+
+/* picked[p, n] = table[p, index[n]]; indices of rows that other ranks hold give zeros.
  * Order: parallel over what is picked. */
 RT_INLINE void rt_take(const void *table, const int32_t *index, void *picked, const RtTake s)
 {
 #pragma omp parallel for collapse(2)
     for (int64_t p = 0; p < s.pre; p++)
         for (int64_t n = 0; n < s.count; n++) {
+            rt_take_check(index[n], s);
             const int64_t row = rt_take_row_of(index[n], s);
             const bool known = row >= 0 && row < s.rows;
             rt_take_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type, picked,

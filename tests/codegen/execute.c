@@ -157,8 +157,8 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
         fputc('\n', functions);
         fprintf(run, "%s\n", row_kernel_call(m, kernel, name, operands, "scratch"));
     } else {
-        Product products[MAX_PRODUCTS];
-        int count = plan_products(m, kernel, op, products);
+        Product *products;
+        int count = plan_products(m, kernel, op, &products);
         for (int i = 0; i < count; i++) {
             const char *product = arena_text(&m->arena, "%s_%d", name, i);
             int id = number * 4 + i;

@@ -60,7 +60,8 @@ static void write_program(Module *m, FILE *out)
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
             add_call(cuda_call(program, op));
-            for (int i = 0; i < MAX_PRODUCTS; i++) {
+            const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+            for (int i = 0; callee && is_product_kernel(callee) && i < callee->results.count; i++) {
                 const CudaCall *rest = cuda_product_call(program, op, i);
                 if (rest && !rest->product)
                     add_call(rest);

@@ -100,8 +100,8 @@ def test_checkpoints_and_samples_go_both_ways(compiled, data, tmp_path):
     whole = train(processor, data, tmp_path)
     said = ["--data", data, "--eval-data", data, "--eval-batches", 2]
     for first, second in ((gpu, processor), (processor, gpu)):
-        start(first.command(*said, "--steps", 3, "--save", "half"), tmp_path)
-        done = start(second.command(*said, "--steps", STEPS, "--load", "half", "--save", "end", "--log", "rest"), tmp_path)
+        start(first.command(*said, "--steps", 3, "--save", "half", "--overwrite"), tmp_path)
+        done = start(second.command(*said, "--steps", STEPS, "--load", "half", "--save", "end", "--log", "rest", "--overwrite"), tmp_path)
         assert_same(read_log(tmp_path / "rest"), whole[3:], "fp32")
         losses = [float(re.search(r"eval loss ([\d.]+)", start(trainer.command(
             "--steps", 0, "--load", "end", *said[2:]), tmp_path).stdout)[1]) for trainer in (first, second)]

@@ -5,10 +5,11 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"
 failed=0 count=0
-mkdir -p out/doc
+mkdir -p out/doc out/chars
 find . \( -path ./build -o -path ./out -o -path ./.git \) -prune -o -name '*.[ch]' -type f -print | LC_ALL=C sort |
     xargs cat >out/doc/corpus.txt
-for page in README.md docs/*.md; do
+cp out/doc/corpus.txt out/chars/corpus.txt # that of the demo, in its place
+for page in README.md CONTRIBUTING.md docs/*.md; do
     sed -n '/^```sh$/,/^```$/p' "$page" | grep -v '^```' | grep -vE '^(make|sudo|#|FUZZ|EXTRA)' >out/doc/commands
     while IFS= read -r command; do
         [ -n "$command" ] || continue

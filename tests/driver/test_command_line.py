@@ -292,6 +292,7 @@ def test_compile_option_has_an_effect(mpc, option):
     ("zero", ["--zero=1"], "ok"),
     ("recompute", ["--recompute=none"], "ok"),
     ("schedule", ["--schedule=1f1b"], "ok"),
+    ("target", ["--target=cuda"], "ok"),
 ])
 def test_check_option_has_an_effect(mpc, option, words, expected):
     assert option in options_of("check")

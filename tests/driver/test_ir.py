@@ -1,5 +1,6 @@
 """mpc opt and mpc print: IR in, IR out; mpc compile from IR."""
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -153,3 +154,24 @@ def test_check_is_what_the_report_says(mpc):
     checked, compiled = mpc("check", "tiny.mdl").stdout, mpc("compile", "tiny.mdl", "-o", "out", "--no-cc").stdout
     assert "model tiny, 168,512 parameters in 52 tensors" in checked
     assert "model tiny, 168,512 parameters in 52 tensors" in compiled
+
+
+@pytest.mark.parametrize("name", ["my model", "a(b)", 'quoted "', "two\nlines", "#c\\d", " "])
+def test_any_file_name(mpc, name):
+    """Its name stands at every op; the text is read back, and the C in whose comments it stands compiles."""
+    shutil.copy(mpc.directory / "tiny.mdl", mpc.directory / f"{name}.mdl")
+    mpc("compile", f"{name}.mdl", "-o", "out", "--dump-ir=ir", "--cflags=-O0")
+    mpc("compile", f"{name}.mdl", "-o", "cuda", "--target=cuda", "--no-cc")
+    text = (mpc.directory / "ir/05-shard.mir").read_text()
+    assert mpc("print", "ir/05-shard.mir").stdout == "".join(line for line in text.splitlines(True) if line[0] != "#")
+    mpc("compile", "--compile-from=ir/05-shard.mir", "-o", "again", "--no-cc")
+
+
+def test_a_path_does_not_end_a_comment(mpc):
+    folder = mpc.directory / "a*" / "#error in a comment" / "*"
+    folder.mkdir(parents=True)
+    shutil.copy(mpc.directory / "tiny.mdl", folder / "b*.mdl")
+    mpc("compile", folder / "b*.mdl", "-o", "out", "--cflags=-O0")
+    text = mpc("compile", folder / "b*.mdl", "--compile-to=memory").stdout
+    (mpc.directory / "evil.mir").write_text(re.sub(r"loc\([^)]*\)", 'loc("*/#error/*:1:1")', text))
+    mpc("compile", "--compile-from=evil.mir", "-o", "out", "--cflags=-O0")

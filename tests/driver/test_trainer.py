@@ -3,9 +3,10 @@ import json
 import re
 import struct
 
+import numpy as np
 import pytest
 
-from conftest import ROOT, RUNTIME, start
+from conftest import HERE, MPC, ROOT, RUNTIME, start
 
 VARIANTS = [
     ("tiny.mdl",),
@@ -179,3 +180,91 @@ def test_it_learns_and_samples(trainer, train, tmp_path):
 def test_threads_do_not_show(trainer, train):
     one, two = train(trainer("mixed.mdl"), 4, "--threads", 1), train(trainer("mixed.mdl"), 4, "--threads", 2)
     assert losses(one) == losses(two)
+
+
+# --- Inputs and evaluation --------------------------------------------------------------------------------------------
+
+def read_tensors(path):
+    raw = path.read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    header.pop("__metadata__")
+    return {name: np.frombuffer(raw, "<f4", offset=8 + length + entry["data_offsets"][0],
+                                count=int(np.prod(entry["shape"]))).reshape(entry["shape"]).astype(float)
+            for name, entry in header.items()}
+
+
+@pytest.mark.parametrize("options", [(), ("--set", "train.microbatch=8"), ("--set", "train.microbatch=1")], ids=str)
+def test_each_input_is_fed_from_its_row(trainer, train, tmp_path, options):
+    """The first token of each sequence, the one after it, and all of them: the loss says which."""
+    log = train(trainer("first.mdl", *options), 2, "--save", "end")
+    weights, text = read_tensors(tmp_path / "end"), np.frombuffer((tmp_path / "text").read_bytes(), np.uint8)
+    for step, line in enumerate(log):
+        rows = np.array([text[(8 * step + n) * 8:][:9] for n in range(8)])
+        logits = weights["c"][rows[:, :-1]]
+        scores = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, rows[:, 1:, None], -1)[..., 0]
+        expected = (weights["a"][rows[:, 0]] + 2 * weights["b"][rows[:, 1]]).mean() + scores.mean()
+        assert line["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_evaluation_is_the_same_whatever_the_micro_batch(trainer, train, tmp_path):
+    """Of so many batches, not micro-batches; the data differ from one to the next."""
+    losses = {}
+    for micro in (1, 4, 16):
+        folder = trainer("tiny.mdl", "--set", f"train.microbatch={micro}")
+        for batches in (1, 3):
+            said = start([folder / "trainer", "--steps", 0, "--eval-data", "text", "--eval-batches", batches], tmp_path, 0)
+            losses[micro, batches] = float(said.stdout.removeprefix("eval loss "))
+    for batches in (1, 3):
+        assert losses[1, batches] == pytest.approx(losses[16, batches], abs=2e-6)
+        assert losses[4, batches] == pytest.approx(losses[16, batches], abs=2e-6)
+    assert losses[16, 1] != pytest.approx(losses[16, 3], abs=1e-4)
+
+
+# --- Indices and quotients --------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def edited(tmp_path):
+    """edited(old, new, model): the trainer of a model with another line, in tmp_path/out, beside a text."""
+    def make(old, new, model="tiny.mdl", *options):
+        (tmp_path / "text").write_bytes(bytes(i * 7 % 97 for i in range(20000)))
+        source = (HERE / model).read_text()
+        assert source.count(old) == 1
+        (tmp_path / "model.mdl").write_text(source.replace(old, new))
+        start([MPC, "compile", "model.mdl", "-o", "out", "--cflags=-O1", *options], tmp_path, 0)
+        return tmp_path / "out" / "trainer"
+    return make
+
+
+@pytest.mark.parametrize("index, bad", [("tokens + 200", range(256, 297)), ("tokens - 1", [-1])])
+def test_computed_index_out_of_range(edited, tmp_path, index, bad):
+    """Of a step and of an evaluation; an index in range is no error, whatever makes it."""
+    trainer = edited("wte[vocab = tokens]", f"wte[vocab = {index}]")
+    for options in (["--data", "text", "--steps", 2, "--save", "a"], ["--eval-data", "text", "--steps", 0]):
+        errors = [line for line in start([trainer, *options], tmp_path, 1).stderr.splitlines() if line.startswith("error")]
+        found = re.fullmatch(r"error: model.mdl:51:13: index (-?\d+) of dim 'vocab' is out of range: it must be from 0 to 255; "
+                             r"mend the expression that makes it \(nothing was saved from this step on\)", errors[0])
+        assert len(errors) == 1 and int(found[1]) in bad
+    assert not (tmp_path / "a").exists()
+    start([edited("wte[vocab = tokens]", "wte[vocab = tokens + 150]"), "--data", "text", "--steps", 1], tmp_path, 0)
+
+
+@pytest.mark.parametrize("options", [(), ("--set", "train.precision=bf16")], ids=str)
+def test_computed_label_out_of_range(edited, tmp_path, options):
+    trainer = edited("cross_entropy(logits, labels, vocab)", "cross_entropy(logits, labels + 200, vocab)", "tiny.mdl", *options)
+    errors = start([trainer, "--data", "text", "--steps", 2], tmp_path, 1).stderr
+    assert re.search(r"error: model.mdl:54:\d+: index (25[6-9]|2[6-9]\d) of dim 'vocab' is out of range", errors)
+    for label in ("labels + 150", "where(labels > 90, -100, labels + 150)"):
+        good = edited("cross_entropy(logits, labels, vocab)", f"cross_entropy(logits, {label}, vocab)", "tiny.mdl", *options)
+        start([good, "--data", "text", "--steps", 1, "--log", "log", "--overwrite"], tmp_path, 0)
+        assert json.loads((tmp_path / "log").read_text())["loss"] == pytest.approx(5.6, abs=0.2)
+
+
+def test_quotient_by_zero_is_zero(edited, tmp_path):
+    """Tokens are below 97, so that all of these are 0."""
+    trainer = edited("wte[vocab = tokens]", "wte[vocab = tokens / (tokens / 100)]")
+    start([trainer, "--data", "text", "--steps", 1, "--log", "log"], tmp_path, 0)
+    other = edited("wte[vocab = tokens]", "wte[vocab = tokens * 0]")
+    start([other, "--data", "text", "--steps", 1, "--log", "other"], tmp_path, 0)
+    first, second = (json.loads((tmp_path / name).read_text())["loss"] for name in ("log", "other"))
+    assert first == second

@@ -8,7 +8,7 @@ import philox
 import tensors
 from constants import flag_of, names_in, number_of
 from tensors import Tensor, Wrong
-from tree import Assign, Binary, Call, Index, Input, Loss, Name, Negation, Param, Repeat, Return
+from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
               "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}

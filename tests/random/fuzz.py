@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 """Tries random programs in random variants, and says what kinds of failure there are.
 
-    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--mpc PATH] [--out DIR] [--shrink]
+    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--mpc PATH] [--out DIR] [--shrink [N]]
 
 --seed: the first program (the next has the next number); --count: so many programs; --variants: only these, of those
 that variants.py lists.  Each failure is written to DIR as a program whose first lines say what was seen; with --shrink
-it is made as small as it goes first.  Exit status 1 if anything failed."""
+the first two (or N) of a kind are made as small as they go first, and five times as many with wrong numbers, which may
+have different reasons.  Exit status 1 if anything failed."""
 import argparse
 import collections
 import multiprocessing
 import os
-import shlex
 import shutil
 import sys
 import tempfile
@@ -28,6 +28,7 @@ from machine import ROOT, Tools
 from outcome import STATUSES, Outcome
 
 PER_PROGRAM = 3  # variants besides base
+SHRINKING = 40   # seconds for one failure
 
 
 def cases_of(seed, names, tools):
@@ -35,16 +36,6 @@ def cases_of(seed, names, tools):
     program = generate.generate(seed)
     for name in variants.drawn(seed, names, PER_PROGRAM):
         yield name, variants.apply(name, Case(program, seed=seed), tools)
-
-
-def header(seed, name, case, found, ranks):
-    """What the first lines of a failure's file say."""
-    detail = [line for line in found.detail.splitlines() if line.strip() and "the same in" not in line][:12]
-    lines = [found.signature, *detail, f"seed {seed}, variant {name}",
-             "mpc compile " + " ".join(shlex.quote(word) for word in case.how.words(ranks))]
-    if case.then:
-        lines.append("then goes on under another layout")
-    return "".join(f"# {line[:200]}\n" for line in lines)
 
 
 class Worker:
@@ -84,11 +75,11 @@ class Worker:
             return Outcome("crash", "the judge: " + trace.splitlines()[-1][:100], trace)
 
     def write(self, seed, name, case, found):
-        from judge import ranks_of
-        if self.arguments.shrink and self.shrunk[found.signature] < 2:
+        most = self.arguments.shrink * (5 if found.status == "wrong" else 1)
+        if self.shrunk[found.signature] < most:
             self.shrunk[found.signature] += 1
-            case, found = shrink.shrink(self.judge, case, found, 60)
-        text = header(seed, name, case, found, ranks_of(case.program)) + case.text()
+            case, found = shrink.shrink(self.judge, case, found, SHRINKING)
+        text = shrink.header(case, name, found) + case.text()
         (self.out / f"{seed}-{name}.mdl").write_text(text)
 
 
@@ -138,7 +129,7 @@ def read_arguments():
     arguments.add_argument("--variants", type=lambda text: text.split(","), default=None)
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--out", default=None)
-    arguments.add_argument("--shrink", action="store_true")
+    arguments.add_argument("--shrink", type=int, nargs="?", const=2, default=0)
     said = arguments.parse_args()
     said.out = said.out or str(ROOT / os.environ.get("BUILD", "build") / "random")
     return said

@@ -1,11 +1,11 @@
 """Draws whole programs: the same number gives the same program."""
+import collections
 import random
 
-from prune import pruned
+from prune import bodies, expressions, pruned
 from scope import DIM_NAMES, Local, Scope, State, Value, binary, call, number
 from statements import Statements
-from tree import (Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Program, Repeat, Return,
-                  TypeOf, statements_of, value_of, walk)
+from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, TypeOf, walk
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -49,10 +49,15 @@ class Drawing:
         count, before = self.draw.choice([1, 1, 2, 2, 3]), None
         for name in ["tokens", "labels", "further"][:count]:
             source = Call("next", [Name(before)]) if before else None
-            self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
-            scope.locals[name] = Local(name, frozenset(dims), "i32")
-            self.state.inputs.append(name)
+            self.add_input(scope, name, dims, source)
             before = name
+        if len(dims) > 1 and self.draw.random() < 0.03:
+            self.add_input(scope, "first", ["batch"], None)
+
+    def add_input(self, scope, name, dims, source):
+        self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
+        scope.locals[name] = Local(name, frozenset(dims), "i32")
+        self.state.inputs.append(name)
 
     def embedding(self, scope):
         """Rows of a table, by the tokens of an input."""
@@ -191,16 +196,37 @@ class Drawing:
         for _ in range(self.draw.choice([1, 1, 2])):
             self.embedding(scope)
         statements.draw_statements(self.draw.choice([1, 2, 3, 4, 6, 8, 10]))
+        if self.draw.random() < 0.002:
+            statements.long_chain(self.draw.randint(60, 150))
         loss = self.loss(statements, scope)
-        decide_decay(self.draw, scope.params)
         self.state.declarations.append(Model("m", self.body + scope.params + scope.body + [loss]))
-        return Program(self.state.declarations, self.train(), [])
+        return Program(self.state.declarations, self.train(), [], self.microbatch == self.batch)
 
 
-def decide_decay(draw, params):
-    for param in params:
-        param.no_decay = draw.random() < 0.2
+def contracted(program):
+    """Parameters that every reader contracts in a product or takes rows from, by their names alone."""
+    readers, direct = collections.Counter(), collections.Counter()
+    for expression in expressions(program):
+        for e in walk(expression):
+            readers[e.name if isinstance(e, Name) else None] += 1
+            inside = e.arguments[:2] if isinstance(e, Call) and e.function == "dot" else \
+                [e.operand] if isinstance(e, Index) and not isinstance(e.at, Number) else []
+            direct.update(x.name for x in inside if isinstance(x, Name))
+    return {name for name in direct if direct[name] == readers[name]}
+
+
+def decide_decay(draw, program):
+    """Weight decay is for what is contracted or taken from: all others are exempt in so many words, and some of these."""
+    decaying = contracted(program)
+    for declaration in bodies(program):
+        for param in declaration.body:
+            if isinstance(param, Param):
+                is_plain = (len(param.type.dims) >= 2) == all(name in decaying for name in param.names)
+                param.no_decay = not is_plain or draw.random() < 0.2
 
 
 def generate(seed):
-    return pruned(Drawing(seed).program())
+    drawing = Drawing(seed)
+    program = pruned(drawing.program())
+    decide_decay(drawing.draw, program)
+    return program

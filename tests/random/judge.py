@@ -3,11 +3,13 @@
 
     judge.py FILE.mdl... [--variants NAME,...] [--seed N] [--mpc PATH] [--keep] [-- OPTION OF MPC...]
 
-Each variant is one way to compile and run the same program (variants.py lists them; default: base).  Options behind `--`
+Each variant is one way to compile and run the same program (variants.py lists them; default: what the first lines of the
+file say, as fuzz.py writes them, else base); the same for the seed of data and weights.  Options behind `--`
 go to the compiler, such as `--recompute full`; those that change the program itself (-D, --set, --mesh) belong into the
 file, since PyTorch reads only that."""
 import argparse
 import os
+import re
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ from outcome import Outcome
 from parser import parse
 from printer import program_text
 from tensors import Wrong
-from tree import Mesh, Name, Program
+from tree import Mesh, Program
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Judge:
             return outcome.failure(done, "check", "refused")
         done = self.workplace.compile(case.how, ranks_of(case.program), out, with_cc=not is_verification(case.how))
         if done.status != 0:
-            return outcome.failure(done, "compile", "verifier" if is_verification(case.how) else "late")
+            return outcome.failure(done, "compile", "late")
         return None
 
     def trained(self, case, start, expected):
@@ -139,16 +141,20 @@ class Judge:
         return expected.compare(log, self.workplace.saved(), reference.STEPS - 1)
 
 
-def read_case(path, seed, options=()):
-    return Case(parse(Path(path).read_text()), How(options=tuple(options)), seed)
+def read_case(path, seed=None, options=()):
+    """(the case, the name of the variant that the first lines of the file say)"""
+    text = Path(path).read_text()
+    said = dict(re.findall(r"(seed|variant) ([^\s,]+)", "".join(re.findall(r"^#.*\n", text, re.M))))
+    case = Case(parse(text), How(options=tuple(options)), seed if seed is not None else int(said.get("seed", 1)))
+    return case, said.get("variant", "base")
 
 
 def main():
     import variants
     arguments = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
     arguments.add_argument("files", nargs="+")
-    arguments.add_argument("--variants", default="base")
-    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--variants", default="")
+    arguments.add_argument("--seed", type=int)
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--keep", help="work in this folder, and leave it")
     words = sys.argv[1:]
@@ -158,13 +164,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(said.mpc, Path(folder) / "shared")
         tools.prepare()
-        variants.prepare(said.variants.split(","), tools)
         judge = Judge(tools, said.keep or Path(folder) / "work")
         failed = False
         for path in said.files:
-            for name in said.variants.split(","):
-                case = variants.apply(name, read_case(path, said.seed, options), tools)
-                found = judge.judge(case)
+            case, own = read_case(path, said.seed, options)
+            for name in said.variants.split(",") if said.variants else [own]:
+                variants.prepare([name], tools)
+                found = judge.judge(variants.apply(name, case, tools))
                 failed |= found.is_failure
                 print(f"{path}: {name}: {found.signature}")
                 if found.is_failure or found.status == "unusable":

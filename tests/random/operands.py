@@ -1,7 +1,7 @@
 """Draws operands of a wanted type: floating-point values with some or exactly the wanted dims, indices, conditions."""
 import math
 
-from scope import OPEN, Value, binary, call
+from scope import OPEN, Value, binary, call, number
 from tree import Index, Number
 
 
@@ -27,7 +27,7 @@ class Operands:
 
     def literal(self, dims):
         value = self.draw.choice([0.5, -0.5, 1.5, 0.25, 2.0])
-        return Value(call("x", value).arguments[0], frozenset(), "f32", abs(value))
+        return Value(number(value), frozenset(), "f32", abs(value))
 
     def local_within(self, dims):
         local = self.scope.pick([x for x in self.scope.all() if x.dims <= dims])
@@ -60,14 +60,18 @@ class Operands:
         way = self.draw.choice(["mean", "mean", "sum", "max", "min", "slice", "dot"])
         rest = x.dims - {dim}
         if way == "slice" and dim != "batch":
-            at = self.draw.randrange(self.size(dim))
-            last = at == self.size(dim) - 1 and self.draw.random() < 0.5
-            return Value(Index(x.expression, dim, binary("-", dim, 1) if last else call("x", at).arguments[0]), rest, x.kind, x.scale)
+            return Value(Index(x.expression, dim, self.place(dim)), rest, x.kind, x.scale)
         if way == "dot" and dim != "batch" and x.kind == "f32":
             weight = self.scope.param([dim], 1 / math.sqrt(self.size(dim)))
             return Value(call("dot", x.expression, weight.expression, dim), rest, "f32", x.scale)
         way = "max" if way in ("slice", "dot") or (way == "mean" and x.kind != "f32") else way
         return Value(call(way, x.expression, dim), rest, x.kind, x.scale * (self.size(dim) if way == "sum" else 1))
+
+    def place(self, dim):
+        """One of the elements along a dim; the last is called so, or by its number."""
+        at = self.draw.randrange(self.size(dim))
+        is_last = at == self.size(dim) - 1
+        return binary("-", dim, 1) if is_last and self.draw.random() < 0.5 else Number(str(at))
 
     def exactly(self, dims):
         """With all of the dims and no others."""
@@ -219,7 +223,10 @@ class Operands:
 
     def float_condition(self, dims):
         local = self.scope.pick([x for x in self.scope.all() if x.dims <= dims])
-        return local and Value(binary(self.draw.choice(["<", ">"]), self.scope.read(local).expression, 0.137), local.dims, "bool")
+        if local is None:
+            return None
+        compared = binary(self.draw.choice(["<", ">"]), self.scope.read(local).expression, 0.137)
+        return Value(compared, local.dims, "bool")
 
     def bool_local(self, dims):
         local = self.scope.pick([x for x in self.scope.all("bool") if x.dims <= dims])

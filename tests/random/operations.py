@@ -58,7 +58,8 @@ class Operations(Operands):
             base = binary("+", call("sigmoid", left), 0.5)
             return Value(binary("^", base, call("tanh", right) if y.dims else right), x.dims, "f32", 1.0)
         if sign == "/":
-            return Value(binary("/", left, binary("+", call("square", right), 0.5) if y.dims else right), x.dims, "f32", 2 * x.scale)
+            divisor = binary("+", call("square", right), 0.5) if y.dims else right
+            return Value(binary("/", left, divisor), x.dims, "f32", 2 * x.scale)
         scale = x.scale * y.scale if sign == "*" else scale
         return Value(binary(sign, *self.either(left, right)), x.dims, "f32", scale)
 
@@ -97,7 +98,8 @@ class Operations(Operands):
 
     def product_of_two(self, x):
         def fits(y):
-            return self.scope.known_dims(x.dims & y.dims) and self.state.fits(x.dims | y.dims) and (OPEN in x.dims) == (OPEN in y.dims)
+            same = (OPEN in x.dims) == (OPEN in y.dims)
+            return same and self.scope.known_dims(x.dims & y.dims) and self.state.fits(x.dims | y.dims)
         local = self.scope.pick([y for y in self.scope.all() if fits(y)])
         if not local:
             return None
@@ -191,7 +193,9 @@ class Operations(Operands):
         seq = self.draw.choice([d for d in known if d != feature])
         style = {"style": Name(self.draw.choice(["half", "interleaved"]))} if self.draw.random() < 0.7 else {}
         base = {"base": Number(self.draw.choice(["100", "10000"]))} if self.draw.random() < 0.5 else {}
-        return None if seq == "batch" else Value(call("rope", x.expression, seq, feature, **base, **style), x.dims, "f32", x.scale)
+        if seq == "batch":
+            return None
+        return Value(call("rope", x.expression, seq, feature, **base, **style), x.dims, "f32", x.scale)
 
     def drop(self, x):
         self.state.uses_dropout = True
@@ -206,7 +210,9 @@ class Operations(Operands):
         if self.draw.random() < 0.4:
             return self.shifted(x, dim)
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"] + [dim]
-        dims = frozenset(self.scope.some(free, 1, 2)) | ({"batch"} if "batch" not in x.dims and self.draw.random() < 0.4 else set())
+        dims = frozenset(self.scope.some(free, 1, 2))
+        if "batch" not in x.dims and self.draw.random() < 0.4:
+            dims |= {"batch"}
         index = self.index(dims - ({OPEN} if OPEN in x.dims else set()), self.size(dim))
         return index and Value(Index(x.expression, dim, index.expression), (x.dims - {dim}) | index.dims, "f32", x.scale)
 
@@ -237,10 +243,7 @@ class Operations(Operands):
         if not known:
             return None
         dim = self.draw.choice(known)
-        at = self.draw.randrange(self.size(dim))
-        is_last = at == self.size(dim) - 1
-        index = binary("-", dim, 1) if is_last and self.draw.random() < 0.5 else Number(str(at))
-        part = Index(x.expression, dim, index)
+        part = Index(x.expression, dim, self.place(dim))
         if self.draw.random() < 0.5:
             return Value(part, x.dims - {dim}, "f32", x.scale)
         return Value(binary(self.draw.choice("+-*"), *self.either(x.expression, part)), x.dims, "f32", 1.5 * x.scale)
@@ -251,7 +254,9 @@ class Operations(Operands):
             return None
         dim = self.draw.choice(known)
         twin = self.state.twin(dim)
-        return None if twin in x.dims else Value(Call("rename", [x.expression], {}, (dim, twin)), (x.dims - {dim}) | {twin}, "f32", x.scale)
+        if twin in x.dims:
+            return None
+        return Value(Call("rename", [x.expression], {}, (dim, twin)), (x.dims - {dim}) | {twin}, "f32", x.scale)
 
     def joined(self, x):
         """Two or three pieces along a dim that is declared as their sum."""
@@ -290,4 +295,5 @@ class Operations(Operands):
         if not more or len(x.dims) > 2:
             return None
         weight = self.scope.param(x.dims | set(more), 0.7)
-        return Value(binary(self.draw.choice("+*-"), *self.either(x.expression, weight.expression)), weight.dims, "f32", x.scale)
+        pair = self.either(x.expression, weight.expression)
+        return Value(binary(self.draw.choice("+*-"), *pair), weight.dims, "f32", x.scale)

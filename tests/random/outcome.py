@@ -48,12 +48,16 @@ def blanked(message):
 SANITIZED = re.compile(r"(ERROR: AddressSanitizer: [\w-]+)|(runtime error: [^\n]*)")
 
 
+VERIFIED = re.compile("interpreter:|the gradient is wrong|changes the meaning")
+
+
 def message_of(output):
     """The line of the output that says what is wrong."""
     lines = output.splitlines()
-    for pattern in ("interpreter:", "the gradient is wrong", "differs", "error:", "free\\(\\)|corruption|malloc|signal"):
+    patterns = (VERIFIED, re.compile("error:"), re.compile(r"free\(\)|corruption|malloc|signal"))
+    for pattern in patterns:
         for line in lines:
-            if re.search(pattern, line) and "gone without a word" not in line:
+            if pattern.search(line) and "gone without a word" not in line:
                 return line
     return next((line for line in lines if "error:" in line), lines[-1] if lines else "")
 
@@ -72,6 +76,8 @@ def failure(done, stage, default):
     if "internal:" in done.output or "internal error" in done.output:
         internal = next(line for line in done.output.splitlines() if "internal" in line)
         return Outcome("crash", f"{stage}: {blanked(internal)}", done.output)
+    if VERIFIED.search(done.output):
+        return Outcome("verifier", f"{stage}: {message}", done.output)
     if "the C compiler failed" in done.output:
         return Outcome("crash", f"{stage}: C compiler: {message}", done.output)
     return Outcome(default, f"{stage}: {message}", done.output)

@@ -1,8 +1,8 @@
 """Takes away what does not lead to the loss: the language refuses values, parameters, inputs and arguments that are never
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
-from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Param, Repeat, Return, statements_of,
-                  value_of, walk)
+from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return,
+                  statements_of, value_of, walk)
 
 
 def mentioned(expression):
@@ -48,7 +48,7 @@ def backwards(body, live):
 def through_repeat(repeat, live):
     """What a turn reads at its start is read at its end, by the next."""
     at_end = set(live)
-    while True:
+    while repeat.count != Number("1"):
         _, at_start = backwards_of_copy(repeat.body, at_end)
         if at_start <= at_end:
             break
@@ -123,8 +123,8 @@ def keep_inputs(model):
     read = keep_params(model)
     inputs = [s for s in model.body if isinstance(s, Input)]
     for i, one in enumerate(inputs):
-        later = [other for other in inputs[i + 1:] if other.name in read]
-        if one.name not in read and later and len(one.type.dims) == len(later[-1].type.dims):
+        later = [other for other in inputs[i + 1:] if other.name in read and other.type == one.type]
+        if one.name not in read and later:
             renamed(model.body, later[-1].name, one.name)
             read = read - {later[-1].name} | {one.name}
     model.body[:] = [s for s in model.body if not isinstance(s, Input) or s.name in read]
@@ -132,7 +132,7 @@ def keep_inputs(model):
 
 def keep_arguments(program, block):
     """An argument that the block does not read is not given to it either."""
-    read = set().union(*[mentioned(value_of(s)) for s in statements_of(block.body) if value_of(s) is not None])
+    read = backwards_of_copy(block.body, set())[1]
     wanted = [a.name in read for a in block.arguments]
     if all(wanted):
         return

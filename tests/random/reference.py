@@ -13,7 +13,7 @@ import philox
 import tensors
 from constants import called, known_numbers, number_of, setting
 from evaluate import Evaluation
-from tree import Input, Mesh, Shard, Zero
+from tree import Input, Mesh, Name, Shard
 
 STEPS = 3
 ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
@@ -49,9 +49,9 @@ class Settings:
         self.batch = setting(program, "batch", (microbatch or 1) * self.ranks_of_data, known)
         self.clip = setting(program, "clip", 0, known)
         self.seed = setting(program, "seed", 0, known)
-        self.optimizer, self.options = called(program.train["optimizer"], known) if "optimizer" in program.train else ("adamw", {})
+        self.optimizer, self.options = called(program.train.get("optimizer", Name("adamw")), known)
         self.options = {**(ADAMW if self.optimizer == "adamw" else SGD), **self.options}
-        self.schedule, self.rates = called(program.train["schedule"], known) if "schedule" in program.train else ("constant", {})
+        self.schedule, self.rates = called(program.train.get("schedule", Name("constant")), known)
         self.precision = program.train["precision"].name if "precision" in program.train else "fp32"
 
 

@@ -63,9 +63,6 @@ class State:
         self.counts[letter] = self.counts.get(letter, 0) + 1
         return f"{letter}{self.counts[letter]}"
 
-    def chance(self, probability):
-        return self.draw.random() < probability
-
     def add_dim(self, name, size, number_of_it, padded=None):
         """Declares a dim; size is an expression, or None for the batch."""
         self.declarations.append(Dim(name, size, None if padded is None else Number(str(padded))))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from operations import Operations
 from scope import OPEN, Scope, Value, binary, call
-from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, TypeOf
+from tree import Argument, Block, Call, Name, Number, Repeat, Return, TypeOf
 
 MOST_DEPTH = 3
 
@@ -86,6 +86,15 @@ class Statements(Operations):
             return Value(call("where", value.expression, 0.5, 1.5), value.dims)
         return Value(binary("*", call("cast", value.expression, "f32"), 0.2), value.dims)
 
+    def long_chain(self, count):
+        """What a user writes who does not know of `repeat`."""
+        value = self.scope.pick(self.scope.all())
+        for _ in range(count):
+            read = self.scope.read(value)
+            term = Value(call("tanh", binary("*", read.expression, self.scope.param([], 0.5).expression)), read.dims)
+            total = binary("+", read.expression, binary("*", term.expression, 0.1))
+            value = self.scope.assign(self.state.fresh("v"), Value(total, read.dims))
+
     # --- Repeats -----------------------------------------------------------------------------------------------------
 
     def repeat(self):
@@ -103,7 +112,7 @@ class Statements(Operations):
             local.reads += 1
             inner.enter(local)
         reads_before = {name: inner.scope.locals[name] for name in names}
-        inner.draw_statements(self.draw.choice([0, 0, 1, 2]))
+        inner.draw_statements(self.draw.choice([0, 0, 1, 2, 3]))
         if not inner.turn(names):
             return None
         for name in names:
@@ -230,7 +239,9 @@ class Statements(Operations):
         chosen = chosen[:1] if is_open else [x for x in chosen if OPEN not in x.dims]
         if not is_open and self.draw.random() < 0.25:
             chosen += self.draw.sample(self.scope.all("i32"), min(1, len(self.scope.all("i32"))))
-        if not any(x.kind == "f32" for x in chosen) or (is_open and (not chosen[0].dims - {"batch"} or has_twin(chosen[0].dims))):
+        if not any(x.kind == "f32" for x in chosen):
+            return None
+        if is_open and (not chosen[0].dims - {"batch"} or has_twin(chosen[0].dims)):
             return None
         body = type(self)(Scope(self.state))
         body.scope.depth = self.scope.depth + 1
@@ -241,7 +252,8 @@ class Statements(Operations):
             return None
         block = DrawnBlock(name, [body.types[a.name] for a in arguments], result)
         self.state.blocks.append(block)
-        self.state.declarations.append(Block(name, arguments, body.scope.params + body.scope.body + [Return(result.expression)]))
+        statements = body.scope.params + body.scope.body + [Return(result.expression)]
+        self.state.declarations.append(Block(name, arguments, statements))
         values = [self.scope.read(x) for x in chosen]
         rest = chosen[0].dims - block.arguments[0].dims if is_open else frozenset()
         dims = (result.dims - {OPEN}) | rest

@@ -172,10 +172,11 @@ class Pipeline:
 @dataclass
 class Program:
     """`declarations` are consts, dims, blocks and the model, in the order of the text; `train` maps settings to
-    expressions, and `parallel` lists the lines of a layout."""
+    expressions, and `parallel` lists the lines of a layout.  What is drawn as `whole` may not be cut into micro-batches."""
     declarations: list
     train: dict
     parallel: list
+    whole: bool = field(default=False, compare=False)
 
     @property
     def model(self):

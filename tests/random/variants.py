@@ -2,7 +2,7 @@
 import copy
 import random
 
-from machine import How
+import layouts
 from tree import Name
 
 
@@ -30,6 +30,26 @@ def sanitized(case, tools):
     case.how.sanitize = True
 
 
+def random_of(case, what):
+    return random.Random(f"{what} {case.seed}")
+
+
+def mesh(comm, most_ranks=8):
+    """A layout for several ranks, unless the program says one already."""
+    def change(case, tools):
+        case.how.comm = comm
+        if not case.program.parallel:
+            layouts.add_layout(random_of(case, comm), case.program, most_ranks)
+    return change
+
+
+def checkpoint(case, tools):
+    """Goes on under another layout."""
+    draw = random_of(case, "checkpoint")
+    case.then = layouts.add_two_layouts(draw, case.program)
+    case.how.comm = "tcp"
+
+
 # name: (what it changes, how often it is drawn)
 CHANGES = {
     "base": (with_options(), 0),
@@ -41,9 +61,17 @@ CHANGES = {
     "exact": (with_options("--verify-passes=exact"), 2),
     "bf16": (with_precision("bf16"), 2),
     "fp16": (with_precision("fp16"), 1.5),
-    "cuda": (cuda, 1.5),
+    "cuda": (cuda, 1),
+    "tcp": (mesh("tcp"), 8),
+    "mpi": (mesh("mpi", 4), 1.5),
+    "checkpoint": (checkpoint, 2),
     "sanitize": (sanitized, 0.7),
 }
+
+
+# Several at once, with how often they are drawn.
+JOINED = {"tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+cuda": 2, "tcp+sanitize": 1,
+          "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5}
 
 
 def apply(name, case, tools):
@@ -59,14 +87,14 @@ def drawn(seed, names, count):
     draw = random.Random(f"variants {seed}")
     if names:
         return names if len(names) <= count + 1 else draw.sample(names, count)
-    weights = {name: weight for name, (_, weight) in CHANGES.items() if weight}
+    weights = {name: weight for name, (_, weight) in CHANGES.items() if weight} | JOINED
     chosen = set(draw.choices(list(weights), list(weights.values()), k=count))
     return ["base", *sorted(chosen)]
 
 
 def prepare(names, tools):
     """Builds what these variants need, once."""
-    if names is None or any("cuda" in name for name in names):
+    if (names is None or any("cuda" in name for name in names)) and not tools.has_device:
         tools.prepare_device()
-    if names is None or any("sanitize" in name for name in names):
+    if (names is None or any("sanitize" in name for name in names)) and not tools.has_sanitized:
         tools.prepare_sanitized()

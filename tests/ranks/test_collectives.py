@@ -4,9 +4,9 @@ import shlex
 import pytest
 from conftest import EXTRA, ROOT, mpirun, start
 
-SOURCES = ["comm", "collective", "exchange", "error", "trace", "output", "traffic", "processor"]
+SOURCES = ["comm", "collective", "exchange", "error", "trace", "output", "traffic", "processor", "agree", "options"]
 TRANSPORT = {"mpi": ["comm_mpi"],
-             "tcp": ["comm_tcp", *(path.stem for path in (ROOT / "runtime").glob("tcp_*.c")), "options"]}
+             "tcp": ["comm_tcp", *(path.stem for path in (ROOT / "runtime").glob("tcp_*.c"))]}
 
 
 @pytest.fixture(scope="session")

@@ -161,6 +161,15 @@ def test_trace_is_a_file_a_rank(four, train, tmp_path):
     assert seen[0] == seen[1] == seen[2] == seen[3]  # one program
 
 
+def test_evaluation_is_the_same_whatever_the_layout(four, compiled, text, tmp_path):
+    """Two of its batches; what a call takes is another number of sequences on each."""
+    said = [float(start(trainer.command("--steps", 0, "--eval-data", text, "--data-format", "bytes", "--eval-batches", 2),
+                        tmp_path).stdout.removeprefix("eval loss "))
+            for trainer in (compiled("llama"), compiled("llama", (), (), {"microbatch": 2}), four,
+                            compiled("llama", layout_of("llama", dict(dp=4)), (), {"microbatch": 2}))]
+    assert said == pytest.approx([said[0]] * 4, abs=2e-6)
+
+
 # --- What is sent --------------------------------------------------------------------------------------------------
 
 def traffic(trainer, text, folder, steps):

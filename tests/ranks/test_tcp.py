@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -264,21 +265,19 @@ def test_another_program(tcp, ranks, tmp_path):
     assert f"error: rank 2 (process {process.pid} on {os.uname().nodename}) runs another program than rank 0" in ranks.refused()
 
 
-def test_other_numbers(tcp, ranks):
-    port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1))
-    ranks.add_numbered(tcp, "--steps", 1, ranks=(2,), port=port, count=3)
-    assert "was told that there are 3 ranks, and rank 0 that there are 4: tell all the same" in ranks.refused()
-
-
 def test_one_rank_twice(tcp, ranks):
     ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 2, 2))
     assert "both say that they are rank 2: number them differently (--rank)" in ranks.refused()
 
 
 def test_wrong_number_of_ranks(tcp, ranks):
-    ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 2), count=3)
-    assert ranks.refused() == (f"error: {tcp.program} was compiled for 4 ranks (dp=2,tp=2), but 3 run: start it with 'torchrun "
-                               f"--no_python --nproc_per_node=4 {tcp.program} ...', or compile it for another mesh")
+    """Known to each before they meet, so that nobody waits for who will not come."""
+    begin = time.monotonic()
+    ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 2), count=3)
+    status, _, stderr = ranks.end()
+    assert time.monotonic() - begin < 10 and status == [1, 1] and set(stderr.splitlines()) == {
+        f"error: {tcp.program} was compiled for 4 ranks (dp=2,tp=2), but 3 run: start it with 'torchrun "
+        f"--no_python --nproc_per_node=4 {tcp.program} ...', or compile it for another mesh"}
 
 
 def test_killed_while_they_meet(tcp, ranks):
@@ -353,13 +352,13 @@ def await_end(connection):
         pass
 
 
-HELLO = 136  # bytes that a rank says first, "mpcrank1" at their beginning
+HELLO = 144  # bytes that a rank says first, "mpcrank2" at their beginning
 
 
 @pytest.mark.parametrize("words, note", [
-    (b"GET / HTTP/1.1\r\n\r\n", "says something else"), (b"mpcrank2" + bytes(HELLO), "says something else"),
+    (b"GET / HTTP/1.1\r\n\r\n", "says something else"), (b"mpcrank1" + bytes(HELLO), "says something else"),
     (b"", "said no word and left"), (b"mpcr", "said no word and left"),
-    (b"mpcrank1" + b"\xff" * (HELLO - 8), "belongs to another run")],
+    (b"mpcrank2" + b"\xff" * (HELLO - 8), "belongs to another run")],
                          ids=["another protocol", "another version", "nothing", "half a word", "no kind"])
 def test_garbage(tcp, ranks, expected, tmp_path, words, note):
     """What connects and is no rank is dropped, and the run goes on."""
@@ -379,9 +378,45 @@ def test_hello_with_wild_numbers(tcp, ranks, tmp_path):
     """The right word at the beginning of a join, the rest as bad as can be: lengths are fixed and numbers checked."""
     port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0,))
     with connect(port) as one:
-        one.sendall(b"mpcrank1" + bytes(4) + b"\xff" * (HELLO - 12))  # kind 0: to join
+        one.sendall(b"mpcrank2" + bytes(4) + b"\xff" * (HELLO - 12))  # kind 0: to join
         message = ranks.refused()
     assert re.match(r"error: rank -1 \(process -1 on \?+\) runs another program than rank 0", message)
+
+
+def forged(kind=0, rank=1, ranks=4, port=9):
+    """A hello in which all is as it should be, but who sends it is no rank."""
+    return b"mpcrank2" + struct.pack("<iiii", kind, rank, ranks, port) + bytes(HELLO - 24)
+
+
+def test_forged_hello_without_a_secret_is_believed(tcp, ranks):
+    """What the secret is for."""
+    port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0,))
+    with connect(port) as one:
+        one.sendall(forged())
+        assert "runs another program than rank 0" in ranks.refused()
+
+
+def test_forged_hello_is_dropped_where_there_is_a_secret(tcp, ranks, expected, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPC_SECRET", "a long one")
+    port = ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(0,))
+    for hello in (forged(), forged(rank=3), forged(ranks=5), forged(kind=1)):
+        with connect(port) as one:
+            one.sendall(hello)
+            await_end(one)
+    ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(1, 2, 3), port=port)
+    status, _, stderr = ranks.end()
+    assert status == [0] * 4 and stderr.count("does not know the secret of this run (MPC_SECRET): dropped") == 4, stderr
+    assert (tmp_path / "a").read_bytes() == expected
+
+
+def test_a_rank_with_another_secret(tcp, ranks, monkeypatch):
+    monkeypatch.setenv("MPC_SECRET", "one")
+    port = ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(0,))
+    monkeypatch.setenv("MPC_SECRET", "two")
+    ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(1, 2, 3), port=port)
+    status, _, stderr = ranks.end()
+    assert status == [1] * 4 and "does not know the secret" in stderr
+    assert "it breaks off: it does not know the secret (MPC_SECRET), or is no rank" in stderr
 
 
 # --- Failures ------------------------------------------------------------------------------------------------------

@@ -129,6 +129,9 @@ static void take_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked)
         .picked = { 0, 24 },
         .table_type = RT_BF16,
         .picked_type = RT_BF16,
+        .size = 50,
+        .dim = "vocab",
+        .where = "gpt2.mdl:30:9",
     };
     rt_take(table, index, picked, shape);
 }

@@ -1,0 +1,125 @@
+/* indices.c -- do indices stay within what they index?  What is computed from positions and numbers alone is evaluated,
+ * by the interpreter; what the data give is noted for the trainer, which looks at the data. */
+#include "lowering.h"
+
+#include "interp.h"
+
+#include <stdlib.h>
+
+enum { MOST_ELEMENTS = 1 << 20, MOST_OPS = 1000 }; /* more would keep a user waiting: the trainer finds out then */
+
+/* --- What is known at compile time ------------------------------------------------------------- */
+
+typedef struct {
+    Arena arena;
+    Map ops; /* that the index needs */
+    int count;
+    double elements;
+} Closure;
+
+/* Needs the value only numbers and positions? */
+static bool collect(Closure *c, const Value *value)
+{
+    const Op *op = value->def;
+    if (!op || info(op)->family == CONTROL)
+        return false;
+    if (map_get(&c->ops, op))
+        return true;
+    map_put(&c->ops, op, (void *)op);
+    for (int i = 0; i < op->results.count; i++)
+        c->elements += (double)element_count(&op->results.at[i]->type);
+    if (++c->count > MOST_OPS || c->elements > MOST_ELEMENTS)
+        return false;
+    for (int i = 0; i < op->args.count; i++)
+        if (!collect(c, arg(op, i)))
+            return false;
+    return true;
+}
+
+/* Those ops of `f` as a function of their own, which has no parameters. */
+static Func *function_of(Lower *l, Closure *c, const Func *f, Value *value)
+{
+    Func *alone = NEW(&c->arena, Func);
+    alone->name = intern_text(l->m, "index");
+    for (const Op *op = f->last; op; op = op->prev)
+        if (map_get(&c->ops, op)) {
+            Op *copy = NEW(&c->arena, Op);
+            *copy = *op;
+            insert_op(alone, copy, alone->first);
+        }
+    push_value(&c->arena, &alone->results, value);
+    return alone;
+}
+
+/* The elements, which are the caller's to free; no data if it did not go well: the trainer says then what is wrong. */
+static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
+{
+    Module *m = l->m;
+    char *unread = NULL;
+    size_t size;
+    Diags silent = { .arena = &c->arena, .source = l->diags->source, .out = open_memory(&unread, &size) };
+    const int naxes = m->naxes;
+    Tensor result = { .data = NULL };
+    m->diags = &silent;
+    m->naxes = 0; /* nothing is split yet */
+    if (!interpret(m, function_of(l, c, f, value), NULL, &result))
+        result.data = NULL;
+    m->naxes = naxes;
+    m->diags = l->diags;
+    fclose(silent.out);
+    free(unread);
+    return result;
+}
+
+/* In the body of a repeat: what it was outside. */
+static Value *outside(const Frame **frame, Value *value)
+{
+    int at;
+    while (!value->def && (*frame)->outer && (at = index_of(&(*frame)->captured, value)) >= 0) {
+        value = (*frame)->sources.at[at];
+        *frame = (*frame)->outer;
+    }
+    return value;
+}
+
+/* --- Is it below the size? --------------------------------------------------------------------- */
+
+static bool is_within(Lower *l, double index, int64_t size, const Constant *ignored, Loc at)
+{
+    if ((index >= 0 && index < (double)size) || (ignored && index == ignored->value))
+        return true;
+    complain(l, (Where){ .at = at }, "an index of %.15g, where there are the elements 0 to %lld", index,
+             (long long)(size - 1));
+    return false;
+}
+
+/* What comes from the data has to be below the size of all that it indexes. */
+static bool note_data(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at)
+{
+    const Op *op = index->def;
+    Input *input = op ? NULL : find_input(l->m, index->name);
+    if (input && (input->vocab == 0 || size < input->vocab))
+        input->vocab = size;
+    if (op && op->kind == OP_where)
+        return note_data(l, arg(op, 1), size, ignored, at) && note_data(l, arg(op, 2), size, ignored, at);
+    return !op || op->kind != OP_constant || is_within(l, op->attrs.value, size, ignored, at);
+}
+
+bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
+{
+    const Frame *frame = l->frame;
+    Value *value = outside(&frame, index);
+    Closure c = { .ops = { .arena = NULL } };
+    c.ops.arena = &c.arena;
+    if (!collect(&c, value)) {
+        arena_free(&c.arena);
+        return note_data(l, index, size, ignored, at);
+    }
+    bool good = true;
+    Tensor known = l->variant == AS_MODEL ? evaluate(l, &c, frame->func, value) : (Tensor){ .data = NULL };
+    for (int64_t i = 0; known.data && good && i < element_count(&known.type); i++)
+        good = is_within(l, known.data[i], size, ignored, at);
+    free(known.data);
+    arena_free(&c.arena);
+    return good;
+}

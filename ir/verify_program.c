@@ -1,0 +1,249 @@
+/* verify_program.c -- does what a module says of itself fit its functions?
+ *
+ * A fragment of IR needs no head.  What is to become a trainer does: a line of it that is missing or that says
+ * something else than the functions would make another trainer, or none.
+ */
+#include "ir.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#define WRONG(m, at_loc, ...) (error_at((m)->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
+
+static bool is_one_of(Name name, const char *const words[], int count)
+{
+    for (int i = 0; name && i < count; i++)
+        if (strcmp(name, words[i]) == 0)
+            return true;
+    return false;
+}
+#define ONE_OF(name, ...)                                                                                              \
+    is_one_of((name), (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+
+/* --- train { } ------------------------------------------------------------------------------- */
+
+static bool is_share(double number) { return number >= 0 && (float)number < 1; }
+static bool is_amount(double number) { return number >= 0 && number <= FLT_MAX; }
+
+static bool verify_numbers(Module *m)
+{
+    const Train *t = &m->train;
+    const bool adamw = strcmp(t->optimizer, "adamw") == 0;
+    if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->weight_decay) || !is_amount(t->clip))
+        return WRONG(m, m->train_loc, "train: lr, min_lr, weight_decay and clip are numbers from 0 on");
+    if (adamw && (!is_share(t->beta1) || !is_share(t->beta2) || !(t->eps > 0 && t->eps <= FLT_MAX)))
+        return WRONG(m, m->train_loc, "train: beta1 and beta2 are from 0 to below 1, and eps is above 0");
+    if (!(t->momentum >= 0 && t->momentum <= 1))
+        return WRONG(m, m->train_loc, "train: momentum is from 0 to 1");
+    if (t->batch < 1 || t->microbatch < 1 || t->batch % t->microbatch != 0)
+        return WRONG(m, m->train_loc, "train: batch is a multiple of microbatch, and both are there");
+    if (t->warmup < 0 || t->steps < 0 || t->decay < 0 || t->warmup > INT32_MAX || t->steps > INT32_MAX ||
+        t->decay > INT32_MAX || (t->steps && t->warmup + t->decay > t->steps))
+        return WRONG(m, m->train_loc, "train: warmup and decay are no more steps than there are");
+    if (t->steps == 0 && strcmp(t->schedule, "constant") != 0)
+        return WRONG(m, m->train_loc, "train: schedule=%s needs steps", t->schedule);
+    return true;
+}
+
+static bool verify_train(Module *m)
+{
+    const Train *t = &m->train;
+    if (!ONE_OF(t->optimizer, "adamw", "sgd"))
+        return WRONG(m, m->train_loc, "the module needs a line 'train {optimizer=...}', with adamw or sgd");
+    if (!ONE_OF(t->schedule, "constant", "linear", "cosine", "wsd"))
+        return WRONG(m, m->train_loc, "train: schedule is constant, linear, cosine or wsd");
+    if (!ONE_OF(t->precision, "fp32", "bf16", "fp16"))
+        return WRONG(m, m->train_loc, "train: precision is fp32, bf16 or fp16");
+    if (t->recompute && !ONE_OF(t->recompute, "none", "selective", "full"))
+        return WRONG(m, m->train_loc, "train: recompute is none, selective or full");
+    if (t->zero < 0 || t->zero > 3 || (t->zero && !t->zero_axes && m->naxes) || t->bucket < 0 || t->seed < 0)
+        return WRONG(m, m->train_loc, "train: zero is from 0 to 3, over zero_axes; bucket and seed are from 0 on");
+    return verify_numbers(m);
+}
+
+/* --- Inputs, batch, vocabulary ------------------------------------------------------------------ */
+
+static bool verify_input(Module *m, const Input *input)
+{
+    const Type *type = &input->type;
+    bool has_batch = m->batch && type->rank && type->dim[0].name == m->batch;
+    if (type->dtype != I32 || type->rank > (m->batch ? 2 : 1) || (m->batch && !has_batch))
+        return WRONG(m, input->loc, "the input %%%s holds tokens, i32[%s%sSEQUENCE], not %s", input->name,
+                     m->batch ? m->batch : "", m->batch ? ", " : "", type_text(m, type));
+    if (has_batch && type->dim[0].size != m->train.microbatch)
+        return WRONG(m, input->loc, "the input %%%s has %lld sequences, and train.microbatch is %lld", input->name,
+                     (long long)type->dim[0].size, (long long)m->train.microbatch);
+    if (input->shift < 0 || input->shift > INT32_MAX || input->vocab < 0 || input->vocab > INT32_MAX)
+        return WRONG(m, input->loc, "the shift and the vocabulary of %%%s are from 0 to 2147483647", input->name);
+    for (const Input *other = m->inputs; other != input; other = other->next)
+        if (other->name == input->name)
+            return WRONG(m, input->loc, "a second input %%%s", input->name);
+    return true;
+}
+
+static bool verify_inputs(Module *m)
+{
+    if (!m->inputs)
+        return WRONG(m, m->train_loc, "the module has no input");
+    for (const Input *input = m->inputs; input; input = input->next)
+        if (!verify_input(m, input))
+            return false;
+    if (!m->batch && m->train.batch != m->train.microbatch)
+        return WRONG(m, m->train_loc, "the module names no batch dim, so that there is nothing to count in a batch");
+    return true;
+}
+
+static bool verify_vocab(Module *m)
+{
+    const Func *f = func_with_role(m, PREDICT);
+    if (!f != !m->vocab)
+        return WRONG(m, f ? f->loc : m->train_loc,
+                     f ? "the module has @%s, and no line 'vocab' that names the dim of its result"
+                       : "the module has a vocab, and no function with the role 'predict'",
+                     f ? f->name : "");
+    if (f && (f->results.count != 1 || find_dim(&f->results.at[0]->type, m->vocab) < 0))
+        return WRONG(m, f->loc, "@%s returns logits along '%s'", f->name, m->vocab);
+    return true;
+}
+
+static bool occurs(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            if (find_dim(&f->params.at[i]->type, dim) >= 0)
+                return true;
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                if (find_dim(&op->results.at[i]->type, dim) >= 0)
+                    return true;
+    }
+    return false;
+}
+
+static bool verify_rules(Module *m)
+{
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count; i++)
+            if (!occurs(m, rule->dims.name[i]))
+                return WRONG(m, m->train_loc, "shard: no tensor of the module has the dim '%s'", rule->dims.name[i]);
+    return true;
+}
+
+/* --- Functions ------------------------------------------------------------------------------- */
+
+/* State of the optimizer: "m.wte" of the parameter wte. */
+static bool is_state(Module *m, Name name)
+{
+    const char *dot = strchr(name, '.');
+    Name prefix = dot ? intern(m, name, (int)(dot - name)) : NULL;
+    return ONE_OF(prefix, "m", "v", "momentum") && find_param(m, intern_text(m, dot + 1));
+}
+
+static bool is_scalar(const Func *f, const Value *param)
+{
+    if (param->type.rank)
+        return false;
+    if (f->role == STEP)
+        return ONE_OF(param->name, "step", "lr", "key", "loss_scale", "good_steps");
+    return f->role == MODEL && (ONE_OF(param->name, "key", "origin") || strncmp(param->name, "total.", 6) == 0);
+}
+
+static bool verify_taken(Module *m, const Func *f)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        bool known = find_input(m, param->name) || find_param(m, param->name) || is_scalar(f, param) ||
+                     (f->role == STEP && is_state(m, param->name));
+        if (!known)
+            return WRONG(m, f->loc, "@%s takes %%%s, which is no input and no parameter of the module", f->name,
+                         param->name);
+        for (int j = 0; j < i; j++)
+            if (f->params.at[j]->name == param->name)
+                return WRONG(m, f->loc, "@%s takes %%%s twice", f->name, param->name);
+    }
+    return true;
+}
+
+static bool verify_all_taken(Module *m, const Func *f)
+{
+    for (const Input *input = m->inputs; input; input = input->next)
+        if (!param_named(f, input->name))
+            return WRONG(m, input->loc, "@%s does not take the input %%%s", f->name, input->name);
+    for (const Param *param = m->params; param; param = param->next)
+        if (!param_named(f, param->name))
+            return WRONG(m, param->loc, "@%s does not take the parameter %%%s", f->name, param->name);
+    return true;
+}
+
+/* A step returns the loss, the norm of the gradient, and what of its parameters is kept from step to step. */
+static bool verify_step(Module *m, const Func *f)
+{
+    const bool adamw = strcmp(m->train.optimizer, "adamw") == 0;
+    int kept = 0;
+    for (int i = 0; i < f->params.count; i++) {
+        Name name = f->params.at[i]->name;
+        kept += find_param(m, name) || is_state(m, name) || ONE_OF(name, "loss_scale", "good_steps");
+    }
+    for (const Param *param = m->params; param; param = param->next) {
+        const char *const first = adamw ? "m" : "momentum";
+        if ((adamw || m->train.momentum != 0) && !param_named(f, intern_format(m, "%s.%s", first, param->name)))
+            return WRONG(m, f->loc, "@%s does not take %%%s.%s, which %s needs", f->name, first, param->name,
+                         m->train.optimizer);
+        if (adamw && !param_named(f, intern_format(m, "v.%s", param->name)))
+            return WRONG(m, f->loc, "@%s does not take %%v.%s, which adamw needs", f->name, param->name);
+    }
+    if (!param_named(f, intern_text(m, "lr")) || !param_named(f, intern_text(m, "step")))
+        return WRONG(m, f->loc, "@%s does not take %%step and %%lr", f->name);
+    if (f->results.count != kept + 2)
+        return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm and what it keeps are %d", f->name,
+                     f->results.count, kept + 2);
+    return true;
+}
+
+static bool verify_totals(Module *m, const Func *model)
+{
+    const Func *totals = func_with_role(m, TOTALS);
+    int wanted = 0, had = totals ? totals->results.count : 0;
+    for (int i = 0; i < model->params.count; i++)
+        wanted += strncmp(model->params.at[i]->name, "total.", 6) == 0;
+    if (wanted != had)
+        return WRONG(m, model->loc, "@%s takes %d totals, but the function with the role 'totals' gives %d",
+                     model->name, wanted, had);
+    return true;
+}
+
+static bool is_float_scalar(const Value *value) { return value->type.rank == 0 && is_float(value->type.dtype); }
+
+static bool verify_results(Module *m, const Func *f)
+{
+    int scalars = f->role == STEP ? 2 : f->role == TOTALS ? f->results.count : f->role == PREDICT ? 0 : 1;
+    if (f->results.count < scalars || ((f->role == MODEL || f->role == EVAL) && f->results.count != 1))
+        return WRONG(m, f->loc, "@%s returns %d values, not %d", f->name, f->results.count, scalars);
+    for (int i = 0; i < scalars; i++)
+        if (!is_float_scalar(f->results.at[i]))
+            return WRONG(m, f->loc, "@%s returns %%%s : %s, where one floating-point number is needed", f->name,
+                         f->results.at[i]->name, type_text(m, &f->results.at[i]->type));
+    return true;
+}
+
+bool verify_model(Module *m)
+{
+    const Func *model = func_with_role(m, MODEL);
+    return verify_taken(m, model) && verify_results(m, model) && verify_totals(m, model);
+}
+
+bool verify_program(Module *m)
+{
+    const Func *model = func_with_role(m, MODEL), *step = func_with_role(m, STEP), *all = model ? model : step;
+    if (!verify_train(m) || !verify_inputs(m) || !verify_vocab(m) || !verify_rules(m))
+        return false;
+    if (!all || (model && step))
+        return WRONG(m, m->train_loc, "the module needs one function with the role 'model' or 'step'");
+    if (!func_with_role(m, EVAL))
+        return WRONG(m, m->train_loc, "the module has no function with the role 'eval'");
+    for (const Func *f = m->funcs; f; f = f->next)
+        if (f->role != PLAIN && f->role != KERNEL && !(verify_taken(m, f) && verify_results(m, f)))
+            return false;
+    return verify_all_taken(m, all) && (model ? verify_totals(m, model) : verify_step(m, step));
+}

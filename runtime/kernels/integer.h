@@ -1,0 +1,14 @@
+/* integer.h -- arithmetic of i32 that C leaves open. */
+#ifndef MPC_KERNELS_INTEGER_H
+#define MPC_KERNELS_INTEGER_H
+
+#include "element.h"
+
+/* a / b, toward zero; 0 for b = 0, as in padding, where nobody looks; -2^31 / -1 wraps as sums do. */
+RT_INLINE int32_t rt_quotient(int32_t a, int32_t b)
+{
+    const int32_t divisor = b == 0 || b == -1 ? 1 : b, quotient = a / divisor;
+    return b == 0 ? 0 : b == -1 ? (int32_t)(0u - (uint32_t)a) : quotient;
+}
+
+#endif

@@ -1,0 +1,65 @@
+#!/usr/bin/python3
+"""Programs that once were wrong, crashed or were refused without need: each has to be right now, or refused by mpc check
+itself with reason and remedy.
+
+    found.py [--mpc PATH] [--seen]
+
+--seen: on the compiler that had these mistakes, each has to show its kind (kinds.py)."""
+import argparse
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+import variants
+from judge import Judge, read_case
+from kinds import KINDS
+from machine import ROOT, Tools
+
+FOLDER = Path(__file__).resolve().parent / "found"
+
+
+def fixtures():
+    """(path, kind) of each, from its first line."""
+    for path in sorted(FOLDER.glob("*.mdl")):
+        yield path, re.match(r"# kind (\w+)", path.read_text())[1]
+
+
+def is_mended(found):
+    return found.status == "ok" or (found.status == "refused" and "= help:" in found.detail)
+
+
+def judge_all(mpc, folder, seen):
+    """What is not as it should be, a text each."""
+    tools = Tools(mpc, Path(folder) / "shared")
+    tools.prepare()
+    variants.prepare(["cuda"], tools)
+    judge = Judge(tools, Path(folder) / "work")
+    for path, kind in fixtures():
+        case, variant = read_case(path)
+        found = judge.judge(variants.apply(variant, case, tools))
+        if not (re.search(KINDS[kind].signature, found.signature) if seen else is_mended(found)):
+            yield f"{path.name} ({variant}; {KINDS[kind].what}): {found.signature}\n" + "\n".join(found.detail.splitlines()[:3])
+
+
+def main():
+    arguments = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
+    arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
+    arguments.add_argument("--seen", action="store_true")
+    said = arguments.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        failures = []
+        for failure in judge_all(said.mpc, folder, said.seen):
+            failures.append(failure)
+            print(failure, flush=True)
+    count = len(list(fixtures()))
+    print(f"{count - len(failures)} of {count} programs that once failed are {'seen to fail' if said.seen else 'right'}")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Kinds of failure that the compiler once had, by what is seen of them: the fixtures in found/ are of these kinds, and on
+the compiler of that day random programs have to show them again (finds.py)."""
+import re
+from dataclasses import dataclass
+
+# The last commit that has all of them.
+COMMIT = "2a61d17"
+
+
+@dataclass
+class Kind:
+    what: str
+    signature: str   # of the outcome
+    text: str = ""   # of the smallest program
+    no_text: str = "^$"
+    drawn: bool = True  # do random programs show it?
+
+    def fits(self, signature, text):
+        return bool(re.search(self.signature, signature) and re.search(self.text, text, re.S) and
+                    not re.search(self.no_text, text, re.S))
+
+
+# The first that fits is the kind of a failure.
+KINDS = {
+    "input_by_record": Kind("an input [batch] beside [batch, seq] is fed the first tokens of all",
+                            "wrong", r"i32\[batch\].*i32\[batch, |i32\[batch, .*i32\[batch\]"),
+    "concat_inference": Kind("concat takes a dim because its size fits",
+                             "(refused|wrong): .*(stated as|cannot (join|add|multiply|subtract|divide|compare|choose)|"
+                             "no dim of|is already|would have|loss|norm)", r"concat\("),
+    "split_extreme": Kind("the extreme over a split dim, and which elements equal it, in one kernel", "wrong",
+                          r"(min|max)\(.*shard"),
+    "padded_one": Kind("a padded dim of size 1: a gather writes it densely, its reader strides", "wrong", r"= 1 padded"),
+    "accumulator_alias": Kind("two accumulators of one type begin as one zero", "wrong",
+                              r"batch = (\d+).*microbatch = (?!\1\b)", "repeat"),
+    "alias": Kind("what a repeat carries is written over what its body captures", "wrong: (loss|grad_norm)", "repeat"),
+    "gradient_sum": Kind("a gradient lacks the sum over a dim that an operand lacks",
+                         "wrong: grad_norm|gradient is wrong", "", "shard|repeat"),
+    "next_turn": Kind("'never used' of what the next turn uses", "computed and never used", "repeat"),
+    "recompute": Kind("the compiler crashes where turns recompute what others need", "compile: signal 11"),
+    "many": Kind("more than 512 results", "has more than N results|signal 6 LOC: error: _ has more"),
+    "row_major": Kind("a collective, or a slice for a rank, of what is not row-major", "not row-major in memory"),
+    "overlap": Kind("a kernel's result partly on its operand", "internal: _ overlaps _"),
+    "row_product": Kind("oneDNN does not do products of one row and one column", "oneDNN cannot run"),
+    "callee_place": Kind("a loop's operand lies otherwise than its body expects", "lies otherwise"),
+    "two_uses_of_an_axis": Kind("both operands of a gather are split over one axis", "mesh axis twice"),
+    "generated_c": Kind("the generated C does not compile", "C compiler"),
+    "half_concat": Kind("concat of operands in different precisions", "operands of concat differ"),
+    "take_order": Kind("a gather in another memory order", "cannot do this (take|scatter_add)"),
+    "rope_order": Kind("rope in another memory order", "cannot do this rope"),
+    "attend_order": Kind("attention in another memory order", "cannot do this attend"),
+    "wait": Kind("a wait for no collective writes beside the heap",
+                 r"trainer: signal 6.*(free|corruption|malloc)|trainer: signal 11|waits for no collective|heap-buffer-overflow"),
+    "hang": Kind("ranks wait for each other for ever", "^hang|sent nothing|has not answered"),
+    "false_write": Kind("--verify-passes: 'writes where it reads', of a right program", "it writes _ at byte"),
+    "false_place": Kind("--verify-passes: 'there now is', of a right program", "there now is what was written"),
+    "false_index": Kind("--verify-passes: an index that is out of range only in the small instance", r"index N on rank N"),
+    "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
+}
+
+
+def kind_of(signature, text):
+    """The name of the kind, or None."""
+    return next((name for name, kind in KINDS.items() if kind.fits(signature, text)), None)

@@ -1,0 +1,166 @@
+"""Draws layouts that ought to be honoured: each axis divides what it splits, or the dim is padded so that it does."""
+import math
+
+from constants import known_numbers
+from prune import expressions
+from tree import Call, Input, Mesh, Name, Number, Param, Recompute, Shard, Zero, statements_of, walk
+
+AXES = ["dp", "cp", "tp", "ep"]
+
+
+def stored(program, known, dim):
+    """What memory takes of a dim."""
+    padded = program.dims[dim].padded
+    unit = 1 if padded is None else padded.value
+    return -(-known[dim] // unit) * unit
+
+
+class Layout:
+    """One layout of a program; it pads dims of the program where that is needed."""
+
+    def __init__(self, draw, program, most_ranks=8, data=None, before=()):
+        self.draw, self.program, self.known = draw, program, known_numbers(program)
+        self.data = data  # how many ranks take part of the batch, where that is settled
+        self.before = dict(before)  # how another layout of the same program splits dims
+        self.split = {}   # dim: over how many ranks
+        self.axes = self.draw_axes(most_ranks)
+        self.lines = [self.rule(axis) for axis in self.axes]
+
+    def draw_axes(self, most_ranks):
+        axes = {}
+        for axis in self.draw.sample(AXES, self.draw.choice([1, 1, 2, 2, 3])):
+            size = self.draw.choice([2, 2, 2, 2, 2, 3, 4, 4, 1])
+            if math.prod(axes.values()) * size <= most_ranks:
+                axes[axis] = size
+        return axes
+
+    # --- Which dims --------------------------------------------------------------------------------------------------
+
+    def present(self):
+        """Dims of tensors: those of parameters and inputs, and what concat, rename and iota bring."""
+        found = set()
+        for declaration in self.program.declarations:
+            for statement in statements_of(getattr(declaration, "body", [])):
+                if isinstance(statement, (Param, Input)):
+                    found |= set(statement.type.dims)
+        for e in (e for expression in expressions(self.program) for e in walk(expression)):
+            if isinstance(e, Call) and e.function in ("concat", "iota"):
+                found.add(e.arguments[0].name)
+            if isinstance(e, Call) and e.renaming:
+                found.add(e.renaming[1])
+        return sorted(found - {self.program.batch_dim})
+
+    def twins(self, dim):
+        """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
+        def base(name):
+            size = self.program.dims[name].size
+            return base(size.name) if isinstance(size, Name) and size.name in self.program.dims else name
+        return [name for name, declared in self.program.dims.items() if declared.size is not None and base(name) == base(dim)]
+
+    def divide(self, dim, ranks):
+        """Splits the dim over so many more ranks; False if it does not divide."""
+        together = self.split.get(dim, 1) * ranks
+        if stored(self.program, self.known, dim) % together:
+            if self.draw.random() < 0.6:
+                return False
+            twins = self.twins(dim)
+            units = [self.program.dims[name].padded.value for name in twins if self.program.dims[name].padded]
+            unit = math.lcm(together, *units, *[splits.get(name, 1) for name in twins for splits in (self.split, self.before)])
+            for name in twins:
+                self.program.dims[name].padded = Number(str(unit))
+        self.split[dim] = together
+        return True
+
+    def rule(self, axis):
+        """What is split over an axis: the batch, one to three dims, or a pair of them."""
+        size, draw = self.axes[axis], self.draw
+        wants_data = self.data is None and draw.random() < (0.7 if axis == "dp" else 0.15)
+        settled = self.data is not None and size == self.data and "batch" not in self.split
+        if wants_data or (settled and draw.random() < 0.7):
+            self.split["batch"] = self.split.get("batch", 1) * size
+            return Shard([self.program.batch_dim], axis)
+        candidates = self.present()
+        chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
+        dims = [d for d in chosen if self.divide(d, size)]
+        if draw.random() < 0.15:
+            pair = self.pair(size)
+            dims = [pair] if pair else dims
+        if not dims:
+            return None
+        return Shard(dims, axis, self.otherwise(dims, size) if draw.random() < 0.4 else None)
+
+    def pair(self, size):
+        """(g, h) with the axis larger than g, or not."""
+        sizes = {d: stored(self.program, self.known, d) for d in self.present() if d not in self.split}
+        pairs = [(g, h) for g in sizes for h in sizes if g != h and
+                 (sizes[g] % size == 0 or (size % sizes[g] == 0 and sizes[h] % (size // sizes[g]) == 0))]
+        if not pairs:
+            return None
+        chosen = self.draw.choice(pairs)
+        self.split.update(dict.fromkeys(chosen, size))
+        return chosen
+
+    def otherwise(self, dims, size):
+        named = {name for d in dims for name in ([d] if isinstance(d, str) else d)}
+        free = [d for d in self.present() if d not in named and
+                stored(self.program, self.known, d) % (self.split.get(d, 1) * size) == 0]
+        if not free:
+            return None
+        chosen = self.draw.choice(free)
+        self.split[chosen] = self.split.get(chosen, 1) * size
+        return chosen
+
+    # --- The lines ---------------------------------------------------------------------------------------------------
+
+    def zero(self):
+        """Over axes along which ranks see other data."""
+        fed = {d for s in self.program.model.body if isinstance(s, Input) for d in s.type.dims}
+        axes = [line.axis for line in self.lines if line and set(d for d in line.dims if isinstance(d, str)) & fed]
+        if not axes:
+            return []
+        options = {}
+        if self.draw.random() < 0.3:
+            options["bucket"] = Number(self.draw.choice(["1", "64", "1_000"]))
+        for name in ("overlap_grads", "overlap_params"):
+            if self.draw.random() < 0.3:
+                options[name] = self.draw.choice([None, Name("true"), Name("false")])
+        if self.draw.random() < 0.1:
+            options["grad_dtype"] = Name("f32")
+        return [Zero(self.draw.randrange(4), self.draw.sample(axes, self.draw.randint(1, len(axes))), options)]
+
+    def parallel(self):
+        """The lines of parallel { }; none if nothing could be split."""
+        rules = [line for line in self.lines if line]
+        used = {line.axis: Number(str(self.axes[line.axis])) for line in rules}
+        if not rules:
+            return []
+        lines = [Mesh(used), *rules] + (self.zero() if self.draw.random() < 0.7 else [])
+        if self.draw.random() < 0.4:
+            lines.append(Recompute(Name(self.draw.choice(["none", "selective", "full"]))))
+        return lines
+
+
+def add_layout(draw, program, most_ranks=8):
+    """Gives the program a layout, and a batch that its ranks can share."""
+    layout = Layout(draw, program, most_ranks)
+    program.parallel = layout.parallel()
+    ranks = layout.split.get("batch", 1)
+    microbatch = program.train["microbatch"].value
+    accumulation = 1 if program.whole else min(2, program.train["batch"].value // microbatch)
+    if ranks > 1:
+        program.train["microbatch"] = Number(str(min(microbatch, 2)))
+        program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
+    return layout
+
+
+def add_two_layouts(draw, program):
+    """One to begin with, and the lines of another to go on with."""
+    layout = add_layout(draw, program, 4)
+    first = layout.split.get("batch", 1)
+    second = Layout(draw, program, 4, first if program.whole else None, layout.split)
+    ranks = second.split.get("batch", 1)
+    if program.whole:
+        return second.parallel() if ranks == first else []
+    microbatch = program.train["microbatch"].value
+    program.train["batch"] = Number(str(microbatch * math.lcm(first, ranks)))
+    return second.parallel()

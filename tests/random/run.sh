@@ -1,0 +1,10 @@
+#!/bin/sh
+# Random programs against PyTorch: those that once failed, and a fixed number of new ones (RANDOM_COUNT=, from RANDOM_SEED= on).
+cd "$(dirname "$0")/../.." || exit 2
+BUILD=${BUILD:-build}
+mpc=$BUILD/mpc
+status=0
+/usr/bin/python3 tests/random/test_tools.py || status=1
+/usr/bin/python3 tests/random/found.py --mpc "$mpc" || status=1
+nice /usr/bin/python3 tests/random/fuzz.py --mpc "$mpc" --seed "${RANDOM_SEED:-1}" --count "${RANDOM_COUNT:-80}" --jobs 2 || status=1
+exit $status
