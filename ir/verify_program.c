@@ -19,7 +19,8 @@ static bool is_one_of(Name name, const char *const words[], int count)
     return false;
 }
 #define ONE_OF(name, ...)                                                                                              \
-    is_one_of((name), (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+    is_one_of((name), (const char *const[]){ __VA_ARGS__ },                                                            \
+              sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 /* --- train { } ------------------------------------------------------------------------------- */
 

@@ -67,7 +67,8 @@ static bool stage_fits(Module *m, const Pass *pass)
 {
     unsigned stage = stage_of(m);
     if (pass->needs & ~stage & TRAINS)
-        fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n", pass->name);
+        fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n",
+                pass->name);
     else if (pass->needs & ~stage)
         fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass makes it\n", pass->name,
                 stage_text(pass->needs & ~stage));
