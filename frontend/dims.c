@@ -149,7 +149,7 @@ static void shrink_dim(Lower *l, const Ast *ast, double largest)
 static void shrink_sizes(Lower *l)
 {
     double largest = largest_size(l);
-    if (largest <= 2 * (double)l->options->shrink)
+    if (largest <= 4 * (double)l->options->shrink)
         return;
     for (const Ast *ast = l->file; ast; ast = ast->next)
         if (ast->kind == A_CONST)

@@ -274,6 +274,17 @@ bool watch_step(Module *m, const Observer *observer)
     return good;
 }
 
+static bool note_loss(const Run *run, Meaning *meaning)
+{
+    Type type = scalar_type(F32);
+    Tensor loss = new_tensor(&type);
+    double slope;
+    bool good = run_model(run, loss.data, &slope);
+    note(run->m, meaning,
+         (Named){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), NULL, loss, 0 });
+    return good;
+}
+
 bool find_meaning(Module *m, bool exact, Meaning *meaning)
 {
     static const struct {
@@ -282,13 +293,8 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
         bool overflows;
     } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
-    if (func_with_role(m, MODEL)) {
-        Type type = scalar_type(F32);
-        Tensor loss = new_tensor(&type);
-        double slope;
-        good = run_model(&(Run){ .m = m, .exact = exact }, loss.data, &slope);
-        note(m, meaning, (Named){ intern_text(m, "loss"), NULL, loss, 0 });
-    }
+    for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* of the tokens of both */
+        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, meaning);
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
             good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },

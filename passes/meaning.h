@@ -8,10 +8,10 @@
 
 #include "interp.h"
 
-/* Before there is a step: the loss of the whole batch.  From then on, for each of two steps, one after the other: the
- * loss, the norm of the gradient, all state that the step leaves behind, what it adds to each weight.  In fp16,
- * what a step leaves behind whose gradients overflow.  And the loss of
- * evaluation, the logits of prediction. */
+/* Before there is a step: the loss of the whole batch, for the tokens of two steps.  From then on, for each of two
+ * steps, one after the other: the loss, the norm of the gradient, all state that the step leaves behind, what it adds
+ * to each weight.  In fp16, what a step leaves behind whose gradients overflow.  And the loss of evaluation, the logits
+ * of prediction. */
 typedef struct {
     int count, room;
     struct Named *at;

@@ -55,10 +55,11 @@ def model_text(model, layout):
     return re.sub(r"padded \d+", "padded 8", text)
 
 
-def settings(model, layout):
+def settings(model, layout, **sizes):
+    """Options; `sizes`: of dims, in place of those in SIZES."""
     microbatch, precision = 2 if layout["accumulation"] == 1 else 1, layout["precision"]
     batch = microbatch * layout["dp"] * layout["accumulation"]
-    said = [f"-D{name}={value}" for name, value in SIZES[model].items()]
+    said = [f"-D{name}={value}" for name, value in {**SIZES[model], **sizes}.items()]
     for setting in (f"batch={batch}", f"microbatch={microbatch}", f"precision={precision}", "clip=0.01"):
         said += ["--set", f"train.{setting}"]
     return said
@@ -112,7 +113,7 @@ def pair_cases():
         layout = dict(dp=2, cp=1, tp=tp, zero=zero, otherwise=zero > 0, accumulation=1, recompute="selective",
                       precision="fp32", over="dp")
         text = model_text("llama", layout).replace("shard kv_heads,", "shard (kv_heads, group),")
-        yield f"pair-zero{zero}", text, settings("llama", layout) + ["-Dkv_heads=2"]
+        yield f"pair-zero{zero}", text, settings("llama", layout, kv_heads=2)
 
 
 def padded_cases():
@@ -124,5 +125,4 @@ def padded_cases():
                           precision="fp32", over="dp")
             text = re.sub(r"dim (seq|heads|kv_heads|ff|vocab) ( *= [^#\n]*?)( padded \d+)?( *(#.*)?)\n",
                           r"dim \1 \2 padded 4\4\n", model_text(model, layout))
-            said = settings(model, layout) + ["-Dseq=6"] + [f"-D{name}={size}" for name, size in sizes.items()]
-            yield f"padded-{model}-cp{cp}-tp{tp}", text, said
+            yield f"padded-{model}-cp{cp}-tp{tp}", text, settings(model, layout, seq=6, **sizes)
