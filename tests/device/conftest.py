@@ -66,7 +66,8 @@ def compiled(tmp_path_factory, cache):
         key = repr((model, target, settings, options, edit))
         if key not in made:
             folder = tmp_path_factory.mktemp("trainer")
-            said = [f"-D{name}={value}" for name, value in SIZES[model].items()]
+            changed = {word.split("=")[0] for word in options}  # given once, here or there
+            said = [f"-D{name}={value}" for name, value in SIZES[model].items() if name not in changed]
             for name, value in {**SETTINGS, **dict(settings)}.items():
                 said += ["--set", f"train.{name}={value}"]
             said += ["--target", target, "--cflags=-rdynamic" if target == "cuda" else "--cflags=-O0", *options]

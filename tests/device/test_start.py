@@ -43,7 +43,7 @@ def test_memory_is_what_was_said(chars, data, tmp_path):
     """On a GPU with just so much memory it trains; with one byte less it says so, and has taken nothing."""
     need = planned_bytes(chars)
     room = {"EMULATED_BYTES": str(need), "EMULATED_USED": "used"}
-    done = start(chars.command("--data", data, "--steps", 1, "--log", "log"), tmp_path, environment=room.items())
+    done = start(chars.command("--data", data, "--steps", 1, "--log", "log", "--overwrite"), tmp_path, environment=room.items())
     assert int((tmp_path / "used").read_text()) == need == read_log(tmp_path / "log")[0]["peak_bytes"]
     assert read_log(tmp_path / "log")[0]["mfu"] is None and " mfu " not in done.stdout, "a product's peak takes memory, too"
     assert "33.55 MB workspace of products" in done.stderr
@@ -63,7 +63,7 @@ def test_small_shared_memory(wide, data, tmp_path):
     """A GPU whose blocks have 99 KiB: smaller tiles, the same loss.  With still less, the kernel is named."""
     losses = []
     for small in ({}, {"EMULATED_ARCHITECTURE": "86", "EMULATED_SHARED": str(99 * 1024)}):
-        start(wide.command("--data", data, "--data-format", "bytes", "--steps", 1, "--log", "log"), tmp_path,
+        start(wide.command("--data", data, "--data-format", "bytes", "--steps", 1, "--log", "log", "--overwrite"), tmp_path,
               environment=small.items())
         losses.append((read_log(tmp_path / "log")[0]["loss"], read_log(tmp_path / "log")[0]["grad_norm"]))
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
