@@ -1,7 +1,7 @@
 """Draws layouts that ought to be honoured: each axis divides what it splits, or the dim is padded so that it does."""
 import math
 
-from constants import known_numbers
+from constants import flag_of, known_numbers
 from prune import expressions
 from tree import Call, Input, Mesh, Name, Number, Param, Recompute, Shard, Zero, statements_of, walk
 
@@ -50,6 +50,12 @@ class Layout:
                 found.add(e.renaming[1])
         return sorted(found - {self.program.batch_dim})
 
+    def causal_dims(self):
+        """Along these an axis deals blocks out forth and back."""
+        calls = [e for expression in expressions(self.program) for e in walk(expression) if isinstance(e, Call)]
+        return sorted({e.arguments[3].name for e in calls if e.function == "attend" and
+                       flag_of(e.keywords.get("causal"))} & set(self.present()))
+
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
         def base(name):
@@ -81,6 +87,8 @@ class Layout:
             return Shard([self.program.batch_dim], axis)
         candidates = self.present()
         chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
+        if draw.random() < 0.4:
+            chosen += [d for d in self.causal_dims() if d not in chosen]
         dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
             pair = self.pair(size)

@@ -16,7 +16,7 @@ SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
          "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
-COMPILE_SECONDS, RUN_SECONDS = 60, 40
+COMPILE_SECONDS, RUN_SECONDS = 120, 60
 
 
 @dataclass

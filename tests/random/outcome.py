@@ -41,7 +41,7 @@ def blanked(message):
     message = re.sub(r"[@%][\w.]+", "_", message)
     message = re.sub(r" at [\w.]+(\[\.\.\])?[\w.]*:", " at _:", message)
     message = re.sub(r"rank \d+", "rank N", message)
-    message = re.sub(r"-?\b\d[\d.]*(e-?\d+)?\b", "N", message)
+    message = re.sub(r"-?\b\d[\d.]*(e[-+]?\d+)?\b", "N", message)
     return " ".join(message.split())[:160]
 
 

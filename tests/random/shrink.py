@@ -309,7 +309,7 @@ def header(case, name, found):
     lines = [found.signature, *detail, f"seed {case.seed}, variant {name}",
              "mpc compile " + " ".join(case.how.words(ranks_of(case.program)))]
     if case.then:
-        lines += ["then goes on under:", *["    " + layout_text(line) for line in case.then]]
+        lines += ["then " + layout_text(line) for line in case.then]
     return "".join(f"# {line[:200]}\n" for line in lines)
 
 

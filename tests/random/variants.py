@@ -44,9 +44,9 @@ def mesh(comm, most_ranks=8):
 
 
 def checkpoint(case, tools):
-    """Goes on under another layout."""
-    draw = random_of(case, "checkpoint")
-    case.then = layouts.add_two_layouts(draw, case.program)
+    """Goes on under another layout, unless the file says which."""
+    if case.then is None:
+        case.then = layouts.add_two_layouts(random_of(case, "checkpoint"), case.program)
     case.how.comm = "tcp"
 
 
