@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
+static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
 static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
 static bool is_in_pack(const Launch *p, const Node *node)
 {
@@ -33,9 +33,11 @@ void mark_needed(Launch *p)
         Node *node = &p->k->node[i];
         node->is_wanted = node->is_loaded = false;
         node->text = node->mask = NULL;
-        for (int s = 0; s < p->k->nsinks; s++)
-            node->is_wanted |= p->has[s] && reads(p->k, source_of(&p->k->sink[s]), node);
     }
+    for (int s = 0; s < p->k->nsinks; s++)
+        if (p->has[s])
+            source_of(&p->k->sink[s])->is_wanted = true;
+    mark_operands(p->k);
 }
 
 bool is_summed(const Launch *p, const Node *node, int phase)

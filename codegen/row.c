@@ -114,15 +114,16 @@ static char *function_head(const RowKernel *k, const char *name)
 }
 
 /* A parameter that nothing reads is still passed. */
-static void write_unread(const RowKernel *k, FILE *out)
+static void write_unread(RowKernel *k, FILE *out)
 {
-    for (int i = 0; i < k->f->params.count; i++) {
-        bool is_read = false;
-        for (int s = 0; s < k->nsinks; s++)
-            is_read |= reads(k, k->sink[s].node, find_node(k, k->f->params.at[i]));
-        if (!is_read)
+    for (int i = 0; i < k->nnodes; i++)
+        k->node[i].is_wanted = false;
+    for (int s = 0; s < k->nsinks; s++)
+        k->sink[s].node->is_wanted = true;
+    mark_operands(k);
+    for (int i = 0; i < k->f->params.count; i++)
+        if (!k->node[i].is_wanted)
             FILL(out, "(void)$name;\n", { "name", k->array[i].name });
-    }
 }
 
 void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *name, FILE *out)

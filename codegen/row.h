@@ -40,10 +40,11 @@ typedef struct {
     bool shared;    /* some result and some parameter may be the same memory: no `restrict` */
 } Array;
 
-/* A value of the kernel. */
-typedef struct {
+/* A value of the kernel; operands stand before it. */
+typedef struct Node {
     const Value *value;
     const Op *op; /* NULL: a parameter */
+    struct Node *operand[3];
     int array;    /* of a parameter, else -1 */
     DimSet dims;
     int phase;           /* in which it can be computed */
@@ -51,6 +52,8 @@ typedef struct {
     bool is_column;      /* a column reduction: no text at all, it is a sink */
     bool is_read;        /* by an op of the kernel */
     bool is_wanted;      /* by a sink of the region that is being written */
+    bool is_reached;     /* by the walk that reads() is on */
+    int cost;            /* FLOPs of computing it from what lies in memory */
     int uses;            /* in the loop that is being written */
     int kept_from;       /* the phase that keeps it for later ones, in `kept_in`; -1: all compute it */
     const char *kept_in; /* an array with the dims of the row: a local one or a result */
@@ -128,6 +131,7 @@ void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_
 /* row_alias.c: what may be the same memory. */
 void plan_sharing(RowKernel *k);                                    /* marks arrays, delays stores, orders regions */
 bool reads(const RowKernel *k, const Node *node, const Node *what); /* node is, or depends on, it */
+void mark_operands(RowKernel *k);                                   /* what is wanted wants its operands */
 
 /* row_text.c: what stands for a value in C. */
 char *load_text(const RowKernel *k, DType dtype, const char *array, const char *index);

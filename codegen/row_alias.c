@@ -3,14 +3,24 @@
 
 #include <string.h>
 
+void mark_operands(RowKernel *k)
+{
+    for (int at = k->nnodes - 1; at >= 0; at--)
+        for (int i = 0; k->node[at].is_wanted && i < 3; i++)
+            if (k->node[at].operand[i])
+                k->node[at].operand[i]->is_wanted = true;
+}
+
 bool reads(const RowKernel *k, const Node *node, const Node *what)
 {
-    if (node == what)
-        return true;
-    for (int i = 0; node->op && i < node->op->args.count; i++)
-        if (reads(k, find_node(k, arg(node->op, i)), what))
-            return true;
-    return false;
+    int from = (int)(what - k->node), at = (int)(node - k->node);
+    for (int i = from; i <= at; i++)
+        k->node[i].is_reached = i == at;
+    for (; at > from; at--)
+        for (int i = 0; k->node[at].is_reached && i < 3; i++)
+            if (k->node[at].operand[i])
+                k->node[at].operand[i]->is_reached = true;
+    return at == from && what->is_reached;
 }
 
 /* The first byte behind an array, counted from its first. */

@@ -20,18 +20,18 @@ void name_values(RowKernel *k)
 
 static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
 static bool is_in_row(const Region *region, const Node *node) { return node->dims & region->inner; }
-static const Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
+static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
 static bool is_constant(const Node *node) { return node->op && node->op->kind == OP_constant; }
 
 /* Only what a sink reads is computed. */
 static void mark_wanted(RowKernel *k, int region)
 {
-    for (int i = 0; i < k->nnodes; i++) {
+    for (int i = 0; i < k->nnodes; i++)
         k->node[i].is_wanted = false;
-        for (int s = 0; s < k->nsinks; s++)
-            if (region < 0 || k->sink[s].region == region)
-                k->node[i].is_wanted |= reads(k, source_of(&k->sink[s]), &k->node[i]);
-    }
+    for (int s = 0; s < k->nsinks; s++)
+        if (region < 0 || k->sink[s].region == region)
+            source_of(&k->sink[s])->is_wanted = true;
+    mark_operands(k);
 }
 
 void write_scalars(RowKernel *k, FILE *out)

@@ -5,21 +5,19 @@
  */
 #include "row.h"
 
-#include <stdlib.h>
+#include <limits.h>
 
 static bool in_row(const RowKernel *k, const Node *node) { return node->dims & k->inner; }
 
-/* Of computing a value from what lies in memory.  Shared parts count twice: they are few. */
-static int cost(const RowKernel *k, const Node *node)
+/* Of computing each value from what lies in memory.  Shared parts count twice: they are few. */
+static void find_costs(RowKernel *k)
 {
-    if (!in_row(k, node))
-        return 0;
-    if (!node->op)
-        return 1;
-    int flops = info(node->op)->flops;
-    for (int i = 0; i < node->op->args.count; i++)
-        flops += cost(k, find_node(k, arg(node->op, i)));
-    return flops;
+    for (Node *node = k->node; node < k->node + k->nnodes; node++) {
+        int64_t flops = node->op ? info(node->op)->flops : 1;
+        for (int i = 0; i < 3 && node->operand[i]; i++)
+            flops += node->operand[i]->cost;
+        node->cost = !in_row(k, node) ? 0 : flops < INT_MAX ? (int)flops : INT_MAX;
+    }
 }
 
 /* The result in whose memory a value can be kept, or -1: it must be stored in its own phase, as it is. */
@@ -45,37 +43,44 @@ static void keep(RowKernel *k, Node *node, int phase)
                                : new_identifier(&k->names, arena_text(&k->m->arena, "%s_stored", node->name));
 }
 
-/* `phase` needs a value; first[] says which phases needed what before. */
-static void need(RowKernel *k, Node *node, int phase, int *first)
+/* Which phases have needed a value: the first of them, and the last. */
+typedef struct {
+    int first, last; /* -1: none */
+} Needed;
+
+static void need(RowKernel *k, Node *node, int phase, Needed *needed)
 {
-    if (!node->op || !in_row(k, node))
+    Needed *own = &needed[node - k->node];
+    if (!node->op || !in_row(k, node) || own->last == phase)
         return;
-    int *seen = &first[node - k->node];
+    int *seen = &own->first;
+    own->last = phase;
     bool whole = (node->dims & k->inner) == k->inner && is_float(node->value->type.dtype);
-    if (*seen >= 0 && *seen < phase && node->kept_from < 0 && whole && !is_copy(node) && cost(k, node) > CHEAP_FLOPS)
+    if (*seen >= 0 && *seen < phase && node->kept_from < 0 && whole && !is_copy(node) && node->cost > CHEAP_FLOPS)
         keep(k, node, *seen);
     if (node->kept_from >= 0 && node->kept_from < phase)
         return;
     *seen = *seen < 0 ? phase : *seen;
     for (int i = 0; i < node->op->args.count; i++)
-        need(k, find_node(k, arg(node->op, i)), phase, first);
+        need(k, node->operand[i], phase, needed);
 }
 
 void plan_kept(RowKernel *k)
 {
-    int *first = NEW_ARRAY(&k->m->arena, int, k->nnodes);
+    Needed *needed = NEW_ARRAY(&k->m->arena, Needed, k->nnodes);
     for (int i = 0; i < k->nnodes; i++)
-        first[i] = -1;
+        needed[i] = (Needed){ -1, -1 };
+    find_costs(k);
     for (int phase = 0; phase < k->nphases && k->nregions == 1; phase++) {
         for (int i = 0; i < k->nnodes; i++) {
             Node *operand = k->node[i].is_reduction ? find_node(k, arg(k->node[i].op, 0)) : NULL;
             if (operand && k->node[i].phase == phase + 1 && (operand->dims & k->inner) == k->inner)
-                need(k, operand, phase, first);
+                need(k, operand, phase, needed);
         }
         for (int i = 0; i < k->nsinks; i++) {
             Node *source = k->sink[i].operand ? k->sink[i].operand : k->sink[i].node;
             if (k->sink[i].phase == phase && (source->dims & k->inner) == k->inner)
-                need(k, source, phase, first);
+                need(k, source, phase, needed);
         }
     }
 }

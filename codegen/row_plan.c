@@ -88,8 +88,10 @@ static Node *add_node(RowKernel *k, const Value *value, const Op *op, int array)
     *node = (Node){
         .value = value, .op = op, .array = array, .dims = dims_of(k, &value->type), .kept_from = -1, .kept_array = -1
     };
-    for (int i = 0; op && i < op->args.count; i++)
-        find_node(k, arg(op, i))->is_read = true;
+    for (int i = 0; op && i < op->args.count; i++) {
+        node->operand[i] = find_node(k, arg(op, i));
+        node->operand[i]->is_read = true;
+    }
     return node;
 }
 

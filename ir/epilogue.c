@@ -48,18 +48,25 @@ static bool takes_activation(const Op *op, Epilogue *epilogue)
     return true;
 }
 
-bool find_epilogue(const Value *result, Epilogue *epilogue)
+/* An epilogue is short: no deeper than casts between a sum and an activation make it. */
+static bool find_within(const Value *result, Epilogue *epilogue, int depth)
 {
-    const Op *op = result->def;
+    const Op *op = depth > 0 ? result->def : NULL;
     if (op && op->kind == OP_cast)
-        return find_epilogue(arg(op, 0), epilogue) && !epilogue->bias && !epilogue->activation;
+        return find_within(arg(op, 0), epilogue, depth - 1) && !epilogue->bias && !epilogue->activation;
     if (op && info(op)->traits & ACTIVATES)
-        return find_epilogue(arg(op, 0), epilogue) && takes_activation(op, epilogue);
+        return find_within(arg(op, 0), epilogue, depth - 1) && takes_activation(op, epilogue);
     for (int i = 0; op && op->kind == OP_add && i < 2; i++)
-        if (find_epilogue(arg(op, 1 - i), epilogue) && takes_term(op, arg(op, i), epilogue))
+        if (find_within(arg(op, 1 - i), epilogue, depth - 1) && takes_term(op, arg(op, i), epilogue))
             return true;
     *epilogue = (Epilogue){ .dot = op };
     return op && info(op)->family == PRODUCT;
+}
+
+bool find_epilogue(const Value *result, Epilogue *epilogue)
+{
+    enum { DEEPEST = 6 };
+    return find_within(result, epilogue, DEEPEST);
 }
 
 /* --- From a dot on --------------------------------------------------------------------------------- */

@@ -125,15 +125,22 @@ static bool lie_alike(const Module *m, const Value *a, const Value *b)
     return alike;
 }
 
-/* Is the value, or what is computed from it, summed or spread over more dims?  Then it may be read again after results
- * have been written. */
-static bool is_read_again(const Func *kernel, const Value *value)
+/* Is the parameter, or what is computed from it, summed or spread over more dims?  Then it may be read again after
+ * results have been written. */
+static bool is_read_again(const Check *c, const Func *kernel, const Value *param)
 {
-    for (const Op *op = value->def ? value->def->next : kernel->first; op; op = op->next)
-        if (index_of(&op->args, value) >= 0 &&
-            (info(op)->family != POINTWISE || result(op)->type.rank != value->type.rank ||
-             is_read_again(kernel, result(op))))
+    Map derived = { .arena = &c->m->arena };
+    map_put(&derived, param, (void *)param);
+    for (const Op *op = kernel->first; op; op = op->next) {
+        bool reads = false;
+        for (int i = 0; i < op->args.count; i++)
+            reads |= map_get(&derived, arg(op, i)) != NULL;
+        if (!reads)
+            continue;
+        if (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank)
             return true;
+        map_put(&derived, result(op), (void *)param);
+    }
     return false;
 }
 
@@ -145,7 +152,7 @@ static bool may_write_over(const Check *c, const Op *op, const Value *operand, c
         return false;
     if (!kernel)
         return info(op)->traits & IN_PLACE && !op->attrs.started;
-    return !is_read_again(kernel, kernel->params.at[index_of(&op->args, operand)]);
+    return !is_read_again(c, kernel, kernel->params.at[index_of(&op->args, operand)]);
 }
 
 /* --- One op --------------------------------------------------------------------------------------------- */

@@ -235,19 +235,21 @@ static void merge(Plan *p, Group *a, Group *b, Group as)
     from->merged = into;
 }
 
-/* What is computed from a value in these groups, element by element of it, up to where it is summed or spread: is it
- * summed or spread at all? */
-static bool is_spread(const Plan *p, const Value *value, const Group *a, const Group *b)
+/* Is a parameter, or what is computed from it in these groups element by element, summed there or spread? */
+static bool is_spread(const Plan *p, const Value *param, const Group *a, const Group *b)
 {
-    int number = op_number(p, value->def);
-    for (int i = number + 1; i < p->n; i++) {
+    memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
+    for (int i = 0; i < p->n; i++) {
         const Op *op = p->ops[i];
         const Group *g = final_group(p->group[i]);
-        if ((g != a && g != b) || index_of(&op->args, value) < 0)
-            continue;
-        if (info(op)->family != POINTWISE || result(op)->type.rank != value->type.rank ||
-            is_spread(p, result(op), a, b))
+        bool reads = false;
+        for (int j = 0; j < op->args.count && (g == a || g == b); j++) {
+            int def = op_number(p, arg(op, j)->def);
+            reads |= arg(op, j) == param || (def >= 0 && p->seen[def]);
+        }
+        if (reads && (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank))
             return true;
+        p->seen[i] = reads;
     }
     return false;
 }
