@@ -4,7 +4,7 @@ import shlex
 import pytest
 from conftest import EXTRA, ROOT, mpirun, start
 
-SOURCES = ["comm", "collective", "exchange", "error", "trace", "output", "traffic", "processor", "agree", "options"]
+SOURCES = ["comm", "collective", "exchange", "error", "trace", "output", "traffic", "processor", "index", "agree", "options"]
 TRANSPORT = {"mpi": ["comm_mpi"],
              "tcp": ["comm_tcp", *(path.stem for path in (ROOT / "runtime").glob("tcp_*.c"))]}
 
