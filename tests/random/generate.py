@@ -229,4 +229,6 @@ def generate(seed):
     drawing = Drawing(seed)
     program = pruned(drawing.program())
     decide_decay(drawing.draw, program)
+    if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
+        program.train["microbatch"], program.whole = program.train["batch"], True
     return program

@@ -80,7 +80,8 @@ class Layout:
     def rule(self, axis):
         """What is split over an axis: the batch, one to three dims, or a pair of them."""
         size, draw = self.axes[axis], self.draw
-        wants_data = self.data is None and draw.random() < (0.7 if axis == "dp" else 0.15)
+        is_fed = any(isinstance(s, Input) for s in self.program.model.body)
+        wants_data = is_fed and self.data is None and draw.random() < (0.7 if axis == "dp" else 0.15)
         settled = self.data is not None and size == self.data and "batch" not in self.split
         if wants_data or (settled and draw.random() < 0.7):
             self.split["batch"] = self.split.get("batch", 1) * size
