@@ -235,33 +235,41 @@ static void merge(Plan *p, Group *a, Group *b, Group as)
     from->merged = into;
 }
 
-/* Is a parameter, or what is computed from it in these groups element by element, summed there or spread? */
-static bool is_spread(const Plan *p, const Value *param, const Group *a, const Group *b)
+static bool is_in(const Plan *p, int i, const Group *a, const Group *b)
 {
-    memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
-    for (int i = 0; i < p->n; i++) {
-        const Op *op = p->ops[i];
-        const Group *g = final_group(p->group[i]);
-        bool reads = false;
-        for (int j = 0; j < op->args.count && (g == a || g == b); j++) {
-            int def = op_number(p, arg(op, j)->def);
-            reads |= arg(op, j) == param || (def >= 0 && p->seen[def]);
-        }
-        if (reads && (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank))
+    const Group *g = final_group(p->group[i]);
+    return g == a || g == b;
+}
+
+/* Is what op i reads of a parameter of this rank, or what is computed from it in these groups element by element,
+ * summed there or spread? */
+static bool is_spread(const Plan *p, int i, int rank, const Group *a, const Group *b)
+{
+    const Op *op = p->ops[i];
+    if (p->seen[i] || !is_in(p, i, a, b))
+        return false;
+    p->seen[i] = true;
+    if (info(op)->family != POINTWISE || result(op)->type.rank != rank)
+        return true;
+    for (int j = 0; j < p->users[i].count; j++)
+        if (is_spread(p, p->users[i].at[j], rank, a, b))
             return true;
-        p->seen[i] = reads;
-    }
     return false;
 }
 
 /* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
 static bool keeps_old_state(const Plan *p, const Group *a, const Group *b)
 {
-    for (int i = 0; i < p->n && (a->updates || b->updates); i++) {
-        const Group *g = final_group(p->group[i]);
-        if (p->over[i] && (g == a || g == b) && is_spread(p, p->over[i], a, b))
-            return false;
-    }
+    const Group *const groups[] = { a, b };
+    for (int k = 0; k < 2; k++)
+        for (int i = groups[k]->updates ? groups[k]->index : -1; i >= 0; i = p->sibling[i]) {
+            const Numbers *readers = p->over[i] ? map_get(&p->readers, p->over[i]) : NULL;
+            if (readers)
+                memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
+            for (int j = 0; readers && j < readers->count; j++)
+                if (is_spread(p, readers->at[j], p->over[i]->type.rank, a, b))
+                    return false;
+        }
     return true;
 }
 
@@ -353,11 +361,12 @@ static void grow_groups(Plan *p)
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
             try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));
     for (int i = 0; i < p->n; i++) /* between readers of one value */
-        for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
-            for (int k = 0; k < i; k++)
-                if (p->group[k] && worth_sharing(final_group(p->group[i]), arg(p->ops[i], j)) &&
-                    index_of(&p->ops[k]->args, arg(p->ops[i], j)) >= 0)
-                    try_merge(p, final_group(p->group[k]), final_group(p->group[i]));
+        for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++) {
+            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], j));
+            for (int k = 0; readers->at[k] < i; k++)
+                if (p->group[readers->at[k]] && worth_sharing(final_group(p->group[i]), arg(p->ops[i], j)))
+                    try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
+        }
     for (int i = 0; i < p->n; i++) /* products */
         for (int k = 0; k < i; k++)
             if (p->group[i] && p->group[k] && p->group[i]->product && p->group[k]->product)
@@ -455,10 +464,22 @@ static void order_updates(Plan *p)
     }
 }
 
+static void add_reader(Plan *p, const Value *value, int i)
+{
+    Numbers *readers = map_get(&p->readers, value);
+    if (!readers) {
+        readers = NEW(&p->m->arena, Numbers);
+        map_put(&p->readers, value, readers);
+    }
+    if (!readers->count || readers->at[readers->count - 1] != i)
+        push_number(&p->m->arena, readers, i);
+}
+
 static void find_order(Plan *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->ops[i]->args.count; j++) {
+            add_reader(p, arg(p->ops[i], j), i);
             int def = op_number(p, arg(p->ops[i], j)->def);
             if (def >= 0)
                 add_order(p, def, i);
@@ -469,7 +490,7 @@ static void find_order(Plan *p)
 static void fuse_func(Module *m, Func *f)
 {
     store_numbers(m, f);
-    Plan p = { .m = m, .f = f, .number.arena = &m->arena };
+    Plan p = { .m = m, .f = f, .number.arena = &m->arena, .readers.arena = &m->arena };
     for (Op *op = f->first; op; op = op->next)
         p.n++;
     p.ops = NEW_ARRAY(&m->arena, Op *, p.n);

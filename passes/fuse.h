@@ -32,6 +32,7 @@ typedef struct {
     Numbers *needs; /* the other way round */
     bool *seen;     /* scratch, of each op */
     Map number;     /* op -> its number + 1 */
+    Map readers;    /* value -> Numbers: the ops that read it, in order */
 } Plan;
 
 Group *final_group(Group *g);                 /* what it has been merged into */
