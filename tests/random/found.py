@@ -6,6 +6,7 @@ itself with reason and remedy.
 
 --seen: on the compiler that had these mistakes, each has to show its kind (kinds.py)."""
 import argparse
+import multiprocessing
 import os
 import re
 import sys
@@ -32,17 +33,26 @@ def is_mended(found):
     return found.status == "ok" or (found.status == "refused" and "= help:" in found.detail)
 
 
+def judge_one(job):
+    """What is not as it should be of one program, or None; each process has a folder of its own."""
+    path, kind, tools, seen = job
+    judge = Judge(tools, tools.shared.parent / f"work{os.getpid()}")
+    torch.set_num_threads(1)
+    case, variant = read_case(path)
+    found = judge.judge(variants.apply(variant, case, tools))
+    if re.search(KINDS[kind].signature, found.signature) if seen else is_mended(found):
+        return None
+    return f"{path.name} ({variant}; {KINDS[kind].what}): {found.signature}\n" + "\n".join(found.detail.splitlines()[:3])
+
+
 def judge_all(mpc, folder, seen):
     """What is not as it should be, a text each."""
     tools = Tools(mpc, Path(folder) / "shared")
     tools.prepare()
     variants.prepare(["cuda"], tools)
-    judge = Judge(tools, Path(folder) / "work")
-    for path, kind in fixtures():
-        case, variant = read_case(path)
-        found = judge.judge(variants.apply(variant, case, tools))
-        if not (re.search(KINDS[kind].signature, found.signature) if seen else is_mended(found)):
-            yield f"{path.name} ({variant}; {KINDS[kind].what}): {found.signature}\n" + "\n".join(found.detail.splitlines()[:3])
+    with multiprocessing.Pool(2) as pool:
+        jobs = [(path, kind, tools, seen) for path, kind in fixtures()]
+        yield from filter(None, pool.imap(judge_one, jobs))
 
 
 def main():
@@ -50,7 +60,6 @@ def main():
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--seen", action="store_true")
     said = arguments.parse_args()
-    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         failures = []
         for failure in judge_all(said.mpc, folder, said.seen):
