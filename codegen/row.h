@@ -45,7 +45,7 @@ typedef struct Node {
     const Value *value;
     const Op *op; /* NULL: a parameter */
     struct Node *operand[3];
-    int array;    /* of a parameter, else -1 */
+    int array; /* of a parameter, else -1 */
     DimSet dims;
     int phase;           /* in which it can be computed */
     bool is_reduction;   /* of a row: its text is an accumulator */
