@@ -46,15 +46,18 @@ int first_state(const Module *m, const Func *step)
     return first;
 }
 
+const Value *shown_by(const Value *value)
+{
+    while (value->def && info(value->def)->family == VIEW)
+        value = arg(value->def, 0);
+    return value;
+}
+
 bool reads_view_of(const Op *op, const Value *value)
 {
-    for (int i = 0; i < op->args.count; i++) {
-        const Value *root = arg(op, i);
-        while (root->def && info(root->def)->family == VIEW)
-            root = arg(root->def, 0);
-        if (root == value && arg(op, i) != value)
+    for (int i = 0; i < op->args.count; i++)
+        if (arg(op, i) != value && shown_by(arg(op, i)) == value)
             return true;
-    }
     return false;
 }
 

@@ -25,6 +25,9 @@ bool is_row_major(const Module *m, const Value *value);
  */
 bool overhangs(const Module *m, const Value *value);
 
+/* What a view is of, in the end; any other value is its own. */
+const Value *shown_by(const Value *value);
+
 /* Does the op read the value's memory as a view of it: other strides, or a part? */
 bool reads_view_of(const Op *op, const Value *value);
 

@@ -19,6 +19,7 @@
 #include "infer.h"
 #include "pass.h"
 #include "rewrite.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -257,6 +258,14 @@ static bool is_spread(const Plan *p, int i, int rank, const Group *a, const Grou
     return false;
 }
 
+static bool is_shown_in(const Plan *p, const Value *old, const Group *g)
+{
+    for (int i = g->index; i >= 0; i = p->sibling[i])
+        if (reads_view_of(p->ops[i], old))
+            return true;
+    return false;
+}
+
 /* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
 static bool keeps_old_state(const Plan *p, const Group *a, const Group *b)
 {
@@ -264,6 +273,8 @@ static bool keeps_old_state(const Plan *p, const Group *a, const Group *b)
     for (int k = 0; k < 2; k++)
         for (int i = groups[k]->updates ? groups[k]->index : -1; i >= 0; i = p->sibling[i]) {
             const Numbers *readers = p->over[i] ? map_get(&p->readers, p->over[i]) : NULL;
+            if (p->over[i] && (is_shown_in(p, p->over[i], a) || is_shown_in(p, p->over[i], b)))
+                return false;
             if (readers)
                 memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
             for (int j = 0; readers && j < readers->count; j++)
@@ -447,6 +458,15 @@ static void add_order(Plan *p, int before, int after)
     push_number(&p->m->arena, &p->needs[after], before);
 }
 
+/* Of the value itself, or of what is a view of it. */
+static bool reads_memory_of(const Op *op, const Value *value)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (shown_by(arg(op, i)) == value)
+            return true;
+    return false;
+}
+
 /* New state is written where the old one is: whoever reads the old one comes first. */
 static void order_updates(Plan *p)
 {
@@ -459,7 +479,7 @@ static void order_updates(Plan *p)
         if (update >= 0 && p->group[update])
             p->group[update]->updates = true;
         for (int k = 0; k < p->n && update >= 0; k++)
-            if (k != update && index_of(&p->ops[k]->args, old) >= 0)
+            if (k != update && reads_memory_of(p->ops[k], old))
                 add_order(p, k, update);
     }
 }

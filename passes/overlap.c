@@ -189,6 +189,28 @@ static void find_updates(List *list)
 
 /* --- The new order -------------------------------------------------------------------------------- */
 
+static const Unit *wait_of(const List *list, const Op *start)
+{
+    for (const Unit *unit = list->unit; unit < list->unit + list->n; unit++)
+        for (int i = 0; unit->waits && i < unit->count; i++)
+            if (arg(unit->op[i], 0) == result(start))
+                return unit;
+    return NULL;
+}
+
+/* Has the op read all that it will of this memory?  A collective that has been started reads it until its wait. */
+static bool has_read(const List *list, const Op *op, const Value *old)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        if (shown_by(arg(op, i)) != old)
+            continue;
+        const Unit *wait = op->attrs.started ? wait_of(list, op) : NULL;
+        if (!unit_of(list, op)->listed || (wait && !wait->listed))
+            return false;
+    }
+    return true;
+}
+
 /* Has everything been listed that reads what this op writes over? */
 static bool readers_are_listed(const List *list, const Op *op)
 {
@@ -196,8 +218,8 @@ static bool readers_are_listed(const List *list, const Op *op)
         if (map_get(&list->update, arg(op, i)) != op)
             continue;
         for (int k = 0; k < list->n; k++)
-            for (int j = 0; j < list->unit[k].count && !list->unit[k].listed; j++)
-                if (list->unit[k].op[j] != op && index_of(&list->unit[k].op[j]->args, arg(op, i)) >= 0)
+            for (int j = 0; j < list->unit[k].count; j++)
+                if (list->unit[k].op[j] != op && !has_read(list, list->unit[k].op[j], arg(op, i)))
                     return false;
     }
     return true;
