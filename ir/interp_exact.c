@@ -138,6 +138,9 @@ static double map_residue(OpKind kind, double a, double b)
         return but_one(a, b, larger_of(a, b));
     case OP_minimum:
         return but_one(a, b, smaller_of(a, b));
+    case OP_round_bf16:
+    case OP_round_f16:
+        return a;
     case OP_neg:
         return opposite(a);
     case OP_abs:

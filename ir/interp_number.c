@@ -81,6 +81,9 @@ static double map_real(OpKind kind, double a, double b)
         return fmax(a, b);
     case OP_minimum:
         return fmin(a, b);
+    case OP_round_bf16: /* reals do not round */
+    case OP_round_f16:
+        return a;
     case OP_neg:
         return -a;
     case OP_abs:

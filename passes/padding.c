@@ -101,14 +101,26 @@ static void mask_gradient(Module *m, Func *f, Op *op)
     }
 }
 
+/* Indices are looked at one by one, in the padding too: there they are 0, which every dim has. */
+static void mask_indices(Module *m, Func *f, Op *op)
+{
+    for (int at = 0; at < op->args.count; at++) {
+        const Type type = arg(op, at)->type;
+        for (int i = 0; i < type.rank && type.dtype == I32; i++)
+            mask_along(m, f, op, at, &type.dim[i], 0);
+    }
+}
+
 static void mask_operands(Module *m, Func *f, Op *op)
 {
     Family family = info(op)->family;
     for (int i = 0; (family == REDUCTION || family == PRODUCT) && i < op->args.count; i++)
         if (is_masked(op, i))
             mask_summed(m, f, op, i);
-    if (family == LIBRARY)
-        mask_gradient(m, f, op);
+    if (family != LIBRARY)
+        return;
+    mask_gradient(m, f, op);
+    mask_indices(m, f, op);
 }
 
 void pass_padding(Module *m);
