@@ -63,6 +63,9 @@ static double slope(OpKind kind, double x, double y)
 {
     const double h = 1e-100, pi = acos(-1);
     switch (kind) {
+    case OP_round_bf16:
+    case OP_round_f16:
+        return 1;
     case OP_neg:
         return -1;
     case OP_abs:
