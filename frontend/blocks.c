@@ -222,8 +222,8 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
 /* The step calls what it adds "lr", "m.wte"; a parameter of these names would be another's. */
 bool clashes_with_step(Lower *l, const char *name, Loc loc)
 {
-    static const char *const used[] = { "key",        "origin", "step", "lr",       "loss", "loss_scale",
-                                        "good_steps", "m",      "v",    "momentum", "total" };
+    static const char *const used[] = { "key",        "origin",        "step", "lr", "loss",     "loss_scale",
+                                        "good_steps", "applied_steps", "m",    "v",  "momentum", "total" };
     bool clashes = false;
     for (size_t i = 0; !l->path && i < sizeof used / sizeof used[0]; i++)
         clashes |= strcmp(name, used[i]) == 0;

@@ -170,7 +170,9 @@ void remove_dead_ops(Func *f, Map *read)
 /* The names that the step gives to what it takes and returns. */
 static bool is_reserved(Name name)
 {
-    static const char *const reserved[] = { "key", "origin", "step", "lr", "loss_scale", "good_steps" };
+    static const char *const reserved[] = {
+        "key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps"
+    };
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
         if (strcmp(name, reserved[i]) == 0)
             return true;

@@ -146,7 +146,7 @@ static bool is_scalar(const Func *f, const Value *param)
     if (param->type.rank)
         return false;
     if (f->role == STEP)
-        return ONE_OF(param->name, "step", "lr", "key", "loss_scale", "good_steps");
+        return ONE_OF(param->name, "step", "lr", "key", "loss_scale", "good_steps", "applied_steps");
     return f->role == MODEL && (ONE_OF(param->name, "key", "origin") || strncmp(param->name, "total.", 6) == 0);
 }
 
@@ -184,7 +184,7 @@ static bool verify_step(Module *m, const Func *f)
     int kept = 0;
     for (int i = 0; i < f->params.count; i++) {
         Name name = f->params.at[i]->name;
-        kept += find_param(m, name) || is_state(m, name) || ONE_OF(name, "loss_scale", "good_steps");
+        kept += find_param(m, name) || is_state(m, name) || ONE_OF(name, "loss_scale", "good_steps", "applied_steps");
     }
     for (const Param *param = m->params; param; param = param->next) {
         const char *const first = adamw ? "m" : "momentum";

@@ -22,9 +22,9 @@ typedef struct {
     Builder b;
     int64_t micros; /* micro-batches a step */
     Dim micro;
-    Value *step, *lr, *key;         /* scalars that the trainer sets */
-    Value *loss_scale, *good_steps; /* fp16: state */
-    Values weights;                 /* f32 state, one a parameter of the model */
+    Value *step, *lr, *key;                         /* scalars that the trainer sets */
+    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last counts for AdamW */
+    Values weights;                                 /* f32 state, one a parameter of the model */
     Values operands; /* of the model, in the order of its parameters; of one micro-batch if there is one only */
     Values gradients;
     Value *loss, *norm;
@@ -94,6 +94,7 @@ static void add_step_params(Step *s)
     if (is_fp16(s->m)) {
         s->loss_scale = add_scalar(s, "loss_scale", F32);
         s->good_steps = add_scalar(s, "good_steps", I32);
+        s->applied_steps = is_adamw(s->m) ? add_scalar(s, "applied_steps", I32) : NULL;
     }
 }
 
@@ -261,10 +262,12 @@ static Value *gradient_factor(Step *s)
     return factor;
 }
 
-/* 1 - beta^t for t = step + 1, without the cancellation that 1 - pow() would have. */
+/* 1 - beta^t for the t-th step that is applied, without the cancellation that 1 - pow() would have.  A step whose
+ * gradients overflowed has added nothing to the moments, and does not count. */
 static Value *bias_correction(Step *s, double beta)
 {
-    Value *t = COMPUTE(s, "a + 1", cast_to(s, s->step, "f32"));
+    Value *before = s->applied_steps ? s->applied_steps : s->step;
+    Value *t = COMPUTE(s, "a + 1", cast_to(s, before, "f32"));
     return COMPUTE(s, "-expm1(a * b)", t, number(s, log(beta)));
 }
 
@@ -312,6 +315,8 @@ static void update_loss_scale(Step *s, Value *finite, Values *state)
     Value *kept = COMPUTE(s, "where(a, b, c)", grows, whole(s, 0), good);
     push_value(&s->m->arena, state, COMPUTE(s, "maximum(a, 1)", scale));
     push_value(&s->m->arena, state, COMPUTE(s, "where(a, b, c)", finite, kept, whole(s, 0)));
+    if (s->applied_steps)
+        push_value(&s->m->arena, state, COMPUTE(s, "where(a, b + c, b)", finite, s->applied_steps, whole(s, 1)));
 }
 
 static void update_state(Step *s)

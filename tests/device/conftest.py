@@ -66,7 +66,7 @@ def compiled(tmp_path_factory, cache):
         key = repr((model, target, settings, options, edit))
         if key not in made:
             folder = tmp_path_factory.mktemp("trainer")
-            changed = {word.split("=")[0] for word in options}  # given once, here or there
+            changed = {str(word).split("=")[0] for word in options}  # given once, here or there
             said = [f"-D{name}={value}" for name, value in SIZES[model].items() if name not in changed]
             for name, value in {**SETTINGS, **dict(settings)}.items():
                 said += ["--set", f"train.{name}={value}"]
