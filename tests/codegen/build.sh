@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
-BUILD=${BUILD:-build/codegen}
+BUILD=${BUILD:-build/codegen-tests}
 FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -I$BUILD -fopenmp"
 [ "$CC" = gcc ] && FLAGS="$FLAGS -Wshadow=local"
 if [ "${SANITIZE:-0}" = 1 ]; then

@@ -8,7 +8,7 @@
 # for 1, 2 and 3 threads.
 set -eu
 cd "$(dirname "$0")/../.."
-export BUILD=${BUILD:-build}/codegen
+export BUILD=${BUILD:-build}/codegen-tests
 tests/codegen/build.sh
 "$BUILD/test_fill"
 here=tests/codegen

@@ -16,7 +16,7 @@ class Bounds:
     useless: float
 
 
-BOUNDS = {"fp32": Bounds(40, 1e-5, 2e-6, 0.02), "bf16": Bounds(8, 0.012, 0.002, 0.4), "fp16": Bounds(8, 0.002, 0.0005, 0.3)}
+BOUNDS = {"fp32": Bounds(20, 1e-5, 2e-6, 0.02), "bf16": Bounds(8, 0.012, 0.002, 0.4), "fp16": Bounds(8, 0.002, 0.0005, 0.3)}
 LARGEST = 1e4  # above it little can be said
 
 

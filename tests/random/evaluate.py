@@ -182,7 +182,7 @@ class Evaluation:
             return self.rounded(method(e, values, place))
         if e.function in tensors.UNARY:
             x = self.expression(e.arguments[0], values, place)
-            return self.rounded(Tensor(tensors.UNARY[e.function](x.data), x.dims))
+            return self.rounded(Tensor(tensors.unary(e.function, x.data, self.rounding), x.dims))
         if e.function in REDUCTIONS:
             x = self.expression(e.arguments[0], values, place)
             dims = [d.name for d in e.arguments[1:]] or list(x.dims)

@@ -90,6 +90,24 @@ def gelu_tanh(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+class Saturating(torch.autograd.Function):
+    """tanh, or sigmoid: their slopes are found from their values, and near the ends from what rounding has left of them."""
+    @staticmethod
+    def forward(context, x, function, rounding):
+        y = function(x)
+        kept = rounding.apply(y) if rounding.bits and x.dtype == torch.float64 else y
+        context.save_for_backward(1 - kept * kept if function is torch.tanh else kept * (1 - kept))
+        return y
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * context.saved_tensors[0], None, None
+
+
+def unary(name, x, rounding):
+    return Saturating.apply(x, UNARY[name], rounding) if name in ("tanh", "sigmoid") else UNARY[name](x)
+
+
 def magnitude(x):
     return x * torch.sign(x).detach()
 
