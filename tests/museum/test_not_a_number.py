@@ -26,6 +26,9 @@ def spoil(path):
     numbers[first:last].reshape(header["mlp.1.up"]["shape"])[:, -1] = 1e25
     first, last = (place // 4 for place in header["mlp.1.down"]["data_offsets"])
     numbers[first:last] = 0
+    for name in ("mlp.1.up", "mlp.1.down"):  # changed on purpose
+        del header["__metadata__"][f"checksum.{name}"]
+    raw[8:8 + length] = json.dumps(header).encode().ljust(length)
     path.write_bytes(raw)
 
 
