@@ -28,8 +28,7 @@ def spoil(path):
     numbers[first:last] = 0
     for name in ("mlp.1.up", "mlp.1.down"):  # changed on purpose
         del header["__metadata__"][f"checksum.{name}"]
-    raw[8:8 + length] = json.dumps(header).encode().ljust(length)
-    path.write_bytes(raw)
+    path.write_bytes(raw[:8] + json.dumps(header, separators=(",", ":")).encode().ljust(length) + raw[8 + length:])
 
 
 @pytest.fixture
