@@ -40,7 +40,7 @@ static bool lies_as(const LoopText *l, const Value *here, const Value *there)
     bool good = true;
     for (int i = 0; i < here->type.rank; i++) {
         int at = find_dim(&there->type, here->type.dim[i].name);
-        if (here->type.dim[i].name != l->dim && here->type.dim[i].size > 1)
+        if (here->type.dim[i].name != l->dim && local_size(l->t->h->m, &here->type.dim[i]) > 1)
             good &= at >= 0 && there->storage->stride[at] == here->storage->stride[i];
     }
     return good || internal_error(l->t->h->m, l->op, "an operand lies otherwise than its callee expects");
@@ -168,8 +168,10 @@ static void fill_pointers(LoopText *l, const char *pointers[])
             pointers[i] = slice_of(l, arg(op, i), param);
         else if (in_place(l, i))
             copy_initial(l, arg(op, i), op->results.at[i]);
-        else if (lies_as(l, arg(op, i), param))
+        else {
+            lies_as(l, arg(op, i), param);
             pointers[i] = swap_buffers(l, i, &pointers[op->args.count + i]);
+        }
         if (i < op->attrs.carried && in_place(l, i))
             pointers[i] = pointer_to(l->t, op->results.at[i]);
     }
