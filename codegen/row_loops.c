@@ -160,6 +160,8 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
         if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0 ||
             k->array[i].stride[region->order[region->norder - 1]] != 1) /* behind the last dim stands padding alone */
             return 0;
+        if (count && count != step) /* one has padding that another has not */
+            return 0;
         count = step;
     }
     return count;
