@@ -63,6 +63,8 @@ KINDS = {
     "pending_mask": Kind("zeros in the padding of a pending sum", "once for each rank", drawn=False, later=True),
     "product_operand": Kind("a product's bias is another product of its kernel", "computed inside", drawn=False, later=True),
     "long": Kind("kernels of many values take exponential time", "^hang", drawn=False, later=True),
+    "local_stride": Kind("a split dim has one element on each rank, and any stride", "lies otherwise", drawn=False, later=True),
+    "flat_padding": Kind("one loop over memory that is padded in one operand only", "reaches element", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
