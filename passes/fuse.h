@@ -1,4 +1,5 @@
-/* fuse.h -- shared by fuse.c (which ops become one kernel) and outline.c (making the kernels). */
+/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order) and outline.c (making the
+ * kernels). */
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H
 
@@ -38,6 +39,10 @@ typedef struct {
 Group *final_group(Group *g);                 /* what it has been merged into */
 int op_number(const Plan *p, const Op *op);   /* -1: not of this function */
 Group *group_of(const Plan *p, const Op *op); /* NULL: none */
+
+/* fuse_order.c: fills in users, needs, readers and over. */
+void find_order(Plan *p);
+void gather_groups(Plan *p); /* the ops of each group stand together, and each op behind what it needs */
 
 /* The ops of each group, which stand together, become a kernel and a call of it. */
 void outline_groups(Plan *p);
