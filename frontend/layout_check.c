@@ -57,20 +57,6 @@ static void check_divides(Lower *l, const Ast *name, int axis)
                  "'%s' (%" PRId64 ") does not divide by %s", dim.name, dim.padded, axes_text(l, axes));
 }
 
-static bool has_dim(const Module *m, Name dim)
-{
-    for (const Func *f = m->funcs; f; f = f->next) {
-        for (int i = 0; i < f->params.count; i++)
-            if (find_dim(&f->params.at[i]->type, dim) >= 0)
-                return true;
-        for (const Op *op = f->first; op; op = op->next)
-            for (int i = 0; i < op->results.count; i++)
-                if (find_dim(&op->results.at[i]->type, dim) >= 0)
-                    return true;
-    }
-    return false;
-}
-
 static bool attends_causally(const Module *m, Name dim)
 {
     for (const Func *f = m->funcs; f; f = f->next)

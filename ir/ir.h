@@ -275,6 +275,7 @@ Name intern(Module *m, const char *text, int length);
 Name intern_text(Module *m, const char *text);
 Name intern_format(Module *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int find_dim(const Type *type, Name name); /* index, or -1 */
+bool has_dim(const Module *m, Name dim);   /* does any value of any function? */
 bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of one that the other lacks */

@@ -19,6 +19,13 @@ bool is_row_major(const Module *m, const Value *value)
     return true;
 }
 
+const Value *shown_by(const Value *value)
+{
+    while (value->def && info(value->def)->family == VIEW)
+        value = arg(value->def, 0);
+    return value;
+}
+
 static int64_t end_of(const Module *m, const Value *value)
 {
     return (value->storage->at < 0 ? value->storage->plus : value->storage->at) + span_bytes(m, value);
@@ -26,9 +33,7 @@ static int64_t end_of(const Module *m, const Value *value)
 
 bool overhangs(const Module *m, const Value *value)
 {
-    const Value *root = value;
-    while (root->def && info(root->def)->family == VIEW)
-        root = arg(root->def, 0);
+    const Value *root = shown_by(value);
     return root != value && end_of(m, value) > end_of(m, root);
 }
 
@@ -44,13 +49,6 @@ int first_state(const Module *m, const Func *step)
     while (first < step->params.count && !find_param(m, step->params.at[first]->name))
         first++;
     return first;
-}
-
-const Value *shown_by(const Value *value)
-{
-    while (value->def && info(value->def)->family == VIEW)
-        value = arg(value->def, 0);
-    return value;
 }
 
 bool reads_view_of(const Op *op, const Value *value)

@@ -213,3 +213,17 @@ char *type_text(Module *m, const Type *type)
     free(text);
     return kept;
 }
+
+bool has_dim(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            if (find_dim(&f->params.at[i]->type, dim) >= 0)
+                return true;
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                if (find_dim(&op->results.at[i]->type, dim) >= 0)
+                    return true;
+    }
+    return false;
+}

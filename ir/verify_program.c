@@ -108,25 +108,11 @@ static bool verify_vocab(Module *m)
     return true;
 }
 
-static bool occurs(const Module *m, Name dim)
-{
-    for (const Func *f = m->funcs; f; f = f->next) {
-        for (int i = 0; i < f->params.count; i++)
-            if (find_dim(&f->params.at[i]->type, dim) >= 0)
-                return true;
-        for (const Op *op = f->first; op; op = op->next)
-            for (int i = 0; i < op->results.count; i++)
-                if (find_dim(&op->results.at[i]->type, dim) >= 0)
-                    return true;
-    }
-    return false;
-}
-
 static bool verify_rules(Module *m)
 {
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         for (int i = 0; i < rule->dims.count; i++)
-            if (!occurs(m, rule->dims.name[i]))
+            if (!has_dim(m, rule->dims.name[i]))
                 return WRONG(m, m->train_loc, "shard: no tensor of the module has the dim '%s'", rule->dims.name[i]);
     return true;
 }

@@ -12,6 +12,7 @@
  * whatever made the operand.
  */
 #include "pass.h"
+#include "storage.h"
 
 #include <float.h>
 #include <stdint.h>
@@ -40,12 +41,7 @@ static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutr
 }
 
 /* Is it a parameter of its function, or a part of one? */
-static bool is_handed_over(const Value *value)
-{
-    while (value->def && info(value->def)->family == VIEW)
-        value = arg(value->def, 0);
-    return !value->def;
-}
+static bool is_handed_over(const Value *value) { return !shown_by(value)->def; }
 
 /* Does this operand have to be neutral in its padding?  One that is computed; of two that are not, the first. */
 static bool is_masked(const Op *op, int at)
