@@ -245,7 +245,19 @@ void rt_collectives_close(Rt *rt)
 
 static ncclDataType_t type_of(RtType type)
 {
-    return type == RT_F32 ? ncclFloat32 : type == RT_BF16 ? ncclBfloat16 : type == RT_F16 ? ncclFloat16 : ncclInt32;
+    switch (type) {
+    case RT_F32:
+        return ncclFloat32;
+    case RT_BF16:
+        return ncclBfloat16;
+    case RT_F16:
+        return ncclFloat16;
+    case RT_I32:
+        return ncclInt32;
+    case RT_BOOL:
+        break;
+    }
+    return ncclUint8;
 }
 
 /* Every rank sends one message to each, and receives one from each. */

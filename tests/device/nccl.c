@@ -165,7 +165,10 @@ const char *ncclGetLastError(ncclComm_t comm) { return ""; }
 
 /* --- Giving ------------------------------------------------------------------------------------ */
 
-static size_t element_bytes(ncclDataType_t type) { return type == ncclFloat32 || type == ncclInt32 ? 4 : 2; }
+static size_t element_bytes(ncclDataType_t type)
+{
+    return type == ncclFloat32 || type == ncclInt32 ? 4 : type == ncclUint8 ? 1 : 2;
+}
 
 static size_t given_bytes(const ncclComm_t comm, const Call *c)
 {
@@ -345,6 +348,9 @@ static bool work_group(void *data)
 
 static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Call call)
 {
+    bool adds = call.kind == ALL_REDUCE || call.kind == REDUCE_SCATTER;
+    if (adds && call.type == ncclUint8)
+        emulated_fault("truth values do not add up");
     if (depth == 0 || group.count == MAX_CALLS || (group.count && (group.comm != comm || group_stream != stream)))
         emulated_fault("calls of NCCL stand in groups of one communicator here");
     group.comm = comm;

@@ -65,6 +65,7 @@ KINDS = {
     "long": Kind("kernels of many values take exponential time", "^hang", drawn=False, later=True),
     "local_stride": Kind("a split dim has one element on each rank, and any stride", "lies otherwise", drawn=False, later=True),
     "flat_padding": Kind("one loop over memory that is padded in one operand only", "reaches element", drawn=False, later=True),
+    "truth_message": Kind("truth values between GPUs as four bytes each", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
