@@ -18,7 +18,7 @@ bool kernels_take(Module *m, const Op *op, Wanted wanted[]);
 
 /* --- names.c: texts that several parts use -------------------------------------------------- */
 
-/* The C type of one element in memory: "float", "rt_bf16", "rt_f16", "int32_t", "bool". */
+/* The C type of one element in memory: "float", "rt_bf16", "rt_f16", "int32_t", "rt_bool". */
 const char *element_type(DType dtype);
 
 /* The RtType constant of a dtype: "RT_F32". */

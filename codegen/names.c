@@ -16,7 +16,7 @@ static const struct {
 } c_of[N_DTYPES] = {
     [F32] = { "float", "float", "RT_F32", RT_F32 },  [BF16] = { "rt_bf16", "float", "RT_BF16", RT_BF16 },
     [F16] = { "rt_f16", "float", "RT_F16", RT_F16 }, [I32] = { "int32_t", "int32_t", "RT_I32", RT_I32 },
-    [BOOL] = { "bool", "bool", "RT_BOOL", RT_BOOL },
+    [BOOL] = { "rt_bool", "bool", "RT_BOOL", RT_BOOL },
 };
 
 const char *element_type(DType dtype) { return c_of[dtype].element; }

@@ -40,10 +40,8 @@ Value *reorder(Lower *l, Value *value, const Type *like)
     if (!value || in_order(&value->type, like))
         return value;
     if (op && op == l->frame->func->last && op->kind == OP_dot && !op->attrs.order.count) {
-        Attrs attrs = op->attrs; /* nobody has read it: the product can write that order itself */
-        attrs.order = order_of(like);
-        remove_op(l->frame->func, op);
-        return emit(l, OP_dot, attrs, 2, op->args.at);
+        op->attrs.order = order_of(like); /* nobody has read it: the product can write that order itself */
+        return infer_op(l->m, op, &value->type) ? value : NULL;
     }
     return EMIT(l, OP_reorder, (Attrs){ .order = order_of(like) }, value);
 }

@@ -139,6 +139,7 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
     if (!may_ignore(l, labels, ignore))
         return y;
     y = EMIT(l, OP_where, NO_ATTRS, two(l, OP_eq, labels, emit_number(l, ignore, I32)), zero, y);
+    y = y ? reorder(l, y, &log_sum->type) : NULL;
     if (!y)
         return NULL;
     Labelled *labelled = NEW(l->arena, Labelled);

@@ -154,16 +154,20 @@ Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args
     return op;
 }
 
+void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[])
+{
+    fprintf(stderr, "mpc: internal error: a pass built an ill-typed %s in @%s", op_table[kind].name, f->name);
+    for (int i = 0; i < nargs; i++)
+        fprintf(stderr, "%s %%%s : %s", i ? "," : "", args[i]->name, type_text(m, &args[i]->type));
+    fputc('\n', stderr);
+    abort();
+}
+
 Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     Op *op = try_build(b, kind, attrs, nargs, args);
-    if (!op) {
-        fprintf(stderr, "mpc: internal error: a pass built an ill-typed %s in @%s", op_table[kind].name, b->func->name);
-        for (int i = 0; i < nargs; i++)
-            fprintf(stderr, "%s %%%s : %s", i ? "," : "", args[i]->name, type_text(b->module, &args[i]->type));
-        fputc('\n', stderr);
-        abort();
-    }
+    if (!op)
+        ill_typed(b->module, b->func, kind, nargs, args);
     return op;
 }
 

@@ -8,12 +8,6 @@ const Op *op_before(const Epilogue *epilogue, const Op *op)
     return arg(op, 0) == epilogue->added ? arg(op, 1)->def : arg(op, 0)->def;
 }
 
-static bool same_dim(const Dim *a, const Dim *b)
-{
-    Type x = { .rank = 1, .dim = { *a } }, y = { .rank = 1, .dim = { *b } };
-    return type_equal(&x, &y);
-}
-
 static bool is_bias(const Op *dot, const Value *value)
 {
     const Type *type = &result(dot)->type, *left = &arg(dot, 0)->type;
@@ -22,7 +16,7 @@ static bool is_bias(const Op *dot, const Value *value)
         rows > 0 && rows < type->rank && value->type.dtype == type->dtype && !type->partial && !value->type.partial;
     for (int i = 0; i < type->rank && good; i++)
         good = (find_dim(left, type->dim[i].name) >= 0) == (i < rows) &&
-               (i < rows || same_dim(&type->dim[i], &value->type.dim[i - rows]));
+               (i < rows || dim_equal(&type->dim[i], &value->type.dim[i - rows]));
     return good;
 }
 

@@ -225,13 +225,24 @@ INFER(attend)
     return true;
 }
 
+/* In any order. */
+static bool has_dims_of(const Type *type, const Type *q)
+{
+    bool same = type->rank == q->rank;
+    for (int i = 0; i < type->rank && same; i++) {
+        int at = find_dim(q, type->dim[i].name);
+        same = at >= 0 && dim_equal(&type->dim[i], &q->dim[at]);
+    }
+    return same;
+}
+
 /* The gradients of k and v sum over the dims that only q has: a split of these leaves a sum pending. */
 INFER(attend_grad)
 {
     if (!check_attend(m, op))
         return false;
     const Type *q = &arg(op, 0)->type;
-    if (!same_dims(&arg(op, 3)->type, q) || !same_dims(&arg(op, 5)->type, q))
+    if (!has_dims_of(&arg(op, 3)->type, q) || !has_dims_of(&arg(op, 5)->type, q))
         return REFUSE(NULL, "attend_grad: y and dy have the dims of q");
     for (int i = 0; i < 3; i++) {
         results[i] = arg(op, i)->type;

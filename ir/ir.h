@@ -280,6 +280,7 @@ bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of one that the other lacks */
 bool type_equal(const Type *a, const Type *b);
+bool dim_equal(const Dim *a, const Dim *b);
 bool same_dims(const Type *a, const Type *b); /* equal but for dtype */
 Type without_dim(Type type, Name name);
 Type with_dim_first(Type type, Dim dim);
@@ -310,6 +311,8 @@ Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a 
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 Name fresh_name(Module *m);
 
+/* Ends mpc: a pass has built an op that cannot be. */
+_Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);
 /* An ill-typed op is the caller's mistake: it aborts, saying which.  Where operands come from a user, use try_build. */
 Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);   /* NULL after reporting */

@@ -106,7 +106,7 @@ Names dims_lacking(const Type *of, const Type *in)
 
 static bool split_equal(Split a, Split b) { return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0; }
 
-static bool dim_equal(const Dim *a, const Dim *b)
+bool dim_equal(const Dim *a, const Dim *b)
 {
     return a->name == b->name && a->size == b->size && a->padded == b->padded && a->zigzag == b->zigzag &&
            split_equal(a->split, b->split);

@@ -218,8 +218,8 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
     for (int i = 0; i < op->args.count; i++)
         if (wanted[i].copied)
             copy_operand(m, f, op, i, &wanted[i]);
-    if (is_library)
-        infer_op(m, op, types);
+    if (is_library && !infer_op(m, op, types))
+        ill_typed(m, f, op->kind, op->args.count, op->args.at);
     for (int i = 0; i < op->results.count; i++) {
         Type type = is_library ? types[i] : op->results.at[i]->type;
         if (wanted[op->args.count + i].copied || !type_equal(&type, &op->results.at[i]->type))

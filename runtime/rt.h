@@ -14,6 +14,7 @@
 #include "types.h"
 
 typedef uint16_t rt_bf16, rt_f16; /* as bits; arithmetic is f32 */
+typedef uint8_t rt_bool;          /* 0 is false; padding, which is read and not used, holds anything */
 
 enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
 

@@ -12,6 +12,9 @@
 /* This header stands for kernels/element.h: what of runtime/kernels/ only computes is the same text on both sides. */
 #define MPC_KERNELS_ELEMENT_H
 
+/* 0 is false; padding, which is read and not used, holds anything. */
+typedef uint8_t rt_bool;
+
 struct rt_bf16 {
     uint16_t bits;
 };
@@ -30,12 +33,12 @@ RT_INLINE float rt_value(rt_bf16 x) { return rt_load_bf16(x); }
 RT_INLINE float rt_value(rt_f16 x) { return rt_load_f16(x); }
 RT_INLINE float rt_value(float x) { return x; }
 RT_INLINE int32_t rt_value(int32_t x) { return x; }
-RT_INLINE bool rt_value(bool x) { return x; }
+RT_INLINE bool rt_value(rt_bool x) { return x; }
 RT_INLINE void rt_set(rt_bf16 &to, float x) { to = rt_store_bf16(x); }
 RT_INLINE void rt_set(rt_f16 &to, float x) { to = rt_store_f16(x); }
 RT_INLINE void rt_set(float &to, float x) { to = x; }
 RT_INLINE void rt_set(int32_t &to, int32_t x) { to = x; }
-RT_INLINE void rt_set(bool &to, bool x) { to = x; }
+RT_INLINE void rt_set(rt_bool &to, bool x) { to = x; }
 
 /* N elements on the boundary that a load of all of them asks for.  Elements of 16 bits stay two in a register. */
 template <typename T, int N, bool IS_HALVES = sizeof(T) == 2 && N % 2 == 0>
@@ -86,6 +89,15 @@ template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_some(const T *from, 
 template <int N, typename T> RT_INLINE RtPack<T, N> rt_elements(const T *, const RtPack<T, N> &values)
 {
     return values;
+}
+
+template <int N> RT_INLINE RtPack<rt_bool, N> rt_elements(const rt_bool *, const RtPack<bool, N> &values)
+{
+    RtPack<rt_bool, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pack.set(i, values[i]);
+    return pack;
 }
 
 template <int N> RT_INLINE RtPack<rt_bf16, N> rt_elements(const rt_bf16 *, const RtPack<float, N> &values)

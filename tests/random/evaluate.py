@@ -68,8 +68,7 @@ class Evaluation:
         value = self.as_tensor(value)
         if set(value.dims) != set(statement.type.dims):
             raise Wrong(f"{statement.name} is stated as {statement.type.dims}, but it is {value.dims}")
-        return Tensor(value.aligned(statement.type.dims), tuple(statement.type.dims), value.fed_by,
-                      None if value.ignored is None else Tensor(value.ignored, value.dims).aligned(statement.type.dims))
+        return value.ordered(tuple(statement.type.dims))
 
     def parameters(self, statement, values, place):
         for name in statement.names:
@@ -86,8 +85,14 @@ class Evaluation:
             inner = dict(values)
             self.body(statement.body, inner, Place(place.path, place.copies + (copy,), philox.copy_key(key, copy)))
             last = self.next_dropout
-            values.update({name: inner[name] for name in outside})
+            values.update({name: self.handed_on(inner[name], values[name]) for name in outside})
         self.next_dropout = last
+
+    @staticmethod
+    def handed_on(value, before):
+        """What a turn leaves, in the order of dims of what it got: dropout counts by it."""
+        both = isinstance(value, Tensor) and isinstance(before, Tensor)
+        return value.ordered(before.dims) if both and set(value.dims) == set(before.dims) else value
 
     # --- Expressions -------------------------------------------------------------------------------------------------
 

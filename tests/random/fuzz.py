@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """Tries random programs in random variants, and says what kinds of failure there are.
 
-    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--mpc PATH] [--out DIR] [--shrink [N]]
+    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--each N] [--mpc PATH] [--out DIR]
+            [--shrink [N]]
 
 --seed: the first program (the next has the next number); --count: so many programs; --variants: only these, of those
-that variants.py lists.  Each failure is written to DIR as a program whose first lines say what was seen; with --shrink
-the first two (or N) of a kind are made as small as they go first, and five times as many with wrong numbers, which may
-have different reasons.  Exit status 1 if anything failed."""
+that variants.py lists; --each: N variants of a program besides base (default: 3), 0: one alone.  Each failure is written
+to DIR as a program whose first lines say what was seen; with --shrink the first two (or N) of a kind are made as small as
+they go first, and five times as many with wrong numbers, which may have different reasons.  Exit status 1 if
+anything failed."""
 import argparse
 import collections
 import multiprocessing
@@ -27,14 +29,13 @@ from judge import Case, Judge
 from machine import ROOT, Tools
 from outcome import STATUSES, Outcome
 
-PER_PROGRAM = 3  # variants besides base
 SHRINKING = 40   # seconds for one failure
 
 
-def cases_of(seed, names, tools):
+def cases_of(seed, names, tools, each=3):
     """The variants of program number `seed`: (name, case)."""
     program = generate.generate(seed)
-    for name in variants.drawn(seed, names, PER_PROGRAM):
+    for name in variants.drawn(seed, names, each):
         yield name, variants.apply(name, Case(program, seed=seed), tools)
 
 
@@ -62,7 +63,7 @@ class Worker:
 
     def cases(self, seed, results):
         try:
-            yield from cases_of(seed, self.arguments.variants, self.tools)
+            yield from cases_of(seed, self.arguments.variants, self.tools, self.arguments.each)
         except Exception:
             results.put((seed, "generate", "crash", "the generator: " + traceback.format_exc().splitlines()[-1]))
 
@@ -99,7 +100,7 @@ def summary(kinds, examples, statuses):
 def collect(results, jobs, began):
     """Reads what workers find until all have ended; gives whether anything failed."""
     kinds, examples, statuses = collections.Counter(), collections.defaultdict(list), collections.Counter()
-    shown = began
+    shown, programs = began, set()
     while jobs:
         result = results.get()
         if result is None:
@@ -107,6 +108,7 @@ def collect(results, jobs, began):
             continue
         seed, name, status, kind = result
         statuses[status] += 1
+        programs.add(seed)
         if status != "ok":
             signature = f"{status}: {kind}"
             kinds[signature] += 1
@@ -116,7 +118,7 @@ def collect(results, jobs, began):
             print(f"{sum(statuses.values())} tried in {shown - began:.0f} s: {dict(statuses)}", flush=True)
     summary(kinds, examples, statuses)
     tried, seconds = sum(statuses.values()), time.time() - began
-    print(f"\n{tried} variants of programs in {seconds:.0f} s ({tried / max(seconds, 1e-9):.1f} a second)")
+    print(f"\n{tried} variants of {len(programs)} programs in {seconds:.0f} s ({tried / max(seconds, 1e-9):.1f} a second)")
     return any(statuses[status] for status in STATUSES if status not in ("ok", "unusable"))
 
 
@@ -127,6 +129,7 @@ def read_arguments():
     arguments.add_argument("--seconds", type=float, default=10**9)
     arguments.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments.add_argument("--variants", type=lambda text: text.split(","), default=None)
+    arguments.add_argument("--each", type=int, default=3)
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--out", default=None)
     arguments.add_argument("--shrink", type=int, nargs="?", const=2, default=0)

@@ -228,6 +228,8 @@ def decide_decay(draw, program):
 def generate(seed):
     drawing = Drawing(seed)
     program = pruned(drawing.program())
+    if not any(isinstance(s, Param) for body in bodies(program) for s in body.body):  # nothing to train
+        return generate(f"{seed} again")
     decide_decay(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True

@@ -82,7 +82,7 @@ class Layout:
         size, draw = self.axes[axis], self.draw
         is_fed = any(isinstance(s, Input) for s in self.program.model.body)
         wants_data = is_fed and self.data is None and draw.random() < (0.7 if axis == "dp" else 0.15)
-        settled = self.data is not None and size == self.data and "batch" not in self.split
+        settled = is_fed and self.data is not None and size == self.data and "batch" not in self.split
         if wants_data or (settled and draw.random() < 0.7):
             self.split["batch"] = self.split.get("batch", 1) * size
             return Shard([self.program.batch_dim], axis)

@@ -229,7 +229,7 @@ class Statements(Operations):
                 if value is None:
                     return None
                 arguments.append(value.expression)
-        dims = (block.result.dims - {OPEN}) | rest
+        dims = with_rest(block.result.dims, rest)
         return Value(Call(block.name, arguments, {}, None, self.instance(block.name)), dims, "f32", block.result.scale)
 
     def new_block(self):
@@ -256,7 +256,7 @@ class Statements(Operations):
         self.state.declarations.append(Block(name, arguments, statements))
         values = [self.scope.read(x) for x in chosen]
         rest = chosen[0].dims - block.arguments[0].dims if is_open else frozenset()
-        dims = (result.dims - {OPEN}) | rest
+        dims = with_rest(result.dims, rest)
         return Value(Call(name, [v.expression for v in values], {}, None, self.instance(name)), dims, "f32", result.scale)
 
     def argument(self, local, is_open):
@@ -287,6 +287,11 @@ class DrawnBlock:
     name: str
     arguments: list
     result: Value
+
+
+def with_rest(dims, rest):
+    """The dims of an open block's result, where `rest` are those that the block does not know."""
+    return (dims - {OPEN}) | rest if OPEN in dims else dims
 
 
 def has_twin(dims):

@@ -34,6 +34,11 @@ class Tensor:
         data = self.data.permute([self.dims.index(d) for d in own])
         return data.reshape([self.size(d) if d in self.dims else 1 for d in dims])
 
+    def ordered(self, dims):
+        """The same with its dims in this order."""
+        ignored = None if self.ignored is None else Tensor(self.ignored, self.dims).aligned(dims)
+        return Tensor(self.aligned(dims), dims, self.fed_by, ignored)
+
 
 class Wrong(Exception):
     """The program is not right, or is of no use for a comparison."""

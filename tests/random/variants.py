@@ -69,6 +69,8 @@ CHANGES = {
 }
 
 
+ALONE = 4  # how often base is drawn where it is not tried anyway
+
 # Several at once, with how often they are drawn.
 JOINED = {"tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+cuda": 2, "tcp+sanitize": 1,
           "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5}
@@ -83,11 +85,14 @@ def apply(name, case, tools):
 
 
 def drawn(seed, names, count):
-    """Which variants of program number `seed` are tried: base, and some of the others, or of those that are named."""
+    """Which variants of program number `seed` are tried: base and `count` others, or of those that are named; for
+    count 0 one, which may be base."""
     draw = random.Random(f"variants {seed}")
     if names:
-        return names if len(names) <= count + 1 else draw.sample(names, count)
+        return names if len(names) <= count + 1 else draw.sample(names, max(count, 1))
     weights = {name: weight for name, (_, weight) in CHANGES.items() if weight} | JOINED
+    if not count:
+        return draw.choices(["base", *weights], [ALONE, *weights.values()])
     chosen = set(draw.choices(list(weights), list(weights.values()), k=count))
     return ["base", *sorted(chosen)]
 
