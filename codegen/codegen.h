@@ -29,6 +29,10 @@ RtType element_rt_type(DType dtype);
  * components of a path are dropped where it is too long, and a number gets a letter in front. */
 char *c_identifier(Module *m, const char *text, int room);
 
+/* An identifier that no other text has, also where the program has one name for a thing: a text that is no identifier,
+ * too long for one, or not `is_plain`, gets its hash. */
+char *hashed_identifier(Module *m, const char *text, bool is_plain);
+
 /* How many elements a loop over the dim visits: of a split one all that a rank holds, padding too, since where that
  * begins depends on the rank (passes/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);

@@ -284,6 +284,17 @@ static void write_op(FuncText *t, const Op *op)
         internal_error(t->h->m, op, "it is in no kernel");
 }
 
+/* Two functions may differ in what an identifier cannot have. */
+static char *function_name(Host *h, const Func *f)
+{
+    Module *m = h->m;
+    char *own = c_identifier(m, f->name, 60);
+    for (const Func *other = m->funcs; other != f; other = other->next)
+        if (other->role != KERNEL && strcmp(c_identifier(m, other->name, 60), own) == 0)
+            return arena_text(&m->arena, "run_%s", hashed_identifier(m, f->name, false));
+    return arena_text(&m->arena, "run_%s", own);
+}
+
 HostFunc *host_func(Host *h, const Func *f)
 {
     HostFunc *c = map_get(&h->funcs, f);
@@ -291,7 +302,7 @@ HostFunc *host_func(Host *h, const Func *f)
         return c;
     Module *m = h->m;
     c = NEW(&m->arena, HostFunc);
-    c->name = arena_text(&m->arena, "run_%s", c_identifier(m, f->name, 60));
+    c->name = function_name(h, f);
     map_put(&h->funcs, f, c);
     FuncText t = { .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena" };
     new_identifier(&t.names, "rt");

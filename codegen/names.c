@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@ static const struct {
     const char *element, *local, *constant;
     RtType type;
 } c_of[N_DTYPES] = {
-    [F32] = { "float", "float", "RT_F32", RT_F32 },  [BF16] = { "rt_bf16", "float", "RT_BF16", RT_BF16 },
-    [F16] = { "rt_f16", "float", "RT_F16", RT_F16 }, [I32] = { "int32_t", "int32_t", "RT_I32", RT_I32 },
+    [F32] = { "float", "float", "RT_F32", RT_F32 },     [BF16] = { "rt_bf16", "float", "RT_BF16", RT_BF16 },
+    [F16] = { "rt_f16", "float", "RT_F16", RT_F16 },    [I32] = { "int32_t", "int32_t", "RT_I32", RT_I32 },
     [BOOL] = { "rt_bool", "bool", "RT_BOOL", RT_BOOL },
 };
 
@@ -45,6 +46,20 @@ char *c_identifier(Module *m, const char *text, int room)
         if (!isalnum((unsigned char)*c))
             *c = '_';
     return name;
+}
+
+static uint32_t hash_of(const char *text)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+char *hashed_identifier(Module *m, const char *text, bool is_plain)
+{
+    char *name = c_identifier(m, text, 60);
+    return is_plain && strcmp(name, text) == 0 ? name : arena_text(&m->arena, "%s_%08" PRIx32, name, hash_of(text));
 }
 
 static bool is_taken(const NameSpace *names, const char *name)

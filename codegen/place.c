@@ -1,6 +1,6 @@
 /* place.c -- which part of a split dim this rank has: variables of the program that are set when it starts.
  *
- *   static RtPart seq_over_cp;                     element i of the rank's part of seq is rt_position(seq_over_cp, i)
+ *   static RtPart place_seq_8_over_cp;      the rank's part of seq begins with element place_seq_8_over_cp.first
  */
 #include "names.h"
 
@@ -10,11 +10,14 @@
 const char *place_variable(Module *m, const Dim *dim)
 {
     const char *axes = "";
-    for (int i = 0; i < dim->split.count; i++)
+    bool is_plain = !strstr(dim->name, "_over_"); /* can the name be read in one way only? */
+    for (int i = 0; i < dim->split.count; i++) {
+        is_plain &= !strchr(m->axis[dim->split.axis[i]], '_');
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
-    const char *text =
-        arena_text(&m->arena, "%s_%" PRId64 "_over%s%s", dim->name, dim->padded, axes, dim->zigzag ? "_z" : "");
-    return arena_text(&m->arena, "place_%s", c_identifier(m, text, 60));
+    }
+    const char *kind = dim->zigzag ? "zigzag" : "place";
+    return hashed_identifier(m, arena_text(&m->arena, "%s_%s_%" PRId64 "_over%s", kind, dim->name, dim->padded, axes),
+                             is_plain);
 }
 
 char *position_in_whole(Module *m, const Dim *dim, const char *index)

@@ -53,7 +53,7 @@ static char *loop(Module *m, const char *pragma, const char *index, int64_t coun
 /* --- Products of the library ---------------------------------------------------------------------------- */
 
 /* The variable of a loop over a dim; an operand may be called like the dim itself. */
-char *index_name(Module *m, Name dim) { return c_identifier(m, arena_text(&m->arena, "i_%s", dim), 24); }
+char *index_name(Module *m, Name dim) { return hashed_identifier(m, arena_text(&m->arena, "i_%s", dim), true); }
 
 /* A term of an index: " + dim * stride"; "" where the stride is 0. */
 static char *step(Module *m, const char *index, int64_t stride)

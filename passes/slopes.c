@@ -119,7 +119,12 @@ static bool compare_slope(const Slope *slope, double given, double terms, const 
                 where);
         return true;
     }
-    if (terms < 0)
+    if (!isfinite(given))
+        fprintf(report,
+                "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: what "
+                "'where' does not choose, or what is multiplied by 0, is infinite; keep it finite\n",
+                param->name, where);
+    else if (terms < 0)
         fprintf(report, "mpc: pass 'autodiff' gives no gradient of '%s' (%s)\n", param->name, where);
     else
         fprintf(report,

@@ -16,8 +16,9 @@ class Bounds:
     useless: float
 
 
-BOUNDS = {"fp32": Bounds(20, 1e-5, 2e-6, 0.02), "bf16": Bounds(8, 0.012, 0.002, 0.4), "fp16": Bounds(8, 0.002, 0.0005, 0.3)}
+BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(8, 0.012, 0.002, 0.4), "fp16": Bounds(8, 0.002, 0.0005, 0.3)}
 LARGEST = 1e4  # above it little can be said
+ILL_CONDITIONED = "ill-conditioned"
 
 
 class Expectation:
@@ -43,7 +44,7 @@ class Expectation:
                 if not np.isfinite(value) or abs(value) > LARGEST or not np.isfinite(error):
                     return f"{name[:-1] if name == 'norms' else 'loss'} too large"
                 if self.bounds.times * error > self.bounds.useless * (abs(value) + 0.05):
-                    return "ill-conditioned"
+                    return ILL_CONDITIONED
         return None
 
     def compare(self, log, saved, first=0):

@@ -121,7 +121,7 @@ class Evaluation:
             operands = [self.expression(x, values, place) for x in (e.left, e.right)]
             return self.rounded(self.combine(e.sign, *operands))
         if isinstance(e, Index):
-            return self.index(e, values, place)
+            return self.rounded(self.index(e, values, place))
         return self.call(e, values, place)
 
     def shadows(self, e, values):
@@ -260,7 +260,7 @@ class Evaluation:
         q, k, v = self.arguments(e, values, place, 3)
         seq, feature = self.dims(e, 3)
         return tensors.attend(q, k, v, seq, feature, flag_of(e.keywords.get("causal")), self.keyword(e, "window", 0),
-                              self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))))
+                              self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))), self.rounding)
 
     def call_rope(self, e, values, place):
         style = e.keywords.get("style", Name("half")).name

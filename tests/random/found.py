@@ -51,7 +51,7 @@ def judge_all(mpc, folder, seen):
     """What is not as it should be, a text each."""
     tools = Tools(mpc, Path(folder) / "shared")
     tools.prepare()
-    variants.prepare(["cuda"], tools)
+    variants.prepare([read_case(path)[1] for path, _ in fixtures(seen)], tools)
     with multiprocessing.Pool(2) as pool:
         jobs = [(path, kind, tools, seen) for path, kind in fixtures(seen)]
         yield from filter(None, pool.imap(judge_one, jobs))

@@ -3,7 +3,7 @@ import collections
 import random
 
 from prune import bodies, expressions, pruned
-from scope import DIM_NAMES, Local, Scope, State, Value, binary, call, number
+from scope import CONFUSABLE_NAMES, DIM_NAMES, Local, Scope, State, Value, binary, call, number
 from statements import Statements
 from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, TypeOf, walk
 
@@ -28,7 +28,8 @@ class Drawing:
         state.add_dim("batch", None, self.batch)
         if self.draw.random() < 0.3:
             state.declarations.append(Const("width", Number(str(self.draw.choice([1, 2, 4])))))
-        names = ["seq", "vocab"] + self.draw.sample(DIM_NAMES, self.draw.randint(1, 5))
+        drawn = CONFUSABLE_NAMES if self.draw.random() < 0.03 else DIM_NAMES
+        names = ["seq", "vocab"] + self.draw.sample(drawn, self.draw.randint(1, 5))
         for name in names:
             self.dim(name)
 

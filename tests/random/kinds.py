@@ -66,6 +66,10 @@ KINDS = {
     "local_stride": Kind("a split dim has one element on each rank, and any stride", "lies otherwise", drawn=False, later=True),
     "flat_padding": Kind("one loop over memory that is padded in one operand only", "reaches element", drawn=False, later=True),
     "truth_message": Kind("truth values between GPUs as four bytes each", "wrong", drawn=False, later=True),
+    "attend_copies": Kind("copies of attention's operands have different orders", "crash", drawn=False, later=True),
+    "truth_padding": Kind("what is no truth value is read as one in padding", "sanitizer", drawn=False, later=True),
+    "carried_product": Kind("a carried product that has two names", "before it is defined", drawn=False, later=True),
+    "long_names": Kind("two split dims of long names are one variable", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

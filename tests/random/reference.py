@@ -144,8 +144,8 @@ class Run:
 
 
 class Trainer:
-    def __init__(self, program, start, rounding=tensors.EXACT, defined=()):
-        self.program, self.start, self.rounding = program, start, rounding
+    def __init__(self, program, start, rounding=tensors.EXACT, defined=(), dtype=torch.float64):
+        self.program, self.start, self.rounding, self.dtype = program, start, rounding, dtype
         self.settings = Settings(program, defined)
         self.weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
                         for name, value in start.weights.items()}
@@ -158,7 +158,8 @@ class Trainer:
         sizes = {d: s.known.get(d, s.batch) for d in self.program.dims}
         fed, _ = inputs_of(self.program, self.start.stream, step * s.batch, s.batch, sizes)
         key = philox.step_key(s.seed, step)
-        evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key, self.rounding)
+        evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
+                                self.rounding, self.dtype)
         loss = evaluation.loss()
         names = list(self.weights)
         if not loss.requires_grad:
@@ -200,9 +201,9 @@ class Trainer:
         weight -= rate * self.first[name]
 
 
-def train(program, start, rounding=tensors.EXACT, skipped=(), defined=()):
+def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=torch.float64):
     """skipped: the steps that change nothing, as overflows of fp16 do."""
-    trainer, run = Trainer(program, start, rounding, defined), Run()
+    trainer, run = Trainer(program, start, rounding, defined, dtype), Run()
     for step in range(STEPS):
         trainer.step(step, run, step not in skipped)
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
@@ -210,6 +211,8 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=()):
 
 
 def rounded_runs(program, start, precision, skipped=(), defined=()):
-    """The same in a narrower precision: rounded to the nearest, and three times at random."""
+    """The same in a narrower precision: rounded to the nearest, and three times at random; and in PyTorch's own f32,
+    which rounds inside of what is one operation here."""
     how = tensors.PRECISIONS[precision]
-    return [train(program, start, tensors.Rounding(**how, seed=seed), skipped, defined) for seed in (None, 1, 2, 3)]
+    runs = [train(program, start, tensors.Rounding(**how, seed=seed), skipped, defined) for seed in (None, 1, 2, 3)]
+    return runs + [train(program, start, skipped=skipped, defined=defined, dtype=torch.float32)]

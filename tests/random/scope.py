@@ -9,6 +9,9 @@ OPEN = "..."  # among the dims of a value: those that an open block does not kno
 LARGEST = 3000  # elements of a value
 MOST_DIMS = 5
 DIM_NAMES = ["embed", "heads", "head", "ff", "tap", "lat", "group", "state"]
+# A compiler makes names of these, some of which it has to shorten, or has made already.
+CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
+                    *("one_of_several_dims_with_a_name_that_is_longer_than_most_and_ends_in_" + end for end in "abc")]
 
 
 @dataclass(eq=False)

@@ -250,16 +250,16 @@ def slice_of(x, dim, at):
     return Tensor(x.data.select(x.dims.index(dim), at), tuple(d for d in x.dims if d != dim))
 
 
-def attend(q, k, v, seq, feature, causal, window, scale):
+def attend(q, k, v, seq, feature, causal, window, scale, rounding):
     rest = tuple(d for d in q.dims if d not in (seq, feature))
     order = rest + (seq, feature)
     query, key, value = q.aligned(order), k.aligned(order), v.aligned(order)
-    scores = scale * query @ key.transpose(-1, -2)
+    scores = rounding(scale * query @ key.transpose(-1, -2))
     i, j = torch.arange(q.size(seq))[:, None], torch.arange(q.size(seq))[None, :]
     seen = (j <= i) if causal else torch.ones_like(i == j)
     if window:
         seen = seen & ((j > i - window) & (j < i + window))
-    weights = torch.softmax(scores.masked_fill(~seen, -math.inf), -1)
+    weights = rounding(torch.softmax(scores.masked_fill(~seen, -math.inf), -1))
     result = weights @ value
     return Tensor(Tensor(result, order).aligned(q.dims), q.dims)
 
