@@ -41,8 +41,6 @@ static void put_place(Text *fields, Module *m, const Dim *dim, const char *first
 static void put_bound(const Operands *o, Text *fields, const Dim *dim)
 {
     put_number(fields, "size", dim->size);
-    if (*o->variant) /* a GPU says nothing */
-        return;
     put_text(fields, "dim", string_text(o->m, dim->name));
     put_text(fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
 }

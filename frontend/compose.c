@@ -101,18 +101,15 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v)
 /* --- Cross-entropy, and the mean of it ------------------------------------------------------- */
 
 /* Labels that the trainer feeds are tokens: none of them is negative. */
-static bool may_ignore(const Lower *l, const Value *labels, double ignore)
-{
-    return labels && (ignore >= 0 || labels->def || !find_input(l->m, labels->name));
-}
+static bool may_ignore(Lower *l, Value *labels, double ignore) { return labels && (ignore >= 0 || !fed_as(l, labels)); }
 
 /* Is what the trainer knows of the data enough to tell that it is in range?  As index_fits looks at it. */
-static bool is_of_data(const Lower *l, const Value *index)
+static bool is_of_data(Lower *l, Value *index)
 {
     const Op *op = index->def;
     if (op && op->kind == OP_where)
         return is_of_data(l, arg(op, 1)) && is_of_data(l, arg(op, 2));
-    return !op || op->kind == OP_constant;
+    return op ? op->kind == OP_constant : fed_as(l, index) != NULL;
 }
 
 /* y, with a look at the labels: a gather from zeros, which finds one that is out of range as any gather does.  Without

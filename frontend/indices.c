@@ -82,6 +82,13 @@ static Value *outside(const Frame **frame, Value *value)
     return value;
 }
 
+Input *fed_as(Lower *l, Value *value)
+{
+    const Frame *frame = l->frame;
+    value = outside(&frame, value);
+    return frame->outer || index_of(&frame->inputs, value) < 0 ? NULL : find_input(l->m, value->name);
+}
+
 /* --- Is it below the size? --------------------------------------------------------------------- */
 
 static bool is_within(Lower *l, double index, int64_t size, const Constant *ignored, Loc at)
@@ -94,10 +101,10 @@ static bool is_within(Lower *l, double index, int64_t size, const Constant *igno
 }
 
 /* What comes from the data has to be below the size of all that it indexes. */
-static bool note_data(Lower *l, const Value *index, int64_t size, const Constant *ignored, Loc at)
+static bool note_data(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
 {
     const Op *op = index->def;
-    Input *input = op ? NULL : find_input(l->m, index->name);
+    Input *input = fed_as(l, index);
     if (input && (input->vocab == 0 || size < input->vocab))
         input->vocab = size;
     if (op && op->kind == OP_where)

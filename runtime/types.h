@@ -16,4 +16,11 @@ typedef struct {
 
 static inline int64_t rt_position(RtPart part, int64_t i) { return part.first + i + (i >= part.turn ? part.jump : 0); }
 
+/* The first index that was in no rank's table: what a kernel leaves for the trainer to say. */
+typedef struct {
+    int32_t is_claimed;
+    int64_t index, size;
+    char dim[64], where[160]; /* as much of them as there is room for */
+} RtBadIndex;
+
 #endif

@@ -62,6 +62,11 @@ void rt_gpu_kernels_open(Rt *rt);
 void rt_gpu_kernels_close(Rt *rt);
 cudaKernel_t rt_gpu_kernel(Rt *rt, const char *name); /* one that no table of launches has */
 
+/* An index out of range that kernels have met: asked for in the queue of the computation, and once that has come to its
+ * end, the end of the trainer. */
+void rt_gpu_index_ask(Rt *rt);
+void rt_gpu_index_check(const Rt *rt);
+
 /* What was kept under this key, or NULL; the caller's. */
 void *rt_cache_find(const char *folder, const char *key, size_t *bytes);
 /* Ends the trainer where it cannot be written. */

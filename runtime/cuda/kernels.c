@@ -2,6 +2,7 @@
  *
  * The text is the program's; what it includes of runtime/cuda/ is a part of this library. */
 #include "gpu.h"
+#include "index.h"
 #include "nvrtc_options.h"
 
 #include <nvrtc.h>
@@ -38,6 +39,8 @@ struct RtGpuKernels {
     cudaLibrary_t library;
     cudaKernel_t *kernel; /* of each launch of the program */
     void **arguments;     /* room for those of any launch */
+    void *bad_index;      /* rt_bad_index of the kernels; NULL: none of them takes rows by index */
+    RtBadIndex *answer;   /* what it was last; pinned memory */
 };
 
 static Nvrtc load_nvrtc(void)
@@ -178,6 +181,36 @@ static void find_kernel(Rt *rt, int number)
     free(what);
 }
 
+static void open_bad_index(Rt *rt, struct RtGpuKernels *k)
+{
+    size_t room;
+    void *answer;
+    cudaError_t status = cudaLibraryGetGlobal(&k->bad_index, &room, k->library, "rt_bad_index");
+    if (status == cudaErrorSymbolNotFound) {
+        k->bad_index = NULL;
+        return;
+    }
+    rt_gpu_check(rt, status, "find a variable of the kernels");
+    rt_gpu_check(rt, cudaHostAlloc(&answer, sizeof *k->answer, cudaHostAllocDefault), "pin memory");
+    k->answer = answer;
+}
+
+void rt_gpu_index_ask(Rt *rt)
+{
+    const struct RtGpuKernels *k = rt->gpu->kernels;
+    if (k->bad_index)
+        rt_gpu_check(
+            rt, cudaMemcpyAsync(k->answer, k->bad_index, sizeof *k->answer, cudaMemcpyDeviceToHost, rt->gpu->compute),
+            "ask for indices");
+}
+
+void rt_gpu_index_check(const Rt *rt)
+{
+    const struct RtGpuKernels *k = rt->gpu->kernels;
+    if (k->bad_index && k->answer->is_claimed)
+        rt_index_refuse(k->answer->index, k->answer->size, k->answer->dim, k->answer->where);
+}
+
 void rt_gpu_kernels_open(Rt *rt)
 {
     const RtCode *code = rt->program->code;
@@ -193,6 +226,7 @@ void rt_gpu_kernels_open(Rt *rt)
         most = code->launches[i].operands > most ? code->launches[i].operands : most;
     }
     k->arguments = rt_allocate(most, sizeof *k->arguments);
+    open_bad_index(rt, k);
     for (int i = 0; i < code->nparts; i++) {
         const RtPartConstant *constant = &code->parts[i];
         RtPart part = rt_part(rt, constant->split, constant->padded);
@@ -208,6 +242,8 @@ void rt_gpu_kernels_close(Rt *rt)
 {
     struct RtGpuKernels *k = rt->gpu->kernels;
     rt_gpu_check(rt, cudaLibraryUnload(k->library), "unload the kernels");
+    if (k->bad_index)
+        rt_gpu_check(rt, cudaFreeHost(k->answer), "free pinned memory");
     free(k->kernel);
     free(k->arguments);
     free(k);

@@ -143,7 +143,9 @@ void rt_run(Rt *rt, const RtFunction *f)
         add_traffic(rt, recorded);
         rt_gpu_check(rt, cudaGraphLaunch(recorded->graph, rt->gpu->compute), "start a graph");
     }
+    rt_gpu_index_ask(rt);
     rt_gpu_finish(rt);
+    rt_gpu_index_check(rt);
 }
 
 void rt_gpu_finish(Rt *rt)

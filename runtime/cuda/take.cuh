@@ -12,6 +12,28 @@
 /* A warp has a row at a time. */
 enum { RT_TAKE_WARPS = 8 };
 
+extern "C" __device__ RtBadIndex rt_bad_index;
+__device__ RtBadIndex rt_bad_index;
+
+RT_INLINE void rt_copy_text(char *to, int room, const char *from)
+{
+    int i = 0;
+    for (; i < room - 1 && from[i]; i++)
+        to[i] = from[i];
+    to[i] = 0;
+}
+
+/* Notes an index that is in no rank's table; the trainer looks for it when the function has ended (run.c). */
+RT_INLINE void rt_note_index(int64_t index, const RtTake s)
+{
+    if (atomicExch(&rt_bad_index.is_claimed, 1))
+        return;
+    rt_bad_index.index = index;
+    rt_bad_index.size = s.size;
+    rt_copy_text(rt_bad_index.dim, sizeof rt_bad_index.dim, s.dim);
+    rt_copy_text(rt_bad_index.where, sizeof rt_bad_index.where, s.where);
+}
+
 /* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row; NaN where none does, so that the loss
  * tells. */
 template <int WIDTH, typename T, typename P>
@@ -22,6 +44,8 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
         return;
     const int64_t p = item / s.count, n = item % s.count, row = rt_take_row_of(index[n], s);
     const bool known = row >= 0 && row < s.rows, exists = index[n] >= 0 && index[n] < s.size;
+    if (!exists && threadIdx.x % 32 == 0)
+        rt_note_index(index[n], s);
     const T *from = table + p * s.table.pre + (known ? row : 0) * s.table.row;
     P *to = picked + p * s.picked.pre + n * s.picked.row;
     for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH) {

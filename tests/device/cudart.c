@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,22 @@ static int nmemories, open_count;
 static int64_t used_bytes, most_bytes;
 
 /* --- Memory --------------------------------------------------------------------------------------- */
+
+/* Variables of kernels. */
+enum { MAX_VARIABLES = 256 };
+static struct {
+    const char *at;
+    size_t bytes;
+} variables[MAX_VARIABLES];
+static int nvariables;
+
+static bool is_variable(const char *at, size_t bytes)
+{
+    for (int i = 0; i < nvariables; i++)
+        if (at >= variables[i].at && at + bytes <= variables[i].at + variables[i].bytes)
+            return true;
+    return false;
+}
 
 static const Memory *memory_of(const void *at)
 {
@@ -133,6 +150,8 @@ typedef struct {
 static void check_range(const char *at, size_t bytes, bool is_device, const char *what)
 {
     const Memory *memory = memory_of(at);
+    if (is_device && is_variable(at, bytes))
+        return;
     if (is_device != (memory != NULL))
         emulated_fault("a copy %s memory of the %s", what,
                        is_device ? "processor, as if it were the device's" : "device, as if it were the processor's");
@@ -304,9 +323,17 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 
 cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library, const char *name)
 {
+    Dl_info info;
+    const ElfW(Sym) * symbol;
     *at = dlsym(library->handle, name);
-    *bytes = 0;
-    return *at ? cudaSuccess : cudaErrorSymbolNotFound;
+    if (!*at || !dladdr1(*at, &info, (void **)&symbol, RTLD_DL_SYMENT))
+        return cudaErrorSymbolNotFound;
+    *bytes = symbol->st_size;
+    if (nvariables == MAX_VARIABLES)
+        emulated_fault("more than %d variables of kernels", MAX_VARIABLES);
+    variables[nvariables].at = *at;
+    variables[nvariables++].bytes = *bytes;
+    return cudaSuccess;
 }
 
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attribute, int value,

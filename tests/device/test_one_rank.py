@@ -49,6 +49,16 @@ def test_products_that_cublaslt_does_not_take(compiled, data, tmp_path):
     assert_same(logs[1], logs[0], "fp32")
 
 
+@pytest.mark.parametrize("graph", [(), ("--no-graph",)], ids=str)
+def test_index_out_of_range(graph, compiled, data, tmp_path):
+    """Kernels note it, and the trainer names it: in a step that runs as a graph as in one that does not."""
+    trainer = compiled("chars", "cuda", edit=("wte[vocab = tokens]", "wte[vocab = tokens + 200]"))
+    options = ["--data", data, "--data-format", "bytes", "--steps", 4, *graph]
+    done = start(trainer.command(*options), tmp_path, 1)
+    assert re.search(r"error: .*chars.mdl:\d+:\d+: index (25[6-9]|2[6-9]\d|3\d\d) of dim 'vocab' is out of range: it must be "
+                     r"from 0 to 255; mend the expression", done.stderr), done.stderr
+
+
 @emulated
 @pytest.mark.parametrize("how", ["none", "unknown", "late"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

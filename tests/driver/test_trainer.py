@@ -260,6 +260,20 @@ def test_computed_label_out_of_range(edited, tmp_path, options):
         assert json.loads((tmp_path / "log").read_text())["loss"] == pytest.approx(5.6, abs=0.2)
 
 
+def test_label_that_a_repeat_carries(edited, tmp_path):
+    """The labels of the first turn are data, those of the second are not."""
+    lines = """lab = labels
+    entropy = cross_entropy(logits, lab, vocab)
+    repeat 2 {
+        entropy = entropy + cross_entropy(logits, lab, vocab)
+        lab = lab + 200
+    }
+    loss mean(entropy)"""
+    trainer = edited("loss mean(cross_entropy(logits, labels, vocab))", lines)
+    errors = start([trainer, "--data", "text", "--steps", 2], tmp_path, 1).stderr
+    assert re.search(r"error: model.mdl:57:\d+: index (25[6-9]|2[6-9]\d) of dim 'vocab' is out of range", errors)
+
+
 def test_quotient_by_zero_is_zero(edited, tmp_path):
     """Tokens are below 97, so that all of these are 0."""
     trainer = edited("wte[vocab = tokens]", "wte[vocab = tokens / (tokens / 100)]")

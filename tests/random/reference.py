@@ -181,7 +181,7 @@ class Trainer:
             self.updates += 1
             update = self.adamw if s.optimizer == "adamw" else self.sgd
             for name, g in gradient.items():
-                update(name, self.weights[name].data, g * scale, rate)
+                update(name, self.weights[name].data, self.rounding.with_noise(g, norm) * scale, rate)
 
     def adamw(self, name, weight, gradient, rate):
         o = self.settings.options

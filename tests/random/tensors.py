@@ -77,6 +77,12 @@ class Rounding:
             result = torch.where(result.abs() > self.largest, result * math.inf, result)
         return torch.where(torch.isfinite(x), result, x)
 
+    def with_noise(self, gradient, norm):
+        """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it."""
+        if self.draw is None:
+            return gradient
+        return gradient + 2.0**-24 * norm * torch.randn(gradient.shape, generator=self.draw, dtype=torch.float64)
+
     def __call__(self, x):
         return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
 
