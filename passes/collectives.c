@@ -171,7 +171,8 @@ static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)
 
 static bool settles(const Sums *s, const Value *term)
 {
-    return is_reshard(term) && arg(term->def, 0)->type.partial && is_read_once(s, term);
+    const Type *before = is_reshard(term) ? &arg(term->def, 0)->type : NULL;
+    return before && before->partial && before->by == BY_SUM && is_read_once(s, term);
 }
 
 static Value *sum_of(Builder *b, const Values *terms)

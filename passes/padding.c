@@ -7,9 +7,10 @@
  *                                       %5 = where %4, %1, 0
  *                                       %2 = sum %5 {over=vocab}
  *
- * Of a product that reads a parameter one operand is enough: a number times 0.  What has been computed may be infinite
- * in its padding, and then both are made neutral.  The comparison is by position in the whole dim, so it fuses with
- * whatever made the operand.
+ * Inputs and state are finite in their padding: the step makes it zero in all state that it leaves.  Of a product that
+ * reads such a one the other operand is enough: a number times 0.  What has been computed may be infinite in its
+ * padding, and then both are made neutral.  The comparison is by position in the whole dim, so it fuses with whatever
+ * made the operand.
  */
 #include "pass.h"
 #include "storage.h"
@@ -40,16 +41,27 @@ static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutr
     return BUILD(b, OP_where, NO_ATTRS, inside, x, number_like(b, x, neutral));
 }
 
-/* Is it a parameter of its function, or a part of one? */
-static bool is_handed_over(const Value *value) { return !shown_by(value)->def; }
+/* Is it an input or state, or a part of one, or handed over to this function as one by all that call it? */
+static bool is_given(const Module *m, const Func *f, const Value *value)
+{
+    value = shown_by(value);
+    if (value->def)
+        return false;
+    int number = index_of(&f->params, value);
+    for (const Func *caller = m->funcs; caller && f->role == PLAIN; caller = caller->next)
+        for (const Op *op = caller->first; op; op = op->next)
+            if (op->attrs.callee == f->name && (number < op->attrs.carried || !is_given(m, caller, arg(op, number))))
+                return false;
+    return true;
+}
 
 /* Does this operand have to be neutral in its padding?  One that is computed; of two that are not, the first. */
-static bool is_masked(const Op *op, int at)
+static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
 {
     int computed = 0;
     for (int i = 0; i < op->args.count; i++)
-        computed += !is_handed_over(arg(op, i));
-    return computed ? !is_handed_over(arg(op, at)) : at == 0;
+        computed += !is_given(m, f, arg(op, i));
+    return computed ? !is_given(m, f, arg(op, at)) : at == 0;
 }
 
 /* Masks operand `at` along one dim, if that has a ragged end. */
@@ -111,7 +123,7 @@ static void mask_operands(Module *m, Func *f, Op *op)
 {
     Family family = info(op)->family;
     for (int i = 0; (family == REDUCTION || family == PRODUCT) && i < op->args.count; i++)
-        if (is_masked(op, i))
+        if (is_masked(m, f, op, i))
             mask_summed(m, f, op, i);
     if (family != LIBRARY)
         return;
@@ -119,10 +131,39 @@ static void mask_operands(Module *m, Func *f, Op *op)
     mask_indices(m, f, op);
 }
 
+/* --- State --------------------------------------------------------------------------------------- */
+
+/* `value` with zeros in its padding: where it is computed, not where it is sent. */
+static Value *finite_state(Module *m, Func *step, Value *value)
+{
+    Op *def = value->def;
+    if (def && info(def)->family == COLLECTIVE && def->args.count == 1) {
+        def->args.at[0] = finite_state(m, step, arg(def, 0));
+        return value;
+    }
+    Builder b = def ? builder_at(m, step, def) : (Builder){ 0 };
+    b.before = def ? def->next : NULL;
+    for (int i = 0; i < value->type.rank && def; i++) {
+        const Dim dim = value->type.dim[i];
+        if (has_ragged_end(&dim))
+            value = without_padding(&b, value, &dim, 0);
+    }
+    return value;
+}
+
+static void keep_state_finite(Module *m, Func *step)
+{
+    for (int i = 0; i < step->results.count; i++)
+        step->results.at[i] = finite_state(m, step, step->results.at[i]);
+}
+
 void pass_padding(Module *m);
 void pass_padding(Module *m)
 {
-    for (Func *f = m->funcs; f && m->naxes; f = f->next)
+    for (Func *f = m->funcs; f && m->naxes; f = f->next) {
         for (Op *op = f->first; op; op = op->next)
             mask_operands(m, f, op);
+        if (f->role == STEP)
+            keep_state_finite(m, f);
+    }
 }

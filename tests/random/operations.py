@@ -114,6 +114,7 @@ class Operations(Operands):
         if set(known) == x.dims and self.draw.random() < 0.15:
             return Value(call(name, x.expression), frozenset(), "f32", x.scale)
         over = self.scope.some(known, 1)
+        name = "sum" if name == "mean" and "batch" in over and self.is_entropy(x.expression) else name
         scale = x.scale * (math.sqrt(self.state.elements(over)) if name == "sum" else 1)
         return Value(call(name, x.expression, *over), x.dims - set(over), "f32", scale) if over else None
 

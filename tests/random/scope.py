@@ -59,7 +59,7 @@ class State:
     def __init__(self, draw, mixes):
         self.draw, self.mixes = draw, mixes  # mixes: may values depend on several sequences?
         self.declarations, self.sizes, self.padded, self.blocks = [], {}, {}, []
-        self.counts, self.inputs = {}, []
+        self.counts, self.inputs, self.entropies = {}, [], set()
         self.uses_dropout = False
 
     def fresh(self, letter):
@@ -142,6 +142,9 @@ class Scope:
 
     def assign(self, name, value, stated=None):
         self.body.append(Assign(name, value.expression, stated))
+        e = value.expression
+        is_entropy = isinstance(e, Call) and e.function == "cross_entropy" or isinstance(e, Name) and e.name in self.state.entropies
+        (self.state.entropies.add if is_entropy else self.state.entropies.discard)(name)
         self.locals.pop(name, None)  # so that it comes last
         local = self.locals[name] = Local(name, value.dims, value.kind, value.scale)
         self.own.add(name)
