@@ -33,7 +33,7 @@ void write_local(const RowKernel *k, const char *type, const char *name, const c
 /* --- Ops --------------------------------------------------------------------------------------- */
 
 /* Where the text of ops.def is right but not the best: fmaxf asks for NaNs, and so does not vectorise; a long formula
- * is better a function; integers have no -f functions. */
+ * is better a function; integers have no -f functions, and theirs wrap. */
 static const struct {
     OpKind kind;
     const char *of_floats, *of_ints; /* NULL: the text of the table */
@@ -41,7 +41,12 @@ static const struct {
     { OP_maximum, "$a > $b ? $a : $b", "$a > $b ? $a : $b" },
     { OP_minimum, "$a < $b ? $a : $b", "$a < $b ? $a : $b" },
     { OP_relu, "$a > 0.0f ? $a : 0.0f", "$a > 0 ? $a : 0" },
-    { OP_abs, NULL, "$a < 0 ? -$a : $a" },
+    { OP_add, NULL, "rt_add_i32($a, $b)" },
+    { OP_sub, NULL, "rt_sub_i32($a, $b)" },
+    { OP_mul, NULL, "rt_mul_i32($a, $b)" },
+    { OP_neg, NULL, "rt_sub_i32(0, $a)" },
+    { OP_square, NULL, "rt_mul_i32($a, $a)" },
+    { OP_abs, NULL, "$a < 0 ? rt_sub_i32(0, $a) : $a" },
     { OP_sign, NULL, "($a > 0) - ($a < 0)" },
     { OP_div, NULL, "rt_quotient($a, $b)" },
     { OP_gelu, "rt_gelu($a)", NULL },
@@ -50,11 +55,12 @@ static const struct {
 
 static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
 
-/* What the operands of an op are, numbers apart: these take the type of what they meet. */
+/* What the operands of an op are, numbers apart: these take the type of what they meet.  (A dropout's key is an integer,
+ * and its number is none.) */
 static bool meets_integers(const Op *op)
 {
     bool any_float = false, any = false;
-    for (int i = op->kind == OP_where; i < op->args.count; i++) {
+    for (int i = op->kind == OP_where; i < op->args.count && is_integer(result(op)->type.dtype); i++) {
         const Value *value = arg(op, i);
         if (value->def && value->def->kind == OP_constant)
             continue;
@@ -228,6 +234,8 @@ char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, cons
 
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text)
 {
+    if (info(reduction->op)->over == SUM && is_integer(reduction->value->type.dtype))
+        return arena_text(&k->m->arena, "%s = rt_add_i32(%s, %s);\n", into, into, text);
     if (info(reduction->op)->over == SUM)
         return arena_text(&k->m->arena, "%s += %s;\n", into, text);
     return arena_text(&k->m->arena, "%s = %s;\n", into, chosen_text(k, reduction, into, text));

@@ -4,11 +4,16 @@
 
 #include "element.h"
 
+/* These wrap. */
+RT_INLINE int32_t rt_add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+RT_INLINE int32_t rt_sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
+RT_INLINE int32_t rt_mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }
+
 /* a / b, toward zero; 0 for b = 0, as in padding, where nobody looks; -2^31 / -1 wraps as sums do. */
 RT_INLINE int32_t rt_quotient(int32_t a, int32_t b)
 {
     const int32_t divisor = b == 0 || b == -1 ? 1 : b, quotient = a / divisor;
-    return b == 0 ? 0 : b == -1 ? (int32_t)(0u - (uint32_t)a) : quotient;
+    return b == 0 ? 0 : b == -1 ? rt_sub_i32(0, a) : quotient;
 }
 
 #endif

@@ -116,7 +116,7 @@ class Evaluation:
             return values[e.name]
         if isinstance(e, Negation):
             operand = self.expression(e.operand, values, place)
-            return Tensor(-operand.data, operand.dims) if isinstance(operand, Tensor) else -operand
+            return tensors.wrapped(Tensor(-operand.data, operand.dims)) if isinstance(operand, Tensor) else -operand
         if isinstance(e, Binary):
             operands = [self.expression(x, values, place) for x in (e.left, e.right)]
             return self.rounded(self.combine(e.sign, *operands))
@@ -138,7 +138,7 @@ class Evaluation:
             raise Wrong(f"{a} {sign} {b}: numbers should have folded")
         a, b = self.unified(a, b)
         table = tensors.LOGICAL if a.kind == "bool" and b.kind == "bool" else tensors.BINARY
-        return tensors.pointwise(table[sign], a, b)
+        return tensors.wrapped(tensors.pointwise(table[sign], a, b))
 
     def unified(self, a, b):
         """Numbers take the type of what they meet, and bools become 0 and 1 beside numbers."""
@@ -191,7 +191,7 @@ class Evaluation:
         if e.function in REDUCTIONS:
             x = self.expression(e.arguments[0], values, place)
             dims = [d.name for d in e.arguments[1:]] or list(x.dims)
-            return self.rounded(REDUCTIONS[e.function](x, dims))
+            return self.rounded(tensors.wrapped(REDUCTIONS[e.function](x, dims)))
         if e.function in ("maximum", "minimum"):
             return self.rounded(self.combine(e.function, *[self.expression(x, values, place) for x in e.arguments]))
         raise Wrong(f"no function is named {e.function}")

@@ -72,6 +72,7 @@ KINDS = {
     "long_names": Kind("two split dims of long names are one variable", "wrong", drawn=False, later=True),
     "state_padding": Kind("weights that are infinite in their padding", "wrong", drawn=False, later=True),
     "pending_maximum": Kind("maxima over ranks are added up before they are found", "crash", drawn=False, later=True),
+    "number_beside_key": Kind("the number that dropout reads is rounded to a whole one", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -180,11 +180,14 @@ class Operands:
         expression, largest = made
         if largest < size and self.draw.random() < 0.7:
             return Value(expression, dims, "i32")
-        ways = ["remainder", "remainder", "minimum", "shifted"]
+        ways = ["remainder", "remainder", "minimum", "shifted", "hashed"]
         way = self.draw.choice(ways)
-        if way == "remainder":
+        if way == "hashed":  # leaves 32 bits
+            expression = binary("*", binary("+", expression, 40503), 1_000_003)
+        if way in ("remainder", "hashed"):
             quotient = binary("*", binary("/", expression, size), size)
             expression = binary("-", expression, quotient)
+            expression = call("maximum", expression, 0) if way == "hashed" else expression
         elif way == "minimum":
             expression = call("minimum", expression, size - 1)
         else:

@@ -157,6 +157,11 @@ LOGICAL = {"*": torch.logical_and, "minimum": torch.logical_and, "maximum": torc
            "==": lambda a, b: a == b, "!=": lambda a, b: a != b}
 
 
+def wrapped(x):
+    """What leaves 32 bits comes in again at the other end."""
+    return Tensor((x.data + 2**31) % 2**32 - 2**31, x.dims, x.fed_by) if x.kind == "i32" else x
+
+
 def union(*tensors):
     """The dims of the first that has the most, then what others have besides."""
     largest = max(tensors, key=lambda t: len(t.dims))

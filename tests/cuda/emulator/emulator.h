@@ -56,6 +56,7 @@ void emulator_barrier_warp(uint32_t mask);
 void emulator_on_boundary(const void *at, size_t bytes);
 uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source);
 uint32_t emulator_ballot(uint32_t mask, int predicate);
+int emulator_exchange(int *at, int value);
 void emulator_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int is_bf16);
 void emulator_load_matrices(uint32_t *to, const void *row, int is_turned);
 void emulator_copy_async(void *shared, const void *from, int is_there);

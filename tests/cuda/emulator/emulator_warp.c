@@ -36,6 +36,14 @@ uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source)
     return s.taken;
 }
 
+/* Lanes take turns, so that nobody comes between. */
+int emulator_exchange(int *at, int value)
+{
+    int before = *at;
+    *at = value;
+    return before;
+}
+
 typedef struct {
     bool mine;
     uint32_t all;

@@ -30,7 +30,7 @@ struct EmulatedIndex {
 #define blockDim (EmulatedIndex{ emulator_block_size(), 1, 1 })
 #define gridDim (EmulatedIndex{ emulator_grid_size(), 1, 1 })
 
-RT_INLINE int atomicExch(int *at, int value) { return __atomic_exchange_n(at, value, __ATOMIC_RELAXED); }
+RT_INLINE int atomicExch(int *at, int value) { return emulator_exchange(at, value); }
 RT_INLINE void __syncthreads() { emulator_barrier(); }
 RT_INLINE int __syncthreads_or(int predicate) { return emulator_barrier_or(predicate); }
 RT_INLINE int __popc(uint32_t bits) { return __builtin_popcount(bits); }
