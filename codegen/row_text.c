@@ -55,8 +55,8 @@ static const struct {
 
 static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
 
-/* What the operands of an op are, numbers apart: these take the type of what they meet.  (A dropout's key is an integer,
- * and its number is none.) */
+/* What the operands of an op are, numbers apart: these take the type of what they meet.  (A dropout's key is an
+ * integer, and its number is none.) */
 static bool meets_integers(const Op *op)
 {
     bool any_float = false, any = false;

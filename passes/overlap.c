@@ -34,7 +34,7 @@ typedef struct {
     int n;
     Unit *unit;
     Map number; /* of an op's unit, from 1 */
-    Map update; /* of a state's old value: the op that (begins to) write the new one there */
+    Map over;   /* of an op: the old state (Values) that it writes over, or begins to */
 } List;
 
 /* --- Which collectives ------------------------------------------------------------------------- */
@@ -181,9 +181,13 @@ static void find_updates(List *list)
     const Func *f = list->f;
     int nstate = f->role == STEP ? f->results.count - 2 : 0; /* but loss and norm */
     for (int i = 0; i < nstate; i++) {
-        Op *update = f->results.at[2 + i]->def;
-        bool is_started = update && update->kind == OP_wait;
-        map_put(&list->update, f->params.at[f->params.count - nstate + i], is_started ? arg(update, 0)->def : update);
+        const Op *update = f->results.at[2 + i]->def;
+        update = update && update->kind == OP_wait ? arg(update, 0)->def : update;
+        Values *over = map_get(&list->over, update);
+        if (!over && update)
+            map_put(&list->over, update, over = NEW(&list->m->arena, Values));
+        if (update)
+            push_value(&list->m->arena, over, f->params.at[f->params.count - nstate + i]);
     }
 }
 
@@ -214,14 +218,12 @@ static bool has_read(const List *list, const Op *op, const Value *old)
 /* Has everything been listed that reads what this op writes over? */
 static bool readers_are_listed(const List *list, const Op *op)
 {
-    for (int i = 0; i < op->args.count; i++) {
-        if (map_get(&list->update, arg(op, i)) != op)
-            continue;
+    const Values *over = map_get(&list->over, op);
+    for (int i = 0; over && i < over->count; i++)
         for (int k = 0; k < list->n; k++)
             for (int j = 0; j < list->unit[k].count; j++)
-                if (list->unit[k].op[j] != op && !has_read(list, list->unit[k].op[j], arg(op, i)))
+                if (list->unit[k].op[j] != op && !has_read(list, list->unit[k].op[j], over->at[i]))
                     return false;
-    }
     return true;
 }
 
@@ -315,7 +317,7 @@ void pass_overlap(Module *m)
         if (!split_collectives(m, f))
             continue;
         run_ahead(m, f);
-        List list = { .m = m, .f = f, .number.arena = &m->arena, .update.arena = &m->arena };
+        List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena };
         find_units(&list);
         find_updates(&list);
         list_anew(&list);

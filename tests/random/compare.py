@@ -30,7 +30,7 @@ class Expectation:
     def error(self, of):
         """The largest difference that rounding makes."""
         with np.errstate(invalid="ignore", over="ignore"):
-            return max(float(np.max(np.abs(np.asarray(of(run)) - of(self.exact)), initial=0)) for run in self.rounded)
+            return float(np.max([np.max(np.abs(np.asarray(of(run)) - of(self.exact)), initial=0) for run in self.rounded]))
 
     def tolerance(self, of):
         size = float(np.max(np.abs(of(self.exact)), initial=0))
