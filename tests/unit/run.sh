@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 BUILD=${BUILD:-build}/unit
-FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -Iir -Ipasses"
+FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Ipasses -Icodegen"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
     BUILD=$BUILD-sanitize
@@ -18,18 +18,21 @@ compile() {
     for source; do
         object=$BUILD/$(basename "$source" .c).o
         objects="$objects $object"
-        if [ ! -e "$object" ] || [ -n "$(find ir passes -name '*.[ch]' -newer "$object" -o -name '*.def' -newer "$object")" ]; then
+        if [ ! -e "$object" ] || [ -n "$(find ir passes codegen -name '*.[ch]' -newer "$object" -o -name '*.def' -newer "$object")" ]; then
             # shellcheck disable=SC2086
             $CC $FLAGS -c "$source" -o "$object"
         fi
     done
 }
 
-for name in ${*:-interp region storage message exact gradients tangents sharding print_parse verify autodiff rules}; do
+for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules}; do
     objects=
     compile ir/*.c
     if [ "$name" = autodiff ]; then
         compile passes/autodiff.c passes/step.c passes/cleanup.c
+    fi
+    if [ "$name" = extent ]; then
+        compile codegen/extent.c codegen/names.c codegen/fill.c
     fi
     if [ "$name" = rules ]; then
         compile passes/rewrite.c
