@@ -111,19 +111,10 @@ static Attrs reorder_attrs(const Type *from, const Type *to)
     return attrs;
 }
 
-static Name new_name(Module *m, const Op *op)
-{
-    const char *path = op->path ? op->path : info(op)->name;
-    Name name = intern_format(m, "k.%s.copy", path);
-    for (int i = 2; find_func(m, name); i++)
-        name = intern_format(m, "k.%s.copy.%d", path, i);
-    return name;
-}
-
 /* A call, before `before`, of a new kernel that copies x into a tensor of the type; it has the names of `op`. */
 static Op *add_copy(Module *m, Func *f, const Op *op, Op *before, Value *x, const Type *type)
 {
-    Func *kernel = add_func(m, new_name(m, op), KERNEL);
+    Func *kernel = add_func(m, kernel_name(m, op, ".copy"), KERNEL);
     Builder b = { .module = m, .func = kernel, .loc = op->loc, .path = op->path, .where = op->where };
     Value *own = add_param(m, kernel, intern_text(m, "x"), x->type);
     push_value(&m->arena, &kernel->results, build_op(&b, OP_reorder, reorder_attrs(&x->type, type), 1, &own));

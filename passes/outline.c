@@ -29,12 +29,12 @@ static Names trailing_dims(const Type *space)
     return names;
 }
 
-static Name kernel_name(Module *m, const Op *op)
+Name kernel_name(Module *m, const Op *op, const char *suffix)
 {
     const char *path = op->path ? op->path : info(op)->name;
-    Name name = intern_format(m, "k.%s", path);
+    Name name = intern_format(m, "k.%s%s", path, suffix);
     for (int i = 2; find_func(m, name); i++)
-        name = intern_format(m, "k.%s.%d", path, i);
+        name = intern_format(m, "k.%s%s.%d", path, suffix, i);
     return name;
 }
 
@@ -68,7 +68,7 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
 /* The ops from `first` to `last` of f become a kernel and a call of it. */
 static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
 {
-    Func *kernel = add_func(m, kernel_name(m, first), KERNEL);
+    Func *kernel = add_func(m, kernel_name(m, first, ""), KERNEL);
     Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
     Map map = { .arena = &m->arena };
     Values args = { 0 }, outputs = { 0 };

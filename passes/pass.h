@@ -47,6 +47,9 @@ typedef struct {
 bool verify_passes(Module *m, const VerifyOptions *options);
 bool can_be_run(Module *m); /* without a word if not */
 
+/* A name that no function has, for a kernel made of the op: "k.h.mlp", "k.h.mlp.2". */
+Name kernel_name(Module *m, const Op *op, const char *suffix);
+
 /* A pass explains a decision, at an op: printed with its place in the .mdl where remarks are asked for. */
 void remark(Module *m, const Op *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
