@@ -102,17 +102,27 @@ static bool find_rounding(const char *before, const Slope *slope, double *roundi
     return good;
 }
 
-static bool agrees(const Slope *slope, double given, double terms, const char *before)
+/* What is left where all terms cancel is rounding, too: `nothing`, beside the largest of the slopes. */
+static bool agrees(const Slope *slope, double given, double terms, double nothing, const char *before)
 {
     double off = fabs(given - slope->slope), rounding;
-    return off <= 1e-9 * terms || (find_rounding(before, slope, &rounding) && off <= rounding);
+    return off <= nothing || off <= 1e-9 * terms || (find_rounding(before, slope, &rounding) && off <= rounding);
 }
 
-static bool compare_slope(const Slope *slope, double given, double terms, const char *before, FILE *report)
+static double largest(const Slopes *slopes)
+{
+    double largest = 0;
+    for (int i = 0; i < slopes->count; i++)
+        largest = isfinite(slopes->at[i].slope) ? fmax(largest, fabs(slopes->at[i].slope)) : largest;
+    return largest;
+}
+
+static bool compare_slope(const Slope *slope, double given, double terms, double nothing, const char *before,
+                          FILE *report)
 {
     const Param *param = slope->param;
     const char *where = param->where ? param->where : "";
-    if (isfinite(slope->slope) && isfinite(given) && terms >= 0 && agrees(slope, given, terms, before))
+    if (isfinite(slope->slope) && isfinite(given) && terms >= 0 && agrees(slope, given, terms, nothing, before))
         return true;
     if (!isfinite(slope->slope)) {
         fprintf(report, "not compared: the gradient of '%s' (%s), since for these weights there is none\n", param->name,
@@ -140,7 +150,8 @@ bool slopes_agree(Module *m, const Slopes *slopes, const char *before, FILE *rep
     if (!find_given(m, slopes, &given))
         return false;
     int wrong = 0;
+    double nothing = 1e-14 * largest(slopes);
     for (int i = 0; i < slopes->count; i++)
-        wrong += !compare_slope(&slopes->at[i], given.given[i], given.terms[i], before, report);
+        wrong += !compare_slope(&slopes->at[i], given.given[i], given.terms[i], nothing, before, report);
     return wrong == 0;
 }

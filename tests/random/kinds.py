@@ -74,6 +74,7 @@ KINDS = {
     "pending_maximum": Kind("maxima over ranks are added up before they are found", "crash", drawn=False, later=True),
     "number_beside_key": Kind("the number that dropout reads is rounded to a whole one", "wrong", drawn=False, later=True),
     "updated_early": Kind("overlap moves an update before a reader of the old weight", "still read", drawn=False, later=True),
+    "cancelled_slope": Kind("--verify-passes: two roundings of zero differ", "late", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
