@@ -179,6 +179,11 @@ Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, 
 {
     bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_EVAL && l->variant != AS_PREDICT;
     Value *total = NULL;
+    if (!entropy->labels) {
+        complain(l, (Where){ .at = at, .help = "make them before the repeat" },
+                 "a mean of cross_entropy counts its labels, and these are made inside of 'repeat'");
+        return NULL;
+    }
     if (over_batch && dims.count < x->type.rank) {
         complain(
             l, (Where){ .at = at, .help = "take the mean over all dims, or over others than the batch" },

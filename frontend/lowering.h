@@ -117,7 +117,7 @@ struct Frame {
 /* A cross_entropy, so that a `mean` of it finds what it divides by. */
 typedef struct Labelled {
     const Value *entropy;
-    Value *labels;
+    Value *labels; /* NULL: a repeat has handed it on that made them itself */
     double ignore;
     struct Labelled *next;
 } Labelled;

@@ -209,7 +209,7 @@ Func *lower_model(Lower *l, Variant variant)
 {
     Instance *instances = NULL;
     Scope scope = { .outer = &l->globals };
-    Func **end = &l->m->funcs, *f = NEW(l->arena, Func);
+    Func *f = NEW(l->arena, Func);
     Frame frame = { .func = f };
     start_variant(l, variant, &frame, &scope, &instances);
     f->role = function_of[variant].role;
@@ -222,9 +222,7 @@ Func *lower_model(Lower *l, Variant variant)
     }
     finish_frame(l, &frame);
     f->name = intern_text(l->m, function_of[variant].name ? function_of[variant].name : l->model->name);
-    while (*end)
-        end = &(*end)->next;
-    *end = f;
+    append_func(l->m, f);
     l->frame = NULL;
     l->scope = &l->globals;
     return f;

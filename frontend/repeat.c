@@ -174,7 +174,6 @@ static Value *copy_keys(Lower *l, const Frame *body)
 static Op *emit_loop(Lower *l, Frame *body, const Carried *carried)
 {
     Values args = { 0 };
-    Func **end = &l->m->funcs;
     for (; carried; carried = carried->next)
         push_value(l->arena, &args, carried->before.value);
     Attrs attrs = { .callee = body->func->name, .dims = { 1, { body->copy } }, .carried = args.count };
@@ -183,9 +182,7 @@ static Op *emit_loop(Lower *l, Frame *body, const Carried *carried)
         push_value(l->arena, &args, copy_keys(l, body));
     push_all(l, &args, &body->sources);
     finish_frame(l, body);
-    while (*end)
-        end = &(*end)->next;
-    *end = body->func;
+    append_func(l->m, body->func);
     return emit_op(l, OP_loop, attrs, args.count, args.at);
 }
 
@@ -243,6 +240,18 @@ static Name copy_name(Lower *l, Name instance)
     return name;
 }
 
+/* A cross_entropy that the last copy hands on is one: a `mean` of it counts its labels. */
+static void keep_labels(Lower *l, const Frame *body, const Operand *inside, Value *handed_on)
+{
+    const Labelled *known = inside->kind == TENSOR ? find_labelled(l, inside->value) : NULL;
+    if (!known)
+        return;
+    int at = index_of(&body->captured, known->labels);
+    Labelled *labelled = NEW(l->arena, Labelled);
+    *labelled = (Labelled){ handed_on, at < 0 ? NULL : body->sources.at[at], known->ignore, l->labelled };
+    l->labelled = labelled;
+}
+
 void lower_repeat(Lower *l, const Ast *ast)
 {
     Carried *carried = NULL;
@@ -274,6 +283,8 @@ void lower_repeat(Lower *l, const Ast *ast)
     for (const Carried *c = carried; c; c = c->next, i++) {
         Symbol *symbol = declare(l, l->scope, S_LOCAL, c->name, c->loc);
         symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
+        if (loop)
+            keep_labels(l, body, &c->after->operand, loop->results.at[i]);
         symbol->used = c->read;
     }
 }

@@ -26,34 +26,50 @@ int index_of(const Values *values, const Value *value)
     return -1;
 }
 
-Func *add_func(Module *m, Name name, FuncRole role)
-{
-    Func *f = NEW(&m->arena, Func), **end = &m->funcs;
-    f->name = name;
-    f->role = role;
-    while (*end)
-        end = &(*end)->next;
-    return *end = f;
-}
-
-/* By name.  Functions may have been renamed since they were noted: an entry counts if its function has the name still,
- * and what is not noted is looked for in the list.  Parameters keep their names, and new ones stand last. */
+/* By name.  New ones stand last: they are noted when somebody asks. */
 struct Index {
     Map funcs, params;
-    Param *last; /* that `params` has */
+    Func *last_func; /* that `funcs` has */
+    Param *last;     /* that `params` has */
 };
+
+static void note_funcs(const Module *m)
+{
+    struct Index *index = m->index;
+    for (Func *next = index->last_func ? index->last_func->next : m->funcs; next; next = next->next) {
+        if (!map_get(&index->funcs, next->name))
+            map_put(&index->funcs, next->name, next);
+        index->last_func = next;
+    }
+}
 
 Func *find_func(const Module *m, Name name)
 {
-    Func *f = map_get(&m->index->funcs, name);
-    if (f && f->name == name)
-        return f;
-    f = m->funcs;
-    while (f && f->name != name)
-        f = f->next;
-    if (f)
-        map_put(&m->index->funcs, name, f);
+    note_funcs(m);
+    return map_get(&m->index->funcs, name);
+}
+
+void append_func(Module *m, Func *f)
+{
+    note_funcs(m);
+    *(m->index->last_func ? &m->index->last_func->next : &m->funcs) = f;
+}
+
+Func *add_func(Module *m, Name name, FuncRole role)
+{
+    Func *f = NEW(&m->arena, Func);
+    f->name = name;
+    f->role = role;
+    append_func(m, f);
     return f;
+}
+
+void rename_func(Module *m, Func *f, Name name)
+{
+    note_funcs(m);
+    map_put(&m->index->funcs, f->name, NULL);
+    map_put(&m->index->funcs, name, f);
+    f->name = name;
 }
 
 Func *func_with_role(const Module *m, FuncRole role)
@@ -66,11 +82,15 @@ Func *func_with_role(const Module *m, FuncRole role)
 
 void remove_func(Module *m, Func *f)
 {
-    Func **at = &m->funcs;
-    while (*at && *at != f)
-        at = &(*at)->next;
-    if (*at)
-        *at = f->next;
+    Func *before = NULL, *at = m->funcs;
+    note_funcs(m);
+    for (; at && at != f; at = at->next)
+        before = at;
+    if (!at)
+        return;
+    *(before ? &before->next : &m->funcs) = f->next;
+    if (m->index->last_func == f)
+        m->index->last_func = before;
     map_put(&m->index->funcs, f->name, NULL);
 }
 

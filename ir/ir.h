@@ -301,6 +301,8 @@ char *type_text(Module *m, const Type *type);            /* in the arena */
 void push_value(Arena *arena, Values *values, Value *value);
 int index_of(const Values *values, const Value *value); /* or -1 */
 Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the module */
+void append_func(Module *m, Func *f);                   /* one that has its name already */
+void rename_func(Module *m, Func *f, Name name);
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);

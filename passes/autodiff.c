@@ -368,7 +368,7 @@ Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int ca
                 .derivative.arena = &m->arena };
     find_active(&s, active);
     d->bwd = add_func(m, intern_format(m, "%s.bwd", f->name), PLAIN);
-    f->name = intern_format(m, "%s.fwd", f->name);
+    rename_func(m, f, intern_format(m, "%s.fwd", f->name));
     f->role = PLAIN;
     s.b = (Builder){ .module = m, .func = d->bwd };
     take_result_gradients(&s, d);

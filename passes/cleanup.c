@@ -1,8 +1,7 @@
 /* cleanup.c -- sharing equal ops, dropping dead ones, inlining: used by passes, itself none. */
 #include "cleanup.h"
 
-#include "map.h"
-
+#include <stdint.h>
 #include <string.h>
 
 /* But for the bucket, which says with what a message is sent and not what is in it. */
@@ -20,6 +19,19 @@ bool same_op(const Op *a, const Op *b)
            same_attrs(a, b);
 }
 
+Value *resolve(const Map *instead, Value *value)
+{
+    for (Value *with; (with = map_get(instead, value));)
+        value = with;
+    return value;
+}
+
+void resolve_all(const Map *instead, Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        values->at[i] = resolve(instead, values->at[i]);
+}
+
 /* What equal ops have in common: the first operand, or the kind. */
 static const void *key_of(const Op *op) { return op->args.count ? (const void *)arg(op, 0) : (const void *)info(op); }
 
@@ -28,8 +40,10 @@ void share_equal(Func *f)
     Arena scratch = { 0 };
     Map latest = { .arena = &scratch };  /* the last op of a key */
     Map earlier = { .arena = &scratch }; /* the op of its key before an op */
+    Map instead = { .arena = &scratch };
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
+        resolve_all(&instead, &op->args);
         Op *last = map_get(&latest, key_of(op)), *same = last;
         while (same && !same_op(same, op))
             same = map_get(&earlier, same);
@@ -39,9 +53,10 @@ void share_equal(Func *f)
             continue;
         }
         for (int i = 0; i < op->results.count; i++)
-            replace_uses(f, op->results.at[i], same->results.at[i]);
+            map_put(&instead, op->results.at[i], same->results.at[i]);
         remove_op(f, op);
     }
+    resolve_all(&instead, &f->results);
     arena_free(&scratch);
 }
 
@@ -70,38 +85,43 @@ void drop_dead(Func *f)
     arena_free(&scratch);
 }
 
-static bool is_called(const Module *m, const Func *f)
+static void reach(const Module *m, const Func *f, Map *reached)
 {
-    for (const Func *g = m->funcs; g; g = g->next)
-        for (const Op *op = g->first; op; op = op->next)
-            if (op->attrs.callee == f->name)
-                return true;
-    return false;
+    if (map_get(reached, f))
+        return;
+    map_put(reached, f, (void *)(uintptr_t)f);
+    for (const Op *op = f->first; op; op = op->next)
+        if (op->attrs.callee && find_func(m, op->attrs.callee))
+            reach(m, find_func(m, op->attrs.callee), reached);
 }
 
 void drop_unreached(Module *m)
 {
-    for (bool again = true; again;) {
-        again = false;
-        for (Func *f = m->funcs, *next; f; f = next) {
-            next = f->next;
-            if ((f->role == PLAIN || f->role == KERNEL) && !is_called(m, f)) {
-                remove_func(m, f);
-                again = true;
-            }
-        }
+    Arena scratch = { 0 };
+    Map reached = { .arena = &scratch };
+    for (const Func *f = m->funcs; f; f = f->next)
+        if (f->role != PLAIN && f->role != KERNEL)
+            reach(m, f, &reached);
+    for (Func *f = m->funcs, *next; f; f = next) {
+        next = f->next;
+        if (!map_get(&reached, f))
+            remove_func(m, f);
     }
+    arena_free(&scratch);
 }
 
-void inline_call(Module *m, Func *f, Op *call)
+/* --- Calls -------------------------------------------------------------------------------------------- */
+
+/* Puts the body of what is called before the call, and says what stands for its results. */
+static void write_body(Module *m, Func *f, Op *call, Map *instead)
 {
     const Func *callee = find_func(m, call->attrs.callee);
-    Map map = { .arena = &m->arena };
+    Map map = { .arena = instead->arena };
     for (int i = 0; i < callee->params.count; i++)
         map_put(&map, callee->params.at[i], arg(call, i));
     Builder b = builder_at(m, f, call);
     for (const Op *op = callee->first; op; op = op->next) {
-        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count);
+        Value **args = NEW_ARRAY(instead->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
             args[i] = map_get(&map, arg(op, i));
         Op *clone = build(&b, op->kind, op->attrs, op->args.count, args);
@@ -109,22 +129,36 @@ void inline_call(Module *m, Func *f, Op *call)
         for (int i = 0; i < op->results.count; i++)
             map_put(&map, op->results.at[i], clone->results.at[i]);
     }
-    for (int i = 0; i < callee->results.count; i++) {
-        Value *value = map_get(&map, callee->results.at[i]);
-        replace_uses(f, call->results.at[i], value);
+    for (int i = 0; i < callee->results.count; i++)
+        map_put(instead, call->results.at[i], map_get(&map, callee->results.at[i]));
+}
+
+static bool is_inlined(const Module *m, const Op *op)
+{
+    return info(op)->family == CONTROL && !op->attrs.dims.count && find_func(m, op->attrs.callee)->role == PLAIN;
+}
+
+static void inline_calls_of(Module *m, Func *f)
+{
+    Arena scratch = { 0 };
+    Map instead = { .arena = &scratch };
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        resolve_all(&instead, &op->args);
+        if (!is_inlined(m, op))
+            continue;
+        Op *above = op->prev;
+        write_body(m, f, op, &instead);
+        remove_op(f, op);
+        next = above ? above->next : f->first; /* what came in may call too */
     }
-    remove_op(f, call);
+    resolve_all(&instead, &f->results);
+    arena_free(&scratch);
 }
 
 void inline_calls(Module *m)
 {
     for (Func *f = m->funcs; f; f = f->next)
-        for (Op *op = f->first, *next; op; op = next) {
-            next = op->next;
-            if (info(op)->family == CONTROL && !op->attrs.dims.count && find_func(m, op->attrs.callee)->role == PLAIN) {
-                inline_call(m, f, op);
-                next = f->first; /* what came in may call too */
-            }
-        }
+        inline_calls_of(m, f);
     drop_unreached(m);
 }

@@ -1,6 +1,8 @@
 /* rewrite.c -- applying rules. */
 #include "rewrite.h"
 
+#include "cleanup.h"
+
 Rule *read_rules(Arena *arena, int *count)
 {
     static const char *const texts[][2] = {
@@ -33,12 +35,15 @@ void apply_rules(Module *m, Func *f)
 {
     int nrules;
     const Rule *rules = read_rules(&m->arena, &nrules);
+    Map instead = { .arena = &m->arena };
     for (Op *op = f->first; op; op = op->next) {
+        resolve_all(&instead, &op->args);
         if (op->results.count != 1)
             continue;
         Builder b = builder_at(m, f, op);
         Value *simpler = rewrite(&b, rules, nrules, op);
         if (simpler)
-            replace_uses(f, result(op), simpler);
+            map_put(&instead, result(op), simpler);
     }
+    resolve_all(&instead, &f->results);
 }

@@ -16,7 +16,8 @@ class Bounds:
     useless: float
 
 
-BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(8, 0.012, 0.002, 0.4), "fp16": Bounds(8, 0.002, 0.0005, 0.3)}
+BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(10, 0.012, 0.002, 0.4), "fp16": Bounds(10, 0.002, 0.0005, 0.3)}
+FLOOR = {"losses": 0.05, "norms": 0.005}  # what is smaller may be off by as much as this may
 LARGEST = 1e4  # above it little can be said
 ILL_CONDITIONED = "ill-conditioned"
 
@@ -43,7 +44,7 @@ class Expectation:
                 error = self.error(lambda run: getattr(run, name)[step])
                 if not np.isfinite(value) or abs(value) > LARGEST or not np.isfinite(error):
                     return f"{name[:-1] if name == 'norms' else 'loss'} too large"
-                if self.bounds.times * error > self.bounds.useless * (abs(value) + 0.05):
+                if self.bounds.times * error > self.bounds.useless * (abs(value) + FLOOR[name]):
                     return ILL_CONDITIONED
         return None
 

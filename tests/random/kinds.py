@@ -75,6 +75,8 @@ KINDS = {
     "number_beside_key": Kind("the number that dropout reads is rounded to a whole one", "wrong", drawn=False, later=True),
     "updated_early": Kind("overlap moves an update before a reader of the old weight", "still read", drawn=False, later=True),
     "cancelled_slope": Kind("--verify-passes: two roundings of zero differ", "late", drawn=False, later=True),
+    "handed_on_labels": Kind("the mean of a cross_entropy that a repeat hands on counts no labels", "wrong", drawn=False,
+                             later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -121,6 +121,9 @@ class Statements(Operations):
             again = self.scope.locals[name] = type(left)(name, left.dims, left.kind, max(1.0, left.scale))
             again.optional = reads_before[name].reads > 0
         self.scope.body.append(Repeat(Number(str(self.draw.choice([1, 2, 2, 3, 4]))), inner.scope.body))
+        for name in self.state.entropies.intersection(names):  # a mean would count labels that the body may have made
+            again = self.scope.assign(name, Value(binary("*", name, 1.0), self.scope.locals[name].dims))
+            again.optional = True
         return names
 
     def enter(self, local):

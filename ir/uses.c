@@ -1,0 +1,59 @@
+/* uses.c -- see uses.h. */
+#include "uses.h"
+
+static void note_user(Uses *uses, const Value *value, Op *op)
+{
+    Arena *arena = uses->users.arena;
+    Users *users = map_get(&uses->users, value);
+    if (!users) {
+        users = NEW(arena, Users);
+        map_put(&uses->users, value, users);
+    }
+    if (users->count && users->op[users->count - 1] == op)
+        return;
+    if (users->count == users->room) {
+        Op **more = NEW_ARRAY(arena, Op *, users->room ? users->room *= 2 : (users->room = 4));
+        for (int i = 0; i < users->count; i++)
+            more[i] = users->op[i];
+        users->op = more;
+    }
+    users->op[users->count++] = op;
+}
+
+void note_op(Uses *uses, Op *op)
+{
+    for (int i = 0; i < op->args.count; i++)
+        note_user(uses, arg(op, i), op);
+}
+
+Uses find_uses(Arena *arena, const Func *f)
+{
+    Uses uses = { .users.arena = arena };
+    for (Op *op = f->first; op; op = op->next)
+        note_op(&uses, op);
+    return uses;
+}
+
+const Users *users_of(const Uses *uses, const Value *value)
+{
+    static const Users none;
+    const Users *users = map_get(&uses->users, value);
+    return users ? users : &none;
+}
+
+static void replace_in(Values *values, const Value *old, Value *with)
+{
+    for (int i = 0; i < values->count; i++)
+        if (values->at[i] == old)
+            values->at[i] = with;
+}
+
+void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with)
+{
+    const Users *users = users_of(uses, old);
+    for (int i = 0; i < users->count; i++) {
+        replace_in(&users->op[i]->args, old, with);
+        note_user(uses, with, users->op[i]);
+    }
+    replace_in(&f->results, old, with);
+}
