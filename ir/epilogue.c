@@ -72,12 +72,12 @@ typedef struct {
     const Op *loop; /* the last one */
 } Readers;
 
-static Readers readers_of(const Func *f, const Value *value)
+static Readers readers_of(const Func *f, const Uses *uses, const Value *value)
 {
     Readers readers = { .is_stored = index_of(&f->results, value) >= 0 };
-    for (const Op *op = f->first; op; op = op->next) {
-        if (index_of(&op->args, value) < 0)
-            continue;
+    const Users *users = users_of(uses, value);
+    for (int i = 0; i < users->count; i++) {
+        const Op *op = users->op[i];
         bool is_loop = info(op)->family == POINTWISE || info(op)->family == REDUCTION;
         readers.loops += is_loop;
         readers.is_stored |= !is_loop;
@@ -87,29 +87,30 @@ static Readers readers_of(const Func *f, const Value *value)
 }
 
 /* The op that adds a bias to what the dot makes, which nothing else reads. */
-static const Op *sum_of(const Func *f, const Op *dot)
+static const Op *sum_of(const Func *f, const Uses *uses, const Op *dot)
 {
-    Readers readers = readers_of(f, result(dot));
+    Readers readers = readers_of(f, uses, result(dot));
     Epilogue epilogue;
     bool is_sum = readers.loops == 1 && !readers.is_stored && readers.loop->kind == OP_add &&
                   find_epilogue(result(readers.loop), &epilogue) && epilogue.bias && epilogue.dot == dot;
     return is_sum ? readers.loop : NULL;
 }
 
-bool adds_bias(const Func *f, const Op *op)
+bool adds_bias(const Func *f, const Uses *uses, const Op *op)
 {
     Epilogue epilogue;
-    return op->kind == OP_add && find_epilogue(result(op), &epilogue) && epilogue.bias && sum_of(f, epilogue.dot) == op;
+    return op->kind == OP_add && find_epilogue(result(op), &epilogue) && epilogue.bias &&
+           sum_of(f, uses, epilogue.dot) == op;
 }
 
 /* An activation is left to a loop that does more than that; so is a bias, if its sum is not stored anyway.  What an
  * activation is applied to may be stored only if the target's products write it, too. */
-Tail find_tail(const Module *m, const Func *f, const Op *dot)
+Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
 {
-    Tail tail = { .sum = sum_of(f, dot) };
-    Readers readers = readers_of(f, result(tail.sum ? tail.sum : dot));
+    Tail tail = { .sum = sum_of(f, uses, dot) };
+    Readers readers = readers_of(f, uses, result(tail.sum ? tail.sum : dot));
     bool is_activation = readers.loops == 1 && info(readers.loop)->traits & ACTIVATES &&
-                         !readers_of(f, result(readers.loop)).loops && !result(dot)->type.partial;
+                         !readers_of(f, uses, result(readers.loop)).loops && !result(dot)->type.partial;
     if (is_activation && (!readers.is_stored || info(readers.loop)->traits & m->keeps_before))
         tail.activation = readers.loop;
     else if (!readers.is_stored)

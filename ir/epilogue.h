@@ -6,7 +6,7 @@
 #ifndef MPC_EPILOGUE_H
 #define MPC_EPILOGUE_H
 
-#include "ir.h"
+#include "uses.h"
 
 typedef struct {
     const Op *dot;
@@ -23,14 +23,14 @@ bool find_epilogue(const Value *result, Epilogue *epilogue);
 /* The op whose result `op` takes further, on the way back to the dot. */
 const Op *op_before(const Epilogue *epilogue, const Op *op);
 
-/* Does the op add a bias to a product that nothing else in f reads? */
-bool adds_bias(const Func *f, const Op *op);
+/* Does the op add a bias to a product that nothing else in f reads?  uses: those of f. */
+bool adds_bias(const Func *f, const Uses *uses, const Op *op);
 
 /* The ops of f after a dot that its product should do, too. */
 typedef struct {
     const Op *sum, *activation; /* NULL: none */
 } Tail;
 
-Tail find_tail(const Module *m, const Func *f, const Op *dot);
+Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot);
 
 #endif

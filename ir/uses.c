@@ -50,10 +50,12 @@ static void replace_in(Values *values, const Value *old, Value *with)
 
 void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with)
 {
-    const Users *users = users_of(uses, old);
-    for (int i = 0; i < users->count; i++) {
+    Users *users = map_get(&uses->users, old);
+    for (int i = 0; users && i < users->count; i++) {
         replace_in(&users->op[i]->args, old, with);
         note_user(uses, with, users->op[i]);
     }
+    if (users)
+        users->count = 0;
     replace_in(&f->results, old, with);
 }

@@ -67,7 +67,7 @@ static Type loop_space(Module *m, const Op *op)
 static Group *new_group(Plan *p, const Op *op, int index)
 {
     Group *g = NEW(&p->m->arena, Group);
-    *g = (Group){ .index = index, .product = info(op)->family == PRODUCT };
+    *g = (Group){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
     if (g->product)
         return g;
     g->space = loop_space(p->m, op);
@@ -148,48 +148,22 @@ static bool leaves_loop(const Op *op, const Group *g)
     return !same_names(&op->attrs.over, &g->inner) && !(subset(&op->attrs.over, &g->inner) && op->attrs.over.count > 0);
 }
 
-/* Marks all that depends on op i, outside of `from` and `to`; a group runs as a whole.  True if `to` does. */
-static bool spread(const Plan *p, int i, const Group *from, const Group *to, bool *seen)
-{
-    const Group *g = final_group(p->group[i]);
-    if (g == to)
-        return true;
-    if (seen[i] || g == from)
-        return false;
-    seen[i] = true;
-    for (int k = g ? g->index : i; k >= 0; k = g ? p->sibling[k] : -1) {
-        if (g && k != i && spread(p, k, from, to, seen))
-            return true;
-        for (int j = 0; k == i && j < p->users[k].count; j++)
-            if (spread(p, p->users[k].at[j], from, to, seen))
-                return true;
-    }
-    return false;
-}
-
-/* Is there a way from group `from` to group `to` through ops outside of both? */
-static bool reaches_around(const Plan *p, const Group *from, const Group *to)
-{
-    bool found = false;
-    memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
-    for (int i = from->index; i >= 0 && !found; i = p->sibling[i])
-        for (int j = 0; j < p->users[i].count && !found; j++) {
-            int user = p->users[i].at[j];
-            if (final_group(p->group[user]) != from && final_group(p->group[user]) != to)
-                found = spread(p, user, from, to, p->seen);
-        }
-    return found;
-}
-
-/* Does an op of `b` read what a column reduction of `a` gives? */
+/* Does an op of `b` read what a column reduction of `a` gives?  As the smaller of the two knows it. */
 static bool reads_column(const Plan *p, const Group *a, const Group *b, const Group *as)
 {
-    for (int i = b->index; i >= 0; i = p->sibling[i])
-        for (int j = 0; j < p->ops[i]->args.count; j++) {
+    bool ask_readers = b->size <= a->size;
+    for (int i = ask_readers ? b->index : a->index; i >= 0; i = p->sibling[i]) {
+        for (int j = 0; ask_readers && j < p->ops[i]->args.count; j++) {
             Op *def = arg(p->ops[i], j)->def;
             if (def && group_of(p, def) == a && leaves_loop(def, as))
                 return true;
         }
+        const Numbers *readers =
+            ask_readers || !leaves_loop(p->ops[i], as) ? NULL : map_get(&p->readers, result(p->ops[i]));
+        for (int j = 0; readers && j < readers->count; j++)
+            if (final_group(p->group[readers->at[j]]) == b)
+                return true;
+    }
     return false;
 }
 
@@ -220,6 +194,7 @@ static Group joined(const Group *a, const Group *b)
     const Group *large = a->space.rank >= b->space.rank ? a : b;
     g.space = large->space;
     g.updates = a->updates || b->updates;
+    g.size = a->size + b->size;
     if (settled)
         g.settled = true, g.inner = settled->inner;
     return g;
@@ -228,10 +203,9 @@ static Group joined(const Group *a, const Group *b)
 static void merge(Plan *p, Group *a, Group *b, Group as)
 {
     Group *into = a->index < b->index ? a : b, *from = into == a ? b : a;
-    int last = into->index;
-    while (p->sibling[last] >= 0)
-        last = p->sibling[last];
-    p->sibling[last] = from->index;
+    join_ranks(p, a->index, b->index, into->index);
+    p->sibling[into->last] = from->index;
+    as.last = from->last;
     *into = as;
     from->merged = into;
 }
@@ -244,12 +218,12 @@ static bool is_in(const Plan *p, int i, const Group *a, const Group *b)
 
 /* Is what op i reads of a parameter of this rank, or what is computed from it in these groups element by element,
  * summed there or spread? */
-static bool is_spread(const Plan *p, int i, int rank, const Group *a, const Group *b)
+static bool is_spread(Plan *p, int i, int rank, const Group *a, const Group *b)
 {
     const Op *op = p->ops[i];
-    if (p->seen[i] || !is_in(p, i, a, b))
+    if (p->seen[i] == p->stamp || !is_in(p, i, a, b))
         return false;
-    p->seen[i] = true;
+    p->seen[i] = p->stamp;
     if (info(op)->family != POINTWISE || result(op)->type.rank != rank)
         return true;
     for (int j = 0; j < p->users[i].count; j++)
@@ -267,7 +241,7 @@ static bool is_shown_in(const Plan *p, const Value *old, const Group *g)
 }
 
 /* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
-static bool keeps_old_state(const Plan *p, const Group *a, const Group *b)
+static bool keeps_old_state(Plan *p, const Group *a, const Group *b)
 {
     const Group *const groups[] = { a, b };
     for (int k = 0; k < 2; k++)
@@ -275,8 +249,7 @@ static bool keeps_old_state(const Plan *p, const Group *a, const Group *b)
             const Numbers *readers = p->over[i] ? map_get(&p->readers, p->over[i]) : NULL;
             if (p->over[i] && (is_shown_in(p, p->over[i], a) || is_shown_in(p, p->over[i], b)))
                 return false;
-            if (readers)
-                memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
+            p->stamp++;
             for (int j = 0; readers && j < readers->count; j++)
                 if (is_spread(p, readers->at[j], p->over[i]->type.rank, a, b))
                     return false;
@@ -290,7 +263,7 @@ static void try_merge(Plan *p, Group *a, Group *b)
         return;
     Group as = joined(a, b);
     if (results_fit(p, a, &as) && results_fit(p, b, &as) && !reads_column(p, a, b, &as) &&
-        !reads_column(p, b, a, &as) && keeps_old_state(p, a, b) && !reaches_around(p, a, b) && !reaches_around(p, b, a))
+        !reads_column(p, b, a, &as) && keeps_old_state(p, a, b) && !has_way_around(p, a, b))
         merge(p, a, b, as);
 }
 
@@ -298,10 +271,8 @@ static void try_merge(Plan *p, Group *a, Group *b)
 
 static int count_readers(const Plan *p, const Value *value)
 {
-    int number = op_number(p, value->def), count = index_of(&p->f->results, value) >= 0;
-    for (int i = 0; number >= 0 && i < p->users[number].count; i++)
-        count += index_of(&p->ops[p->users[number].at[i]]->args, value) >= 0;
-    return count;
+    const Numbers *readers = map_get(&p->readers, value);
+    return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
 }
 
 /* Does nobody but the next op read what the product makes on its way to `op`? */
@@ -318,26 +289,28 @@ static bool is_chain(const Plan *p, const Op *op, const Epilogue *epilogue)
 /* A sum that only this op reads, and that the function hands back instead: memory.c can let it stand in one place. */
 static bool is_running_sum(const Plan *p, const Value *sum, const Op *op)
 {
-    for (int i = 0; i < p->n; i++)
-        if (p->ops[i] != op && index_of(&p->ops[i]->args, sum) >= 0)
-            return false;
-    return index_of(&p->f->results, sum) < 0 && index_of(&p->f->results, result(op)) >= 0;
+    const Numbers *readers = map_get(&p->readers, sum);
+    return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
+           map_get(&p->returned, result(op));
 }
 
-static void merge_after(Plan *p, const Op *before, const Op *op)
+static bool merge_after(Plan *p, const Op *before, const Op *op)
 {
     Group *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
     as.product = true;
+    if (has_way_around(p, product, own))
+        return false;
     merge(p, product, own, as);
+    return true;
 }
 
 /* A bias and an activation: C = activation(A B + bias). */
-static void take_tail(Plan *p, int i)
+static void take_tail(Plan *p, const Uses *uses, int i)
 {
     const Op *dot = p->ops[i];
-    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, dot) : (Tail){ 0 };
-    if (tail.sum)
-        merge_after(p, dot, tail.sum);
+    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
+    if (tail.sum && !merge_after(p, dot, tail.sum))
+        return;
     if (tail.activation)
         merge_after(p, dot, tail.activation);
 }
@@ -351,7 +324,8 @@ static void take_epilogue(Plan *p, int i)
         !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
         return;
     for (const Op *part = op; part != epilogue.dot;)
-        merge_after(p, part = op_before(&epilogue, part), op);
+        if (!merge_after(p, part = op_before(&epilogue, part), op))
+            return;
     group_of(p, op)->epilogue = true;
 }
 
@@ -362,11 +336,28 @@ static bool worth_sharing(const Group *g, const Value *value)
     return value->type.rank > 0 && value->type.rank == g->space.rank;
 }
 
+/* Where in the list the last readers before op i begin: those far before would be tried in vain, and there may be
+ * many. */
+static int nearest(const Numbers *readers, int i)
+{
+    enum { MOST = 64 };
+    int at = 0, low = 0, high = readers->count;
+    while (low < high) {
+        at = (low + high) / 2;
+        if (readers->at[at] < i)
+            low = at + 1;
+        else
+            high = at;
+    }
+    return low > MOST ? low - MOST : 0;
+}
+
 static void grow_groups(Plan *p)
 {
+    const Uses uses = find_uses(&p->m->arena, p->f);
     for (int i = 0; i < p->n; i++) {
         take_epilogue(p, i);
-        take_tail(p, i);
+        take_tail(p, &uses, i);
     }
     for (int i = 0; i < p->n; i++) /* along values */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
@@ -374,14 +365,17 @@ static void grow_groups(Plan *p)
     for (int i = 0; i < p->n; i++) /* between readers of one value */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++) {
             const Numbers *readers = map_get(&p->readers, arg(p->ops[i], j));
-            for (int k = 0; readers->at[k] < i; k++)
+            for (int k = nearest(readers, i); readers->at[k] < i; k++)
                 if (p->group[readers->at[k]] && worth_sharing(final_group(p->group[i]), arg(p->ops[i], j)))
                     try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
         }
     for (int i = 0; i < p->n; i++) /* products */
-        for (int k = 0; k < i; k++)
-            if (p->group[i] && p->group[k] && p->group[i]->product && p->group[k]->product)
-                try_merge(p, final_group(p->group[k]), final_group(p->group[i]));
+        if (p->group[i] && p->group[i]->product && info(p->ops[i])->family == PRODUCT) {
+            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], 0));
+            for (int k = nearest(readers, i); readers->at[k] < i; k++)
+                if (p->group[readers->at[k]] && p->group[readers->at[k]]->product)
+                    try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
+        }
 }
 
 /* --- The pass ------------------------------------------------------------------------------- */
@@ -415,7 +409,10 @@ static void store_numbers(Module *m, Func *f)
 static void fuse_func(Module *m, Func *f)
 {
     store_numbers(m, f);
-    Plan p = { .m = m, .f = f, .number.arena = &m->arena, .readers.arena = &m->arena };
+    Plan p = { .m = m, .f = f, .number.arena = &m->arena };
+    p.readers.arena = p.returned.arena = &m->arena;
+    for (int k = 0; k < f->results.count; k++)
+        map_put(&p.returned, f->results.at[k], f->results.at[k]);
     for (Op *op = f->first; op; op = op->next)
         p.n++;
     p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
@@ -424,7 +421,8 @@ static void fuse_func(Module *m, Func *f)
     p.sibling = NEW_ARRAY(&m->arena, int, p.n);
     p.users = NEW_ARRAY(&m->arena, Numbers, p.n);
     p.needs = NEW_ARRAY(&m->arena, Numbers, p.n);
-    p.seen = NEW_ARRAY(&m->arena, bool, p.n);
+    p.seen = NEW_ARRAY(&m->arena, int, p.n);
+    p.rank = NEW_ARRAY(&m->arena, int, p.n);
     int i = 0;
     for (Op *op = f->first; op; op = op->next, i++) {
         p.ops[i] = op;
@@ -433,6 +431,7 @@ static void fuse_func(Module *m, Func *f)
         map_put(&p.number, op, (void *)(intptr_t)(i + 1));
     }
     find_order(&p);
+    rank_ops(&p);
     grow_groups(&p);
     gather_groups(&p);
     outline_groups(&p);

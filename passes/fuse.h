@@ -1,5 +1,5 @@
-/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order) and outline.c (making the
- * kernels). */
+/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order), fuse_reach.c (ways between
+ * groups) and outline.c (making the kernels). */
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H
 
@@ -14,6 +14,8 @@ typedef struct Group {
     bool updates;         /* an op of it writes new state over the old */
     Type space;           /* all dims */
     Names inner;          /* if settled */
+    int last;             /* the last of its ops in the list of siblings */
+    int size;             /* how many ops */
     struct Group *merged; /* into this one */
 } Group;
 
@@ -31,9 +33,13 @@ typedef struct {
     int *sibling;   /* of each op the next of its group, from Group.index on; -1: the last */
     Numbers *users; /* of each op: the ops that come after it, since they read its results or overwrite what it reads */
     Numbers *needs; /* the other way round */
-    bool *seen;     /* scratch, of each op */
-    Map number;     /* op -> its number + 1 */
-    Map readers;    /* value -> Numbers: the ops that read it, in order */
+    int *rank;      /* of each node (fuse_reach.c) */
+    int *seen;      /* scratch, of each op: seen if it is `stamp` */
+    int stamp;
+    Numbers before, after, pool; /* scratch of fuse_reach.c */
+    Map number;                  /* op -> its number + 1 */
+    Map readers;                 /* value -> Numbers: the ops that read it, in order */
+    Map returned;                /* the results of the function */
 } Plan;
 
 Group *final_group(Group *g);                 /* what it has been merged into */
@@ -43,6 +49,14 @@ Group *group_of(const Plan *p, const Op *op); /* NULL: none */
 /* fuse_order.c: fills in users, needs, readers and over. */
 void find_order(Plan *p);
 void gather_groups(Plan *p); /* the ops of each group stand together, and each op behind what it needs */
+
+void push_number(Arena *arena, Numbers *numbers, int number);
+
+/* fuse_reach.c: ranks of nodes; is there a way between two groups by way of others, or too many others to know? */
+void rank_ops(Plan *p);
+bool has_way_around(Plan *p, const Group *a, const Group *b);
+/* Of the groups that were asked for last: they become the node `joined`. */
+void join_ranks(Plan *p, int first, int second, int joined);
 
 /* The ops of each group, which stand together, become a kernel and a call of it. */
 void outline_groups(Plan *p);

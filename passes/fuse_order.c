@@ -7,9 +7,9 @@
 #include "fuse.h"
 #include "storage.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-static void push_number(Arena *arena, Numbers *numbers, int number)
+void push_number(Arena *arena, Numbers *numbers, int number)
 {
     if (numbers->count == numbers->room) {
         int room = numbers->room ? numbers->room * 2 : 4, *more = NEW_ARRAY(arena, int, room);
@@ -27,19 +27,25 @@ static void add_order(Plan *p, int before, int after)
     push_number(&p->m->arena, &p->needs[after], before);
 }
 
-/* Of the value itself, or of what is a view of it. */
-static bool reads_memory_of(const Op *op, const Value *value)
+static void add_reader(Plan *p, Map *readers, const Value *value, int i)
 {
-    for (int i = 0; i < op->args.count; i++)
-        if (shown_by(arg(op, i)) == value)
-            return true;
-    return false;
+    Numbers *list = map_get(readers, value);
+    if (!list) {
+        list = NEW(&p->m->arena, Numbers);
+        map_put(readers, value, list);
+    }
+    if (!list->count || list->at[list->count - 1] != i)
+        push_number(&p->m->arena, list, i);
 }
 
 /* New state is written where the old one is: whoever reads the old one comes first. */
 static void order_updates(Plan *p)
 {
     int nstate = p->f->role == STEP ? p->f->results.count - 2 : 0; /* but loss and norm */
+    Map readers = { .arena = &p->m->arena };                       /* of the value itself, or of views of it */
+    for (int k = 0; k < p->n && nstate; k++)
+        for (int j = 0; j < p->ops[k]->args.count; j++)
+            add_reader(p, &readers, shown_by(arg(p->ops[k], j)), k);
     for (int i = 0; i < nstate; i++) {
         Value *old = p->f->params.at[p->f->params.count - nstate + i];
         int update = op_number(p, p->f->results.at[2 + i]->def);
@@ -47,28 +53,18 @@ static void order_updates(Plan *p)
             p->over[update] = old;
         if (update >= 0 && p->group[update])
             p->group[update]->updates = true;
-        for (int k = 0; k < p->n && update >= 0; k++)
-            if (k != update && reads_memory_of(p->ops[k], old))
-                add_order(p, k, update);
+        const Numbers *before = map_get(&readers, old);
+        for (int k = 0; before && k < before->count && update >= 0; k++)
+            if (before->at[k] != update)
+                add_order(p, before->at[k], update);
     }
-}
-
-static void add_reader(Plan *p, const Value *value, int i)
-{
-    Numbers *readers = map_get(&p->readers, value);
-    if (!readers) {
-        readers = NEW(&p->m->arena, Numbers);
-        map_put(&p->readers, value, readers);
-    }
-    if (!readers->count || readers->at[readers->count - 1] != i)
-        push_number(&p->m->arena, readers, i);
 }
 
 void find_order(Plan *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->ops[i]->args.count; j++) {
-            add_reader(p, arg(p->ops[i], j), i);
+            add_reader(p, &p->readers, arg(p->ops[i], j), i);
             int def = op_number(p, arg(p->ops[i], j)->def);
             if (def >= 0)
                 add_order(p, def, i);
@@ -78,26 +74,36 @@ void find_order(Plan *p)
 
 /* --- Groups as wholes, each as early as the order of the ops allows ------------------------------------- */
 
+static int compare_numbers(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
 /* Appends op i and what it needs first; the ops of a group stand together. */
 static void place_op(Plan *p, int i)
 {
     const Group *g = final_group(p->group[i]);
     int first = g ? g->index : i;
-    if (p->seen[first])
+    if (p->seen[first] == p->stamp)
         return;
-    p->seen[first] = true;
+    p->seen[first] = p->stamp;
     for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
         for (int j = 0; j < p->needs[k].count; j++)
             if (!g || final_group(p->group[p->needs[k].at[j]]) != g)
                 place_op(p, p->needs[k].at[j]);
-    for (int k = 0; k < p->n; k++) /* in their old order */
-        if (k == i || (g && final_group(p->group[k]) == g))
-            insert_op(p->f, p->ops[k], NULL);
+    Numbers *ops = &p->pool; /* in their old order */
+    ops->count = 0;
+    for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
+        push_number(&p->m->arena, ops, k);
+    qsort(ops->at, (size_t)ops->count, sizeof *ops->at, compare_numbers);
+    for (int k = 0; k < ops->count; k++)
+        insert_op(p->f, p->ops[ops->at[k]], NULL);
 }
 
 void gather_groups(Plan *p)
 {
-    memset(p->seen, 0, (size_t)p->n * sizeof *p->seen);
+    p->stamp++;
     for (int i = 0; i < p->n; i++)
         remove_op(p->f, p->ops[i]);
     for (int i = 0; i < p->n; i++)

@@ -1,4 +1,5 @@
 /* outline.c -- a group of ops that fuse has put together becomes a function with the role KERNEL, and a call of it. */
+#include "cleanup.h"
 #include "fuse.h"
 
 Group *final_group(Group *g)
@@ -38,15 +39,13 @@ Name kernel_name(Module *m, const Op *op, const char *suffix)
     return name;
 }
 
-static bool used_outside(const Func *f, const Value *value, const Op *first, const Op *last)
+static bool used_outside(const Plan *p, const Value *value, const Group *g)
 {
-    bool inside = false;
-    for (const Op *op = f->first; op; op = op->next) {
-        inside = op == first || (inside && op != last->next);
-        if (!inside && index_of(&op->args, value) >= 0)
+    const Numbers *readers = map_get(&p->readers, value);
+    for (int i = 0; readers && i < readers->count; i++)
+        if (final_group(p->group[readers->at[i]]) != g)
             return true;
-    }
-    return index_of(&f->results, value) >= 0;
+    return map_get(&p->returned, value) != NULL;
 }
 
 /* An operand inside the kernel: a clone's result, a number made here, or a parameter. */
@@ -65,9 +64,10 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
     return own;
 }
 
-/* The ops from `first` to `last` of f become a kernel and a call of it. */
-static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
+/* The ops from `first` to `last`, which are the group, become a kernel and a call of it. */
+static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
 {
+    Module *m = p->m;
     Func *kernel = add_func(m, kernel_name(m, first, ""), KERNEL);
     Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
     Map map = { .arena = &m->arena };
@@ -84,19 +84,19 @@ static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
     }
     for (Op *op = first; op != last->next; op = op->next)
         for (int i = 0; i < op->results.count; i++)
-            if (used_outside(f, op->results.at[i], first, last)) {
+            if (used_outside(p, op->results.at[i], g)) {
                 push_value(&m->arena, &kernel->results, map_get(&map, op->results.at[i]));
                 push_value(&m->arena, &outputs, op->results.at[i]);
             }
-    Builder at = builder_at(m, f, first);
+    Builder at = builder_at(m, p->f, first);
     Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
     for (int i = 0; i < outputs.count; i++) {
         call->results.at[i]->name = outputs.at[i]->name;
-        replace_uses(f, outputs.at[i], call->results.at[i]);
+        map_put(instead, outputs.at[i], call->results.at[i]);
     }
     for (Op *op = first, *next; op != last->next; op = next) {
         next = op->next;
-        remove_op(f, op);
+        remove_op(p->f, op);
         if (op == last)
             break;
     }
@@ -104,13 +104,18 @@ static void outline(Module *m, Func *f, Op *first, Op *last, const Group *g)
 
 void outline_groups(Plan *p)
 {
+    Map instead = { .arena = &p->m->arena };
     for (Op *op = p->f->first, *next; op; op = next) {
         Group *g = group_of(p, op);
         Op *last = op;
-        while (g && last->next && group_of(p, last->next) == g)
+        resolve_all(&instead, &op->args);
+        while (g && last->next && group_of(p, last->next) == g) {
             last = last->next;
+            resolve_all(&instead, &last->args);
+        }
         next = last->next;
         if (g)
-            outline(p->m, p->f, op, last, g);
+            outline(p, op, last, g, &instead);
     }
+    resolve_all(&instead, &p->f->results);
 }

@@ -16,7 +16,9 @@
 #include "map.h"
 #include "pass.h"
 #include "transport.h"
+#include "uses.h"
 
+#include <stdint.h>
 #include <string.h>
 
 typedef struct {
@@ -29,21 +31,36 @@ typedef struct {
     int carried;
     Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
     Map made;  /* value of fwd -> its copy in bwd */
+    Link link; /* of fwd and bwd */
+    Uses fwd_uses, bwd_uses;
+    Map forward, params; /* name -> value of fwd, parameter of bwd */
 } Pair;
 
-static Value *forward_value(const Func *fwd, Name name)
+static void note_names(Map *named, const Values *values)
 {
-    Value *param = param_named(fwd, name);
-    if (param)
-        return param;
-    for (Op *op = fwd->first; op; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            if (op->results.at[i]->name == name)
-                return op->results.at[i];
-    return NULL;
+    for (int i = 0; i < values->count; i++)
+        if (!map_get(named, values->at[i]->name))
+            map_put(named, values->at[i]->name, values->at[i]);
 }
 
-static Value *backward_param(const Pair *p, const Value *value) { return param_named(p->bwd, value->name); }
+static void look_around(Pair *p)
+{
+    Arena *arena = &p->m->arena;
+    p->made.arena = p->forward.arena = p->params.arena = arena;
+    p->fwd_uses = find_uses(arena, p->fwd);
+    p->bwd_uses = find_uses(arena, p->bwd);
+    note_names(&p->params, &p->bwd->params);
+    note_names(&p->forward, &p->fwd->params);
+    for (const Op *op = p->fwd->first; op; op = op->next)
+        note_names(&p->forward, &op->results);
+}
+
+static Value *backward_param(const Pair *p, const Value *value) { return map_get(&p->params, value->name); }
+
+static bool is_read(const Pair *p, const Value *param)
+{
+    return users_of(&p->bwd_uses, param)->count || index_of(&p->bwd->results, param) >= 0;
+}
 
 static bool is_carried(const Pair *p, const Value *value)
 {
@@ -61,7 +78,7 @@ static bool at_hand(const Pair *p, const Value *value)
 
 static bool may_repeat(const Pair *p, const Op *op)
 {
-    Family family = adds_bias(p->fwd, op) ? PRODUCT : info(op)->family;
+    Family family = adds_bias(p->fwd, &p->fwd_uses, op) ? PRODUCT : info(op)->family;
     return p->views_only ? family == VIEW : p->again[family];
 }
 
@@ -82,8 +99,9 @@ static double extra_bytes(const Pair *p, const Value *value, const Value *wanted
 
 static bool read_by_kernels_only(const Pair *p, const Value *param)
 {
-    for (const Op *op = p->bwd->first; op; op = op->next)
-        if (index_of(&op->args, param) >= 0 && info(op)->family != POINTWISE && info(op)->family != REDUCTION)
+    const Users *users = users_of(&p->bwd_uses, param);
+    for (int i = 0; i < users->count; i++)
+        if (info(users->op[i])->family != POINTWISE && info(users->op[i])->family != REDUCTION)
             return false;
     return index_of(&p->bwd->results, param) < 0;
 }
@@ -112,15 +130,18 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
         Value **args = NEW_ARRAY(&p->m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
             args[i] = make(p, b, arg(op, i), false);
-        const Op *clone = clone_op(b, op, args);
+        Op *clone = clone_op(b, op, args);
+        note_op(&p->bwd_uses, clone);
         for (int i = 0; i < op->results.count; i++) {
             map_put(&p->made, op->results.at[i], clone->results.at[i]);
             clone->results.at[i]->name = fresh_name(p->m);
         }
         return map_get(&p->made, value);
     }
-    if (!made)
-        made = transport(p->m, p->fwd, value, p->bwd);
+    if (!made) {
+        made = transport(p->m, &p->link, value);
+        map_put(&p->params, made->name, made);
+    }
     map_put(&p->made, value, made);
     return made;
 }
@@ -131,26 +152,49 @@ static void repeat(Pair *p, Value *value, Value *param)
     remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
            (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
-    replace_uses(p->bwd, param, made);
+    replace_known_uses(&p->bwd_uses, p->bwd, param, made);
+}
+
+/* Places of ops in their function, with room between them for those that move. */
+enum { GAP = 1 << 20 };
+
+static int64_t place_of(const Map *places, const Op *op) { return op ? (intptr_t)map_get(places, op) : 0; }
+
+static void number_ops(Map *places, const Func *f)
+{
+    intptr_t place = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        map_put(places, op, (void *)(place += GAP));
+}
+
+static Op *first_user(const Pair *p, const Map *places, const Op *op)
+{
+    Op *first = NULL;
+    for (int i = 0; i < op->results.count; i++) {
+        const Users *users = users_of(&p->bwd_uses, op->results.at[i]);
+        for (int k = 0; k < users->count; k++)
+            if (!first || place_of(places, users->op[k]) < place_of(places, first))
+                first = users->op[k];
+    }
+    return first;
 }
 
 /* What is computed again is computed where it is first read: it takes no memory before. */
 static void sink_copies(Pair *p)
 {
+    Map places = { .arena = &p->m->arena };
+    number_ops(&places, p->bwd);
     for (Op *op = p->begin ? p->begin->prev : NULL, *above; op; op = above) {
         above = op->prev;
-        Op *user = p->bwd->first;
-        for (; user; user = user->next) {
-            bool reads = false;
-            for (int i = 0; i < op->results.count && !reads; i++)
-                reads = index_of(&user->args, op->results.at[i]) >= 0;
-            if (reads)
-                break;
-        }
+        Op *user = first_user(p, &places, op);
         if (!user)
             continue;
         remove_op(p->bwd, op);
         insert_op(p->bwd, op, user);
+        int64_t before = place_of(&places, op->prev), behind = place_of(&places, user);
+        map_put(&places, op, (void *)(intptr_t)((before + behind) / 2));
+        if (behind - before < 2)
+            number_ops(&places, p->bwd);
     }
 }
 
@@ -159,13 +203,13 @@ static void choose(Pair *p)
     Func *caller;
     const Op *call = call_of(p->m, p->fwd, &caller);
     p->carried = call ? (int)call->attrs.carried : 0;
-    p->made.arena = &p->m->arena;
+    look_around(p);
     p->begin = p->bwd->first;
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < p->bwd->params.count; i++) {
             Value *param = p->bwd->params.at[i];
-            Value *value = is_used(p->bwd, param) ? forward_value(p->fwd, param->name) : NULL;
+            Value *value = is_read(p, param) ? map_get(&p->forward, param->name) : NULL;
             if (!should_repeat(p, value, param))
                 continue;
             repeat(p, value, param);
@@ -206,6 +250,7 @@ void pass_recompute(Module *m)
     prune_interfaces(m);
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f, .bwd = backward_of(m, f) };
+        p.link = (Link){ .from = f, .to = p.bwd };
         if (!p.bwd)
             continue;
         set_policy(&p, policy);

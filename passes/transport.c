@@ -36,20 +36,27 @@ static Value *save(Module *m, Func *f, Value *value, Op *call)
     return result;
 }
 
-Value *transport(Module *m, Func *from, Value *value, Func *to)
+static void find_calls(Module *m, Link *link)
 {
-    if (from == to)
+    link->outer = NEW(&m->arena, Link);
+    link->call = call_of(m, link->from, &link->outer->from);
+    link->call_to = call_of(m, link->to, &link->outer->to);
+}
+
+Value *transport(Module *m, Link *link, Value *value)
+{
+    if (link->from == link->to)
         return value;
-    Value *there = param_like(to, value);
+    Value *there = param_like(link->to, value);
     if (there)
         return there;
-    Func *outer = NULL, *outer_to = NULL;
-    Op *call = call_of(m, from, &outer), *call_to = call_of(m, to, &outer_to);
-    int param = value->def ? -1 : index_of(&from->params, value);
-    Value *handed = param >= call->attrs.carried ? arg(call, param) : save(m, from, value, call);
-    Value *operand = transport(m, outer, handed, outer_to);
-    push_value(&m->arena, &call_to->args, operand);
-    return add_param(m, to, value->name, value->type);
+    if (!link->outer)
+        find_calls(m, link);
+    int param = value->def ? -1 : index_of(&link->from->params, value);
+    Value *handed =
+        param >= link->call->attrs.carried ? arg(link->call, param) : save(m, link->from, value, link->call);
+    push_value(&m->arena, &link->call_to->args, transport(m, link->outer, handed));
+    return add_param(m, link->to, value->name, value->type);
 }
 
 static void take_away(Values *values, int at)
@@ -59,17 +66,32 @@ static void take_away(Values *values, int at)
     values->count--;
 }
 
+/* Is the value read by an op of f, or returned? */
+static Map what_is_read(Arena *arena, const Func *f)
+{
+    Map read = { .arena = arena };
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            map_put(&read, arg(op, i), arg(op, i));
+    for (int i = 0; i < f->results.count; i++)
+        map_put(&read, f->results.at[i], f->results.at[i]);
+    return read;
+}
+
 static bool drop_params(Module *m, Func *f)
 {
     Func *caller;
     Op *call = call_of(m, f, &caller);
+    Arena scratch = { 0 };
+    Map read = what_is_read(&scratch, f);
     bool changed = false;
     for (int i = f->params.count - 1; call && i >= call->attrs.carried; i--)
-        if (!is_used(f, f->params.at[i])) {
+        if (!map_get(&read, f->params.at[i])) {
             take_away(&f->params, i);
             take_away(&call->args, i);
             changed = true;
         }
+    arena_free(&scratch);
     return changed;
 }
 
@@ -77,14 +99,17 @@ static bool drop_saves(Module *m, Func *f)
 {
     Func *caller;
     Op *call = call_of(m, f, &caller);
+    Arena scratch = { 0 };
+    Map read = call ? what_is_read(&scratch, caller) : (Map){ 0 };
     bool changed = false;
     for (int i = f->results.count - 1; call && i >= f->results.count - f->saves; i--)
-        if (!is_used(caller, call->results.at[i])) {
+        if (!map_get(&read, call->results.at[i])) {
             take_away(&f->results, i);
             take_away(&call->results, i);
             f->saves--;
             changed = true;
         }
+    arena_free(&scratch);
     return changed;
 }
 

@@ -8,10 +8,17 @@
 /* The op that calls f, and the function that it stands in; NULL if nobody does. */
 Op *call_of(const Module *m, const Func *f, Func **caller);
 
+/* Two functions between which values are handed over; the rest is found when it is first needed, and has to stay. */
+typedef struct Link {
+    Func *from, *to;
+    Op *call, *call_to;
+    struct Link *outer; /* the functions in which these stand */
+} Link;
+
 /* The value in `to` that stands for `value` of `from`: the same if they are one function, a parameter that is
  * there already, or a new one.  A parameter's operand is handed over; any other value becomes a residual of `from`.
  * Relies on: the parameter of a backward is named as the forward value it stands for. */
-Value *transport(Module *m, Func *from, Value *value, Func *to);
+Value *transport(Module *m, Link *link, Value *value);
 
 /* Takes away parameters that nobody reads and residuals that nobody uses, at both ends. */
 void prune_interfaces(Module *m);

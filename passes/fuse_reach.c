@@ -1,0 +1,135 @@
+/* fuse_reach.c -- may two groups become one, without a way that leaves the first and comes back into the second?
+ *
+ * Groups, and ops that are in none, are nodes; each has a rank, and what needs a node has a higher rank than it.  So a
+ * way from one group to another is looked for only among the nodes that are ranked between them.  When groups become
+ * one, the nodes between move: what leads to the later one before the new group, what the earlier one leads to behind
+ * it (D. J. Pearce, P. H. J. Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006).
+ */
+#include "fuse.h"
+
+#include <stdlib.h>
+
+/* A node is named by the first op of its group, or by its op. */
+static int node_of(const Plan *p, int op)
+{
+    const Group *g = final_group(p->group[op]);
+    return g ? g->index : op;
+}
+
+/* --- Ranks to begin with: each op is a node ------------------------------------------------------- */
+
+static void rank_op(Plan *p, int op, int *next)
+{
+    if (p->rank[op] >= 0)
+        return;
+    p->rank[op] = 0;
+    for (int i = 0; i < p->needs[op].count; i++)
+        rank_op(p, p->needs[op].at[i], next);
+    p->rank[op] = (*next)++;
+}
+
+void rank_ops(Plan *p)
+{
+    int next = 0;
+    for (int i = 0; i < p->n; i++)
+        p->rank[i] = -1;
+    for (int i = 0; i < p->n; i++)
+        rank_op(p, i, &next);
+}
+
+/* --- What stands between two nodes ------------------------------------------------------------------ */
+
+/* Far more than what stands between the ops of one layer.  Groups that are further apart stay apart: a kernel of both
+ * would not be worth the time to find out. */
+enum { MOST_BETWEEN = 4000 };
+
+typedef struct {
+    Plan *p;
+    const Numbers *edges; /* users, or needs */
+    int from, to;         /* nodes */
+    bool found, many;
+    Numbers *between; /* nodes that are reached, without both */
+} Search;
+
+static bool is_between(const Plan *p, int node, int a, int b)
+{
+    int low = p->rank[a] < p->rank[b] ? p->rank[a] : p->rank[b], high = p->rank[a] + p->rank[b] - low;
+    return p->rank[node] > low && p->rank[node] < high;
+}
+
+static void visit(Search *s, int node)
+{
+    for (int op = node; op >= 0 && !s->found && !s->many; op = s->p->group[op] ? s->p->sibling[op] : -1)
+        for (int i = 0; i < s->edges[op].count; i++) {
+            int next = node_of(s->p, s->edges[op].at[i]);
+            s->found |= next == s->to && node != s->from;
+            if (next == s->to || s->p->seen[next] == s->p->stamp || !is_between(s->p, next, s->from, s->to))
+                continue;
+            s->p->seen[next] = s->p->stamp;
+            push_number(&s->p->m->arena, s->between, next);
+            s->many |= s->between->count > MOST_BETWEEN;
+        }
+}
+
+/* All nodes between the two that are reached from one of them.  `found`: the other is reached by way of them. */
+static Search search(Plan *p, const Numbers *edges, int from, int to, Numbers *between)
+{
+    Search s = { .p = p, .edges = edges, .from = from, .to = to, .between = between };
+    between->count = 0;
+    p->stamp++;
+    visit(&s, from);
+    for (int i = 0; i < between->count && !s.found && !s.many; i++)
+        visit(&s, between->at[i]);
+    return s;
+}
+
+bool has_way_around(Plan *p, const Group *a, const Group *b)
+{
+    const Group *first = p->rank[a->index] < p->rank[b->index] ? a : b, *second = first == a ? b : a;
+    Search s = search(p, p->users, first->index, second->index, &p->after);
+    if (!s.found && !s.many)
+        s = search(p, p->needs, second->index, first->index, &p->before);
+    return s.found || s.many;
+}
+
+/* --- One node of two ---------------------------------------------------------------------------------- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+/* The nodes by their ranks, which go to `pool`. */
+static void sort_by_rank(const Plan *p, Numbers *nodes, Numbers *pool)
+{
+    int(*pairs)[2] = calloc((size_t)nodes->count + 1, sizeof *pairs);
+    for (int i = 0; pairs && i < nodes->count; i++)
+        pairs[i][0] = p->rank[nodes->at[i]], pairs[i][1] = nodes->at[i];
+    if (!pairs)
+        abort();
+    qsort(pairs, (size_t)nodes->count, sizeof *pairs, compare_numbers);
+    for (int i = 0; i < nodes->count; i++) {
+        nodes->at[i] = pairs[i][1];
+        push_number(&p->m->arena, pool, pairs[i][0]);
+    }
+    free(pairs);
+}
+
+void join_ranks(Plan *p, int first, int second, int joined)
+{
+    Numbers *pool = &p->pool;
+    pool->count = 0;
+    push_number(&p->m->arena, pool, p->rank[first]);
+    push_number(&p->m->arena, pool, p->rank[second]);
+    sort_by_rank(p, &p->before, pool);
+    sort_by_rank(p, &p->after, pool);
+    qsort(pool->at, (size_t)pool->count, sizeof *pool->at, compare_numbers);
+    int next = 0;
+    for (int i = 0; i < p->before.count; i++)
+        p->rank[p->before.at[i]] = pool->at[next++];
+    p->rank[joined] = pool->at[next];
+    next += 2; /* one rank is left over */
+    for (int i = 0; i < p->after.count; i++)
+        p->rank[p->after.at[i]] = pool->at[next++];
+}
