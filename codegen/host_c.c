@@ -31,13 +31,7 @@ static char *kernel_text(const WantedKernel *w, const char *name)
     return close_text(&w->t->h->m->arena, &text);
 }
 
-static bool is_kernel(const Host *h, const char *name)
-{
-    for (int i = 0; i < h->nkernels; i++)
-        if (strcmp(h->kernel[i].name, name) == 0)
-            return true;
-    return false;
-}
+static bool is_kernel(Host *h, const char *name) { return map_get(&h->kernel_names, intern_text(h->m, name)) != NULL; }
 
 /* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
 static const char *kernel_name(Host *h, const WantedKernel *w)
@@ -73,13 +67,16 @@ static const char *find_kernel(const WantedKernel *w)
     const char *text = kernel_text(w, "kernel"), *head = strstr(text, "static void ");
     if (!head)
         return "kernel"; /* after an error */
-    for (int i = 0; i < h->nkernels; i++)
-        if (strcmp(h->kernel[i].text, head) == 0)
-            return h->kernel[i].name;
+    Name own = intern_text(h->m, head);
+    if (map_get(&h->kernel_texts, own))
+        return map_get(&h->kernel_texts, own);
     h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
     KernelText *kernel = &h->kernel[h->nkernels];
     *kernel = (KernelText){ .name = kernel_name(h, w), .text = head };
     h->nkernels++;
+    h->kernel_texts.arena = h->kernel_names.arena = &h->m->arena;
+    map_put(&h->kernel_texts, own, (void *)(uintptr_t)kernel->name);
+    map_put(&h->kernel_names, intern_text(h->m, kernel->name), kernel);
     fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, kernel->name)));
     return kernel->name;
 }

@@ -56,17 +56,28 @@ static const char *local_name(FuncText *t, const char *text)
     return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
 }
 
+static int number_named(const Map *numbers, Name name) { return (int)(intptr_t)map_get(numbers, name) - 1; }
+
+static void put_number_named(const FuncText *t, Map *numbers, const char *name, int number)
+{
+    numbers->arena = &t->h->m->arena;
+    map_put(numbers, intern_text(t->h->m, name), (void *)(intptr_t)(number + 1));
+}
+
 const char *pointer_to(FuncText *t, const Value *value)
 {
     value = viewed(value);
     const char *plain = plain_pointer(t, value);
     if (plain)
         return plain;
-    for (int i = 0; i < t->nlocals; i++)
-        if (t->local[i].value == value)
-            return t->local[i].name;
+    const char *known = map_get(&t->local_names, value);
+    if (known)
+        return known;
     t->local = with_room(t->h->m, t->local, t->nlocals, &t->local_room, sizeof *t->local);
     t->local[t->nlocals] = (Local){ .name = local_name(t, value->name), .value = value };
+    t->local_names.arena = &t->h->m->arena;
+    map_put(&t->local_names, value, (void *)(uintptr_t)t->local[t->nlocals].name);
+    put_number_named(t, &t->local_numbers, t->local[t->nlocals].name, t->nlocals);
     return t->local[t->nlocals++].name;
 }
 
@@ -161,16 +172,17 @@ static int note_names(FuncText *t, const char *text, Local *fresh[])
     const char *word;
     int length, count = 0;
     while (next_identifier(&text, &word, &length)) {
+        Name name = intern(t->h->m, word, length);
+        int local = number_named(&t->local_numbers, name), pointer = number_named(&t->pointer_numbers, name);
         t->c->takes_rt |= is_word("rt", word, length);
         t->c->takes_frame |= is_word(t->frame, word, length);
-        for (int i = 0; i < t->c->npointers; i++)
-            if (t->pointer[i] && is_word(t->pointer[i], word, length))
-                t->c->takes[i] = true;
-        for (int i = 0; i < t->nlocals; i++)
-            if (!t->local[i].declared && is_word(t->local[i].name, word, length)) {
-                t->local[i].declared = true;
-                fresh[count++] = &t->local[i];
-            }
+        if (pointer >= 0)
+            t->c->takes[pointer] = true;
+        if (local < 0 || t->local[local].declared)
+            continue;
+        t->local[local].declared = true;
+        t->ndeclared++;
+        fresh[count++] = &t->local[local];
     }
     return count;
 }
@@ -178,7 +190,7 @@ static int note_names(FuncText *t, const char *text, Local *fresh[])
 void write_statement(FuncText *t, const char *comment, const char *text)
 {
     Module *m = t->h->m;
-    Local **fresh = NEW_ARRAY(&m->arena, Local *, t->nlocals + 1);
+    Local **fresh = NEW_ARRAY(&m->arena, Local *, t->nlocals - t->ndeclared + 1);
     int count = note_names(t, text, fresh);
     for (int i = 0; i < count; i++)
         note_names(t, declaration(t, fresh[i]), fresh + count);
@@ -198,6 +210,7 @@ static void name_pointer(FuncText *t, int64_t number, const Value *of, const cha
         return;
     t->c->of[number] = of;
     t->pointer[number] = local_name(t, name);
+    put_number_named(t, &t->pointer_numbers, t->pointer[number], (int)number);
 }
 
 /* Of each collective that runs ahead: where its data are, and where the next turn's go and come from. */

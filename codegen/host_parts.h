@@ -63,6 +63,7 @@ typedef struct {
     Text kernels, functions; /* kernels: C only */
     int nkernels, kernel_room, nrows, row_room, nproducts, product_room;
     KernelText *kernel;
+    Map kernel_texts, kernel_names; /* text -> its KernelText's name; name -> it has been given */
     int nlaunched, launched_room;
     LaunchText *launched;
     KernelRow *row;
@@ -92,8 +93,9 @@ typedef struct {
     NameSpace names;
     const char *frame;    /* "frame"; "arena" in step, eval and predict */
     const char **pointer; /* names of the parameters */
-    int nlocals, local_room;
+    int nlocals, local_room, ndeclared;
     Local *local;
+    Map local_names, local_numbers, pointer_numbers; /* value -> name; name -> its number + 1 */
     Text body;
     const char *comment; /* the last one written */
 } FuncText;

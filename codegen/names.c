@@ -67,9 +67,8 @@ static bool is_taken(const NameSpace *names, const char *name)
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (strcmp(reserved[i], name) == 0)
             return true;
-    for (int i = 0; i < names->count; i++)
-        if (strcmp(names->taken[i], name) == 0)
-            return true;
+    if (map_get(&names->taken, intern_text(names->module, name)))
+        return true;
     return strncmp(name, "rt_", 3) == 0;
 }
 
@@ -80,14 +79,10 @@ const char *new_identifier(NameSpace *names, const char *text)
     for (int i = 2; is_taken(names, name); i++)
         name = arena_text(arena, "%s%s_%d", strncmp(name, "rt_", 3) == 0 ? "v_" : "",
                           c_identifier(names->module, text, 20), i);
-    if (names->count == names->room) {
-        names->room = names->room ? names->room * 2 : 32;
-        const char **grown = NEW_ARRAY(arena, const char *, names->room);
-        if (names->count)
-            memcpy(grown, names->taken, (size_t)names->count * sizeof *grown);
-        names->taken = grown;
-    }
-    return names->taken[names->count++] = name;
+    Name own = intern_text(names->module, name);
+    names->taken.arena = arena;
+    map_put(&names->taken, own, (void *)(uintptr_t)own);
+    return own;
 }
 
 char *wrapped_list(Module *m, const char *head, int nitems, const char *const items[], const char *tail, int indent)

@@ -4,12 +4,12 @@
 
 #include "codegen.h"
 #include "fill.h"
+#include "ir/map.h"
 
 /* The identifiers that one C function has used; those of C and of the runtime are always taken. */
 typedef struct {
     Module *module;
-    int count, room;
-    const char **taken;
+    Map taken; /* texts that are interned */
 } NameSpace;
 
 /* `text` as an identifier that nobody in `names` has: "x", else "x_2", "x_3", ... */

@@ -9,7 +9,9 @@ struct MapEntry {
 
 static struct MapEntry *find_entry(const Map *map, const void *key)
 {
-    uintptr_t i = ((uintptr_t)key >> 4) * 2654435769u;
+    uint64_t hash =
+        (uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u; /* 2^64 by the golden ratio: its upper half is mixed */
+    uintptr_t i = (uintptr_t)(hash >> 32);
     while (map->entry[i & (uintptr_t)(map->room - 1)].key && map->entry[i & (uintptr_t)(map->room - 1)].key != key)
         i++;
     return &map->entry[i & (uintptr_t)(map->room - 1)];

@@ -14,6 +14,7 @@
 #include "pass.h"
 #include "storage.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 /* A stretch of memory with a lifetime: one value, and all that are views of it or take its place. */
@@ -30,6 +31,8 @@ typedef struct {
     int64_t base; /* the frame begins here: 0 in a called function */
     Map buffer;   /* value -> Buffer; none: a pointer, or what outlives the step */
     Pack *packs;  /* values that lie side by side */
+    Map pack_of;  /* value -> its pack */
+    Map last;     /* value -> the op that reads it last, by number, + 1 */
     Buffer *buffers;
     int nbuffers;
 } Frame;
@@ -81,6 +84,35 @@ static int last_use(const Func *f, const Value *value)
         }
     }
     return index_of(&f->results, value) >= 0 ? number : last;
+}
+
+static int later(const Map *last, const Value *value, int number)
+{
+    int known = (int)(intptr_t)map_get(last, value) - 1;
+    return known > number ? known : number;
+}
+
+/* last_use of all values, in one walk from the end. */
+static void find_last_uses(Frame *frame)
+{
+    int number = 0;
+    Map *last = &frame->last, first = { .arena = &frame->m->arena };
+    for (const Op *op = frame->f->first; op; op = op->next)
+        number++;
+    int end = number;
+    for (int i = 0; i < frame->f->results.count; i++)
+        map_put(last, frame->f->results.at[i], (void *)(intptr_t)(end + 1));
+    for (const Op *op = frame->f->last; op; op = op->prev) {
+        int through = --number;
+        for (int i = 0; i < op->results.count && info(op)->family == VIEW; i++) /* a view shows it */
+            through = later(last, op->results.at[i], through);
+        int wait = op->attrs.started ? (int)(intptr_t)map_get(&first, result(op)) - 1 : through;
+        through = wait < 0 ? end : wait > through ? wait : through;
+        for (int i = 0; i < op->args.count; i++) {
+            map_put(last, arg(op, i), (void *)(intptr_t)(later(last, arg(op, i), through) + 1));
+            map_put(&first, arg(op, i), (void *)(intptr_t)(number + 1));
+        }
+    }
 }
 
 static bool has_reduction(const Func *kernel)
@@ -221,13 +253,16 @@ static Pack *placeable(const Module *m, Pack *list)
     return kept;
 }
 
-static const Pack *pack_of(const Frame *frame, const Value *value)
+static void note_packs(Frame *frame)
 {
-    const Pack *pack = frame->packs;
-    while (pack && member_of(pack, value) < 0)
-        pack = pack->next;
-    return pack;
+    frame->pack_of.arena = &frame->m->arena;
+    for (Pack *pack = frame->packs; pack; pack = pack->next)
+        for (int i = 0; i < pack->count; i++)
+            if (!map_get(&frame->pack_of, pack->member[i]))
+                map_put(&frame->pack_of, pack->member[i], pack);
 }
+
+static const Pack *pack_of(const Frame *frame, const Value *value) { return map_get(&frame->pack_of, value); }
 
 /* Where a value of the caller lies, as far as is known: of a pack the place in it. */
 static Storage *layout_of(const Frame *frame, const Value *value)
@@ -328,32 +363,26 @@ static int larger_first(const void *a, const void *b)
     return x->first != y->first ? x->first - y->first : x->last - y->last;
 }
 
-static int lower_first(const void *a, const void *b)
-{
-    const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
-    return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : larger_first(a, b);
-}
-
 /* The largest first, each at the lowest place that nobody who lives at the same time holds. */
 static int64_t place_buffers(Frame *frame)
 {
     Buffer **all = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
-    Buffer **alive = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
+    Buffer **placed = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1); /* the lowest first */
     int n = 0;
     int64_t end = 0;
     for (Buffer *buffer = frame->buffers; buffer; buffer = buffer->next)
         all[n++] = buffer;
     qsort(all, (size_t)n, sizeof *all, larger_first);
     for (int i = 0; i < n; i++) {
-        int nalive = 0;
         int64_t at = 0;
-        for (int j = 0; j < i; j++)
-            if (all[j]->first <= all[i]->last && all[i]->first <= all[j]->last)
-                alive[nalive++] = all[j];
-        qsort(alive, (size_t)nalive, sizeof *alive, lower_first);
-        for (int j = 0; j < nalive && at + all[i]->bytes > alive[j]->at; j++)
-            at = at > alive[j]->at + alive[j]->bytes ? at : alive[j]->at + alive[j]->bytes;
+        for (int j = 0; j < i && at + all[i]->bytes > placed[j]->at; j++)
+            if (placed[j]->first <= all[i]->last && all[i]->first <= placed[j]->last)
+                at = at > placed[j]->at + placed[j]->bytes ? at : placed[j]->at + placed[j]->bytes;
         all[i]->at = at;
+        int place = i;
+        for (; place > 0 && placed[place - 1]->at > at; place--)
+            placed[place] = placed[place - 1];
+        placed[place] = all[i];
         end = end > at + all[i]->bytes ? end : at + all[i]->bytes;
     }
     return end;
@@ -388,7 +417,7 @@ static void find_buffers(Frame *frame)
             map_put(map, op, new_buffer(frame, beside, number, number + ops_that_keep_scratch(frame->m, op)));
         for (int i = 0; i < op->results.count; i++) {
             Value *value = op->results.at[i];
-            int last = last_use(frame->f, value);
+            int last = later(&frame->last, value, -1);
             if (value->storage) /* a pointer, or state */
                 continue;
             Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0))
@@ -412,6 +441,9 @@ static Storage *place_member(Module *m, const Pack *pack, const Value *value, in
 
 static void plan_frame(Frame *frame)
 {
+    frame->last.arena = &frame->m->arena;
+    find_last_uses(frame);
+    note_packs(frame);
     find_buffers(frame);
     frame->f->frame = place_buffers(frame);
     for (Op *op = frame->f->first; op; op = op->next) {
@@ -466,7 +498,8 @@ static bool place_pack(Module *m, const Pack *pack, const Func *step, int64_t *a
 
 static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at)
 {
-    const Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
+    Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
+    note_packs(&frame);
     for (int i = 0; i < f->params.count; i++) {
         Value *value = f->params.at[i];
         const Pack *pack = pack_of(&frame, value);

@@ -156,7 +156,7 @@ static void repeat(Pair *p, Value *value, Value *param)
 }
 
 /* Places of ops in their function, with room between them for those that move. */
-enum { GAP = 1 << 20 };
+static const intptr_t GAP = (intptr_t)1 << 40;
 
 static int64_t place_of(const Map *places, const Op *op) { return op ? (intptr_t)map_get(places, op) : 0; }
 
