@@ -109,7 +109,7 @@ static bool is_of_data(Lower *l, Value *index)
     const Op *op = index->def;
     if (op && op->kind == OP_where)
         return is_of_data(l, arg(op, 1)) && is_of_data(l, arg(op, 2));
-    return op ? op->kind == OP_constant : fed_as(l, index) != NULL;
+    return (op && op->kind == OP_constant) || fed_as(l, index);
 }
 
 /* y, with a look at the labels: a gather from zeros, which finds one that is out of range as any gather does.  Without

@@ -347,7 +347,11 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
         from = intern_format(l->m, "%s.from", dim->name);
         x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
     }
-    return x ? tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = from }, x, index)) : wrong;
+    bool is_truth = x && x->type.dtype == BOOL; /* ranks that do not have a row add zeros, which only numbers do */
+    x = is_truth ? emit_cast(l, x, I32) : x;
+    x = x ? EMIT(l, OP_take, (Attrs){ .dim = from }, x, index) : NULL;
+    x = x && is_truth ? emit_cast(l, x, BOOL) : x;
+    return x ? tensor_operand(x) : wrong;
 }
 
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim)

@@ -82,10 +82,15 @@ static Value *outside(const Frame **frame, Value *value)
     return value;
 }
 
+/* Are the elements of the result elements of the first operand? */
+static bool hands_on(const Op *op) { return info(op)->family == VIEW || op->kind == OP_take || op->kind == OP_reorder; }
+
 Input *fed_as(Lower *l, Value *value)
 {
     const Frame *frame = l->frame;
     value = outside(&frame, value);
+    while (value->def && hands_on(value->def))
+        value = outside(&frame, arg(value->def, 0));
     return frame->outer || index_of(&frame->inputs, value) < 0 ? NULL : find_input(l->m, value->name);
 }
 

@@ -247,7 +247,7 @@ bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
-Input *fed_as(Lower *l, Value *value); /* the input that it is, here or outside of the repeat; NULL: it is none */
+Input *fed_as(Lower *l, Value *value); /* the input that it shows, all or some of it; NULL: none */
 /* Inputs that index a dim are noted to be below its size; false after reporting a number that is not. */
 bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at);
 

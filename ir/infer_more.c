@@ -127,6 +127,8 @@ INFER(take)
         return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : "");
     if (index->dtype != I32 || index->partial)
         return REFUSE(NULL, "the index of take is whole and i32");
+    if (table->dtype == BOOL)
+        return REFUSE("cast it to i32", "take of truth values, which ranks cannot add up");
     if (table->partial && table->by == BY_MAX)
         return REFUSE("all_reduce it first", "take of a pending maximum");
     Type *y = &results[0];

@@ -60,13 +60,24 @@ static Func *maker(const Accumulate *a, const Op *add, const Value *value, const
     return may && is_above(other, call) ? callee : NULL;
 }
 
+/* `name`, unless a value of f has it. */
+static Name free_name(Module *m, const Func *f, Name name)
+{
+    bool is_taken = param_named(f, name) != NULL;
+    for (const Op *op = f->first; op && !is_taken; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            is_taken |= op->results.at[i]->name == name;
+    return is_taken ? fresh_name(m) : name;
+}
+
 static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee)
 {
     Value *made = arg(add, side), *sum = arg(add, 1 - side);
     Op *call = made->def;
     Name dim = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     int at = index_of(&call->results, made);
-    Value *param = add_param(a->m, callee, sum->name, dim ? without_dim(sum->type, dim) : sum->type);
+    Value *param =
+        add_param(a->m, callee, free_name(a->m, callee, sum->name), dim ? without_dim(sum->type, dim) : sum->type);
     push_value(&a->m->arena, &call->args, sum);
     Builder b = builder_at(a->m, callee, NULL);
     b.path = add->path, b.where = add->where, b.loc = add->loc;

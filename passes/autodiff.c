@@ -219,8 +219,11 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
     for (int phase = 0; phase < 3; phase++) /* carried, shared, the others */
         for (int i = 0; i < n; i++) {
             int kind = i < d->carried ? 0 : d->shared[i] ? 1 : 2;
-            if (d->active[i] && kind == phase)
-                add_gradient(s, arg(op, i), back->results.at[next++], &arg(op, i)->type);
+            if (!d->active[i] || kind != phase)
+                continue;
+            Value *gradient = back->results.at[next++];
+            if (!d->unread[i])
+                add_gradient(s, arg(op, i), gradient, &arg(op, i)->type);
         }
 }
 
@@ -325,6 +328,7 @@ static void return_gradients(State *s, Derivative *d, Value *const accumulator[]
                 continue;
             DType dtype = gradient_dtype(value, kind != 0);
             Value *gradient = map_get(&s->gradient, value);
+            d->unread[i] = !gradient && kind == 0;
             Type type = value->type;
             type.dtype = dtype;
             gradient = gradient ? finish_gradient(&s->b, gradient, &value->type, dtype) : build_zeros(&s->b, &type);
@@ -360,6 +364,7 @@ Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int ca
     Derivative *d = NEW(&m->arena, Derivative);
     settle_carried(m, f, active, carried);
     *d = (Derivative){ .fwd = f, .carried = carried, .active = active, .shared = shared };
+    d->unread = NEW_ARRAY(&m->arena, bool, f->params.count + 1);
     State s = { .m = m,
                 .f = f,
                 .carried = carried,

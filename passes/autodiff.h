@@ -13,6 +13,8 @@ typedef struct {
     int carried;  /* of a loop's body: so many parameters are carried; 0 for a called function */
     bool *active; /* of each parameter of fwd: does it have a gradient? */
     bool *shared; /* of each: the same for all turns of the loop, so that its gradients add up */
+    bool *unread; /* of each that is carried: no turn has used what it starts as, whose gradient is zero, whatever it is
+                   */
     Values read;  /* parameters of fwd that bwd reads */
 } Derivative;
 

@@ -306,10 +306,11 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
 
 /* What rounding leaves of a gradient that is zero by its mathematics (a key's bias adds the same to all scores of a
  * query) is as large as a few ulps of the terms that cancel, which are of the size of other gradients: 1e-15 of the
- * largest tensor of its kind.  With the tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
+ * largest tensor of its kind, and of 1 where all of them are tiny: weights and data are about as large.  With the
+ * tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
 static double size_of_noise(const Meaning *meaning, Name kind)
 {
-    double largest = 0;
+    double largest = 1;
     for (int i = 0; kind && i < meaning->count; i++)
         if (meaning->at[i].kind == kind)
             largest = fmax(largest, root_mean_square(&meaning->at[i].tensor));

@@ -34,6 +34,10 @@ RT_INLINE void rt_note_index(int64_t index, const RtTake s)
     rt_copy_text(rt_bad_index.where, sizeof rt_bad_index.where, s.where);
 }
 
+/* Of the type of what it is given. */
+RT_INLINE float rt_no_number(float) { return nanf(""); }
+RT_INLINE int32_t rt_no_number(int32_t) { return 0; }
+
 /* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row; NaN where none does, so that the loss
  * tells. */
 template <int WIDTH, typename T, typename P>
@@ -42,6 +46,7 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
     if (item >= s.pre * s.count)
         return;
+    using V = decltype(rt_value(T()));
     const int64_t p = item / s.count, n = item % s.count, row = rt_take_row_of(index[n], s);
     const bool known = row >= 0 && row < s.rows, exists = index[n] >= 0 && index[n] < s.size;
     if (!exists && threadIdx.x % 32 == 0)
@@ -50,7 +55,7 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
     P *to = picked + p * s.picked.pre + n * s.picked.row;
     for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH) {
         const int count = (int)rt_least<int64_t>(WIDTH, s.post - i);
-        RtPack<float, WIDTH> values = rt_all<WIDTH>(exists ? 0.0f : nanf(""));
+        RtPack<V, WIDTH> values = rt_all<WIDTH>(exists ? V(0) : rt_no_number(V()));
         if (known) {
             const RtPack<T, WIDTH> pack = rt_load_some<WIDTH>(from + i, count);
 #pragma unroll

@@ -187,6 +187,8 @@ class Evaluation:
             return self.rounded(method(e, values, place))
         if e.function in tensors.UNARY:
             x = self.expression(e.arguments[0], values, place)
+            if not isinstance(x, Tensor):
+                return float(tensors.unary(e.function, torch.tensor(float(x), dtype=torch.float64), tensors.EXACT))
             return self.rounded(Tensor(tensors.unary(e.function, x.data, self.rounding), x.dims))
         if e.function in REDUCTIONS:
             x = self.expression(e.arguments[0], values, place)
@@ -276,7 +278,7 @@ class Evaluation:
 
     def call_rename(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
-        return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims))
+        return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims), x.fed_by)
 
     def call_concat(self, e, values, place):
         to = e.arguments[0].name

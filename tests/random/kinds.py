@@ -77,6 +77,9 @@ KINDS = {
     "cancelled_slope": Kind("--verify-passes: two roundings of zero differ", "late", drawn=False, later=True),
     "handed_on_labels": Kind("the mean of a cross_entropy that a repeat hands on counts no labels", "wrong", drawn=False,
                              later=True),
+    "unread_start": Kind("0 times infinity in the gradient of a start that no turn reads", "wrong", drawn=False, later=True),
+    "whole_gather": Kind("gathers of whole numbers and truth values", "crash|late|refused", drawn=False, later=True),
+    "sum_name": Kind("accumulate gives a name a second time", "crash|verifier", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -154,7 +154,7 @@ def add_layout(draw, program, most_ranks=8):
     layout = Layout(draw, program, most_ranks)
     program.parallel = layout.parallel()
     ranks = layout.split.get("batch", 1)
-    microbatch = program.train["microbatch"].value
+    microbatch = program.train.get("microbatch", program.train["batch"]).value
     accumulation = 1 if program.whole else min(2, program.train["batch"].value // microbatch)
     if ranks > 1:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
@@ -170,6 +170,6 @@ def add_two_layouts(draw, program):
     ranks = second.split.get("batch", 1)
     if program.whole:
         return second.parallel() if ranks == first else []
-    microbatch = program.train["microbatch"].value
+    microbatch = program.train.get("microbatch", program.train["batch"]).value
     program.train["batch"] = Number(str(microbatch * math.lcm(first, ranks)))
     return second.parallel()

@@ -150,7 +150,8 @@ class Workplace:
             environment = {"CUDA_HOME": str(self.tools.device), "EMULATED_GPUS": str(ranks),
                            "EMULATED_MESSAGES": str(messages)}
         trainer = [f"./{out}/trainer", *said]
-        return run(self.launched(trainer, how, ranks), self.folder, environment.items())
+        seconds = RUN_SECONDS * (4 if how.target == "cuda" else 1)  # kernels are compiled first
+        return run(self.launched(trainer, how, ranks), self.folder, environment.items(), seconds)
 
     def launched(self, trainer, how, ranks):
         if ranks == 1:

@@ -5,6 +5,11 @@ from scope import OPEN, Value, binary, call, number
 from tree import Index, Number
 
 
+
+def minimum_of(position, shift, size):
+    """The position and a shift, from 0 to size - 1."""
+    return call("minimum", call("maximum", binary("+", position, shift), 0), size - 1)
+
 class Operands:
     """For one scope; each method gives a Value, or None where nothing fits."""
 
@@ -152,7 +157,7 @@ class Operands:
             local = self.scope.pick([x for x in fed if "batch" in x.dims] if "batch" in dims else fed)
             if not local:
                 return None
-            value = self.scope.read(local)
+            value = self.elsewhere(self.scope.read(local))
             for dim in sorted(local.dims - dims):
                 value = Value(call(self.draw.choice(["max", "min", "sum"]), value.expression, dim), value.dims - {dim}, "i32")
             terms.append((value.expression, 16 * 8))
@@ -194,12 +199,22 @@ class Operands:
             expression = call("minimum", call("maximum", binary("-", expression, self.draw.randint(0, 3)), 0), size - 1)
         return Value(expression, dims, "i32")
 
+    def elsewhere(self, value):
+        """The same, or elements of it from other places along a dim."""
+        known = sorted(value.dims - {OPEN, "batch"})
+        if not known or self.draw.random() < 0.85:
+            return value
+        dim = self.draw.choice(known)
+        at = minimum_of(call("iota", dim), self.draw.randint(-2, 2), self.size(dim))
+        return Value(Index(value.expression, dim, at), value.dims, value.kind, value.scale)
+
     def condition(self, dims):
         """A bool with some of the dims."""
         ways = [self.whole_condition, self.pair_condition, self.float_condition, self.bool_local]
         for way in self.draw.sample(ways, len(ways)):
             value = self.scope.attempt(way, dims)
             if value:
+                value = self.elsewhere(value)
                 if self.draw.random() < 0.15:
                     other = self.whole_condition(value.dims)
                     if other:

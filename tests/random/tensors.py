@@ -81,7 +81,8 @@ class Rounding:
         """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it."""
         if self.draw is None:
             return gradient
-        return gradient + 2.0**-24 * norm * torch.randn(gradient.shape, generator=self.draw, dtype=torch.float64)
+        noise = torch.randn(gradient.shape, generator=self.draw, dtype=torch.float64)
+        return gradient + 2.0**-24 * norm * noise * (gradient != 0)
 
     def __call__(self, x):
         return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
@@ -271,8 +272,22 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding):
     if window:
         seen = seen & ((j > i - window) & (j < i + window))
     weights = rounding(torch.softmax(scores.masked_fill(~seen, -math.inf), -1))
+    if rounding.draw is not None and scores.requires_grad:
+        disturb_slopes(scores, weights, rounding)
     result = weights @ value
     return Tensor(Tensor(result, order).aligned(q.dims), q.dims)
+
+
+def disturb_slopes(scores, weights, rounding):
+    """The slope of a score is weight (a - b), where b is the weighted mean of all a.  Attention in tiles adds up a and b in
+    different orders, so that they differ where they are equal in truth."""
+    seen = []
+    weights.register_hook(seen.append)
+
+    def disturbed(slope):
+        size = (weights.detach() * seen[-1].abs().amax(-1, keepdim=True)).abs()
+        return slope + 2.0**-23 * size * torch.randn(slope.shape, generator=rounding.draw, dtype=torch.float64)
+    scores.register_hook(disturbed)
 
 
 def rope(x, seq, feature, base, interleaved):

@@ -30,13 +30,12 @@ def verify(tmp_path, loss):
     return layouts.run([layouts.MPC, "compile", source, "-o", tmp_path / "out", "--no-cc", "--verify-passes"])
 
 
-def test_wrong_gradient(tmp_path):
+def test_gradient_that_is_no_number(tmp_path):
     """A root of what is masked out has no slope, and 0 times that is no number: the loss itself is smooth."""
     done = verify(tmp_path, "mean(where(x < 9, x, sqrt(x - 9)))")
     assert done.returncode == 1, done.stderr
     for name, line in (("w", 8), ("b", 9)):
-        assert f"mpc: pass 'autodiff' gives a wrong gradient of '{name}' (slopes.mdl:{line}:11): along a random" in done.stderr
-    assert "gradient says by nan" in done.stderr.replace("-nan", "nan"), done.stderr
+        assert f"mpc: the gradient of '{name}' (slopes.mdl:{line}:11) is not a number for these weights" in done.stderr
 
 
 def test_rounding(tmp_path):
