@@ -60,61 +60,6 @@ static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 
 /* --- Lifetimes ----------------------------------------------------------------------------- */
 
-/* The number of the op that waits for a collective. */
-static int wait_for(const Func *f, const Value *started)
-{
-    int number = 0;
-    for (const Op *op = f->first; op && index_of(&op->args, started) < 0; op = op->next)
-        number++;
-    return number;
-}
-
-static int last_use(const Func *f, const Value *value)
-{
-    int last = -1, number = 0;
-    for (const Op *op = f->first; op; op = op->next, number++) {
-        if (index_of(&op->args, value) < 0)
-            continue;
-        last = number > last ? number : last;
-        for (int i = 0; i < op->results.count; i++) {
-            int through = info(op)->family == VIEW ? last_use(f, op->results.at[i]) /* a view shows it */
-                          : op->attrs.started      ? wait_for(f, result(op))
-                                                   : -1;
-            last = through > last ? through : last;
-        }
-    }
-    return index_of(&f->results, value) >= 0 ? number : last;
-}
-
-static int later(const Map *last, const Value *value, int number)
-{
-    int known = (int)(intptr_t)map_get(last, value) - 1;
-    return known > number ? known : number;
-}
-
-/* last_use of all values, in one walk from the end. */
-static void find_last_uses(Frame *frame)
-{
-    int number = 0;
-    Map *last = &frame->last, first = { .arena = &frame->m->arena };
-    for (const Op *op = frame->f->first; op; op = op->next)
-        number++;
-    int end = number;
-    for (int i = 0; i < frame->f->results.count; i++)
-        map_put(last, frame->f->results.at[i], (void *)(intptr_t)(end + 1));
-    for (const Op *op = frame->f->last; op; op = op->prev) {
-        int through = --number;
-        for (int i = 0; i < op->results.count && info(op)->family == VIEW; i++) /* a view shows it */
-            through = later(last, op->results.at[i], through);
-        int wait = op->attrs.started ? (int)(intptr_t)map_get(&first, result(op)) - 1 : through;
-        through = wait < 0 ? end : wait > through ? wait : through;
-        for (int i = 0; i < op->args.count; i++) {
-            map_put(last, arg(op, i), (void *)(intptr_t)(later(last, arg(op, i), through) + 1));
-            map_put(&first, arg(op, i), (void *)(intptr_t)(number + 1));
-        }
-    }
-}
-
 static bool has_reduction(const Func *kernel)
 {
     for (const Op *op = kernel->first; op; op = op->next)
@@ -136,8 +81,10 @@ static int op_number(const Func *f, const Op *op)
 /* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
 static bool may_return_over(const Module *m, const Func *f, const Value *result, const Value *param)
 {
-    return result->def && index_of(&result->def->args, param) >= 0 && last_use(f, param) == op_number(f, result->def) &&
-           !reads_view_of(result->def, param) && may_overwrite(m, result->def, result, param);
+    if (!result->def || index_of(&result->def->args, param) < 0 || reads_view_of(result->def, param))
+        return false;
+    Map last = last_uses((Arena *)&m->arena, f);
+    return later(&last, param, -1) == op_number(f, result->def) && may_overwrite(m, result->def, result, param);
 }
 
 /* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */
@@ -441,8 +388,7 @@ static Storage *place_member(Module *m, const Pack *pack, const Value *value, in
 
 static void plan_frame(Frame *frame)
 {
-    frame->last.arena = &frame->m->arena;
-    find_last_uses(frame);
+    frame->last = last_uses(&frame->m->arena, frame->f);
     note_packs(frame);
     find_buffers(frame);
     frame->f->frame = place_buffers(frame);

@@ -1,0 +1,33 @@
+/* lifetime.c -- until when each value of a function is needed: for the memory pass. */
+#include "memory.h"
+
+#include <stdint.h>
+
+int later(const Map *last, const Value *value, int number)
+{
+    int known = (int)(intptr_t)map_get(last, value) - 1;
+    return known > number ? known : number;
+}
+
+Map last_uses(Arena *arena, const Func *f)
+{
+    int number = 0;
+    Map last = { .arena = arena }, first = { .arena = arena }; /* likewise: the op that reads it first */
+    for (const Op *op = f->first; op; op = op->next)
+        number++;
+    int end = number;
+    for (int i = 0; i < f->results.count; i++)
+        map_put(&last, f->results.at[i], (void *)(intptr_t)(end + 1));
+    for (const Op *op = f->last; op; op = op->prev) {
+        int through = --number;
+        for (int i = 0; i < op->results.count && info(op)->family == VIEW; i++) /* a view shows it */
+            through = later(&last, op->results.at[i], through);
+        int wait = op->attrs.started ? (int)(intptr_t)map_get(&first, result(op)) - 1 : through;
+        through = wait < 0 ? end : wait > through ? wait : through;
+        for (int i = 0; i < op->args.count; i++) {
+            map_put(&last, arg(op, i), (void *)(intptr_t)(later(&last, arg(op, i), through) + 1));
+            map_put(&first, arg(op, i), (void *)(intptr_t)(number + 1));
+        }
+    }
+    return last;
+}
