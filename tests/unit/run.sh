@@ -35,7 +35,7 @@ for name in ${*:-interp region storage extent message exact gradients tangents s
         compile codegen/extent.c codegen/names.c codegen/fill.c
     fi
     if [ "$name" = rules ]; then
-        compile passes/rewrite.c
+        compile passes/rewrite.c passes/cleanup.c
     fi
     # shellcheck disable=SC2086
     $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/test_$name" -lcmocka -lm
