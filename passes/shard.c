@@ -148,7 +148,8 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
     for (int i = 0; linear == EACH && i < op->args.count; i++)
         if (arg(op, i)->type.partial)
             *first = *last = i;
-    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || info(op)->family == PRODUCT)
+    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || info(op)->family == PRODUCT ||
+        result(op)->type.dtype == BOOL)
         return 0;
     if ((linear == EACH || linear == FIRST) && !others_are_scalars(op, *first))
         return 0;
