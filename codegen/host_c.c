@@ -70,15 +70,12 @@ static const char *find_kernel(const WantedKernel *w)
     Name own = intern_text(h->m, head);
     if (map_get(&h->kernel_texts, own))
         return map_get(&h->kernel_texts, own);
-    h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
-    KernelText *kernel = &h->kernel[h->nkernels];
-    *kernel = (KernelText){ .name = kernel_name(h, w), .text = head };
-    h->nkernels++;
+    Name name = intern_text(h->m, kernel_name(h, w));
     h->kernel_texts.arena = h->kernel_names.arena = &h->m->arena;
-    map_put(&h->kernel_texts, own, (void *)(uintptr_t)kernel->name);
-    map_put(&h->kernel_names, intern_text(h->m, kernel->name), kernel);
-    fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, kernel->name)));
-    return kernel->name;
+    map_put(&h->kernel_texts, own, (void *)(uintptr_t)name);
+    map_put(&h->kernel_names, name, (void *)(uintptr_t)name);
+    fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, name)));
+    return name;
 }
 
 /* --- Statements ------------------------------------------------------------------------------ */

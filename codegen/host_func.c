@@ -56,12 +56,12 @@ static const char *local_name(FuncText *t, const char *text)
     return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
 }
 
-static int number_named(const Map *numbers, Name name) { return (int)(intptr_t)map_get(numbers, name) - 1; }
+static int number_of(const Map *numbers, const void *key) { return (int)(intptr_t)map_get(numbers, key) - 1; }
 
-static void put_number_named(const FuncText *t, Map *numbers, const char *name, int number)
+static void put_number(const FuncText *t, Map *numbers, const void *key, int number)
 {
     numbers->arena = &t->h->m->arena;
-    map_put(numbers, intern_text(t->h->m, name), (void *)(intptr_t)(number + 1));
+    map_put(numbers, key, (void *)(intptr_t)(number + 1));
 }
 
 const char *pointer_to(FuncText *t, const Value *value)
@@ -70,14 +70,13 @@ const char *pointer_to(FuncText *t, const Value *value)
     const char *plain = plain_pointer(t, value);
     if (plain)
         return plain;
-    const char *known = map_get(&t->local_names, value);
-    if (known)
-        return known;
+    int known = number_of(&t->local_numbers, value);
+    if (known >= 0)
+        return t->local[known].name;
     t->local = with_room(t->h->m, t->local, t->nlocals, &t->local_room, sizeof *t->local);
     t->local[t->nlocals] = (Local){ .name = local_name(t, value->name), .value = value };
-    t->local_names.arena = &t->h->m->arena;
-    map_put(&t->local_names, value, (void *)(uintptr_t)t->local[t->nlocals].name);
-    put_number_named(t, &t->local_numbers, t->local[t->nlocals].name, t->nlocals);
+    put_number(t, &t->local_numbers, value, t->nlocals);
+    put_number(t, &t->local_numbers, t->local[t->nlocals].name, t->nlocals);
     return t->local[t->nlocals++].name;
 }
 
@@ -173,7 +172,7 @@ static int note_names(FuncText *t, const char *text, Local *fresh[])
     int length, count = 0;
     while (next_identifier(&text, &word, &length)) {
         Name name = intern(t->h->m, word, length);
-        int local = number_named(&t->local_numbers, name), pointer = number_named(&t->pointer_numbers, name);
+        int local = number_of(&t->local_numbers, name), pointer = number_of(&t->pointer_numbers, name);
         t->c->takes_rt |= is_word("rt", word, length);
         t->c->takes_frame |= is_word(t->frame, word, length);
         if (pointer >= 0)
@@ -210,7 +209,7 @@ static void name_pointer(FuncText *t, int64_t number, const Value *of, const cha
         return;
     t->c->of[number] = of;
     t->pointer[number] = local_name(t, name);
-    put_number_named(t, &t->pointer_numbers, t->pointer[number], (int)number);
+    put_number(t, &t->pointer_numbers, t->pointer[number], (int)number);
 }
 
 /* Of each collective that runs ahead: where its data are, and where the next turn's go and come from. */

@@ -23,10 +23,6 @@
 
 /* --- What has been written so far ------------------------------------------------------------- */
 
-typedef struct {
-    const char *name, *text; /* the text as it is under the name of all candidates, from its head on */
-} KernelText;
-
 /* A row of the table of kernels: a statement that a trace can name. */
 typedef struct {
     const char *name, *where, *kind;
@@ -61,9 +57,9 @@ typedef struct {
     const Dialect *dialect;
     const CudaProgram *cuda; /* CUDA only */
     Text kernels, functions; /* kernels: C only */
-    int nkernels, kernel_room, nrows, row_room, nproducts, product_room;
-    KernelText *kernel;
-    Map kernel_texts, kernel_names; /* text -> its KernelText's name; name -> it has been given */
+    int nrows, row_room, nproducts, product_room;
+    Map kernel_texts; /* a kernel as it is under the name of all candidates, from its head on -> its name */
+    Map kernel_names; /* those that have been given */
     int nlaunched, launched_room;
     LaunchText *launched;
     KernelRow *row;
@@ -95,7 +91,8 @@ typedef struct {
     const char **pointer; /* names of the parameters */
     int nlocals, local_room, ndeclared;
     Local *local;
-    Map local_names, local_numbers, pointer_numbers; /* value -> name; name -> its number + 1 */
+    Map local_numbers;   /* of a value, or of the name of its local -> the local's number + 1 */
+    Map pointer_numbers; /* likewise, of a parameter's name */
     Text body;
     const char *comment; /* the last one written */
 } FuncText;

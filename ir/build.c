@@ -216,7 +216,7 @@ Builder builder_at(Module *m, Func *f, Op *before)
     return b;
 }
 
-static void replace_in(Values *values, const Value *old, Value *with)
+void replace_value(Values *values, const Value *old, Value *with)
 {
     for (int i = 0; i < values->count; i++)
         if (values->at[i] == old)
@@ -226,8 +226,8 @@ static void replace_in(Values *values, const Value *old, Value *with)
 void replace_uses(Func *f, const Value *old, Value *with)
 {
     for (Op *op = f->first; op; op = op->next)
-        replace_in(&op->args, old, with);
-    replace_in(&f->results, old, with);
+        replace_value(&op->args, old, with);
+    replace_value(&f->results, old, with);
 }
 
 bool is_used(const Func *f, const Value *value)

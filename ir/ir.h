@@ -326,6 +326,7 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
 Value *build_number(Builder *b, double value);               /* a weak f32 constant */
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, place and names */
 Builder builder_at(Module *m, Func *f, Op *before);          /* takes the place names of `before` */
+void replace_value(Values *values, const Value *old, Value *with);
 void replace_uses(Func *f, const Value *old, Value *with);
 void insert_op(Func *f, Op *op, Op *before);
 void remove_op(Func *f, Op *op);

@@ -41,21 +41,14 @@ const Users *users_of(const Uses *uses, const Value *value)
     return users ? users : &none;
 }
 
-static void replace_in(Values *values, const Value *old, Value *with)
-{
-    for (int i = 0; i < values->count; i++)
-        if (values->at[i] == old)
-            values->at[i] = with;
-}
-
 void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with)
 {
     Users *users = map_get(&uses->users, old);
     for (int i = 0; users && i < users->count; i++) {
-        replace_in(&users->op[i]->args, old, with);
+        replace_value(&users->op[i]->args, old, with);
         note_user(uses, with, users->op[i]);
     }
     if (users)
         users->count = 0;
-    replace_in(&f->results, old, with);
+    replace_value(&f->results, old, with);
 }

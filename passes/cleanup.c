@@ -60,7 +60,7 @@ void share_equal(Func *f)
     arena_free(&scratch);
 }
 
-static void note_read(Map *read, const Values *values)
+void note_read(Map *read, const Values *values)
 {
     for (int i = 0; i < values->count; i++)
         map_put(read, values->at[i], values->at[i]);

@@ -10,6 +10,8 @@
 Value *resolve(const Map *instead, Value *value);
 void resolve_all(const Map *instead, Values *values);
 
+void note_read(Map *read, const Values *values); /* each value -> itself */
+
 bool same_op(const Op *a, const Op *b); /* the same computation on the same operands */
 void share_equal(Func *f);
 void drop_dead(Func *f);        /* ops whose results nobody reads */

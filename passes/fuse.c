@@ -423,6 +423,7 @@ static void fuse_func(Module *m, Func *f)
     p.needs = NEW_ARRAY(&m->arena, Numbers, p.n);
     p.seen = NEW_ARRAY(&m->arena, int, p.n);
     p.rank = NEW_ARRAY(&m->arena, int, p.n);
+    p.node = NEW_ARRAY(&m->arena, int, p.n);
     int i = 0;
     for (Op *op = f->first; op; op = op->next, i++) {
         p.ops[i] = op;

@@ -34,6 +34,7 @@ typedef struct {
     Numbers *users; /* of each op: the ops that come after it, since they read its results or overwrite what it reads */
     Numbers *needs; /* the other way round */
     int *rank;      /* of each node (fuse_reach.c) */
+    int *node;      /* of each rank */
     int *seen;      /* scratch, of each op: seen if it is `stamp` */
     int stamp;
     Numbers before, after, pool; /* scratch of fuse_reach.c */
@@ -51,6 +52,7 @@ void find_order(Plan *p);
 void gather_groups(Plan *p); /* the ops of each group stand together, and each op behind what it needs */
 
 void push_number(Arena *arena, Numbers *numbers, int number);
+void sort_numbers(Numbers *numbers);
 
 /* fuse_reach.c: ranks of nodes; is there a way between two groups by way of others, or too many others to know? */
 void rank_ops(Plan *p);

@@ -21,6 +21,18 @@ void push_number(Arena *arena, Numbers *numbers, int number)
     numbers->at[numbers->count++] = number;
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+void sort_numbers(Numbers *numbers)
+{
+    if (numbers->count)
+        qsort(numbers->at, (size_t)numbers->count, sizeof *numbers->at, compare_numbers);
+}
+
 static void add_order(Plan *p, int before, int after)
 {
     push_number(&p->m->arena, &p->users[before], after);
@@ -74,12 +86,6 @@ void find_order(Plan *p)
 
 /* --- Groups as wholes, each as early as the order of the ops allows ------------------------------------- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
-}
-
 /* Appends op i and what it needs first; the ops of a group stand together. */
 static void place_op(Plan *p, int i)
 {
@@ -96,7 +102,7 @@ static void place_op(Plan *p, int i)
     ops->count = 0;
     for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
         push_number(&p->m->arena, ops, k);
-    qsort(ops->at, (size_t)ops->count, sizeof *ops->at, compare_numbers);
+    sort_numbers(ops);
     for (int k = 0; k < ops->count; k++)
         insert_op(p->f, p->ops[ops->at[k]], NULL);
 }

@@ -7,8 +7,6 @@
  */
 #include "fuse.h"
 
-#include <stdlib.h>
-
 /* A node is named by the first op of its group, or by its op. */
 static int node_of(const Plan *p, int op)
 {
@@ -25,7 +23,8 @@ static void rank_op(Plan *p, int op, int *next)
     p->rank[op] = 0;
     for (int i = 0; i < p->needs[op].count; i++)
         rank_op(p, p->needs[op].at[i], next);
-    p->rank[op] = (*next)++;
+    p->rank[op] = *next;
+    p->node[(*next)++] = op;
 }
 
 void rank_ops(Plan *p)
@@ -94,26 +93,22 @@ bool has_way_around(Plan *p, const Group *a, const Group *b)
 
 /* --- One node of two ---------------------------------------------------------------------------------- */
 
-static int compare_numbers(const void *a, const void *b)
+static void rank_node(Plan *p, int node, int rank)
 {
-    int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
+    p->rank[node] = rank;
+    p->node[rank] = node;
 }
 
 /* The nodes by their ranks, which go to `pool`. */
 static void sort_by_rank(const Plan *p, Numbers *nodes, Numbers *pool)
 {
-    int(*pairs)[2] = calloc((size_t)nodes->count + 1, sizeof *pairs);
-    for (int i = 0; pairs && i < nodes->count; i++)
-        pairs[i][0] = p->rank[nodes->at[i]], pairs[i][1] = nodes->at[i];
-    if (!pairs)
-        abort();
-    qsort(pairs, (size_t)nodes->count, sizeof *pairs, compare_numbers);
+    for (int i = 0; i < nodes->count; i++)
+        nodes->at[i] = p->rank[nodes->at[i]];
+    sort_numbers(nodes);
     for (int i = 0; i < nodes->count; i++) {
-        nodes->at[i] = pairs[i][1];
-        push_number(&p->m->arena, pool, pairs[i][0]);
+        push_number(&p->m->arena, pool, nodes->at[i]);
+        nodes->at[i] = p->node[nodes->at[i]];
     }
-    free(pairs);
 }
 
 void join_ranks(Plan *p, int first, int second, int joined)
@@ -124,12 +119,12 @@ void join_ranks(Plan *p, int first, int second, int joined)
     push_number(&p->m->arena, pool, p->rank[second]);
     sort_by_rank(p, &p->before, pool);
     sort_by_rank(p, &p->after, pool);
-    qsort(pool->at, (size_t)pool->count, sizeof *pool->at, compare_numbers);
+    sort_numbers(pool);
     int next = 0;
     for (int i = 0; i < p->before.count; i++)
-        p->rank[p->before.at[i]] = pool->at[next++];
-    p->rank[joined] = pool->at[next];
+        rank_node(p, p->before.at[i], pool->at[next++]);
+    rank_node(p, joined, pool->at[next]);
     next += 2; /* one rank is left over */
     for (int i = 0; i < p->after.count; i++)
-        p->rank[p->after.at[i]] = pool->at[next++];
+        rank_node(p, p->after.at[i], pool->at[next++]);
 }

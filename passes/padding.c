@@ -81,7 +81,8 @@ static void mask_summed(Module *m, Func *f, Op *op, int at)
     for (int i = 0; i < op->attrs.over.count; i++) {
         const Type *type = &arg(op, at)->type;
         const Dim dim = type->dim[find_dim(type, op->attrs.over.name[i])];
-        mask_along(m, f, op, at, &dim, info(op)->over == MAX ? lowest(type) : 0);
+        if (has_ragged_end(&dim) && is_masked(m, f, op, at))
+            mask_along(m, f, op, at, &dim, info(op)->over == MAX ? lowest(type) : 0);
     }
 }
 
@@ -123,8 +124,7 @@ static void mask_operands(Module *m, Func *f, Op *op)
 {
     Family family = info(op)->family;
     for (int i = 0; (family == REDUCTION || family == PRODUCT) && i < op->args.count; i++)
-        if (is_masked(m, f, op, i))
-            mask_summed(m, f, op, i);
+        mask_summed(m, f, op, i);
     if (family != LIBRARY)
         return;
     mask_gradient(m, f, op);

@@ -71,10 +71,8 @@ static Map what_is_read(Arena *arena, const Func *f)
 {
     Map read = { .arena = arena };
     for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->args.count; i++)
-            map_put(&read, arg(op, i), arg(op, i));
-    for (int i = 0; i < f->results.count; i++)
-        map_put(&read, f->results.at[i], f->results.at[i]);
+        note_read(&read, &op->args);
+    note_read(&read, &f->results);
     return read;
 }
 

@@ -34,12 +34,7 @@ RT_INLINE void rt_note_index(int64_t index, const RtTake s)
     rt_copy_text(rt_bad_index.where, sizeof rt_bad_index.where, s.where);
 }
 
-/* Of the type of what it is given. */
-RT_INLINE float rt_no_number(float) { return nanf(""); }
-RT_INLINE int32_t rt_no_number(int32_t) { return 0; }
-
-/* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row; NaN where none does, so that the loss
- * tells. */
+/* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row, or none does. */
 template <int WIDTH, typename T, typename P>
 RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const RtTake s)
 {
@@ -48,14 +43,14 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
         return;
     using V = decltype(rt_value(T()));
     const int64_t p = item / s.count, n = item % s.count, row = rt_take_row_of(index[n], s);
-    const bool known = row >= 0 && row < s.rows, exists = index[n] >= 0 && index[n] < s.size;
-    if (!exists && threadIdx.x % 32 == 0)
+    const bool known = row >= 0 && row < s.rows;
+    if ((index[n] < 0 || index[n] >= s.size) && threadIdx.x % 32 == 0)
         rt_note_index(index[n], s);
     const T *from = table + p * s.table.pre + (known ? row : 0) * s.table.row;
     P *to = picked + p * s.picked.pre + n * s.picked.row;
     for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH) {
         const int count = (int)rt_least<int64_t>(WIDTH, s.post - i);
-        RtPack<V, WIDTH> values = rt_all<WIDTH>(exists ? V(0) : rt_no_number(V()));
+        RtPack<V, WIDTH> values = rt_all<WIDTH>(V(0));
         if (known) {
             const RtPack<T, WIDTH> pack = rt_load_some<WIDTH>(from + i, count);
 #pragma unroll

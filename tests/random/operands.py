@@ -6,9 +6,9 @@ from tree import Index, Number
 
 
 
-def minimum_of(position, shift, size):
-    """The position and a shift, from 0 to size - 1."""
-    return call("minimum", call("maximum", binary("+", position, shift), 0), size - 1)
+def clamped(expression, size):
+    """From 0 to size - 1."""
+    return call("minimum", call("maximum", expression, 0), size - 1)
 
 class Operands:
     """For one scope; each method gives a Value, or None where nothing fits."""
@@ -196,7 +196,7 @@ class Operands:
         elif way == "minimum":
             expression = call("minimum", expression, size - 1)
         else:
-            expression = call("minimum", call("maximum", binary("-", expression, self.draw.randint(0, 3)), 0), size - 1)
+            expression = clamped(binary("-", expression, self.draw.randint(0, 3)), size)
         return Value(expression, dims, "i32")
 
     def elsewhere(self, value):
@@ -205,7 +205,7 @@ class Operands:
         if not known or self.draw.random() < 0.85:
             return value
         dim = self.draw.choice(known)
-        at = minimum_of(call("iota", dim), self.draw.randint(-2, 2), self.size(dim))
+        at = clamped(binary("+", call("iota", dim), self.draw.randint(-2, 2)), self.size(dim))
         return Value(Index(value.expression, dim, at), value.dims, value.kind, value.scale)
 
     def condition(self, dims):

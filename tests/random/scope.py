@@ -62,6 +62,10 @@ class State:
         self.counts, self.inputs, self.entropies = {}, [], set()
         self.uses_dropout = False
 
+    def is_entropy(self, expression):
+        return isinstance(expression, Call) and expression.function == "cross_entropy" or \
+            isinstance(expression, Name) and expression.name in self.entropies
+
     def fresh(self, letter):
         self.counts[letter] = self.counts.get(letter, 0) + 1
         return f"{letter}{self.counts[letter]}"
@@ -142,9 +146,8 @@ class Scope:
 
     def assign(self, name, value, stated=None):
         self.body.append(Assign(name, value.expression, stated))
-        e = value.expression
-        is_entropy = isinstance(e, Call) and e.function == "cross_entropy" or isinstance(e, Name) and e.name in self.state.entropies
-        (self.state.entropies.add if is_entropy else self.state.entropies.discard)(name)
+        entropies = self.state.entropies
+        (entropies.add if self.state.is_entropy(value.expression) else entropies.discard)(name)
         self.locals.pop(name, None)  # so that it comes last
         local = self.locals[name] = Local(name, value.dims, value.kind, value.scale)
         self.own.add(name)

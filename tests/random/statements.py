@@ -51,8 +51,7 @@ class Statements(Operations):
 
     def is_entropy(self, expression):
         """Its mean counts labels; in another order it would be another value."""
-        return isinstance(expression, Call) and expression.function == "cross_entropy" or \
-            isinstance(expression, Name) and expression.name in self.state.entropies
+        return self.state.is_entropy(expression)
 
     def alias(self):
         local = self.scope.pick(self.scope.all())
