@@ -115,6 +115,7 @@ static void add_up(Rt *rt, uint64_t *sums, int count)
 static void commit(RtOutput *output, RtLock *lock)
 {
     int file = fcntl(output->file, F_DUPFD_CLOEXEC, 0);
+    rt_lock_next(lock, file);
     rt_output_commit(output);
     rt_lock_pass(lock, file);
 }

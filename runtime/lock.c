@@ -1,5 +1,6 @@
-/* lock.c -- flock on what is written.  A checkpoint is replaced by renaming, so the lock goes from file to file; before
- * the first there is only its partial, FILE.tmp, which is left empty and locked until then. */
+/* lock.c -- flock on what is written.  A checkpoint is replaced by renaming, so the lock goes from file to file: the
+ * new one is locked before it takes the name, hence the file of that name is locked at any time.  Before the first
+ * there is only its partial, FILE.tmp, which is left empty and locked until then. */
 #include "lock.h"
 
 #include "output.h"
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What is removed when the trainer ends before the first save.  A handler of exit takes no argument. */
@@ -37,37 +39,75 @@ void rt_lock_file(int file, const char *path, const char *option)
         refuse(path, option);
 }
 
-/* The file that is there, locked; or -1. */
-static int lock_target(const char *target, const char *path, const char *option)
+static bool is_same(const struct stat *a, const struct stat *b)
 {
-    int file =
-        open(target, O_RDWR | O_CLOEXEC | O_NONBLOCK); /* some network file systems lock only what may be written */
-    if (file < 0)
-        file = open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file >= 0)
-        rt_lock_file(file, path, option);
-    return file;
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static bool is_same_file(int a, int b)
+{
+    struct stat info[2];
+    return !fstat(a, &info[0]) && !fstat(b, &info[1]) && is_same(&info[0], &info[1]);
+}
+
+/* Whether the name still means the open file: another run may have replaced it before it was locked. */
+static bool is_named(int file, const char *path)
+{
+    struct stat info[2];
+    return !fstat(file, &info[0]) && !stat(path, &info[1]) && is_same(&info[0], &info[1]);
+}
+
+/* The file that is there; or -1.  Some network file systems lock only what may be written. */
+static int open_target(const char *target)
+{
+    int file = open(target, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    return file >= 0 ? file : open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+/* The file, or where there is none its partial, locked; false if another run saved between the opening and the
+ * locking, so that it has to be tried again.  The partial is not removed then: that run may be writing it. */
+static bool try_lock(RtLock *lock, const char *target, const char *path, const char *option)
+{
+    *lock = (RtLock){ .file = open_target(target) };
+    if (lock->file >= 0) {
+        rt_lock_file(lock->file, path, option);
+        if (is_named(lock->file, target))
+            return true;
+        close(lock->file);
+        return false;
+    }
+    *lock = (RtLock){ rt_output_create(path, option, false), rt_output_partial(path) };
+    rt_lock_file(lock->file, path, option);
+    int saved = open_target(target);
+    if (saved < 0 && is_named(lock->file, lock->mark))
+        return true;
+    if (saved >= 0)
+        close(saved);
+    close(lock->file);
+    free(lock->mark);
+    return false;
 }
 
 RtLock rt_lock_take(const char *path, const char *option)
 {
-    char *target = rt_output_target(path), *mark = rt_output_partial(path);
-    RtLock lock = { .file = lock_target(target, path, option) };
-    int file = rt_output_create(path, option, false);
-    rt_lock_file(file, path, option);
-    if (lock.file < 0)
-        lock.file = lock_target(target, path, option); /* another run may have saved just now */
-    if (lock.file >= 0) {
-        unlink(mark);
-        close(file);
-        free(mark);
-    } else {
-        lock = (RtLock){ file, mark };
-        mark_left = mark;
-        atexit(remove_mark);
-    }
+    char *target = rt_output_target(path);
+    RtLock lock;
+    while (!try_lock(&lock, target, path, option))
+        ;
     free(target);
+    if (lock.mark) {
+        mark_left = lock.mark;
+        atexit(remove_mark);
+    } else {
+        rt_output_check(path, option);
+    }
     return lock;
+}
+
+void rt_lock_next(const RtLock *lock, int file)
+{
+    if (!is_same_file(lock->file, file)) /* else the mark itself is being written */
+        flock(file, LOCK_EX);            /* waits for a run that is about to see that the target is locked */
 }
 
 void rt_lock_pass(RtLock *lock, int file)
@@ -75,7 +115,7 @@ void rt_lock_pass(RtLock *lock, int file)
     mark_left = NULL;
     free(lock->mark);
     lock->mark = NULL;
-    if (is_taken(file)) { /* by this very lock: the mark has become the file */
+    if (is_same_file(lock->file, file)) {
         close(file);
         return;
     }

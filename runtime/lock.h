@@ -12,6 +12,9 @@ typedef struct {
 /* Ends the trainer if another process holds the lock of `path`, or if nothing can be written there. */
 RtLock rt_lock_take(const char *path, const char *option);
 
+/* Locks `file`, which is about to take the place of what is locked. */
+void rt_lock_next(const RtLock *lock, int file);
+
 /* `file` has become the file at that path: the lock goes over to it.  It stays open. */
 void rt_lock_pass(RtLock *lock, int file);
 

@@ -96,10 +96,10 @@ def writing(trainer, tmp_path, data):
     """A run in the middle of its steps, which writes some file."""
     started = []
 
-    def start(*options):
-        started.append(subprocess.Popen([trainer, "--data", "data.txt", "--steps", "1000000", "--print-every", "1", *options],
+    def start(*options, sleep="5", print_every="1"):
+        started.append(subprocess.Popen([trainer, "--data", "data.txt", "--steps", "1000000", "--print-every", print_every, *options],
                                         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env={**os.environ, "TINY_SLEEP_MS": "5"}))
+                                        env={**os.environ, "TINY_SLEEP_MS": sleep}))
         for _ in range(5):
             assert started[-1].stdout.readline()
         return started[-1]
@@ -112,10 +112,12 @@ def writing(trainer, tmp_path, data):
 @pytest.mark.parametrize("every", [[], ["--save-every", "1"]])
 def test_two_runs_save_to_one_file(refused, tmp_path, writing, every):
     """Before its first checkpoint and after it."""
-    process = writing("--save", "a", *every)
+    process = writing("--save", "a", *every, **(dict(sleep="0", print_every="20") if every else {}))
     message = "error: --save a: another process is writing it; wait for its end, or give another place"
     assert refused(*TRAIN, "--save", "a", "--overwrite") == message
     if every:
+        for _ in range(30): # at any time between two saves, or in one
+            assert refused(*TRAIN, "--save", "a", "--overwrite") == message
         assert refused("--data", "data.txt", "--steps", 10**6, "--load", "a", "--save", "a") == message
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
