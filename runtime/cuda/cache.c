@@ -5,10 +5,12 @@
 #include "gpu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,4 +97,21 @@ void rt_cache_keep(const char *folder, const char *key, const void *data, size_t
     }
     free(aside);
     free(path);
+}
+
+RtCacheLock rt_cache_lock(const char *folder, const char *key)
+{
+    RtCacheLock lock = { .path = rt_text("%s/%s.lock", folder, key) };
+    lock.file = open(lock.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock.file >= 0)
+        flock(lock.file, LOCK_EX);
+    return lock;
+}
+
+void rt_cache_unlock(RtCacheLock *lock)
+{
+    unlink(lock->path); /* who waits for it holds the file open */
+    if (lock->file >= 0)
+        close(lock->file);
+    free(lock->path);
 }

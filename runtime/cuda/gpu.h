@@ -71,6 +71,14 @@ void rt_gpu_index_check(const Rt *rt);
 void *rt_cache_find(const char *folder, const char *key, size_t *bytes);
 /* Ends the trainer where it cannot be written. */
 void rt_cache_keep(const char *folder, const char *key, const void *data, size_t bytes);
+/* Of several ranks of a machine one compiles, and the others wait for what it keeps.  Where a file system has no locks,
+ * each compiles. */
+typedef struct {
+    int file;
+    char *path;
+} RtCacheLock;
+RtCacheLock rt_cache_lock(const char *folder, const char *key);
+void rt_cache_unlock(RtCacheLock *lock);
 char *rt_cache_folder(const char *option); /* that exists; the caller's */
 
 /* --- product.c ------------------------------------------------------------------------------ */

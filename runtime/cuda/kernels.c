@@ -135,19 +135,30 @@ static char *key_of(const Rt *rt, const Nvrtc *nvrtc)
                    rt->gpu->minor);
 }
 
+/* Of the ranks of a machine one compiles. */
+static void *compile_once(const Rt *rt, const Nvrtc *nvrtc, const char *folder, const char *key, size_t *bytes)
+{
+    double begin = rt_seconds();
+    rt_note("kernels: compiling %d for sm_%d%d, once ...", rt->program->code->nlaunches, rt->gpu->major,
+            rt->gpu->minor);
+    RtCacheLock lock = rt_cache_lock(folder, key);
+    void *cubin = rt_cache_find(folder, key, bytes);
+    if (!cubin) {
+        cubin = compile(rt, nvrtc, bytes);
+        rt_cache_keep(folder, key, cubin, *bytes);
+    }
+    rt_cache_unlock(&lock);
+    rt_note("kernels: compiled in %.1f s, kept in %s", rt_seconds() - begin, folder);
+    return cubin;
+}
+
 static void *find_or_compile(const Rt *rt, size_t *bytes)
 {
     Nvrtc nvrtc = load_nvrtc();
     char *folder = rt_cache_folder(rt->gpu->options.kernel_cache), *key = key_of(rt, &nvrtc);
     void *cubin = rt_cache_find(folder, key, bytes);
-    if (!cubin) {
-        double begin = rt_seconds();
-        rt_note("kernels: compiling %d for sm_%d%d, once ...", rt->program->code->nlaunches, rt->gpu->major,
-                rt->gpu->minor);
-        cubin = compile(rt, &nvrtc, bytes);
-        rt_cache_keep(folder, key, cubin, *bytes);
-        rt_note("kernels: compiled in %.1f s, kept in %s", rt_seconds() - begin, folder);
-    }
+    if (!cubin)
+        cubin = compile_once(rt, &nvrtc, folder, key, bytes);
     free(folder);
     free(key);
     return cubin;

@@ -148,7 +148,7 @@ class Workplace:
             shutil.rmtree(messages, ignore_errors=True)
             messages.mkdir()
             environment = {"CUDA_HOME": str(self.tools.device), "EMULATED_GPUS": str(ranks),
-                           "EMULATED_MESSAGES": str(messages)}
+                           "EMULATED_MESSAGES": str(messages), "KERNEL_CXX": "g++ -O0"}
         trainer = [f"./{out}/trainer", *said]
         seconds = RUN_SECONDS * (4 if how.target == "cuda" else 1)  # kernels are compiled first
         return run(self.launched(trainer, how, ranks), self.folder, environment.items(), seconds)
