@@ -69,12 +69,17 @@ typedef enum {
     N_OPS
 } OpKind;
 
+/* What a reshard, or a collective that it became, is for, where a policy of the layout asks: `cause` is for people. */
+typedef enum { ANY_PURPOSE, WEIGHT, GRADIENT, N_PURPOSES } Purpose;
+
 typedef Name Dtype; /* as an attribute: "f32", ...; NULL if not said */
 
 typedef struct {
 #define ATTR(key, kind) kind key;
 #include "attrs.def"
 } Attrs;
+
+bool attrs_equal(const Attrs *a, const Attrs *b);
 
 typedef struct Op Op;
 typedef struct Func Func;
@@ -335,6 +340,7 @@ bool is_used(const Func *f, const Value *value);
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
+extern const char *const purpose_name[N_PURPOSES];
 extern const char *const init_name[N_INITS];
 void print_module(const Module *m, FILE *out);
 void print_type(const Module *m, const Type *type, FILE *out);

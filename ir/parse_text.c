@@ -275,6 +275,16 @@ static Dtype read_dtype(Parser *p)
 
 static bool read_flag(Parser *p) { return expect(p, "true"); }
 
+static Purpose read_purpose(Parser *p)
+{
+    peek(p);
+    for (Purpose purpose = ANY_PURPOSE + 1; purpose < N_PURPOSES; purpose++)
+        if (accept(p, purpose_name[purpose]))
+            return purpose;
+    fail(p, from(p, p->at), "expected weight or gradient");
+    return ANY_PURPOSE;
+}
+
 static Name parse_Name(Parser *p) { return read_name(p); }
 static Dtype parse_Dtype(Parser *p) { return read_dtype(p); }
 static Names parse_Names(Parser *p) { return read_names(p); }
@@ -283,6 +293,7 @@ static Axes parse_Axes(Parser *p) { return read_axes(p); }
 static Number parse_Number(Parser *p) { return read_number(p); }
 static Int parse_Int(Parser *p) { return read_int(p); }
 static Flag parse_Flag(Parser *p) { return read_flag(p); }
+static Purpose parse_Purpose(Parser *p) { return read_purpose(p); }
 
 /* One `key=` of an attribute list: the key must end where the text has '='. */
 static bool accept_key(Parser *p, const char *key) { return accept(p, key) && expect(p, "="); }

@@ -124,6 +124,42 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b) { return a->dtype == b->dtype && same_dims(a, b); }
 
+/* --- Attributes --------------------------------------------------------------------------------- */
+
+static bool same_Name(Name a, Name b) { return a == b; }
+static bool same_Dtype(Dtype a, Dtype b) { return a == b; }
+static bool same_Axes(Axes a, Axes b) { return a == b; }
+static bool same_Int(Int a, Int b) { return a == b; }
+static bool same_Flag(Flag a, Flag b) { return a == b; }
+static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
+
+/* As results of 0 and -0 differ, and NaN is what it is. */
+static bool same_Number(Number a, Number b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+static bool same_Names(Names a, Names b)
+{
+    return a.count == b.count && memcmp(a.name, b.name, (size_t)a.count * sizeof *a.name) == 0;
+}
+
+static bool same_Dims(Dims a, Dims b)
+{
+    for (int i = 0; i < a.count && a.count == b.count; i++)
+        if (!dim_equal(&a.dim[i], &b.dim[i]))
+            return false;
+    return a.count == b.count;
+}
+
+bool attrs_equal(const Attrs *a, const Attrs *b)
+{
+#define ATTR(key, kind)                                                                                                \
+    if (!same_##kind(a->key, b->key))                                                                                  \
+        return false;
+#include "attrs.def"
+    return true;
+}
+
+/* --- Other types ---------------------------------------------------------------------------------- */
+
 Type without_dim(Type type, Name name)
 {
     int at = find_dim(&type, name);

@@ -9,7 +9,7 @@ static bool same_attrs(const Op *a, const Op *b)
 {
     Attrs attrs = a->attrs;
     attrs.bucket = b->attrs.bucket;
-    return memcmp(&attrs, &b->attrs, sizeof attrs) == 0;
+    return attrs_equal(&attrs, &b->attrs);
 }
 
 bool same_op(const Op *a, const Op *b)

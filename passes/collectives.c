@@ -84,7 +84,7 @@ static void make_room(Func *f)
 static bool gathers_weight(const Op *op)
 {
     bool is_parameter = op->kind == OP_reshard && !arg(op, 0)->def && !arg(op, 0)->type.partial;
-    return is_parameter && op->attrs.cause && strncmp(op->attrs.cause, "zero.", 5) == 0;
+    return is_parameter && op->attrs.purpose == WEIGHT;
 }
 
 /* The one of those from `first` to `last` that gathers the same, or NULL. */
@@ -346,6 +346,7 @@ static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
 {
     Builder b = builder_at(m, f, before);
     b.path = way->reshard->path, b.where = way->reshard->where, b.loc = way->reshard->loc;
+    way->next.attrs.purpose = way->reshard->attrs.purpose;
     way->next.attrs.cause = way->reshard->attrs.cause;
     way->next.attrs.bucket = bucket;
     way->now = build_op(&b, way->next.kind, way->next.attrs, 1, &way->now);

@@ -102,7 +102,7 @@ static bool is_outer_part(const Group *small, const Group *large)
 static bool share_left(const Op *a, const Op *b)
 {
     return arg(a, 0) == arg(b, 0) && !arg(a, 1)->def && !arg(b, 1)->def && arg(a, 1) != arg(b, 1) &&
-           memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
+           attrs_equal(&a->attrs, &b->attrs);
 }
 
 /* Does an op of one read what an op of the other makes?  A product takes its operands from memory. */

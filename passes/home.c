@@ -112,7 +112,7 @@ static Axes axes_moved(const Type *from, const Type *to)
     return axes;
 }
 
-const char *pass_behind(const Homes *h, const Type *from, const Type *to)
+Extent rule_behind(const Homes *h, const Type *from, const Type *to)
 {
     Homes plain = *h, full = *h;
     plain.extent = BY_RULES;
@@ -123,11 +123,11 @@ const char *pass_behind(const Homes *h, const Type *from, const Type *to)
         Type by_rules = home_by(&plain, *sides[i], false), by_else = home_by(&full, *sides[i], false);
         Axes extra = axes_in_use(sides[i]) & moved & ~sides[i]->partial;
         if (extra & ~axes_in_use(&by_else) & h->m->train.zero_axes)
-            return "zero";
+            return BY_ZERO;
         if (extra & axes_in_use(&by_else) & ~axes_in_use(&by_rules))
-            return "sequence";
+            return BY_ELSE;
     }
-    return "shard";
+    return BY_RULES;
 }
 
 /* --- The program without layout ---------------------------------------------------------------- */

@@ -26,8 +26,8 @@ void split_by_zero(const Homes *h, Type *type);
 /* The type as the rules split it, with_zero: and `zero` too, if that counts already. */
 Type home_by(const Homes *h, Type type, bool with_zero);
 
-/* Which pass wants a value of type `from` held as `to`: the one whose rule splits a dim on either side. */
-const char *pass_behind(const Homes *h, const Type *from, const Type *to);
+/* Which rules want a value of type `from` held as `to`: those that split a dim on either side. */
+Extent rule_behind(const Homes *h, const Type *from, const Type *to);
 
 /* Takes every split and every reshard out of the program. */
 void forget_layout(Module *m);

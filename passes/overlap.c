@@ -39,16 +39,14 @@ typedef struct {
 
 /* --- Which collectives ------------------------------------------------------------------------- */
 
-static bool is_caused(const Op *op, const char *by) { return op->attrs.cause && strstr(op->attrs.cause, by); }
-
 static bool may_start(const Module *m, const Op *op)
 {
     if (!(info(op)->traits & SENDS))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;
-    if (is_caused(op, ".gradient"))
+    if (op->attrs.purpose == GRADIENT)
         return m->train.overlap_grads;
-    return reduces || !is_caused(op, "zero.") || m->train.overlap_params;
+    return reduces || op->attrs.purpose != WEIGHT || m->train.overlap_params;
 }
 
 static void add_wait(Module *m, Func *f, Op *op, Op *before)
@@ -107,7 +105,7 @@ static void part_buckets(Func *f, int64_t *last)
 static void run_ahead(Module *m, Func *f)
 {
     for (Op *first = f->first, *after; first; first = after) {
-        bool may = first->attrs.started && is_caused(first, "zero.") && !is_caused(first, ".gradient");
+        bool may = first->attrs.started && first->attrs.purpose == WEIGHT;
         after = after_message(first);
         for (const Op *op = first; op != after; op = op->next)
             may = may && can_run_ahead(m, f, op);

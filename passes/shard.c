@@ -63,8 +63,26 @@ static Dims dims_of(const Type *type)
     return dims;
 }
 
+/* Who wants a value held otherwise. */
+typedef struct {
+    const char *name;
+    Purpose purpose;
+} Reader;
+
+static const Reader of_gradient = { "gradient", GRADIENT }, returned = { "return", ANY_PURPOSE };
+
+static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader reader)
+{
+    static const char *const pass[] = { [BY_RULES] = "shard", [BY_ELSE] = "sequence", [BY_ZERO] = "zero" };
+    Extent rule = rule_behind(&s->homes, from, to);
+    return (Attrs){ .dims = dims_of(to),
+                    .axis = to->partial,
+                    .purpose = !reader.purpose && rule == BY_ZERO ? WEIGHT : reader.purpose,
+                    .cause = intern_format(s->m, "%s.%s", pass[rule], reader.name) };
+}
+
 /* `value`, held as `to` says, for `reader`, before which it is made. */
-static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *to, const char *reader)
+static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     if (same_dims(&value->type, to))
         return value;
@@ -75,9 +93,7 @@ static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *t
         attrs.dims = dims_of(to);
         made = build(&b, value->def->kind, attrs, 0, NULL);
     } else {
-        const char *pass = pass_behind(&s->homes, &value->type, to);
-        Attrs attrs = { .dims = dims_of(to), .axis = to->partial, .cause = intern_format(s->m, "%s.%s", pass, reader) };
-        made = build(&b, OP_reshard, attrs, 1, &value);
+        made = build(&b, OP_reshard, reshard_attrs(s, &value->type, to, reader), 1, &value);
     }
     add_use(s, result(made));
     return result(made);
@@ -92,7 +108,7 @@ static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
 }
 
 /* A gradient is sent in the dtype that zero's grad_dtype asks for, and is again what it was. */
-static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, const char *reader)
+static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     Name sent = is_gradient(s, value) ? s->m->train.grad_dtype : NULL;
     if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
@@ -110,8 +126,8 @@ static void settle(Shard *s, Func *f, Op *op, Value *value)
     Type home = settled_type(s, value);
     bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
     Op *next = op->next;
-    Value *settled = of_weight ? reduce_gradient(s, f, next, value, &home, "gradient")
-                               : reshard(s, f, next, value, &home, info(op)->name);
+    Value *settled = of_weight ? reduce_gradient(s, f, next, value, &home, of_gradient)
+                               : reshard(s, f, next, value, &home, (Reader){ info(op)->name, ANY_PURPOSE });
     for (Op *made = op->next; made != next; made = made->next) {
         made->path = of_weight ? value->name : op->path;
         made->where = op->where;
@@ -229,7 +245,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     adopt_splits(s, op, &space, pending);
     for (int i = 0; i < op->args.count; i++) {
         Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
-        op->args.at[i] = reshard(s, f, op, arg(op, i), &wanted, info(op)->name);
+        op->args.at[i] = reshard(s, f, op, arg(op, i), &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
     }
     for (int i = 0; i < op->attrs.dims.count; i++) {
         Dim *dim = &op->attrs.dims.dim[i];
@@ -359,8 +375,8 @@ static void assign_call(Shard *s, Func *f, Op *op)
         if (dim && find_dim(&value->type, dim) == 0)
             wanted = with_dim_first(wanted, value->type.dim[0]);
         bool from_zeros = !same_dims(&value->type, &wanted) && is_zeros(value);
-        op->args.at[i] =
-            from_zeros ? zeros_held_as(s, f, op, &wanted) : reshard(s, f, op, value, &wanted, callee->name);
+        op->args.at[i] = from_zeros ? zeros_held_as(s, f, op, &wanted)
+                                    : reshard(s, f, op, value, &wanted, (Reader){ callee->name, ANY_PURPOSE });
     }
     retype_results(s, op);
     for (int i = 0; i < op->results.count; i++)
@@ -423,9 +439,9 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     for (int i = 0; i < f->results.count; i++) {
         Type wanted = returned_type(s, f, i, carried);
         bool is_residual = i >= f->results.count - f->saves;
-        f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, "return")
+        f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, returned)
                                        : reduce_gradient(s, f, NULL, f->results.at[i], &wanted,
-                                                         is_gradient(s, f->results.at[i]) ? "gradient" : "return");
+                                                         is_gradient(s, f->results.at[i]) ? of_gradient : returned);
     }
     share_equal(f);
     drop_dead(f);
