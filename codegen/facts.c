@@ -67,7 +67,7 @@ int64_t state_bytes(const Module *m)
 {
     const Func *step = func_with_role(m, STEP);
     int64_t end = 0;
-    for (int i = first_state(m, step); i < step->params.count; i++) {
+    for (int i = first_state(step); i < step->params.count; i++) {
         const Value *value = step->params.at[i];
         int64_t after = value->storage->at + span_bytes(m, value);
         end = after > end ? after : end;

@@ -31,21 +31,14 @@ static char *integer_text(Module *m, int64_t value) { return arena_text(&m->aren
 
 /* --- Tensors ------------------------------------------------------------------------------- */
 
-/* What a parameter of STEP is: a parameter of the model, part of its optimizer state, or a scalar. */
-typedef struct {
-    const Param *param; /* NULL: a scalar */
-    const char *state;  /* NULL: the parameter itself */
-} StateOf;
-
-static StateOf state_of(Module *m, const Value *value)
+/* What state is called in a checkpoint; NULL: by the name of the parameter alone. */
+static const char *stored_as(PortKind kind)
 {
-    const Param *param = find_param(m, value->name);
-    if (param)
-        return (StateOf){ param, NULL };
-    const char *dot = strchr(value->name, '.');
-    param = dot ? find_param(m, intern_text(m, dot + 1)) : NULL;
-    return (StateOf){ param,
-                      param ? arena_text(&m->arena, "%.*s", (int)(dot - value->name), value->name) : value->name };
+    static const char *const words[N_PORTS] = {
+        [PORT_FIRST_MOMENT] = "m",        [PORT_SECOND_MOMENT] = "v",       [PORT_MOMENTUM] = "momentum",
+        [PORT_LOSS_SCALE] = "loss_scale", [PORT_GOOD_STEPS] = "good_steps", [PORT_APPLIED_STEPS] = "applied_steps",
+    };
+    return words[kind];
 }
 
 static char *dim_list(Module *m, const Value *value, int what)
@@ -76,19 +69,19 @@ static char *splits_text(Module *m, const Type *type)
 
 enum { FIRST_LOSS_SCALE = 65536 }; /* as PyTorch's GradScaler begins */
 
-static char *init_text(Module *m, StateOf what)
+static char *init_text(Module *m, PortKind kind, const Param *param)
 {
     static const char *const kinds[] = { [ZEROS] = "RT_ZEROS",
                                          [ONES] = "RT_ONES",
                                          [NORMAL] = "RT_NORMAL",
                                          [UNIFORM] = "RT_UNIFORM",
                                          [CONSTANT] = "RT_CONSTANT" };
-    if (!what.param && strcmp(what.state, "loss_scale") == 0)
+    if (kind == PORT_LOSS_SCALE)
         return arena_text(&m->arena, "{ RT_CONSTANT, %d, 0 }", FIRST_LOSS_SCALE);
-    if (what.state)
+    if (kind != PORT_PARAM)
         return "{ RT_ZEROS, 0, 0 }";
-    return arena_text(&m->arena, "{ %s, %s, %s }", kinds[what.param->init], number_text(m, what.param->a),
-                      number_text(m, what.param->b));
+    return arena_text(&m->arena, "{ %s, %s, %s }", kinds[param->init], number_text(m, param->a),
+                      number_text(m, param->b));
 }
 
 static int count_copies(const char *path)
@@ -101,8 +94,9 @@ static int count_copies(const char *path)
 
 static void write_tensor(Module *m, const Value *value, FILE *out)
 {
-    StateOf what = state_of(m, value);
-    const char *path = what.param ? what.param->path : NULL;
+    const Port port = value->port;
+    const Param *param = port.of ? find_param(m, port.of) : NULL;
+    const char *path = param ? param->path : NULL;
     FILL(out,
          "    {\n"
          "        .name = $name,\n"
@@ -119,18 +113,18 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
          "        .stored_bytes = $bytes,\n"
          "        .init = $init,\n"
          "    },\n",
-         { "name", string_text(m, path) }, { "state", string_text(m, what.state) },
+         { "name", string_text(m, path) }, { "state", string_text(m, stored_as(port.kind)) },
          { "type", element_constant(value->type.dtype) }, { "rank", integer_text(m, value->type.rank) },
          { "copies", integer_text(m, count_copies(path)) }, { "dims", dim_list(m, value, 0) },
          { "sizes", dim_list(m, value, 1) }, { "padded", dim_list(m, value, 3) }, { "strides", dim_list(m, value, 2) },
          { "splits", splits_text(m, &value->type) }, { "offset", integer_text(m, value->storage->at) },
-         { "bytes", integer_text(m, span_bytes(m, value)) }, { "init", init_text(m, what) });
+         { "bytes", integer_text(m, span_bytes(m, value)) }, { "init", init_text(m, port.kind, param) });
 }
 
 static void write_tensors(Module *m, const Func *step, FILE *out)
 {
     fputs("static const RtTensor tensors[] = {\n", out);
-    for (int i = first_state(m, step); i < step->params.count; i++)
+    for (int i = first_state(step); i < step->params.count; i++)
         write_tensor(m, step->params.at[i], out);
     fputs("};\n\n", out);
 }
@@ -176,12 +170,13 @@ void write_products(Host *h, FILE *out)
 
 /* --- Functions ----------------------------------------------------------------------------- */
 
-static int64_t place_of(const Values *values, const char *name)
+/* Where a value lies; -1: there is none. */
+static int64_t place_of(const Value *value) { return value ? value->storage->at : -1; }
+static int64_t place_fed(const Func *f, PortKind kind) { return place_of(param_for(f, kind, NULL)); }
+
+static const Input *input_of(const Module *m, const Value *param)
 {
-    for (int i = 0; i < values->count; i++)
-        if (strcmp(values->at[i]->name, name) == 0)
-            return values->at[i]->storage->at;
-    return -1;
+    return param->port.kind == PORT_INPUT ? find_input(m, param->port.of) : NULL;
 }
 
 /* How the batch and the sequence of an input are split. */
@@ -213,7 +208,7 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
     int count = 0;
     for (int i = 0; i < f->params.count; i++) {
         const Value *value = f->params.at[i];
-        const Input *input = find_input(m, value->name);
+        const Input *input = input_of(m, value);
         if (!input)
             continue;
         if (count++ == 0)
@@ -238,7 +233,7 @@ static Shape shape_of(Module *m, const Func *f)
     Shape shape = { 1, 1, 1 };
     for (int i = 0; i < f->params.count; i++) {
         const Value *value = f->params.at[i];
-        const Input *input = find_input(m, value->name);
+        const Input *input = input_of(m, value);
         for (int d = 0; input && d < value->type.rank; d++) {
             const Dim *dim = &value->type.dim[d];
             int64_t *of = find_dim(&input->type, dim->name) < 0 ? &shape.micro
@@ -252,10 +247,6 @@ static Shape shape_of(Module *m, const Func *f)
 
 static void write_scalars(Module *m, const Func *f, FILE *out)
 {
-    bool is_step = f->role == STEP;
-    int64_t loss = f->role == PREDICT ? -1 : f->results.at[0]->storage->at;
-    int64_t norm = is_step ? f->results.at[1]->storage->at : -1;
-    int64_t scale = is_step ? place_of(&f->params, "loss_scale") : -1;
     FILL(out,
          "        .scalars = {\n"
          "            .step = $step,\n"
@@ -265,15 +256,18 @@ static void write_scalars(Module *m, const Func *f, FILE *out)
          "            .grad_norm = $norm,\n"
          "            .loss_scale = $scale,\n"
          "        },\n",
-         { "step", integer_text(m, place_of(&f->params, "step")) },
-         { "lr", integer_text(m, place_of(&f->params, "lr")) }, { "key", integer_text(m, place_of(&f->params, "key")) },
-         { "loss", integer_text(m, loss) }, { "norm", integer_text(m, norm) }, { "scale", integer_text(m, scale) });
+         { "step", integer_text(m, place_fed(f, PORT_STEP_NUMBER)) },
+         { "lr", integer_text(m, place_fed(f, PORT_LEARNING_RATE)) },
+         { "key", integer_text(m, place_fed(f, PORT_DROPOUT_KEY)) },
+         { "loss", integer_text(m, place_of(result_for(f, PORT_LOSS))) },
+         { "norm", integer_text(m, place_of(result_for(f, PORT_GRADIENT_NORM))) },
+         { "scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) });
 }
 
 /* Elements between the logits of two positions: the stride of the sequence's dim. */
 static int64_t logits_stride(Module *m, const Func *f)
 {
-    const Value *logits = f->results.at[0];
+    const Value *logits = result_for(f, PORT_LOGITS);
     for (int i = 0; i < logits->type.rank; i++)
         if (logits->type.dim[i].name != m->batch && logits->type.dim[i].name != m->vocab)
             return logits->storage->stride[i];
@@ -284,7 +278,7 @@ static int count_inputs(Module *m, const Func *f)
 {
     int count = 0;
     for (int i = 0; i < f->params.count; i++)
-        count += find_input(m, f->params.at[i]->name) != NULL;
+        count += input_of(m, f->params.at[i]) != NULL;
     return count;
 }
 
@@ -315,8 +309,7 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          "        .logits_stride = $stride,\n"
          "    },\n",
          { "micro", integer_text(m, shape.micro) }, { "batch", integer_text(m, shape.batch) },
-         { "seq", integer_text(m, shape.seq) },
-         { "logits", integer_text(m, is_predict ? f->results.at[0]->storage->at : -1) },
+         { "seq", integer_text(m, shape.seq) }, { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
          { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
 }
 

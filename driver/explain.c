@@ -99,11 +99,11 @@ static void see(Explain *e, const char *what, const Type *type)
 
 static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
 
-/* As the layers read it: the first function with a parameter of that name that is no program itself. */
+/* As the layers read it: the first function that takes it and is no program itself. */
 static void see_in_model(Explain *e)
 {
     for (const Func *f = e->m->funcs; f; f = f->next) {
-        const Value *own = is_entry(f) || f->role == KERNEL ? NULL : param_named(f, e->param->name);
+        const Value *own = is_entry(f) || f->role == KERNEL ? NULL : param_for(f, PORT_PARAM, e->param->name);
         if (!own)
             continue;
         see(e, "as the model reads it", &own->type);
@@ -111,14 +111,22 @@ static void see_in_model(Explain *e)
     }
 }
 
-static void see_in_step(Explain *e, const char *what, const char *prefix)
+/* As the step gets it from the backward pass. */
+static void see_gradient(Explain *e)
 {
     const Func *step = func_with_role(e->m, STEP);
-    Name name = intern_format(e->m, "%s.%s", prefix, e->param->name);
-    const Value *found = step ? param_named(step, name) : NULL;
-    for (const Op *op = step ? step->first : NULL; op && !found; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            found = op->results.at[i]->name == name ? op->results.at[i] : found;
+    for (const Op *op = step ? step->first : NULL; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(e->m, op->attrs.callee) : NULL;
+        int at = callee ? result_at(callee, (Port){ PORT_GRADIENT, e->param->name }) : -1;
+        if (at >= 0)
+            see(e, "its gradient", &op->results.at[at]->type);
+    }
+}
+
+static void see_state(Explain *e, const char *what, PortKind kind)
+{
+    const Func *step = func_with_role(e->m, STEP);
+    const Value *found = step ? param_for(step, kind, e->param->name) : NULL;
     if (found)
         see(e, what, &found->type);
 }
@@ -145,7 +153,7 @@ static void see_value(Explain *e)
 {
     Search search = { .e = e, .forward.arena = &e->run->arena };
     const Func *program = func_with_role(e->m, MODEL) ? func_with_role(e->m, MODEL) : func_with_role(e->m, STEP);
-    mark_forward(e->m, &search.forward, program->results.at[0]);
+    mark_forward(e->m, &search.forward, result_for(program, PORT_LOSS));
     visit_program(e->m, program, find_last, &search);
     if (search.last)
         see(e, "as the model makes it", &result(search.last)->type);
@@ -160,10 +168,10 @@ static void see_all(Explain *e)
     }
     see(e, "as the optimizer holds it", &e->param->type);
     see_in_model(e);
-    see_in_step(e, "its gradient", "grad");
-    see_in_step(e, "its first moment", "m");
-    see_in_step(e, "its second moment", "v");
-    see_in_step(e, "its momentum", "momentum");
+    see_gradient(e);
+    see_state(e, "its first moment", PORT_FIRST_MOMENT);
+    see_state(e, "its second moment", PORT_SECOND_MOMENT);
+    see_state(e, "its momentum", PORT_MOMENTUM);
 }
 
 /* --- Why ---------------------------------------------------------------------------------------------- */

@@ -217,19 +217,6 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     l->last_param = param;
 }
 
-/* The step calls what it adds "lr", "m.wte"; a parameter of these names would be another's. */
-bool clashes_with_step(Lower *l, const char *name, Loc loc)
-{
-    static const char *const used[] = { "key",        "origin",        "step", "lr", "loss",     "loss_scale",
-                                        "good_steps", "applied_steps", "m",    "v",  "momentum", "total" };
-    bool clashes = false;
-    for (size_t i = 0; !l->path && i < sizeof used / sizeof used[0]; i++)
-        clashes |= strcmp(name, used[i]) == 0;
-    if (clashes)
-        complain(l, (Where){ .at = loc }, "'%s' is a name of the training step: call it otherwise", name);
-    return clashes;
-}
-
 void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
@@ -244,7 +231,7 @@ void lower_param(Lower *l, const Ast *ast)
             continue;
         }
         Symbol *symbol = declare(l, l->scope, S_PARAM, name->name, name->loc);
-        if (!good || clashes_with_step(l, name->name, name->loc))
+        if (!good)
             continue;
         Name full = join_path(l, l->path, name->name);
         symbol->operand = tensor_operand(import_param(l, l->frame, full, type));
@@ -443,7 +430,7 @@ Operand call_block(Lower *l, const Ast *call, Symbol *block)
     }
     l->instance_count++;
     bool bound = bind_arguments(l, call, block, &scope);
-    bool is_free = is_free_instance(l, name, at, has_parameters(l, block)) && !clashes_with_step(l, name, at);
+    bool is_free = is_free_instance(l, name, at, has_parameters(l, block));
     if (!is_free)
         return wrong;
     Operand returned = lower_instance(l, block, &scope, name);

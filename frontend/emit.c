@@ -167,18 +167,6 @@ void remove_dead_ops(Func *f, Map *read)
 
 /* --- Names of values ----------------------------------------------------------------------- */
 
-/* The names that the step gives to what it takes and returns. */
-static bool is_reserved(Name name)
-{
-    static const char *const reserved[] = {
-        "key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps"
-    };
-    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
-        if (strcmp(name, reserved[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool is_taken(const Lower *l, const Frame *frame, Name name)
 {
     return map_get(&frame->names, name) || find_param(l->m, name);
@@ -212,7 +200,7 @@ static Name path_inside(Lower *l, const Frame *frame, Name path)
 void name_value(Lower *l, Value *value, Name path)
 {
     Name name = path_inside(l, l->frame, path);
-    if (!value->def || !is_fresh(value->name) || is_taken(l, l->frame, name) || is_reserved(name))
+    if (!value->def || !is_fresh(value->name) || is_taken(l, l->frame, name))
         return;
     value->name = name;
     take_name(l, l->frame, value);
@@ -224,6 +212,13 @@ Value *new_value(Lower *l, Name name, Type type)
 {
     Value *value = NEW(l->arena, Value);
     *value = (Value){ .name = name, .type = type };
+    return value;
+}
+
+Value *new_port(Lower *l, Name name, Type type, Port port)
+{
+    Value *value = new_value(l, name, type);
+    value->port = port;
     return value;
 }
 
@@ -244,7 +239,7 @@ Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home)
 /* A trainable tensor of this type, and outside of each repeat the stack of its copies. */
 Value *import_param(Lower *l, Frame *frame, Name name, Type type)
 {
-    Value *value = new_value(l, name, type);
+    Value *value = new_port(l, name, type, (Port){ PORT_PARAM, name });
     if (frame->outer)
         push_value(l->arena, &frame->stacks, import_param(l, frame->outer, name, with_dim_first(type, frame->copy)));
     push_named(l, frame, &frame->params, value);
@@ -257,7 +252,8 @@ Value *dropout_key(Lower *l, Frame *frame)
     if (frame->outer)
         dropout_key(l, frame->outer);
     if (!frame->key)
-        frame->key = new_value(l, intern_text(l->m, "key"), scalar_type(I32));
+        frame->key = new_port(l, intern_text(l->m, "key"), scalar_type(I32),
+                              (Port){ frame->outer ? PORT_NONE : PORT_DROPOUT_KEY, NULL });
     return frame->key;
 }
 
@@ -267,7 +263,7 @@ Value *dropout_origin(Lower *l)
     while (model->outer)
         model = model->outer;
     if (!model->origin)
-        model->origin = new_value(l, intern_text(l->m, "origin"), scalar_type(I32));
+        model->origin = new_port(l, intern_text(l->m, "origin"), scalar_type(I32), (Port){ PORT_ORIGIN, NULL });
     return import_value(l, l->frame, model->origin, model);
 }
 
@@ -275,6 +271,16 @@ static void push_all(Lower *l, Values *to, const Values *from)
 {
     for (int i = 0; i < from->count; i++)
         push_value(l->arena, to, from->at[i]);
+}
+
+/* A number that is fed, where nothing else has its name. */
+static void push_fed(Lower *l, Frame *frame, Values *params, Value *value)
+{
+    if (!value)
+        return;
+    if (is_taken(l, frame, value->name))
+        value->name = fresh_name(l->m);
+    push_value(l->arena, params, value);
 }
 
 /* The model: inputs, key, origin, totals, params.  A body: carried, params, key, captured. */
@@ -285,10 +291,8 @@ void finish_frame(Lower *l, Frame *frame)
     push_all(l, params, &frame->carried);
     if (frame->outer)
         push_all(l, params, &frame->params);
-    if (frame->key)
-        push_value(l->arena, params, frame->key);
-    if (frame->origin)
-        push_value(l->arena, params, frame->origin);
+    push_fed(l, frame, params, frame->key);
+    push_fed(l, frame, params, frame->origin);
     push_all(l, params, &frame->totals);
     if (!frame->outer)
         push_all(l, params, &frame->params);

@@ -260,8 +260,7 @@ void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */
 bool conform(Lower *l, Value **value, const Ast *type); /* to a stated type */
 Func *lower_model(Lower *l, Variant variant);
-Value *reorder(Lower *l, Value *value, const Type *like);    /* into the order of the dims of like */
-bool clashes_with_step(Lower *l, const char *name, Loc loc); /* reports a name of the model that the step needs */
+Value *reorder(Lower *l, Value *value, const Type *like); /* into the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 
 bool too_large(Lower *l, const Type *type, Loc at);     /* reports a tensor that no machine holds */
@@ -285,6 +284,7 @@ Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Frame *frame); /* puts the parameters of a function in their order */
 void remove_dead_ops(Func *f, Map *read);  /* what stays is noted in `read`, with what it reads */
 void push_named(Lower *l, Frame *frame, Values *values, Value *value); /* to one of the frame's lists */
+Value *new_port(Lower *l, Name name, Type type, Port port);            /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
 
 /* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */

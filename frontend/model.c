@@ -76,9 +76,9 @@ static void lower_input(Lower *l, const Ast *ast)
         return;
     }
     Symbol *symbol = declare(l, l->scope, S_INPUT, ast->name, ast->name_loc);
-    if (!good || clashes_with_step(l, ast->name, ast->name_loc))
+    if (!good)
         return;
-    Value *value = new_value(l, input.name, input.type);
+    Value *value = new_port(l, input.name, input.type, (Port){ PORT_INPUT, input.name });
     push_named(l, l->frame, &l->frame->inputs, value);
     symbol->operand = tensor_operand(value);
     if (l->variant == AS_MODEL)
@@ -158,12 +158,12 @@ static Value *logits_in_order(Lower *l)
 
 static void take_results(Lower *l, Func *f, Value *loss)
 {
-    if (l->variant == AS_TOTALS)
-        f->results = l->counts;
-    else if (l->variant == AS_PREDICT)
-        push_value(l->arena, &f->results, logits_in_order(l));
-    else if (loss)
-        push_value(l->arena, &f->results, loss);
+    for (int i = 0; i < l->counts.count && l->variant == AS_TOTALS; i++)
+        add_result(l->m, f, l->counts.at[i], (Port){ PORT_TOTAL, intern_format(l->m, "%d", i) });
+    if (l->variant == AS_PREDICT)
+        add_result(l->m, f, logits_in_order(l), (Port){ PORT_LOGITS, NULL });
+    else if (l->variant != AS_TOTALS && loss)
+        add_result(l->m, f, loss, (Port){ PORT_LOSS, NULL });
 }
 
 static void keep_used(Lower *l, const Map *read, Values *params)

@@ -138,6 +138,13 @@ Value *param_named(const Func *f, Name name)
     return NULL;
 }
 
+void take_away(Values *values, int at)
+{
+    for (int i = at; i + 1 < values->count; i++)
+        values->at[i] = values->at[i + 1];
+    values->count--;
+}
+
 Name fresh_name(Module *m) { return intern_format(m, "%d", ++m->fresh); }
 
 void insert_op(Func *f, Op *op, Op *before)

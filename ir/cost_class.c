@@ -43,30 +43,19 @@ static Func *callee_of(const Classes *classes, const Op *op)
 
 /* --- State, inputs, weights: downwards ------------------------------------------------------------ */
 
-/* State is named after its parameter: "m.h.attn.wq"; the loss scale is of none. */
-static const Param *param_of_state(const Module *m, Name name)
-{
-    const char *dot = strchr(name, '.');
-    for (const Param *param = m->params; param && dot; param = param->next)
-        if (strcmp(param->name, dot + 1) == 0)
-            return param;
-    return NULL;
-}
-
 static void classify_params(Classes *classes, const Func *f)
 {
     const Module *m = classes->m;
     bool is_narrow = m->train.precision && strcmp(m->train.precision, "fp32") != 0;
-    int first = first_state(m, f);
     for (int i = 0; i < f->params.count; i++) {
-        const Value *param = f->params.at[i];
-        const Param *weight = find_param(m, param->name);
-        if (weight)
-            set_class(classes, param, is_narrow ? MASTER_WEIGHTS : WEIGHTS, weight);
-        else if (i < first)
-            set_class(classes, param, INPUTS, NULL);
+        const Value *value = f->params.at[i];
+        const Param *param = value->port.of ? find_param(m, value->port.of) : NULL;
+        if (value->port.kind == PORT_PARAM)
+            set_class(classes, value, is_narrow ? MASTER_WEIGHTS : WEIGHTS, param);
+        else if (port_is_state(value->port.kind))
+            set_class(classes, value, OPTIMIZER_STATE, param);
         else
-            set_class(classes, param, OPTIMIZER_STATE, param_of_state(m, param->name));
+            set_class(classes, value, INPUTS, NULL);
     }
 }
 
@@ -149,9 +138,9 @@ static void mark_gradient(Classes *classes, const Value *value, const Param *par
     }
 }
 
-static bool is_state(const Func *step, int first, const Value *value)
+static bool is_state(const Func *step, const Value *value)
 {
-    for (int i = first; i < step->params.count && value->storage; i++)
+    for (int i = first_state(step); i < step->params.count && value->storage; i++)
         if (step->params.at[i]->storage->at == value->storage->at)
             return true;
     return false;
@@ -160,12 +149,12 @@ static bool is_state(const Func *step, int first, const Value *value)
 /* The ops that write new state read, of its shape, old state and the gradient. */
 static void mark_gradients(Classes *classes, const Func *step)
 {
-    int first = first_state(classes->m, step), nstate = step->params.count - first;
-    for (int i = 0; i < nstate; i++) {
-        const Value *new = step->results.at[step->results.count - nstate + i], *old = step->params.at[first + i];
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++) {
+        const Value *new = state.after[i], *old = state.before[i];
         for (int j = 0; new->def &&j < new->def->args.count; j++) {
             const Value *operand = arg(new->def, j);
-            if (same_shape(&operand->type, &old->type) && !is_state(step, first, operand))
+            if (same_shape(&operand->type, &old->type) && !is_state(step, operand))
                 mark_gradient(classes, operand, param_behind(classes, old));
         }
     }
@@ -216,7 +205,7 @@ Classes classify_tensors(Module *m)
     const Func *step = func_with_role(m, STEP);
     if (step) {
         mark_gradients(&classes, step);
-        mark_forward(m, &forward, step->results.at[0]);
+        mark_forward(m, &forward, result_for(step, PORT_LOSS));
         mark_activations(&classes, &forward, step);
         pass_down(&classes, step); /* to callees and kernels, what has become known since */
     }

@@ -403,14 +403,6 @@ static int64_t arena_bytes(const Module *m)
     return bytes;
 }
 
-static bool is_state(const Interp *in, const Func *step, const Value *param)
-{
-    int first = 0, at = index_of(&step->params, param);
-    while (first < step->params.count && !find_param(in->m, step->params.at[first]->name))
-        first++;
-    return at >= first;
-}
-
 /* State of the step that lies in the arena while another program runs: zeros, but for the weights that both read. */
 static bool guard_state(Interp *in, bool begins)
 {
@@ -418,7 +410,7 @@ static bool guard_state(Interp *in, bool begins)
     bool good = true;
     for (int i = 0; step && good && i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (!is_state(in, step, state) || param_named(in->func, state->name))
+        if (!port_is_state(state->port.kind) || param_for(in->func, state->port.kind, state->port.of))
             continue;
         Held held = hold(in, &state->type);
         good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
@@ -447,9 +439,9 @@ bool begin_memory(Interp *in, const Func *program, const Held params[])
 /* The trainer looks for new state where the old one was. */
 static bool state_stays(Interp *in, const Func *step)
 {
-    int offset = step->params.count - step->results.count;
-    for (int i = 2; i < step->results.count; i++) {
-        const Value *new = step->results.at[i], *old = step->params.at[i + offset];
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++) {
+        const Value *new = state.after[i], *old = state.before[i];
         if (address_of(in, new) != address_of(in, old))
             return cannot_run(in, "the new %%%s lies at byte %lld, the old one at %lld", old->name,
                               (long long)address_of(in, new), (long long)address_of(in, old));
@@ -463,7 +455,7 @@ bool end_memory(Interp *in, const Func *program, const Held params[], const Held
     for (int i = 0; good && i < program->results.count; i++)
         good = read_value(in, program->results.at[i], address_of(in, program->results.at[i]), &results[i]);
     for (int i = 0; good && program->role != STEP && i < program->params.count; i++) /* weights are read only */
-        if (find_param(in->m, program->params.at[i]->name))
+        if (program->params.at[i]->port.kind == PORT_PARAM)
             good = read_value(in, program->params.at[i], address_of(in, program->params.at[i]), &params[i]);
     return good && guard_state(in, false);
 }

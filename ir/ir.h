@@ -92,9 +92,28 @@ typedef struct {
     int64_t stride[MAX_RANK];
 } Storage;
 
+/* What a parameter or a result of a function is for: see ports.def. */
+typedef enum {
+    PORT_NONE,
+#define PORT(name, word, traits) PORT_##name,
+#include "ports.def"
+    N_PORTS
+} PortKind;
+
+typedef struct {
+    PortKind kind;
+    Name of; /* of a NAMED one: an input, a param, a value of the forward function, a total; else NULL */
+} Port;
+
+typedef struct {
+    int count, room;
+    Port *at;
+} Ports;
+
 typedef struct {
     Name name; /* kept through the passes, so that dumps can be compared */
     Type type;
+    Port port;        /* of a parameter */
     Op *def;          /* NULL for a parameter */
     Storage *storage; /* NULL before the memory pass */
 } Value;
@@ -119,7 +138,7 @@ typedef enum {
     PLAIN,
     MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
     TOTALS,  /* (inputs, ...) -> what `mean` divides by, where that depends on the data */
-    STEP,    /* a whole training step: (inputs, scalars, state) -> (new state, loss, norm) */
+    STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
     EVAL,    /* (inputs, params) -> loss, without dropout */
     PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
     KERNEL,  /* a fused group: one kernel */
@@ -133,7 +152,8 @@ struct Func {
     Values params;
     Op *first, *last;
     Values results;
-    int saves;     /* the last `saves` results are residuals for the backward */
+    Ports returns; /* what each result is for; beyond its count: PORT_NONE.  Residuals come last */
+    Name forward;  /* of a backward: the function that it is the backward of; NULL: it is none */
     Names inner;   /* KERNEL: the dims of its innermost loop, what its row reductions run over */
     int64_t frame; /* bytes that its values take, from the memory pass */
     Func *next;
@@ -316,7 +336,31 @@ Input *find_input(const Module *m, Name name);
 const Input *longest_input(const Module *m); /* the one with a dim for the sequence, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
+void take_away(Values *values, int at);
 Name fresh_name(Module *m);
+
+/* --- Ports: what parameters and results are for. ------------------------------------------------ */
+const char *port_word(PortKind kind);
+bool port_is_named(PortKind kind);
+bool port_is_state(PortKind kind);
+bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
+bool same_port(Port a, Port b);
+Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
+Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
+Port result_port(const Func *f, int i);
+int result_at(const Func *f, Port port);         /* -1: f returns none */
+Value *result_for(const Func *f, PortKind kind); /* of one that is not NAMED; NULL: none */
+void add_result(Module *m, Func *f, Value *value, Port port);
+void remove_result(Func *f, int at);
+int first_residual(const Func *f); /* so many results are for the caller itself */
+int first_state(const Func *f);    /* the parameters from there on are state */
+
+/* What the step keeps: it takes before[i] and leaves after[i], each the last of its parameters and results. */
+typedef struct {
+    int count;
+    Value **before, **after;
+} StepState;
+StepState state_of(const Func *step);
 
 /* Ends mpc: a pass has built an op that cannot be. */
 _Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);

@@ -32,18 +32,25 @@ static Value *new_value(Parser *p)
     return value;
 }
 
-/* %a, %b, ...: values that are defined above. */
+/* %a: a value that is defined above; NULL after reporting. */
+static Value *used_value(Parser *p)
+{
+    expect(p, "%");
+    int begin = p->at;
+    Value *value = map_get(&p->values, read_name(p));
+    if (!p->failed && !value)
+        fail(p, from(p, begin), "no value of that name is defined above");
+    return p->failed ? NULL : value;
+}
+
+/* %a, %b, ... */
 static void used_values(Parser *p, Values *list)
 {
     if (peek(p) != '%')
         return;
     do {
-        expect(p, "%");
-        int begin = p->at;
-        Value *value = map_get(&p->values, read_name(p));
-        if (!p->failed && !value)
-            fail(p, from(p, begin), "no value of that name is defined above");
-        if (!p->failed)
+        Value *value = used_value(p);
+        if (value)
             push_value(&p->module->arena, list, value);
     } while (!p->failed && accept(p, ","));
 }
@@ -124,6 +131,29 @@ static void read_op(Parser *p, Func *f)
         insert_op(f, op, NULL);
 }
 
+/* What the value of that name is for, where that is said. */
+static Port read_port(Parser *p, Name own)
+{
+    Port port = { 0 };
+    if (!accept(p, "as"))
+        return port;
+    peek(p);
+    int begin = p->at;
+    Name word = read_name(p);
+    for (PortKind kind = PORT_NONE + 1; kind < N_PORTS; kind++)
+        if (word && strcmp(port_word(kind), word) == 0)
+            port.kind = kind;
+    if (!p->failed && (!port.kind || port.kind == PORT_RESIDUAL))
+        fail(p, from(p, begin), "no such use of a parameter or a result: see ports.def");
+    if (port_is_named(port.kind))
+        port.of = own;
+    if (port.of && accept(p, "(")) {
+        port.of = read_name(p);
+        expect(p, ")");
+    }
+    return port;
+}
+
 static void read_params(Parser *p, Func *f)
 {
     expect(p, "(");
@@ -132,11 +162,59 @@ static void read_params(Parser *p, Func *f)
         expect(p, ":");
         param->type = read_type(p);
         param->storage = read_storage(p, &param->type);
+        param->port = read_port(p, param->name);
         push_value(&p->module->arena, &f->params, param);
         if (!accept(p, ","))
             break;
     }
     expect(p, ")");
+}
+
+static void read_results(Parser *p, Func *f)
+{
+    Values saved = { 0 };
+    while (!p->failed && peek(p) == '%') {
+        Value *value = used_value(p);
+        if (!p->failed)
+            add_result(p->module, f, value, read_port(p, value->name));
+        if (!accept(p, ","))
+            break;
+    }
+    if (!accept(p, "saves"))
+        return;
+    expect(p, "(");
+    used_values(p, &saved);
+    expect(p, ")");
+    for (int i = 0; i < saved.count; i++)
+        add_result(p->module, f, saved.at[i], (Port){ PORT_RESIDUAL, NULL });
+}
+
+/* Of a program that does not say what it takes and returns, which is what its role has, in order: a fragment written by
+ * hand.  The last results of a step replace its last parameters. */
+static void assume_ports(Module *m, Func *f)
+{
+    const PortKind first[] = { f->role == PREDICT ? PORT_LOGITS : PORT_LOSS, PORT_GRADIENT_NORM };
+    const int nstate = f->role == STEP ? f->results.count - 2 : 0;
+    for (int i = 0; i < f->params.count; i++) {
+        Value *param = f->params.at[i];
+        const bool is_kept = i >= f->params.count - nstate;
+        if (!param->port.kind)
+            param->port = is_kept ? (Port){ PORT_PARAM, param->name } : port_named(m, param->name);
+        if (f->role == STEP && !is_kept && param->port.kind == PORT_PARAM)
+            param->port = (Port){ 0 };
+    }
+    const Values results = f->results;
+    f->results = (Values){ 0 };
+    for (int i = 0; i < results.count; i++) {
+        Port port = { 0 };
+        if (f->role == TOTALS)
+            port = (Port){ PORT_TOTAL, intern_format(m, "%d", i) };
+        else if (i < 1 + (f->role == STEP))
+            port.kind = first[i];
+        else if (f->role == STEP && nstate <= f->params.count)
+            port = f->params.at[f->params.count - nstate + i - 2]->port;
+        add_result(m, f, results.at[i], port);
+    }
 }
 
 static FuncRole read_role(Parser *p)
@@ -159,6 +237,12 @@ static void read_func(Parser *p)
     f->loc = from(p, begin);
     p->values = (Map){ .arena = &p->module->arena };
     read_params(p, f);
+    if (accept(p, "backward")) {
+        expect(p, "(");
+        expect(p, "@");
+        f->forward = read_name(p);
+        expect(p, ")");
+    }
     if (accept(p, "inner")) {
         expect(p, "(");
         f->inner = read_names(p);
@@ -172,15 +256,10 @@ static void read_func(Parser *p)
     expect(p, "{");
     while (!p->failed && !accept(p, "return"))
         read_op(p, f);
-    used_values(p, &f->results);
-    int returned = f->results.count;
-    if (accept(p, "saves")) {
-        expect(p, "(");
-        used_values(p, &f->results);
-        expect(p, ")");
-    }
-    f->saves = f->results.count - returned;
+    read_results(p, f);
     expect(p, "}");
+    if (f->role != PLAIN && f->role != KERNEL && !f->returns.count)
+        assume_ports(p->module, f);
 }
 
 static void read_mesh(Parser *p)

@@ -131,6 +131,15 @@ static void print_storage(const Value *value, FILE *out)
     fputc(')', out);
 }
 
+/* " as param(wte)"; of %wte " as param" is enough. */
+static void print_port(Port port, Name own, FILE *out)
+{
+    if (port.kind)
+        fprintf(out, " as %s", port_word(port.kind));
+    if (port.of && port.of != own)
+        fprintf(out, "(%s)", port.of);
+}
+
 static void print_typed(const Module *m, const Value *value, FILE *out)
 {
     print_type(m, &value->type, out);
@@ -202,8 +211,11 @@ static void print_func(const Module *m, const Func *f, FILE *out)
     for (int i = 0; i < f->params.count; i++) {
         fprintf(out, "%s%%%s: ", i ? ", " : "", f->params.at[i]->name);
         print_typed(m, f->params.at[i], out);
+        print_port(f->params.at[i]->port, f->params.at[i]->name, out);
     }
     fputs(")", out);
+    if (f->forward)
+        fprintf(out, " backward(@%s)", f->forward);
     if (f->inner.count) {
         fputs(" inner(", out);
         print_Names(m, f->inner, out);
@@ -214,12 +226,14 @@ static void print_func(const Module *m, const Func *f, FILE *out)
     fputs(" {\n", out);
     for (const Op *op = f->first; op; op = op->next)
         print_op(m, op, out);
-    int returned = f->results.count - f->saves;
-    fputs(returned ? "    return " : "    return", out);
-    print_names(&f->results, 0, returned, out);
-    if (f->saves) {
+    fputs("    return", out);
+    for (int i = 0; i < first_residual(f); i++) {
+        fprintf(out, "%s%%%s", i ? ", " : " ", f->results.at[i]->name);
+        print_port(result_port(f, i), f->results.at[i]->name, out);
+    }
+    if (first_residual(f) < f->results.count) {
         fputs(" saves(", out);
-        print_names(&f->results, returned, f->saves, out);
+        print_names(&f->results, first_residual(f), f->results.count - first_residual(f), out);
         fputc(')', out);
     }
     fputs("\n  }\n", out);

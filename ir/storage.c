@@ -43,14 +43,6 @@ int64_t aligned_bytes(int64_t bytes)
     return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-int first_state(const Module *m, const Func *step)
-{
-    int first = 0;
-    while (first < step->params.count && !find_param(m, step->params.at[first]->name))
-        first++;
-    return first;
-}
-
 bool reads_view_of(const Op *op, const Value *value)
 {
     for (int i = 0; i < op->args.count; i++)

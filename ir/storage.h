@@ -33,9 +33,6 @@ bool reads_view_of(const Op *op, const Value *value);
 
 int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as every place in the arena is */
 
-/* The first parameter of STEP that is state: before it stand inputs and scalars. */
-int first_state(const Module *m, const Func *step);
-
 /* Is the i-th value that a loop carries made where it is read? */
 bool is_carried_in_place(const Op *loop, const Func *callee, int i);
 

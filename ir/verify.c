@@ -178,8 +178,9 @@ static bool verify_func(Module *m, const Func *f)
  * as many sequences as a function takes: only the model's are compared. */
 static bool verify_declared(Module *m, const Func *f, const Value *value)
 {
-    const Param *param = find_param(m, value->name);
-    const Input *input = f->role == MODEL ? find_input(m, value->name) : NULL;
+    const Port port = value->port;
+    const Param *param = port.kind == PORT_PARAM ? find_param(m, port.of) : NULL;
+    const Input *input = port.kind == PORT_INPUT && f->role == MODEL ? find_input(m, port.of) : NULL;
     const Type *type = param ? &param->type : input ? &input->type : NULL;
     if (type && !same_dims(type, &value->type))
         return WRONG((Loc){ 0 }, "@%s takes %%%s : %s, but it is declared as %s%s%s", f->name, value->name,
@@ -193,9 +194,10 @@ static bool verify_returned(Module *m, const Func *f, int i)
 {
     const Value *value = f->results.at[i];
     const Op *op = value->def;
-    int state = i - 2 + f->params.count - (f->results.count - 2);
-    if (f->role == STEP && i >= 2 && state >= 0) {
-        const Value *before = f->params.at[state];
+    const StepState state = state_of(f);
+    const int old = i - (f->results.count - state.count);
+    if (old >= 0) {
+        const Value *before = state.before[old];
         if (op && !type_equal(&before->type, &value->type))
             return WRONG_OP("@%s is given %%%s : %s, but leaves %%%s : %s", f->name, before->name,
                             type_text(m, &before->type), value->name, type_text(m, &value->type));
@@ -210,9 +212,50 @@ static bool verify_returned(Module *m, const Func *f, int i)
     return true;
 }
 
+static char *port_text(Module *m, Port port)
+{
+    return arena_text(&m->arena, port.of ? "%s(%s)" : "%s", port_word(port.kind), port.of);
+}
+
+/* What a step keeps comes last, and in one order. */
+static bool verify_state(Module *m, const Func *f)
+{
+    const int first = first_state(f), count = f->params.count - first, offset = f->results.count - count;
+    for (int i = 0; i < first; i++)
+        if (port_is_state(f->params.at[i]->port.kind))
+            return WRONG(f->loc, "@%s takes %%%s, which it keeps, before others that it does not keep", f->name,
+                         f->params.at[i]->name);
+    for (int i = 0; i < f->results.count - count; i++)
+        if (port_is_state(result_port(f, i).kind))
+            return WRONG(f->loc, "@%s returns %s, but does not take it, in the order of its results, last", f->name,
+                         port_text(m, result_port(f, i)));
+    for (int i = 0; i < count; i++) {
+        Port port = f->params.at[first + i]->port;
+        if (offset < 0 || !same_port(port, result_port(f, offset + i)))
+            return WRONG(f->loc, "@%s takes %s, but does not return it, in the order of its parameters, last", f->name,
+                         port_text(m, port));
+    }
+    return true;
+}
+
+/* The loss and whatever else the trainer reads is there once; residuals come last. */
+static bool verify_results(Module *m, const Func *f)
+{
+    for (int i = 0; i < f->results.count; i++) {
+        Port port = result_port(f, i);
+        if (port.kind == PORT_RESIDUAL && i < first_residual(f))
+            return WRONG(f->loc, "@%s returns the residual %%%s before other results", f->name, f->results.at[i]->name);
+        if (port.kind && port.kind != PORT_RESIDUAL && !port.of && result_for(f, port.kind) != f->results.at[i])
+            return WRONG(f->loc, "@%s returns two values as %s", f->name, port_text(m, port));
+    }
+    return true;
+}
+
 static bool verify_entry(Module *m, const Func *f)
 {
-    bool good = true;
+    bool good = f->role != STEP || verify_state(m, f);
+    if (!good)
+        return false;
     for (int i = 0; i < f->params.count; i++)
         good &= verify_declared(m, f, f->params.at[i]);
     for (int i = 0; i < f->results.count && f->role != TOTALS; i++)
@@ -225,7 +268,7 @@ bool verify_module(Module *m)
     bool good = true;
     for (const Func *f = m->funcs; f; f = f->next) {
         bool is_entry = f->role != PLAIN && f->role != KERNEL;
-        good &= verify_func(m, f) && (!is_entry || verify_entry(m, f));
+        good &= verify_func(m, f) && verify_results(m, f) && (!is_entry || verify_entry(m, f));
     }
     return good;
 }

@@ -442,9 +442,9 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
 /* State of the step stays while another program runs. */
 static void add_state(Check *c, Scene *scene, const Func *step)
 {
-    for (int i = first_state(c->m, step); i < step->params.count; i++) {
+    for (int i = first_state(step); i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (state->storage && !param_named(c->program, state->name))
+        if (state->storage && !param_for(c->program, state->port.kind, state->port.of))
             add_living(c, scene, state, region_of(c->m, state, state->storage->at, false), 1);
     }
 }
@@ -467,9 +467,9 @@ static bool params_are_apart(Check *c, const Place *place)
 static bool state_stays(const Check *c, const Func *step)
 {
     const Op *op = step->last;
-    int first = first_state(c->m, step), offset = step->results.count - (step->params.count - first);
-    for (int i = first; i < step->params.count; i++) {
-        const Value *old = step->params.at[i], *new = step->results.at[offset + i - first];
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++) {
+        const Value *old = state.before[i], *new = state.after[i];
         if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
             return BROKEN("internal: the new %%%s lies at byte %lld, the old one at %lld", old->name,
                           (long long)new->storage->at, (long long)old->storage->at);

@@ -119,35 +119,27 @@ static bool verify_rules(Module *m)
 
 /* --- Functions ------------------------------------------------------------------------------- */
 
-/* State of the optimizer: "m.wte" of the parameter wte. */
-static bool is_state(Module *m, Name name)
+/* Is it something that is declared, or a number that is fed or kept? */
+static bool is_known(Module *m, const Func *f, const Value *param)
 {
-    const char *dot = strchr(name, '.');
-    Name prefix = dot ? intern(m, name, (int)(dot - name)) : NULL;
-    return ONE_OF(prefix, "m", "v", "momentum") && find_param(m, intern_text(m, dot + 1));
-}
-
-static bool is_scalar(const Func *f, const Value *param)
-{
-    if (param->type.rank)
-        return false;
-    if (f->role == STEP)
-        return ONE_OF(param->name, "step", "lr", "key", "loss_scale", "good_steps", "applied_steps");
-    return f->role == MODEL && (ONE_OF(param->name, "key", "origin") || strncmp(param->name, "total.", 6) == 0);
+    const Port port = param->port;
+    const bool trains = f->role == STEP || f->role == MODEL;
+    if (port.kind == PORT_INPUT)
+        return find_input(m, port.of) != NULL;
+    if (port.kind == PORT_PARAM || (f->role == STEP && port_is_state(port.kind) && port_is_named(port.kind)))
+        return find_param(m, port.of) != NULL;
+    return param->type.rank == 0 && trains && (port_is_fed(port.kind) || (f->role == STEP && port_is_state(port.kind)));
 }
 
 static bool verify_taken(Module *m, const Func *f)
 {
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
-        bool known = find_input(m, param->name) || find_param(m, param->name) || is_scalar(f, param) ||
-                     (f->role == STEP && is_state(m, param->name));
-        if (!known)
+        if (!is_known(m, f, param))
             return WRONG(m, f->loc, "@%s takes %%%s, which is no input and no parameter of the module", f->name,
                          param->name);
-        for (int j = 0; j < i; j++)
-            if (f->params.at[j]->name == param->name)
-                return WRONG(m, f->loc, "@%s takes %%%s twice", f->name, param->name);
+        if (param_for(f, param->port.kind, param->port.of) != param)
+            return WRONG(m, f->loc, "@%s takes %%%s for what it has already", f->name, param->name);
     }
     return true;
 }
@@ -155,10 +147,10 @@ static bool verify_taken(Module *m, const Func *f)
 static bool verify_all_taken(Module *m, const Func *f)
 {
     for (const Input *input = m->inputs; input; input = input->next)
-        if (!param_named(f, input->name))
+        if (!param_for(f, PORT_INPUT, input->name))
             return WRONG(m, input->loc, "@%s does not take the input %%%s", f->name, input->name);
     for (const Param *param = m->params; param; param = param->next)
-        if (!param_named(f, param->name))
+        if (!param_for(f, PORT_PARAM, param->name))
             return WRONG(m, param->loc, "@%s does not take the parameter %%%s", f->name, param->name);
     return true;
 }
@@ -166,22 +158,16 @@ static bool verify_all_taken(Module *m, const Func *f)
 /* A step returns the loss, the norm of the gradient, and what of its parameters is kept from step to step. */
 static bool verify_step(Module *m, const Func *f)
 {
-    const bool adamw = strcmp(m->train.optimizer, "adamw") == 0;
-    int kept = 0;
-    for (int i = 0; i < f->params.count; i++) {
-        Name name = f->params.at[i]->name;
-        kept += find_param(m, name) || is_state(m, name) || ONE_OF(name, "loss_scale", "good_steps", "applied_steps");
-    }
-    for (const Param *param = m->params; param; param = param->next) {
-        const char *const first = adamw ? "m" : "momentum";
-        if ((adamw || m->train.momentum != 0) && !param_named(f, intern_format(m, "%s.%s", first, param->name)))
-            return WRONG(m, f->loc, "@%s does not take %%%s.%s, which %s needs", f->name, first, param->name,
-                         m->train.optimizer);
-        if (adamw && !param_named(f, intern_format(m, "v.%s", param->name)))
-            return WRONG(m, f->loc, "@%s does not take %%v.%s, which adamw needs", f->name, param->name);
-    }
-    if (!param_named(f, intern_text(m, "lr")) || !param_named(f, intern_text(m, "step")))
-        return WRONG(m, f->loc, "@%s does not take %%step and %%lr", f->name);
+    const bool adamw = strcmp(m->train.optimizer, "adamw") == 0, has_first = adamw || m->train.momentum != 0;
+    const PortKind needed[] = { adamw ? PORT_FIRST_MOMENT : PORT_MOMENTUM, PORT_SECOND_MOMENT };
+    for (const Param *param = m->params; param; param = param->next)
+        for (int i = 0; i < has_first + adamw; i++)
+            if (!param_for(f, needed[i], param->name))
+                return WRONG(m, f->loc, "@%s does not take %s(%s), which %s needs", f->name, port_word(needed[i]),
+                             param->name, m->train.optimizer);
+    if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
+        return WRONG(m, f->loc, "@%s does not take what is fed as step and as lr", f->name);
+    const int kept = state_of(f).count;
     if (f->results.count != kept + 2)
         return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm and what it keeps are %d", f->name,
                      f->results.count, kept + 2);
@@ -191,12 +177,12 @@ static bool verify_step(Module *m, const Func *f)
 static bool verify_totals(Module *m, const Func *model)
 {
     const Func *totals = func_with_role(m, TOTALS);
-    int wanted = 0, had = totals ? totals->results.count : 0;
-    for (int i = 0; i < model->params.count; i++)
-        wanted += strncmp(model->params.at[i]->name, "total.", 6) == 0;
-    if (wanted != had)
-        return WRONG(m, model->loc, "@%s takes %d totals, but the function with the role 'totals' gives %d",
-                     model->name, wanted, had);
+    for (int i = 0; i < model->params.count; i++) {
+        const Port port = model->params.at[i]->port;
+        if (port.kind == PORT_TOTAL && (!totals || result_at(totals, port) < 0))
+            return WRONG(m, model->loc, "@%s takes %%%s as total(%s), which no function with the role 'totals' returns",
+                         model->name, model->params.at[i]->name, port.of);
+    }
     return true;
 }
 
@@ -204,7 +190,15 @@ static bool is_float_scalar(const Value *value) { return value->type.rank == 0 &
 
 static bool verify_results(Module *m, const Func *f)
 {
+    static const PortKind read[N_ROLES][2] = { [MODEL] = { PORT_LOSS },
+                                               [EVAL] = { PORT_LOSS },
+                                               [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
+                                               [PREDICT] = { PORT_LOGITS } };
     int scalars = f->role == STEP ? 2 : f->role == TOTALS ? f->results.count : f->role == PREDICT ? 0 : 1;
+    for (int i = 0; i < 2 && read[f->role][i]; i++)
+        if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
+            return WRONG(m, f->loc, "result %d of @%s is what is read as %s", i + 1, f->name,
+                         port_word(read[f->role][i]));
     if (f->results.count < scalars || ((f->role == MODEL || f->role == EVAL) && f->results.count != 1))
         return WRONG(m, f->loc, "@%s returns %d values, not %d", f->name, f->results.count, scalars);
     for (int i = 0; i < scalars; i++)

@@ -140,7 +140,7 @@ static void differentiate_callee(State *s, Op *op)
     map_put(&s->derivative, op, d);
     op->attrs.callee = d->fwd->name;
     extend_results(m, op);
-    for (int i = 0; i < op->results.count - d->fwd->saves; i++)
+    for (int i = 0; i < first_residual(d->fwd); i++)
         set_active(s, op->results.at[i]);
 }
 
@@ -198,7 +198,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
 {
     Module *m = s->m;
     Values args = { 0 };
-    int n = d->fwd->params.count, returned = op->results.count - d->fwd->saves;
+    int n = d->fwd->params.count, returned = first_residual(d->fwd);
     for (int i = 0; i < returned; i++)
         if (is_float(op->results.at[i]->type.dtype) && (i >= d->carried || d->active[i]))
             push_value(&m->arena, &args, gradient_or_zeros(s, op->results.at[i]));
@@ -270,15 +270,14 @@ static void import(State *s, Derivative *d, Value *value, Map *imported)
         return;
     }
     Value *copy = NEW(&m->arena, Value);
-    *copy = (Value){ .name = value->name, .type = value->type };
+    *copy = (Value){ .name = value->name, .type = value->type, .port = { PORT_FORWARD, value->name } };
     map_put(imported, value, copy);
     int param = index_of(&s->f->params, value);
     if (param >= 0 && param >= d->carried) {
         push_value(&m->arena, &d->read, value);
         return;
     }
-    push_value(&m->arena, &s->f->results, value);
-    d->fwd->saves++;
+    add_result(m, s->f, value, (Port){ PORT_RESIDUAL, NULL });
 }
 
 static void import_all(State *s, Derivative *d)
@@ -296,8 +295,7 @@ static void import_all(State *s, Derivative *d)
             if (!own)
                 op->args.at[i] = map_get(&imported, value);
         }
-    int returned = s->f->results.count - d->fwd->saves;
-    for (int i = returned; i < s->f->results.count; i++)
+    for (int i = first_residual(s->f); i < s->f->results.count; i++)
         push_value(&s->m->arena, &g->params, map_get(&imported, s->f->results.at[i]));
     for (int i = 0; i < d->read.count; i++)
         push_value(&s->m->arena, &g->params, map_get(&imported, d->read.at[i]));
@@ -374,6 +372,7 @@ Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int ca
     find_active(&s, active);
     d->bwd = add_func(m, intern_format(m, "%s.bwd", f->name), PLAIN);
     rename_func(m, f, intern_format(m, "%s.fwd", f->name));
+    d->bwd->forward = f->name;
     f->role = PLAIN;
     s.b = (Builder){ .module = m, .func = d->bwd };
     take_result_gradients(&s, d);
@@ -393,6 +392,6 @@ void pass_autodiff(Module *m)
     Func *model = func_with_role(m, MODEL);
     bool *active = new_flags(m, model->params.count);
     for (int i = 0; i < model->params.count; i++)
-        active[i] = find_param(m, model->params.at[i]->name) != NULL;
+        active[i] = model->params.at[i]->port.kind == PORT_PARAM;
     write_step(m, differentiate(m, model, active, new_flags(m, model->params.count), 0));
 }

@@ -53,14 +53,14 @@ static void add_reader(Plan *p, Map *readers, const Value *value, int i)
 /* New state is written where the old one is: whoever reads the old one comes first. */
 static void order_updates(Plan *p)
 {
-    int nstate = p->f->role == STEP ? p->f->results.count - 2 : 0; /* but loss and norm */
-    Map readers = { .arena = &p->m->arena };                       /* of the value itself, or of views of it */
-    for (int k = 0; k < p->n && nstate; k++)
+    const StepState state = state_of(p->f);
+    Map readers = { .arena = &p->m->arena }; /* of the value itself, or of views of it */
+    for (int k = 0; k < p->n && state.count; k++)
         for (int j = 0; j < p->ops[k]->args.count; j++)
             add_reader(p, &readers, shown_by(arg(p->ops[k], j)), k);
-    for (int i = 0; i < nstate; i++) {
-        Value *old = p->f->params.at[p->f->params.count - nstate + i];
-        int update = op_number(p, p->f->results.at[2 + i]->def);
+    for (int i = 0; i < state.count; i++) {
+        Value *old = state.before[i];
+        int update = op_number(p, state.after[i]->def);
         if (update >= 0)
             p->over[update] = old;
         if (update >= 0 && p->group[update])

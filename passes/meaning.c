@@ -48,18 +48,22 @@ const Tensor *find_tensor(const Meaning *meaning, const char *name)
     return NULL;
 }
 
-static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
-
 /* --- What the trainer would put there ------------------------------------------------------------------ */
 
-static double scalar_for(const Run *run, const char *name)
+static double scalar_for(const Run *run, PortKind kind)
 {
-    return strcmp(name, "step") == 0  ? 3 + run->step
-           : strcmp(name, "key") == 0 ? 12345 + run->step
-           : strcmp(name, "lr") == 0  ? 0.01 / (1 + run->step)
-           : strcmp(name, "loss_scale") == 0
-               ? (run->overflows ? 1e300 : LOSS_SCALE) /* squares of such gradients are no doubles */
-               : 0;
+    switch (kind) {
+    case PORT_STEP_NUMBER:
+        return 3 + run->step;
+    case PORT_DROPOUT_KEY:
+        return 12345 + run->step;
+    case PORT_LEARNING_RATE:
+        return 0.01 / (1 + run->step);
+    case PORT_LOSS_SCALE:
+        return run->overflows ? 1e300 : LOSS_SCALE; /* squares of such gradients are no doubles */
+    default:
+        return 0;
+    }
 }
 
 double loss_scale_of(const Module *m)
@@ -74,25 +78,26 @@ Tensor direction_of(Module *m, const char *name, const Type *type)
 
 static Tensor real_for(const Run *run, const Value *param)
 {
-    const Input *input = find_input(run->m, param->name);
-    if (input) {
+    const Port port = param->port;
+    if (port.kind == PORT_INPUT) {
+        const Input *input = find_input(run->m, port.of);
         double below = input->vocab ? (double)input->vocab : 2;
         const char *stream = arena_text(&run->m->arena, "tokens.%d.%d", (int)input->shift, run->step);
         return random_tensor(stream, &param->type, 0, below);
     }
-    if (param->type.rank == 0 && !find_param(run->m, param->name)) {
+    if (port.kind && !port.of) {
         Tensor tensor = new_tensor(&param->type);
-        tensor.data[0] = scalar_for(run, param->name);
+        tensor.data[0] = scalar_for(run, port.kind);
         return tensor;
     }
-    if (begins(param->name, "v.")) /* of squares */
+    if (port.kind == PORT_SECOND_MOMENT) /* of squares */
         return random_tensor(param->name, &param->type, 0.5, 1);
-    if (begins(param->name, "m.") || begins(param->name, "momentum."))
+    if (port.kind == PORT_FIRST_MOMENT || port.kind == PORT_MOMENTUM || port.kind == PORT_TOTAL)
         return new_tensor(&param->type);
-    return random_tensor(param->name, &param->type, -0.5, 0.5);
+    return random_tensor(port.of ? port.of : param->name, &param->type, -0.5, 0.5);
 }
 
-/* A tensor for a parameter of a program, by its name. */
+/* A tensor for a parameter of a program. */
 static Tensor value_for(const Run *run, const Value *param)
 {
     Tensor tensor = real_for(run, param);
@@ -103,13 +108,12 @@ static Tensor value_for(const Run *run, const Value *param)
 
 /* --- Whole programs ------------------------------------------------------------------------------------ */
 
-static Name kind_of(Module *m, Name name)
+/* Which of the state that f takes its result replaces; -1: none. */
+static int state_replaced(const Func *f, int result)
 {
-    static const char *const moments[] = { "m", "v", "momentum" };
-    for (size_t i = 0; i < sizeof moments / sizeof *moments; i++)
-        if (begins(name, moments[i]) && name[strlen(moments[i])] == '.')
-            return intern_text(m, moments[i]);
-    return find_param(m, name) ? intern_text(m, "weight") : NULL;
+    const StepState state = state_of(f);
+    int at = result - (f->results.count - state.count);
+    return at < 0 || !state.count ? -1 : f->params.count - state.count + at;
 }
 
 /* What a result of a program is called in the meaning; the second step's have an ending. */
@@ -117,11 +121,11 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
     if (f->role == EVAL || f->role == PREDICT)
         return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
-                        NULL, tensor, 0 };
-    int nstate = f->results.count - 2;
-    Name name = at < 2 ? intern_text(run->m, at ? "grad_norm" : "loss")
-                       : f->params.at[f->params.count - nstate + at - 2]->name; /* the state it replaces */
-    Name kind = at < 2 ? NULL : kind_of(run->m, name);
+                        PORT_NONE, tensor, 0 };
+    const int old = state_replaced(f, at);
+    const Value *before = old < 0 ? NULL : f->params.at[old];
+    Name name = before ? before->name : intern_text(run->m, at ? "grad_norm" : "loss");
+    const PortKind kind = before && before->port.of ? before->port.kind : PORT_NONE;
     if (run->overflows)
         return (Named){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };
     return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
@@ -145,7 +149,7 @@ static void note_change(const Run *run, const Tensor *before, const Named *after
     for (int64_t i = 0; i < element_count(&change.type); i++)
         change.data[i] = after->tensor.data[i] - before->data[i];
     Name name = intern_format(run->m, "the change of %s", after->name);
-    note(run->m, meaning, (Named){ name, NULL, change, 1e-5 * root_mean_square(before) });
+    note(run->m, meaning, (Named){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
 }
 
 /* Runs one program as it stands. */
@@ -167,9 +171,8 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
         }
         Named named = name_result(run, f, i, results[i]);
         note(run->m, meaning, named);
-        if (!run->exact && !run->overflows &&
-            named.kind == intern_text(run->m, "weight")) /* residues are equal or not */
-            note_change(run, &args[n - f->results.count + i], &named, meaning);
+        if (!run->exact && !run->overflows && named.kind == PORT_PARAM) /* residues are equal or not */
+            note_change(run, &args[state_replaced(f, i)], &named, meaning);
     }
     free_tensors(args, n);
     return good;
@@ -183,7 +186,7 @@ static Tensor micro_input(const Run *run, const Value *param, int64_t micro, int
     Type whole = param->type;
     if (micros > 1)
         whole = with_dim_first(whole, (Dim){ .name = intern_text(run->m, "micro"), .size = micros, .padded = micros });
-    const Value all = { .name = param->name, .type = whole };
+    const Value all = { .name = param->name, .type = whole, .port = param->port };
     Tensor tokens = value_for(run, &all), part = new_tensor(&param->type);
     int64_t count = element_count(&param->type);
     memcpy(part.data, tokens.data + micro * count, (size_t)count * sizeof *part.data);
@@ -195,18 +198,18 @@ static Tensor micro_input(const Run *run, const Value *param, int64_t micro, int
 static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t micros, const double totals[],
                        Tensor args[])
 {
-    int next = 0;
+    const Func *counts = func_with_role(run->m, TOTALS);
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
-        if (find_input(run->m, param->name)) {
+        if (param->port.kind == PORT_INPUT) {
             args[i] = micro_input(run, param, micro, micros);
             continue;
         }
         args[i] = value_for(run, param);
-        if (strcmp(param->name, "origin") == 0)
+        if (param->port.kind == PORT_ORIGIN)
             args[i].data[0] = (double)(micro * run->m->train.microbatch);
-        else if (begins(param->name, "total."))
-            args[i].data[0] = numbers_of(run)->map(OP_maximum, totals[next++], 1);
+        else if (param->port.kind == PORT_TOTAL)
+            args[i].data[0] = numbers_of(run)->map(OP_maximum, totals[result_at(counts, param->port)], 1);
     }
 }
 
@@ -215,7 +218,7 @@ static Tensor *directions(const Run *run, const Func *f)
 {
     Tensor *ways = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1);
     for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->name == run->moved)
+        if (same_port(f->params.at[i]->port, (Port){ PORT_PARAM, run->moved }))
             ways[i] = direction_of(run->m, run->moved, &f->params.at[i]->type);
     return ways;
 }
@@ -281,7 +284,7 @@ static bool note_loss(const Run *run, Meaning *meaning)
     double slope;
     bool good = run_model(run, loss.data, &slope);
     note(run->m, meaning,
-         (Named){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), NULL, loss, 0 });
+         (Named){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), PORT_NONE, loss, 0 });
     return good;
 }
 
@@ -308,7 +311,7 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
  * query) is as large as a few ulps of the terms that cancel, which are of the size of other gradients: 1e-15 of the
  * largest tensor of its kind, and of 1 where all of them are tiny: weights and data are about as large.  With the
  * tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
-static double size_of_noise(const Meaning *meaning, Name kind)
+static double size_of_noise(const Meaning *meaning, PortKind kind)
 {
     double largest = 1;
     for (int i = 0; kind && i < meaning->count; i++)

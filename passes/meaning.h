@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct Named {
     Name name;
-    Name kind; /* of state: "weight", "m", "v", "momentum"; NULL: a result that stands alone */
+    PortKind kind; /* of state; PORT_NONE: a result that stands alone */
     Tensor tensor;
     double noise; /* where elements are much smaller than this, they are rounding */
 } Named;

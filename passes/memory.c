@@ -420,10 +420,9 @@ static int64_t place_value(Module *m, Value *value, int64_t at)
 /* What the step returns as new state is written where the old one is. */
 static void place_new_state(Module *m, Func *step)
 {
-    int first = first_state(m, step);
-    int nstate = step->params.count - first, offset = step->results.count - nstate;
-    for (int i = 0; i < nstate; i++) {
-        Value *new = step->results.at[offset + i], *old = step->params.at[first + i];
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++) {
+        Value *new = state.after[i], *old = state.before[i];
         if (new->def)
             new->storage = old->storage;
         place_started(new);
@@ -431,10 +430,10 @@ static void place_new_state(Module *m, Func *step)
 }
 
 /* Parameters of the step that lie side by side; false if one of them is no state. */
-static bool place_pack(Module *m, const Pack *pack, const Func *step, int64_t *at)
+static bool place_pack(Module *m, const Pack *pack, int64_t *at)
 {
     for (int i = 0; i < pack->count; i++)
-        if (index_of(&step->params, pack->member[i]) < first_state(m, step))
+        if (!port_is_state(pack->member[i]->port.kind))
             return false;
     for (int i = 0; i < pack->count; i++)
         pack->member[i]->storage = place_member(m, pack, pack->member[i], *at);
@@ -449,12 +448,13 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
     for (int i = 0; i < f->params.count; i++) {
         Value *value = f->params.at[i];
         const Pack *pack = pack_of(&frame, value);
-        if (value->storage || (f == step && state && pack && place_pack(m, pack, step, &at)))
+        if (value->storage || (f == step && state && pack && place_pack(m, pack, &at)))
             continue;
-        const Value *shared = f != step && step && find_param(m, value->name) ? param_named(step, value->name) : NULL;
+        const bool is_weight = value->port.kind == PORT_PARAM;
+        const Value *shared = f != step && step && is_weight ? param_for(step, PORT_PARAM, value->port.of) : NULL;
         if (shared)
             value->storage = shared->storage;
-        else if (f == step ? (i >= first_state(m, step)) == state : !state)
+        else if (f == step ? port_is_state(value->port.kind) == state : !state)
             at = place_value(m, value, at);
     }
     return at;

@@ -176,16 +176,15 @@ static Unit *unit_of(const List *list, const Op *op)
 /* New state is written where the old one is: its readers come first. */
 static void find_updates(List *list)
 {
-    const Func *f = list->f;
-    int nstate = f->role == STEP ? f->results.count - 2 : 0; /* but loss and norm */
-    for (int i = 0; i < nstate; i++) {
-        const Op *update = f->results.at[2 + i]->def;
+    const StepState state = state_of(list->f);
+    for (int i = 0; i < state.count; i++) {
+        const Op *update = state.after[i]->def;
         update = update && update->kind == OP_wait ? arg(update, 0)->def : update;
         Values *over = map_get(&list->over, update);
         if (!over && update)
             map_put(&list->over, update, over = NEW(&list->m->arena, Values));
         if (update)
-            push_value(&list->m->arena, over, f->params.at[f->params.count - nstate + i]);
+            push_value(&list->m->arena, over, state.before[i]);
     }
 }
 

@@ -105,12 +105,12 @@ static void widen_params(Module *m, Func *f)
 {
     for (int i = 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
-        if (!find_param(m, param->name) || param->type.dtype == F32)
+        if (param->port.kind != PORT_PARAM || param->type.dtype == F32)
             continue;
         Builder b = builder_at(m, f, f->first);
         b.path = param->name;
         Value *wide = NEW(&m->arena, Value);
-        *wide = (Value){ .name = param->name, .type = param->type };
+        *wide = (Value){ .name = param->name, .type = param->type, .port = param->port };
         wide->type.dtype = F32;
         Value *cast = narrowed(&b, wide, param->type.dtype);
         f->params.at[i] = wide;

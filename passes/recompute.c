@@ -234,24 +234,15 @@ static void set_policy(Pair *p, const char *policy)
     p->for_products = selective;
 }
 
-/* @f.fwd and @f.bwd. */
-static Func *backward_of(Module *m, const Func *fwd)
-{
-    size_t length = strlen(fwd->name);
-    if (length < 4 || strcmp(fwd->name + length - 4, ".fwd") != 0)
-        return NULL;
-    return find_func(m, intern_format(m, "%.*s.bwd", (int)length - 4, fwd->name));
-}
-
 void pass_recompute(Module *m);
 void pass_recompute(Module *m)
 {
     const char *policy = m->train.recompute ? m->train.recompute : "none";
     prune_interfaces(m);
     for (Func *f = m->funcs; f; f = f->next) {
-        Pair p = { .m = m, .fwd = f, .bwd = backward_of(m, f) };
-        p.link = (Link){ .from = f, .to = p.bwd };
-        if (!p.bwd)
+        Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
+        p.link = (Link){ .from = p.fwd, .to = f };
+        if (!p.fwd)
             continue;
         set_policy(&p, policy);
         choose(&p);

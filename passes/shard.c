@@ -399,14 +399,15 @@ static bool settles_early(const Shard *s)
 static Type returned_type(const Shard *s, const Func *f, int i, int carried)
 {
     const Value *value = f->results.at[i];
-    int nstate = f->results.count - 2;
-    if (f->role == STEP && i >= 2)
-        return f->params.at[f->params.count - nstate + i - 2]->type;
+    const StepState state = state_of(f);
+    int old = i - (f->results.count - state.count);
+    if (state.count && old >= 0)
+        return state.before[old]->type;
     if (f->role != PLAIN)
         return unsplit_type(value->type); /* the trainer reads it */
     if (i < carried)
         return f->params.at[i]->type;
-    bool residual = i >= f->results.count - f->saves;
+    bool residual = i >= first_residual(f);
     bool settled = residual || value->type.by == BY_MAX || (settles_early(s) && is_gradient(s, value));
     return value->type.partial && settled ? settled_type(s, value) : value->type;
 }
@@ -438,7 +439,7 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     }
     for (int i = 0; i < f->results.count; i++) {
         Type wanted = returned_type(s, f, i, carried);
-        bool is_residual = i >= f->results.count - f->saves;
+        bool is_residual = i >= first_residual(f);
         f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, returned)
                                        : reduce_gradient(s, f, NULL, f->results.at[i], &wanted,
                                                          is_gradient(s, f->results.at[i]) ? of_gradient : returned);
@@ -467,7 +468,7 @@ static void assign_entry(Shard *s, Func *f)
     plain.extent = BY_RULES;
     for (int i = 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
-        bool is_input = find_input(s->m, param->name) != NULL;
+        bool is_input = param->port.kind == PORT_INPUT;
         param->type =
             is_input ? home_by(&plain, param->type, false) : home_by(&s->homes, param->type, s->m->train.zero > 0);
     }

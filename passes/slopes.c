@@ -27,11 +27,11 @@ bool find_slopes(Module *m, Slopes *slopes)
     const Func *model = func_with_role(m, MODEL);
     *slopes = (Slopes){ 0 };
     for (const Param *param = m->params; param; param = param->next)
-        slopes->count += param_named(model, param->name) != NULL;
+        slopes->count += param_for(model, PORT_PARAM, param->name) != NULL;
     slopes->at = NEW_ARRAY(&m->arena, Slope, slopes->count + 1);
     Slope *next = slopes->at;
     for (const Param *param = m->params; param && good; param = param->next)
-        if (param_named(model, param->name)) {
+        if (param_for(model, PORT_PARAM, param->name)) {
             next->param = param;
             good = find_slope(m, param->name, &(Shaking){ 0 }, &next++->slope);
         }
@@ -43,20 +43,32 @@ bool find_slopes(Module *m, Slopes *slopes)
 typedef struct {
     Module *m;
     const Slopes *slopes;
-    double *given; /* by the gradients: the slopes that they say */
-    double *terms; /* the sum of the sizes of what has been added up to that; -1: there is no gradient */
+    double *given;      /* by the gradients: the slopes that they say */
+    double *terms;      /* the sum of the sizes of what has been added up to that; -1: there is no gradient */
+    const Op *infinite; /* the first of the forward pass that makes an element that is infinite or no number; or NULL */
 } Given;
+
+static void note_infinite(Given *g, const Seen *seen)
+{
+    const Tensor *value = &seen->value;
+    if (g->infinite || seen->func->forward || !is_float(value->type.dtype))
+        return;
+    for (int64_t i = 0; i < element_count(&value->type) && !g->infinite; i++)
+        g->infinite = isfinite(value->data[i]) ? NULL : seen->op;
+}
 
 /* fp16: they come multiplied by the loss scale. */
 static void see_gradient(void *context, const Seen *seen)
 {
-    const Given *g = context;
-    const Value *value = seen->op->results.at[seen->result];
-    if (seen->func->role != STEP || info(seen->op)->family != CONTROL || strncmp(value->name, "grad.", 5) != 0)
+    Given *g = context;
+    note_infinite(g, seen);
+    const Name callee = seen->op->attrs.callee;
+    const Port port = callee ? result_port(find_func(g->m, callee), seen->result) : (Port){ 0 };
+    if (seen->func->role != STEP || port.kind != PORT_GRADIENT)
         return;
     for (int i = 0; i < g->slopes->count; i++) {
         const Param *param = g->slopes->at[i].param;
-        if (strcmp(param->name, value->name + 5) != 0)
+        if (param->name != port.of)
             continue;
         Tensor way = direction_of(g->m, param->name, &seen->value.type);
         g->given[i] = g->terms[i] = 0;
@@ -72,7 +84,7 @@ static void see_gradient(void *context, const Seen *seen)
 static bool find_given(Module *m, const Slopes *slopes, Given *given)
 {
     *given = (Given){ m, slopes, NEW_ARRAY(&m->arena, double, slopes->count + 1),
-                      NEW_ARRAY(&m->arena, double, slopes->count + 1) };
+                      NEW_ARRAY(&m->arena, double, slopes->count + 1), NULL };
     for (int i = 0; i < slopes->count; i++)
         given->terms[i] = -1;
     return watch_step(m, &(Observer){ see_gradient, given });
@@ -117,8 +129,19 @@ static double largest(const Slopes *slopes)
     return largest;
 }
 
+static void report_no_number(const Param *param, const Op *infinite, FILE *report)
+{
+    fprintf(report,
+            "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: what "
+            "'where' does not choose, or what is multiplied by 0, is infinite or no number",
+            param->name, param->where ? param->where : "");
+    if (infinite)
+        fprintf(report, ", as %%%s is (%s)", result(infinite)->name, infinite->where ? infinite->where : "");
+    fputs("; keep it finite\n", report);
+}
+
 static bool compare_slope(const Slope *slope, double given, double terms, double nothing, const char *before,
-                          FILE *report)
+                          const Op *infinite, FILE *report)
 {
     const Param *param = slope->param;
     const char *where = param->where ? param->where : "";
@@ -130,10 +153,7 @@ static bool compare_slope(const Slope *slope, double given, double terms, double
         return true;
     }
     if (!isfinite(given))
-        fprintf(report,
-                "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: what "
-                "'where' does not choose, or what is multiplied by 0, is infinite; keep it finite\n",
-                param->name, where);
+        report_no_number(param, infinite, report);
     else if (terms < 0)
         fprintf(report, "mpc: pass 'autodiff' gives no gradient of '%s' (%s)\n", param->name, where);
     else
@@ -152,6 +172,7 @@ bool slopes_agree(Module *m, const Slopes *slopes, const char *before, FILE *rep
     int wrong = 0;
     double nothing = 1e-14 * largest(slopes);
     for (int i = 0; i < slopes->count; i++)
-        wrong += !compare_slope(&slopes->at[i], given.given[i], given.terms[i], nothing, before, report);
+        wrong +=
+            !compare_slope(&slopes->at[i], given.given[i], given.terms[i], nothing, before, given.infinite, report);
     return wrong == 0;
 }

@@ -25,6 +25,7 @@ typedef struct {
     Value *step, *lr, *key;                         /* scalars that the trainer sets */
     Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last counts for AdamW */
     Values weights;                                 /* f32 state, one a parameter of the model */
+    Values moments[2];                              /* those that the optimizer has, in the order of the weights */
     Values operands; /* of the model, in the order of its parameters; of one micro-batch if there is one only */
     Values gradients;
     Value *loss, *norm;
@@ -54,22 +55,42 @@ static bool is_fp16(const Module *m) { return m->train.precision && strcmp(m->tr
 
 /* --- Parameters of the step ---------------------------------------------------------------- */
 
-static Value *add_scalar(Step *s, const char *name, DType dtype)
+/* A name of the step's own, which no parameter or input of the model has. */
+static Name own_name(Module *m, Name name)
 {
-    return add_param(s->m, s->f, intern_text(s->m, name), scalar_type(dtype));
+    while (find_param(m, name) || find_input(m, name))
+        name = intern_format(m, "%s.step", name);
+    return name;
+}
+
+static Value *add_port(Step *s, Port port, Name name, Type type)
+{
+    Value *value = add_param(s->m, s->f, name, type);
+    value->port = port;
+    return value;
+}
+
+static Value *add_scalar(Step *s, PortKind kind, DType dtype)
+{
+    return add_port(s, (Port){ kind, NULL }, own_name(s->m, intern_text(s->m, port_word(kind))), scalar_type(dtype));
 }
 
 static void add_inputs(Step *s)
 {
     for (const Input *input = s->m->inputs; input; input = input->next)
-        add_param(s->m, s->f, input->name, s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
+        add_port(s, (Port){ PORT_INPUT, input->name }, input->name,
+                 s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
-/* One f32 tensor of the optimizer's for each parameter of the model: PREFIX.name. */
-static void add_moments(Step *s, const char *prefix)
+/* One f32 tensor of the optimizer's for each parameter of the model. */
+static void add_moments(Step *s, PortKind kind, const char *prefix)
 {
-    for (int i = 0; i < s->weights.count; i++)
-        add_param(s->m, s->f, intern_format(s->m, "%s.%s", prefix, s->weights.at[i]->name), s->weights.at[i]->type);
+    for (int i = 0; i < s->weights.count; i++) {
+        const Value *weight = s->weights.at[i];
+        Name name = own_name(s->m, intern_format(s->m, "%s.%s", prefix, weight->name));
+        push_value(&s->m->arena, &s->moments[kind == PORT_SECOND_MOMENT],
+                   add_port(s, (Port){ kind, weight->port.of }, name, weight->type));
+    }
 }
 
 static bool is_adamw(const Module *m) { return strcmp(m->train.optimizer, "adamw") == 0; }
@@ -78,23 +99,24 @@ static void add_step_params(Step *s)
 {
     const Func *model = s->model->fwd;
     add_inputs(s);
-    s->step = add_scalar(s, "step", I32);
-    s->lr = add_scalar(s, "lr", F32);
-    if (param_named(model, intern_text(s->m, "key")))
-        s->key = add_scalar(s, "key", I32);
+    s->step = add_scalar(s, PORT_STEP_NUMBER, I32);
+    s->lr = add_scalar(s, PORT_LEARNING_RATE, F32);
+    if (param_for(model, PORT_DROPOUT_KEY, NULL))
+        s->key = add_scalar(s, PORT_DROPOUT_KEY, I32);
     for (const Param *param = s->m->params; param; param = param->next)
-        if (param_named(model, param->name))
-            push_value(&s->m->arena, &s->weights, add_param(s->m, s->f, param->name, param->type));
+        if (param_for(model, PORT_PARAM, param->name))
+            push_value(&s->m->arena, &s->weights,
+                       add_port(s, (Port){ PORT_PARAM, param->name }, param->name, param->type));
     if (is_adamw(s->m)) {
-        add_moments(s, "m");
-        add_moments(s, "v");
+        add_moments(s, PORT_FIRST_MOMENT, "m");
+        add_moments(s, PORT_SECOND_MOMENT, "v");
     } else if (s->m->train.momentum != 0) {
-        add_moments(s, "momentum");
+        add_moments(s, PORT_MOMENTUM, "momentum");
     }
     if (is_fp16(s->m)) {
-        s->loss_scale = add_scalar(s, "loss_scale", F32);
-        s->good_steps = add_scalar(s, "good_steps", I32);
-        s->applied_steps = is_adamw(s->m) ? add_scalar(s, "applied_steps", I32) : NULL;
+        s->loss_scale = add_scalar(s, PORT_LOSS_SCALE, F32);
+        s->good_steps = add_scalar(s, PORT_GOOD_STEPS, I32);
+        s->applied_steps = is_adamw(s->m) ? add_scalar(s, PORT_APPLIED_STEPS, I32) : NULL;
     }
 }
 
@@ -116,21 +138,22 @@ static Value *origins(Step *s)
 /* The operand of the model for each of its parameters, but for totals. */
 static Value *model_operand(Step *s, const Value *param)
 {
-    Value *own = param_named(s->f, param->name);
-    if (strcmp(param->name, "origin") == 0)
+    Value *own = param_for(s->f, param->port.kind, param->port.of);
+    if (param->port.kind == PORT_ORIGIN)
         return s->micros > 1 ? origins(s) : whole(s, 0);
     if (!own || own->type.dtype == param->type.dtype)
         return own;
     return cast_to(s, own, dtype_name[param->type.dtype]);
 }
 
-static Value *operand_named(Step *s, Name name)
+/* What the model gets there too, or else the step: labels that only the totals count. */
+static Value *operand_for(Step *s, Port port)
 {
     const Func *model = s->model->fwd;
     for (int i = 0; i < model->params.count; i++)
-        if (model->params.at[i]->name == name)
+        if (same_port(model->params.at[i]->port, port))
             return s->operands.at[i];
-    return param_named(s->f, name);
+    return param_for(s->f, port.kind, port.of);
 }
 
 /* @f.sums: what @f returns, added to what its first parameters hold: the body of a loop over micro-batches. */
@@ -146,7 +169,7 @@ static Func *adding_body(Step *s, const Func *f, Name name)
         push_value(&m->arena, &args, add_param(m, body, f->params.at[i]->name, f->params.at[i]->type));
     const Op *call = build(&b, OP_call, (Attrs){ .callee = f->name }, args.count, args.at);
     for (int i = 0; i < f->results.count; i++)
-        push_value(&m->arena, &body->results, BUILD(&b, OP_add, NO_ATTRS, sums.at[i], call->results.at[i]));
+        add_result(m, body, BUILD(&b, OP_add, NO_ATTRS, sums.at[i], call->results.at[i]), result_port(f, i));
     return body;
 }
 
@@ -172,17 +195,17 @@ static void find_totals(Step *s)
     Func *totals = func_with_role(s->m, TOTALS);
     const Func *model = s->model->fwd;
     const Op *sums = NULL;
-    int next = 0;
     if (totals) {
         Values operands = { 0 };
         for (int i = 0; i < totals->params.count; i++)
-            push_value(&s->m->arena, &operands, operand_named(s, totals->params.at[i]->name));
+            push_value(&s->m->arena, &operands, operand_for(s, totals->params.at[i]->port));
         totals->role = PLAIN;
         sums = sum_over_micros(s, totals, operands);
     }
     for (int i = 0; i < model->params.count; i++)
         if (!s->operands.at[i])
-            s->operands.at[i] = COMPUTE(s, "maximum(a, 1)", sums->results.at[next++]);
+            s->operands.at[i] =
+                COMPUTE(s, "maximum(a, 1)", sums->results.at[result_at(totals, model->params.at[i]->port)]);
 }
 
 /* @NAME.grad: one micro-batch, forward and backward; (operands of the model, loss scale) -> loss, gradients. */
@@ -195,7 +218,7 @@ static Func *gradient_func(Step *s)
     Values args = { 0 }, back = { 0 };
     for (int i = 0; i < d->fwd->params.count; i++)
         push_value(&m->arena, &args, add_param(m, f, d->fwd->params.at[i]->name, d->fwd->params.at[i]->type));
-    Value *scale = is_fp16(m) ? add_param(m, f, intern_text(m, "loss_scale"), scalar_type(F32)) : NULL;
+    Value *scale = s->loss_scale ? add_param(m, f, s->loss_scale->name, scalar_type(F32)) : NULL;
     const Op *fwd = build(&b, OP_call, (Attrs){ .callee = d->fwd->name }, args.count, args.at);
     push_value(&m->arena, &back, scale ? scale : build_number(&b, 1));
     for (int i = 1; i < fwd->results.count; i++)
@@ -203,9 +226,9 @@ static Func *gradient_func(Step *s)
     for (int i = 0; i < d->read.count; i++)
         push_value(&m->arena, &back, args.at[index_of(&d->fwd->params, d->read.at[i])]);
     const Op *bwd = build(&b, OP_call, (Attrs){ .callee = d->bwd->name }, back.count, back.at);
-    push_value(&m->arena, &f->results, result(fwd));
+    add_result(m, f, result(fwd), (Port){ PORT_LOSS, NULL });
     for (int i = 0; i < bwd->results.count; i++)
-        push_value(&m->arena, &f->results, bwd->results.at[i]);
+        add_result(m, f, bwd->results.at[i], (Port){ PORT_GRADIENT, s->weights.at[i]->port.of });
     return f;
 }
 
@@ -220,10 +243,10 @@ static void forward_and_backward(Step *s)
         push_value(&s->m->arena, &s->operands, s->loss_scale);
     const Op *sums = sum_over_micros(s, grad, s->operands);
     s->loss = sums->results.at[0];
-    s->loss->name = intern_text(s->m, "loss");
+    s->loss->name = own_name(s->m, intern_text(s->m, "loss"));
     for (int i = 0; i < s->weights.count; i++) {
         Value *gradient = sums->results.at[i + 1];
-        gradient->name = intern_format(s->m, "grad.%s", s->weights.at[i]->name);
+        gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", s->weights.at[i]->name));
         push_value(&s->m->arena, &s->gradients, gradient);
     }
 }
@@ -248,7 +271,7 @@ static void find_norm(Step *s)
     s->norm = COMPUTE(s, "sqrt(a)", total);
     if (s->loss_scale)
         s->norm = COMPUTE(s, "a / b", s->norm, s->loss_scale);
-    s->norm->name = s->b.path;
+    s->norm->name = own_name(s->m, s->b.path);
 }
 
 /* What gradients are multiplied by: 1 / loss scale and min(1, clip / (norm + 1e-6)); NULL: nothing. */
@@ -276,11 +299,10 @@ typedef struct {
 } Updated;
 
 /* Decoupled weight decay: Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; as PyTorch's AdamW. */
-static Updated adamw(Step *s, Value *w, Value *g, double decay, Value *bias1, Value *bias2)
+static Updated adamw(Step *s, int i, Value *g, double decay, Value *bias1, Value *bias2)
 {
     const Train *t = &s->m->train;
-    Value *m0 = param_named(s->f, intern_format(s->m, "m.%s", w->name));
-    Value *v0 = param_named(s->f, intern_format(s->m, "v.%s", w->name));
+    Value *w = s->weights.at[i], *m0 = s->moments[0].at[i], *v0 = s->moments[1].at[i];
     Value *m1 = COMPUTE(s, "a * b + c * d", m0, number(s, t->beta1), g, number(s, 1 - t->beta1));
     Value *v1 = COMPUTE(s, "a * b + square(c) * d", v0, number(s, t->beta2), g, number(s, 1 - t->beta2));
     Value *root = COMPUTE(s, "sqrt(a) / sqrt(b) + c", v1, bias2, number(s, t->eps));
@@ -290,9 +312,9 @@ static Updated adamw(Step *s, Value *w, Value *g, double decay, Value *bias1, Va
 }
 
 /* PyTorch's SGD: decay added to the gradient, momentum without dampening. */
-static Updated sgd(Step *s, Value *w, Value *g, double decay)
+static Updated sgd(Step *s, int i, Value *g, double decay)
 {
-    Value *buffer = param_named(s->f, intern_format(s->m, "momentum.%s", w->name));
+    Value *w = s->weights.at[i], *buffer = s->moments[0].count ? s->moments[0].at[i] : NULL;
     if (decay > 0)
         g = COMPUTE(s, "a + b * c", g, w, number(s, decay));
     if (buffer)
@@ -334,22 +356,19 @@ static void update_state(Step *s)
         s->b.where = find_param(s->m, w->name)->where;
         if (factor)
             g = COMPUTE(s, "a * b", g, factor);
-        Updated u = is_adamw(s->m) ? adamw(s, w, g, decay, bias1, bias2) : sgd(s, w, g, decay);
+        Updated u = is_adamw(s->m) ? adamw(s, i, g, decay, bias1, bias2) : sgd(s, i, g, decay);
         push_value(&s->m->arena, &weights, unless_overflow(s, finite, u.weight, w));
-        for (int k = 0; k < 2 && u.moment[k]; k++) {
-            static const char *const prefix[2][2] = { { "momentum", "" }, { "m", "v" } };
-            Name name = intern_format(s->m, "%s.%s", prefix[is_adamw(s->m)][k], w->name);
-            push_value(&s->m->arena, &moments[k], unless_overflow(s, finite, u.moment[k], param_named(s->f, name)));
-        }
+        for (int k = 0; k < 2 && u.moment[k]; k++)
+            push_value(&s->m->arena, &moments[k], unless_overflow(s, finite, u.moment[k], s->moments[k].at[i]));
     }
     if (finite)
         update_loss_scale(s, finite, &scale);
     const Values *const lists[] = { &weights, &moments[0], &moments[1], &scale };
-    push_value(&s->m->arena, &s->f->results, s->loss);
-    push_value(&s->m->arena, &s->f->results, s->norm);
-    for (int k = 0; k < 4; k++)
+    add_result(s->m, s->f, s->loss, (Port){ PORT_LOSS, NULL });
+    add_result(s->m, s->f, s->norm, (Port){ PORT_GRADIENT_NORM, NULL });
+    for (int k = 0, state = first_state(s->f); k < 4; k++)
         for (int i = 0; i < lists[k]->count; i++)
-            push_value(&s->m->arena, &s->f->results, lists[k]->at[i]);
+            add_result(s->m, s->f, lists[k]->at[i], s->f->params.at[state++]->port);
 }
 
 void write_step(Module *m, const Derivative *model)

@@ -13,22 +13,20 @@ Op *call_of(const Module *m, const Func *f, Func **caller)
     return NULL;
 }
 
-static Value *param_like(const Func *f, const Value *value)
+/* The parameter of a backward that stands for the value of its forward, or NULL. */
+static Value *param_standing_for(const Func *f, const Value *value)
 {
-    for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->name == value->name && type_equal(&f->params.at[i]->type, &value->type))
-            return f->params.at[i];
-    return NULL;
+    Value *param = param_for(f, PORT_FORWARD, value->name);
+    return param && type_equal(&param->type, &value->type) ? param : NULL;
 }
 
 /* One more residual of f; returns the result that its caller gets. */
 static Value *save(Module *m, Func *f, Value *value, Op *call)
 {
     int at = index_of(&f->results, value);
-    if (at >= f->results.count - f->saves)
+    if (at >= first_residual(f))
         return call->results.at[at];
-    push_value(&m->arena, &f->results, value);
-    f->saves++;
+    add_result(m, f, value, (Port){ PORT_RESIDUAL, NULL });
     Type type = call->attrs.dims.count ? with_dim_first(value->type, call->attrs.dims.dim[0]) : value->type;
     Value *result = NEW(&m->arena, Value);
     *result = (Value){ .name = fresh_name(m), .type = type, .def = call };
@@ -47,7 +45,7 @@ Value *transport(Module *m, Link *link, Value *value)
 {
     if (link->from == link->to)
         return value;
-    Value *there = param_like(link->to, value);
+    Value *there = param_standing_for(link->to, value);
     if (there)
         return there;
     if (!link->outer)
@@ -56,14 +54,9 @@ Value *transport(Module *m, Link *link, Value *value)
     Value *handed =
         param >= link->call->attrs.carried ? arg(link->call, param) : save(m, link->from, value, link->call);
     push_value(&m->arena, &link->call_to->args, transport(m, link->outer, handed));
-    return add_param(m, link->to, value->name, value->type);
-}
-
-static void take_away(Values *values, int at)
-{
-    for (int i = at; i + 1 < values->count; i++)
-        values->at[i] = values->at[i + 1];
-    values->count--;
+    Value *own = add_param(m, link->to, value->name, value->type);
+    own->port = (Port){ PORT_FORWARD, value->name };
+    return own;
 }
 
 /* Is the value read by an op of f, or returned? */
@@ -93,18 +86,17 @@ static bool drop_params(Module *m, Func *f)
     return changed;
 }
 
-static bool drop_saves(Module *m, Func *f)
+static bool drop_residuals(Module *m, Func *f)
 {
     Func *caller;
     Op *call = call_of(m, f, &caller);
     Arena scratch = { 0 };
     Map read = call ? what_is_read(&scratch, caller) : (Map){ 0 };
     bool changed = false;
-    for (int i = f->results.count - 1; call && i >= f->results.count - f->saves; i--)
+    for (int i = f->results.count - 1; call && i >= first_residual(f); i--)
         if (!map_get(&read, call->results.at[i])) {
-            take_away(&f->results, i);
+            remove_result(f, i);
             take_away(&call->results, i);
-            f->saves--;
             changed = true;
         }
     arena_free(&scratch);
@@ -123,7 +115,7 @@ void prune_interfaces(Module *m)
             if (f->role != PLAIN)
                 continue;
             changed |= drop_params(m, f);
-            changed |= drop_saves(m, f);
+            changed |= drop_residuals(m, f);
         }
     }
 }

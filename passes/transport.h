@@ -16,8 +16,7 @@ typedef struct Link {
 } Link;
 
 /* The value in `to` that stands for `value` of `from`: the same if they are one function, a parameter that is
- * there already, or a new one.  A parameter's operand is handed over; any other value becomes a residual of `from`.
- * Relies on: the parameter of a backward is named as the forward value it stands for. */
+ * there already, or a new one.  A parameter's operand is handed over; any other value becomes a residual of `from`. */
 Value *transport(Module *m, Link *link, Value *value);
 
 /* Takes away parameters that nobody reads and residuals that nobody uses, at both ends. */

@@ -7,7 +7,10 @@
 
 static bool is_backward(const Func *f)
 {
-    return ends_with(f->name, ".bwd") || ends_with(f->name, ".grad") || ends_with(f->name, ".micro");
+    bool sums_gradients = false;
+    for (int i = 0; i < f->results.count; i++)
+        sums_gradients |= result_port(f, i).kind == PORT_GRADIENT;
+    return f->forward || sums_gradients;
 }
 
 static bool is_moving(const Op *op)

@@ -29,6 +29,10 @@ from printer import program_text
 from tensors import Wrong
 from tree import Mesh, Program
 
+# What --verify-passes says of a value that is infinite for its weights and that the loss does not depend on: the zero
+# gradient that it gets makes no number of those before it, where PyTorch gives none.
+UNUSED_INFINITY = re.compile(r"though the loss has a slope: .* is infinite or no number, as %\S+ is \(")
+
 
 @dataclass
 class Case:
@@ -100,6 +104,8 @@ class Judge:
         if done.status != 0:
             return outcome.failure(done, "check", "refused")
         done = self.workplace.compile(case.how, ranks_of(case.program), out, with_cc=not is_verification(case.how))
+        if done.status != 0 and UNUSED_INFINITY.search(done.output):
+            return Outcome("unusable", "an infinite value that nothing reads")
         if done.status != 0:
             return outcome.failure(done, "compile", "late")
         return None

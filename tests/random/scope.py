@@ -13,6 +13,10 @@ DIM_NAMES = ["embed", "heads", "head", "ff", "tap", "lat", "group", "state"]
 CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
                     *("one_of_several_dims_with_a_name_that_is_longer_than_most_and_ends_in_" + end for end in "abc")]
 
+# Words of the training step, and of what the compiler adds to a name.
+STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "m", "v", "momentum", "total",
+              "grad", "grad_norm", "sum", "d", "fwd", "bwd", "eval", "predict"]
+
 
 @dataclass(eq=False)
 class Local:
@@ -67,6 +71,11 @@ class State:
             isinstance(expression, Name) and expression.name in self.entropies
 
     def fresh(self, letter):
+        if letter in "pvc" and self.draw.random() < 0.03:
+            name = self.draw.choice(STEP_NAMES)
+            if name not in self.counts:
+                self.counts[name] = 1
+                return name
         self.counts[letter] = self.counts.get(letter, 0) + 1
         return f"{letter}{self.counts[letter]}"
 

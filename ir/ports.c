@@ -1,0 +1,98 @@
+/* ports.c -- finding what a function takes and returns by what it is for. */
+#include "ir.h"
+
+enum { NAMED = 1, STATE = 2, FED = 4 };
+
+static const struct {
+    const char *word;
+    unsigned traits;
+} table[N_PORTS] = {
+#define PORT(name, word, traits) [PORT_##name] = { word, traits },
+#include "ports.def"
+};
+
+const char *port_word(PortKind kind) { return table[kind].word; }
+bool port_is_named(PortKind kind) { return table[kind].traits & NAMED; }
+bool port_is_state(PortKind kind) { return table[kind].traits & STATE; }
+bool port_is_fed(PortKind kind) { return table[kind].traits & FED; }
+bool same_port(Port a, Port b) { return a.kind == b.kind && a.of == b.of; }
+
+Port port_named(const Module *m, Name name)
+{
+    PortKind kind = find_param(m, name) ? PORT_PARAM : find_input(m, name) ? PORT_INPUT : PORT_NONE;
+    return (Port){ kind, kind ? name : NULL };
+}
+
+Value *param_for(const Func *f, PortKind kind, Name of)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (same_port(f->params.at[i]->port, (Port){ kind, of }))
+            return f->params.at[i];
+    return NULL;
+}
+
+Port result_port(const Func *f, int i) { return i < f->returns.count ? f->returns.at[i] : (Port){ 0 }; }
+
+int result_at(const Func *f, Port port)
+{
+    for (int i = 0; i < f->results.count; i++)
+        if (same_port(result_port(f, i), port))
+            return i;
+    return -1;
+}
+
+Value *result_for(const Func *f, PortKind kind)
+{
+    int at = result_at(f, (Port){ kind, NULL });
+    return at < 0 ? NULL : f->results.at[at];
+}
+
+void add_result(Module *m, Func *f, Value *value, Port port)
+{
+    push_value(&m->arena, &f->results, value);
+    if (!port.kind)
+        return;
+    for (Ports *to = &f->returns; to->count < f->results.count;) {
+        if (to->count == to->room) {
+            to->room = to->room ? 2 * to->room : 8;
+            Port *at = NEW_ARRAY(&m->arena, Port, to->room);
+            for (int i = 0; i < to->count; i++)
+                at[i] = to->at[i];
+            to->at = at;
+        }
+        to->at[to->count++] = (Port){ 0 };
+    }
+    f->returns.at[f->results.count - 1] = port;
+}
+
+void remove_result(Func *f, int at)
+{
+    take_away(&f->results, at);
+    for (int i = at; i + 1 < f->returns.count; i++)
+        f->returns.at[i] = f->returns.at[i + 1];
+    f->returns.count -= at < f->returns.count;
+}
+
+int first_residual(const Func *f)
+{
+    int first = f->results.count;
+    while (first > 0 && result_port(f, first - 1).kind == PORT_RESIDUAL)
+        first--;
+    return first;
+}
+
+int first_state(const Func *f)
+{
+    int first = f->params.count;
+    while (first > 0 && port_is_state(f->params.at[first - 1]->port.kind))
+        first--;
+    return first;
+}
+
+StepState state_of(const Func *step)
+{
+    int first = first_state(step), count = step->params.count - first;
+    if (step->role != STEP || count > step->results.count)
+        return (StepState){ 0 };
+    return (StepState){ count, step->params.at + first, step->results.at + step->results.count - count };
+}
