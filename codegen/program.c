@@ -317,17 +317,12 @@ static void write_function(Host *h, FuncRole role, FILE *out)
 
 static const char *schedule_text(Module *m)
 {
-    static const char *const kinds[][2] = {
-        { "constant", "RT_CONSTANT_LR" }, { "linear", "RT_LINEAR" }, { "cosine", "RT_COSINE" }, { "wsd", "RT_WSD" }
-    };
+    static const char *const kinds[N_Schedule] = { "RT_CONSTANT_LR", "RT_CONSTANT_LR", "RT_LINEAR", "RT_COSINE",
+                                                   "RT_WSD" };
     const Train *t = &m->train;
-    const char *kind = kinds[0][1];
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (t->schedule && strcmp(kinds[i][0], t->schedule) == 0)
-            kind = kinds[i][1];
     return arena_text(
         &m->arena, "{ %s, .lr = %s, .min_lr = %s, .warmup = %" PRId64 ", .steps = %" PRId64 ", .decay = %" PRId64 " }",
-        kind, number_text(m, t->lr), number_text(m, t->min_lr), t->warmup, t->steps, t->decay);
+        kinds[t->schedule], number_text(m, t->lr), number_text(m, t->min_lr), t->warmup, t->steps, t->decay);
 }
 
 /* Text as string literals, one below the other, none longer than a line of the file. */
@@ -414,7 +409,7 @@ static void write_program(Host *h, TrainerTexts texts, const char *text, FILE *o
          { "flops", number_text(m, facts.flops) }, { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
          { "seed", integer_text(m, m->train.seed) },
-         { "precision", string_text(m, m->train.precision ? m->train.precision : "fp32") },
+         { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },
          { "causal", func_with_role(m, PREDICT) ? "true" : "false" });
     for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);

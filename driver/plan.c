@@ -24,12 +24,17 @@ static void add_setting(Run *run, Settings *settings, const char *key, const cha
         (Setting){ arena_text(&run->arena, "train.%s", key), value, "", run->source.path };
 }
 
-static const char *text_of_Name(Run *run, Name name) { return name; }
 static const char *text_of_Number(Run *run, Number number) { return arena_text(&run->arena, "%.17g", number); }
 static const char *text_of_Int(Run *run, Int number) { return arena_text(&run->arena, "%" PRId64, number); }
 
 static const char *text_of_Dtype(Run *run, Dtype dtype) { return dtype; }
 static const char *text_of_Flag(Run *run, Flag flag) { return flag ? "true" : "false"; }
+
+#define KIND(kind, unsaid)                                                                                             \
+    static inline const char *text_of_##kind(Run *run, kind word) { return kind##_words[word]; }
+#define WORD(name, text)
+#define END(kind)
+#include "words.def"
 
 static const char *text_of_axes(Run *run, const Module *m, Axes axes)
 {

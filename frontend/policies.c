@@ -230,8 +230,8 @@ static void check_recompute(Lower *l, const Ast *ast)
         complain(l, (Where){ .at = value->loc, .help = "none, full or selective" }, "recompute auto is not there yet");
     else if (value || said)
         word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
-    l->m->train.recompute = intern_text(l->m, word ? word : "none");
-    note(l, "parallel.recompute", l->m->train.recompute, value, said);
+    l->m->train.recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
+    note(l, "parallel.recompute", Recompute_words[l->m->train.recompute], value, said);
 }
 
 /* --- All of it ------------------------------------------------------------------------------- */

@@ -42,7 +42,6 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 /* The keys of train: what takes a choice, what a number, what a word. */
 static const char *const keys[] = { "optimizer", "schedule", "clip", "batch", "microbatch", "precision", "seed" };
 static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL };
-static const char *const precisions[] = { "fp32", "bf16", "fp16" };
 enum { N_KEYS = sizeof keys / sizeof keys[0], OPTIMIZER = 0, SCHEDULE, CLIP, BATCH, MICROBATCH, PRECISION, SEED };
 
 static int find_key(const char *name)
@@ -356,7 +355,10 @@ static void read_choice(Reader *r, int key)
         return;
     add_setting(l, arena_text(l->arena, "train.%s", keys[key]), choice, "", from_text(l, said));
     check_sets(r, key);
-    *(key == OPTIMIZER ? &l->m->train.optimizer : &l->m->train.schedule) = intern_text(l->m, choice);
+    if (key == OPTIMIZER)
+        l->m->train.optimizer = WORD_OF(Optimizer, choice);
+    else
+        l->m->train.schedule = WORD_OF(Schedule, choice);
     bool good = l->diags->errors == before;
     for (int i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i].setting, keys[key]) == 0 && strcmp(rows[i].of, choice) == 0)
@@ -370,11 +372,9 @@ static void read_precision(Reader *r)
     const char *name = !said->value ? defaults[PRECISION] : said->value->kind == A_NAME ? said->value->name : "";
     NearMiss near = { .name = name };
     Elsewhere elsewhere;
-    for (int i = 0; i < 3; i++) {
-        offer(&near, precisions[i]);
-        if (strcmp(name, precisions[i]) == 0)
-            l->m->train.precision = intern_text(l->m, name);
-    }
+    for (int i = 1; i < N_Precision; i++)
+        offer(&near, Precision_words[i]);
+    l->m->train.precision = WORD_OF(Precision, name);
     if (l->m->train.precision) {
         add_setting(l, "train.precision", name, "", from_text(l, said));
         return;

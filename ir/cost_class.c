@@ -46,7 +46,7 @@ static Func *callee_of(const Classes *classes, const Op *op)
 static void classify_params(Classes *classes, const Func *f)
 {
     const Module *m = classes->m;
-    bool is_narrow = m->train.precision && strcmp(m->train.precision, "fp32") != 0;
+    bool is_narrow = m->train.precision > PRECISION_FP32;
     for (int i = 0; i < f->params.count; i++) {
         const Value *value = f->params.at[i];
         const Param *param = value->port.of ? find_param(m, value->port.of) : NULL;

@@ -69,8 +69,21 @@ typedef enum {
     N_OPS
 } OpKind;
 
-/* What a reshard, or a collective that it became, is for, where a policy of the layout asks: `cause` is for people. */
-typedef enum { ANY_PURPOSE, WEIGHT, GRADIENT, N_PURPOSES } Purpose;
+#define KIND(kind, unsaid) typedef enum { unsaid,
+#define WORD(name, text) name,
+#define END(kind)                                                                                                      \
+    N_##kind                                                                                                           \
+    }                                                                                                                  \
+    kind;
+#include "words.def"
+
+/* Of each kind its words, by number; NULL of what is not said. */
+#define KIND(kind, unsaid) extern const char *const kind##_words[];
+#define WORD(name, text)
+#define END(kind)
+#include "words.def"
+int find_word(const char *const words[], int count, const char *text); /* 0: it is none of them */
+#define WORD_OF(kind, text) ((kind)find_word(kind##_words, N_##kind, (text)))
 
 typedef Name Dtype; /* as an attribute: "f32", ...; NULL if not said */
 
@@ -384,7 +397,6 @@ bool is_used(const Func *f, const Value *value);
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
-extern const char *const purpose_name[N_PURPOSES];
 extern const char *const init_name[N_INITS];
 void print_module(const Module *m, FILE *out);
 void print_type(const Module *m, const Type *type, FILE *out);

@@ -275,14 +275,18 @@ static Dtype read_dtype(Parser *p)
 
 static bool read_flag(Parser *p) { return expect(p, "true"); }
 
-static Purpose read_purpose(Parser *p)
+static int read_word(Parser *p, const char *const words[], int count)
 {
     peek(p);
-    for (Purpose purpose = ANY_PURPOSE + 1; purpose < N_PURPOSES; purpose++)
-        if (accept(p, purpose_name[purpose]))
-            return purpose;
-    fail(p, from(p, p->at), "expected weight or gradient");
-    return ANY_PURPOSE;
+    const int begin = p->at;
+    Name word = read_name(p);
+    const int found = p->failed ? 0 : find_word(words, count, word);
+    char *list = "";
+    for (int i = 1; i < count; i++)
+        list = arena_text(&p->module->arena, "%s%s%s", list, i == 1 ? "" : i + 1 == count ? " or " : ", ", words[i]);
+    if (!p->failed && !found)
+        fail(p, from(p, begin), arena_text(&p->module->arena, "expected %s", list));
+    return found;
 }
 
 static Name parse_Name(Parser *p) { return read_name(p); }
@@ -293,7 +297,12 @@ static Axes parse_Axes(Parser *p) { return read_axes(p); }
 static Number parse_Number(Parser *p) { return read_number(p); }
 static Int parse_Int(Parser *p) { return read_int(p); }
 static Flag parse_Flag(Parser *p) { return read_flag(p); }
-static Purpose parse_Purpose(Parser *p) { return read_purpose(p); }
+
+#define KIND(kind, unsaid)                                                                                             \
+    static kind parse_##kind(Parser *p) { return (kind)read_word(p, kind##_words, N_##kind); }
+#define WORD(name, text)
+#define END(kind)
+#include "words.def"
 
 /* One `key=` of an attribute list: the key must end where the text has '='. */
 static bool accept_key(Parser *p, const char *key) { return accept(p, key) && expect(p, "="); }

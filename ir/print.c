@@ -11,7 +11,12 @@
 const char *const role_name[N_ROLES] = { [PLAIN] = "",    [MODEL] = "model",     [TOTALS] = "totals", [STEP] = "step",
                                          [EVAL] = "eval", [PREDICT] = "predict", [KERNEL] = "kernel" };
 
-const char *const purpose_name[N_PURPOSES] = { [WEIGHT] = "weight", [GRADIENT] = "gradient" };
+#define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,
+#define WORD(name, text) [name] = (text),
+#define END(kind)                                                                                                      \
+    }                                                                                                                  \
+    ;
+#include "words.def"
 
 const char *const init_name[N_INITS] = {
     [ZEROS] = "zeros", [ONES] = "ones", [NORMAL] = "normal", [UNIFORM] = "uniform", [CONSTANT] = "constant"
@@ -44,11 +49,16 @@ static bool set_Axes(Axes axes) { return axes != 0; }
 static bool set_Number(Number number) { return number != 0; }
 static bool set_Int(Int number) { return number != 0; }
 static bool set_Flag(Flag flag) { return flag; }
-static bool set_Purpose(Purpose purpose) { return purpose != ANY_PURPOSE; }
 
 static void print_Name(const Module *m, Name name, FILE *out) { fputs(name, out); }
 static void print_Dtype(const Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
-static void print_Purpose(const Module *m, Purpose purpose, FILE *out) { fputs(purpose_name[purpose], out); }
+
+#define KIND(kind, unsaid)                                                                                             \
+    static bool set_##kind(kind word) { return word != unsaid; }                                                       \
+    static void print_##kind(const Module *m, kind word, FILE *out) { fputs(kind##_words[word], out); }
+#define WORD(name, text)
+#define END(kind)
+#include "words.def"
 
 /* The shortest text that reads back as the same number. */
 static void print_Number(const Module *m, Number number, FILE *out)

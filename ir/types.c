@@ -124,6 +124,14 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b) { return a->dtype == b->dtype && same_dims(a, b); }
 
+int find_word(const char *const words[], int count, const char *text)
+{
+    for (int i = 1; i < count; i++)
+        if (strcmp(words[i], text) == 0)
+            return i;
+    return 0;
+}
+
 /* --- Attributes --------------------------------------------------------------------------------- */
 
 static bool same_Name(Name a, Name b) { return a == b; }

@@ -11,17 +11,6 @@
 
 #define WRONG(m, at_loc, ...) (error_at((m)->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
 
-static bool is_one_of(Name name, const char *const words[], int count)
-{
-    for (int i = 0; name && i < count; i++)
-        if (strcmp(name, words[i]) == 0)
-            return true;
-    return false;
-}
-#define ONE_OF(name, ...)                                                                                              \
-    is_one_of((name), (const char *const[]){ __VA_ARGS__ },                                                            \
-              sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
-
 /* --- train { } ------------------------------------------------------------------------------- */
 
 static bool is_share(double number) { return number >= 0 && (float)number < 1; }
@@ -30,7 +19,7 @@ static bool is_amount(double number) { return number >= 0 && number <= FLT_MAX; 
 static bool verify_numbers(Module *m)
 {
     const Train *t = &m->train;
-    const bool adamw = strcmp(t->optimizer, "adamw") == 0;
+    const bool adamw = t->optimizer == ADAMW;
     if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->weight_decay) || !is_amount(t->clip))
         return WRONG(m, m->train_loc, "train: lr, min_lr, weight_decay and clip are numbers from 0 on");
     if (adamw && (!is_share(t->beta1) || !is_share(t->beta2) || !(t->eps > 0 && t->eps <= FLT_MAX)))
@@ -42,22 +31,20 @@ static bool verify_numbers(Module *m)
     if (t->warmup < 0 || t->steps < 0 || t->decay < 0 || t->warmup > INT32_MAX || t->steps > INT32_MAX ||
         t->decay > INT32_MAX || (t->steps && t->warmup + t->decay > t->steps))
         return WRONG(m, m->train_loc, "train: warmup and decay are no more steps than there are");
-    if (t->steps == 0 && strcmp(t->schedule, "constant") != 0)
-        return WRONG(m, m->train_loc, "train: schedule=%s needs steps", t->schedule);
+    if (t->steps == 0 && t->schedule != SCHEDULE_CONSTANT)
+        return WRONG(m, m->train_loc, "train: schedule=%s needs steps", Schedule_words[t->schedule]);
     return true;
 }
 
 static bool verify_train(Module *m)
 {
     const Train *t = &m->train;
-    if (!ONE_OF(t->optimizer, "adamw", "sgd"))
+    if (!t->optimizer)
         return WRONG(m, m->train_loc, "the module needs a line 'train {optimizer=...}', with adamw or sgd");
-    if (!ONE_OF(t->schedule, "constant", "linear", "cosine", "wsd"))
+    if (!t->schedule)
         return WRONG(m, m->train_loc, "train: schedule is constant, linear, cosine or wsd");
-    if (!ONE_OF(t->precision, "fp32", "bf16", "fp16"))
+    if (!t->precision)
         return WRONG(m, m->train_loc, "train: precision is fp32, bf16 or fp16");
-    if (t->recompute && !ONE_OF(t->recompute, "none", "selective", "full"))
-        return WRONG(m, m->train_loc, "train: recompute is none, selective or full");
     if (t->zero < 0 || t->zero > 3 || (t->zero && !t->zero_axes && m->naxes) || t->bucket < 0 || t->seed < 0)
         return WRONG(m, m->train_loc, "train: zero is from 0 to 3, over zero_axes; bucket and seed are from 0 on");
     return verify_numbers(m);
@@ -158,13 +145,13 @@ static bool verify_all_taken(Module *m, const Func *f)
 /* A step returns the loss, the norm of the gradient, and what of its parameters is kept from step to step. */
 static bool verify_step(Module *m, const Func *f)
 {
-    const bool adamw = strcmp(m->train.optimizer, "adamw") == 0, has_first = adamw || m->train.momentum != 0;
+    const bool adamw = m->train.optimizer == ADAMW, has_first = adamw || m->train.momentum != 0;
     const PortKind needed[] = { adamw ? PORT_FIRST_MOMENT : PORT_MOMENTUM, PORT_SECOND_MOMENT };
     for (const Param *param = m->params; param; param = param->next)
         for (int i = 0; i < has_first + adamw; i++)
             if (!param_for(f, needed[i], param->name))
                 return WRONG(m, f->loc, "@%s does not take %s(%s), which %s needs", f->name, port_word(needed[i]),
-                             param->name, m->train.optimizer);
+                             param->name, Optimizer_words[m->train.optimizer]);
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
         return WRONG(m, f->loc, "@%s does not take what is fed as step and as lr", f->name);
     const int kept = state_of(f).count;

@@ -66,10 +66,7 @@ static double scalar_for(const Run *run, PortKind kind)
     }
 }
 
-double loss_scale_of(const Module *m)
-{
-    return m->train.precision && strcmp(m->train.precision, "fp16") == 0 ? LOSS_SCALE : 1;
-}
+double loss_scale_of(const Module *m) { return m->train.precision == PRECISION_FP16 ? LOSS_SCALE : 1; }
 
 Tensor direction_of(Module *m, const char *name, const Type *type)
 {

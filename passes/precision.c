@@ -121,8 +121,8 @@ static void widen_params(Module *m, Func *f)
 void pass_precision(Module *m);
 void pass_precision(Module *m)
 {
-    const char *name = m->train.precision ? m->train.precision : "fp32";
-    DType narrow = strcmp(name, "bf16") == 0 ? BF16 : strcmp(name, "fp16") == 0 ? F16 : F32;
+    static const DType dtype[N_Precision] = { F32, F32, BF16, F16 };
+    const DType narrow = dtype[m->train.precision];
     static const FuncRole programs[] = { MODEL, TOTALS, EVAL, PREDICT };
     for (size_t i = 0; narrow != F32 && i < sizeof programs / sizeof *programs; i++) {
         Func *f = func_with_role(m, programs[i]);

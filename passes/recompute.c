@@ -221,12 +221,12 @@ static void choose(Pair *p)
     prune_interfaces(p->m);
 }
 
-static void set_policy(Pair *p, const char *policy)
+static void set_policy(Pair *p, Recompute policy)
 {
     Func *caller;
     const Op *call = call_of(p->m, p->fwd, &caller);
     bool layer = call && call->attrs.dims.count; /* `full` is about layers; around them it is selective */
-    bool full = strcmp(policy, "full") == 0, selective = full || strcmp(policy, "selective") == 0;
+    bool full = policy == RECOMPUTE_FULL, selective = full || policy == RECOMPUTE_SELECTIVE;
     p->whole = full && layer;
     p->again[POINTWISE] = p->again[VIEW] = true;
     p->again[REDUCTION] = selective;
@@ -237,14 +237,13 @@ static void set_policy(Pair *p, const char *policy)
 void pass_recompute(Module *m);
 void pass_recompute(Module *m)
 {
-    const char *policy = m->train.recompute ? m->train.recompute : "none";
     prune_interfaces(m);
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
         p.link = (Link){ .from = p.fwd, .to = f };
         if (!p.fwd)
             continue;
-        set_policy(&p, policy);
+        set_policy(&p, m->train.recompute);
         choose(&p);
     }
 }

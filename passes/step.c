@@ -51,7 +51,7 @@ static Value *cast_to(Step *s, Value *x, const char *dtype)
     return BUILD(&s->b, OP_cast, (Attrs){ .dtype = intern_text(s->m, dtype) }, x);
 }
 
-static bool is_fp16(const Module *m) { return m->train.precision && strcmp(m->train.precision, "fp16") == 0; }
+static bool is_fp16(const Module *m) { return m->train.precision == PRECISION_FP16; }
 
 /* --- Parameters of the step ---------------------------------------------------------------- */
 
@@ -93,7 +93,7 @@ static void add_moments(Step *s, PortKind kind, const char *prefix)
     }
 }
 
-static bool is_adamw(const Module *m) { return strcmp(m->train.optimizer, "adamw") == 0; }
+static bool is_adamw(const Module *m) { return m->train.optimizer == ADAMW; }
 
 static void add_step_params(Step *s)
 {
