@@ -20,6 +20,18 @@ static void print_facts(Run *run, const Module *m, Facts facts)
            grouped(arena, facts.seq));
 }
 
+/* "weight decay: wte, h.*.attn.wq" */
+static void print_decay(const Module *m, bool decays)
+{
+    const char *before = decays ? "  weight decay:    " : "  no weight decay: ";
+    for (const Param *param = m->params; param; param = param->next)
+        if (param->decay == decays) {
+            printf("%s%s", before, param->path);
+            before = ", ";
+        }
+    puts(before[0] == ',' ? "" : decays ? "  weight decay:    (none)" : "  no weight decay: (none)");
+}
+
 static bool has_trainer(Run *run, Module *m)
 {
     if (!run_passes(m, &(PassOptions){ 0 }))
@@ -46,6 +58,8 @@ int run_check(Run *run)
     bool good = has_trainer(run, m);
     if (good)
         print_facts(run, m, facts);
+    for (int decays = 1; good && run->options->verbose && decays >= 0; decays--)
+        print_decay(m, decays);
     free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;
 }

@@ -222,7 +222,7 @@ void lower_param(Lower *l, const Ast *ast)
     Type type;
     Param described = { 0 };
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
-    described.decay = good && type.rank >= 2 && !ast->no_decay;
+    described.decay = good && !ast->no_decay;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);
         if (other) {

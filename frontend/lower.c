@@ -128,6 +128,7 @@ static void lower_variants(Lower *l)
         return;
     if (has_totals)
         lower_model(l, AS_TOTALS);
+    decide_decay(l->m);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);

@@ -260,6 +260,7 @@ void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */
 bool conform(Lower *l, Value **value, const Ast *type); /* to a stated type */
 Func *lower_model(Lower *l, Variant variant);
+void decide_decay(Module *m);                             /* once the model is lowered */
 Value *reorder(Lower *l, Value *value, const Type *like); /* into the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 

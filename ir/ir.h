@@ -273,7 +273,8 @@ enum {
     ONE_DTYPE = 1024, /* its operands have the same */
     IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
-    ACTIVATES = IS_RELU | IS_GELU_TANH
+    ACTIVATES = IS_RELU | IS_GELU_TANH,
+    CONTRACTS = 2048 /* a matrix: its operands are multiplied, or rows of them are taken */
 };
 
 typedef struct {

@@ -13,7 +13,7 @@ _mpc()
         files='*.mdl'
         ;;
     check)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --target="
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --target= --verbose"
         files='*.mdl'
         ;;
     report)

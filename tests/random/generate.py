@@ -1,11 +1,10 @@
 """Draws whole programs: the same number gives the same program."""
-import collections
 import random
 
-from prune import bodies, expressions, pruned
+from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, Local, Scope, State, Value, binary, call, number
 from statements import Statements
-from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, TypeOf, walk
+from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, TypeOf
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -204,26 +203,12 @@ class Drawing:
         return Program(self.state.declarations, self.train(), [], self.microbatch == self.batch)
 
 
-def contracted(program):
-    """Parameters that every reader contracts in a product or takes rows from, by their names alone."""
-    readers, direct = collections.Counter(), collections.Counter()
-    for expression in expressions(program):
-        for e in walk(expression):
-            readers[e.name if isinstance(e, Name) else None] += 1
-            inside = e.arguments[:2] if isinstance(e, Call) and e.function == "dot" else \
-                [e.operand] if isinstance(e, Index) and not isinstance(e.at, Number) else []
-            direct.update(x.name for x in inside if isinstance(x, Name))
-    return {name for name in direct if direct[name] == readers[name]}
-
-
-def decide_decay(draw, program):
-    """Weight decay is for what is contracted or taken from: all others are exempt in so many words, and some of these."""
-    decaying = contracted(program)
+def exempt_some(draw, program):
+    """From weight decay."""
     for declaration in bodies(program):
         for param in declaration.body:
             if isinstance(param, Param):
-                is_plain = (len(param.type.dims) >= 2) == all(name in decaying for name in param.names)
-                param.no_decay = not is_plain or draw.random() < 0.2
+                param.no_decay = draw.random() < 0.2
 
 
 def generate(seed):
@@ -231,7 +216,7 @@ def generate(seed):
     program = pruned(drawing.program())
     if not any(isinstance(s, Param) for body in bodies(program) for s in body.body):  # nothing to train
         return generate(f"{seed} again")
-    decide_decay(drawing.draw, program)
+    exempt_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True
     return program

@@ -12,6 +12,7 @@ import torch
 import philox
 import tensors
 from constants import called, known_numbers, number_of, setting
+from decays import decaying as decaying_of
 from evaluate import Evaluation
 from tree import Input, Mesh, Name, Shard
 
@@ -101,11 +102,13 @@ def start_of(program, seed, own_weights=False, defined=()):
     settings = Settings(program, defined)
     draw = np.random.default_rng(seed)
     weights, decays = {}, {}
+    decaying = decaying_of(program, settings.known)
 
     def parameter(name, param, sizes):
         if name not in weights:
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
-            decays[name] = len(sizes) >= 2 and not param.no_decay
+            plain = ".".join(part for part in name.split(".") if not part.isdigit())
+            decays[name] = plain in decaying and not param.no_decay
         return torch.from_numpy(weights[name])
 
     sizes = {d: settings.known.get(d, settings.batch) for d in program.dims}

@@ -14,7 +14,7 @@ CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
                     *("one_of_several_dims_with_a_name_that_is_longer_than_most_and_ends_in_" + end for end in "abc")]
 
 # Words of the training step, and of what the compiler adds to a name.
-STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "m", "v", "momentum", "total",
+STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "v", "momentum", "total",
               "grad", "grad_norm", "sum", "d", "fwd", "bwd", "eval", "predict"]
 
 
@@ -72,7 +72,7 @@ class State:
 
     def fresh(self, letter):
         if letter in "pvc" and self.draw.random() < 0.03:
-            name = self.draw.choice(STEP_NAMES)
+            name = self.draw.choice(STEP_NAMES + ["m"] * (letter == "c"))  # m: the model
             if name not in self.counts:
                 self.counts[name] = 1
                 return name

@@ -1,0 +1,114 @@
+"""Which parameters decay, from the words of docs/language.md: those that a product sums over a dim of, that attention
+multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
+they do."""
+from constants import names_in, number_of
+from tree import Assign, Call, Index, Input, Name, Param, Repeat, children
+
+NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
+
+
+def renamed(parts, before, after):
+    return parts and frozenset((name, tuple(after if d == before else d for d in dims)) for name, dims in parts)
+
+
+class Walk:
+    def __init__(self, program, known):
+        self.program, self.known, self.decaying = program, known, set()
+        sequences = {d for s in program.model.body if isinstance(s, Input) for d in s.type.dims} - {program.batch_dim}
+        self.positions = sequences
+        self.body(program.model.body, {}, "")
+
+    def contract(self, parts, dims):
+        self.decaying |= {name for name, own in parts or () if set(own) & set(dims)}
+
+    def body(self, body, values, path):
+        """Gives what the last statement returns is made of; None: of data."""
+        result = None
+        for s in body:
+            if isinstance(s, Assign):
+                values[s.name] = self.made(s.value, values, path)
+            elif isinstance(s, Param):
+                for name in s.names:
+                    full = f"{path}.{name}" if path else name
+                    values[name] = frozenset([(full, tuple(s.type.dims))])
+                    if set(s.type.dims) & self.positions:
+                        self.decaying.add(full)
+            elif isinstance(s, Repeat):
+                carried = {name for name in self.assigned(s.body) if name in values}
+                values.update({name: None for name in carried})
+                self.body(s.body, dict(values), path)
+            elif isinstance(s, Input):
+                values[s.name] = None
+            else:
+                result = self.made(s.value, values, path)
+        return result
+
+    def assigned(self, body):
+        own = {s.name for s in body if isinstance(s, Assign)}
+        return own.union(*[self.assigned(s.body) for s in body if isinstance(s, Repeat)])
+
+    def made(self, e, values, path):
+        if isinstance(e, Name) and e.name in values:
+            return values[e.name]
+        if number_of(e, self.known) is not None:
+            return NO_DATA
+        if isinstance(e, Index):
+            return self.index(e, values, path)
+        if not isinstance(e, Call):
+            return self.together([self.made(x, values, path) for x in children(e)])
+        method = getattr(self, f"call_{e.function}", None)
+        if method:
+            return method(e, values, path)
+        if e.function in self.program.blocks:
+            block = self.program.blocks[e.function]
+            arguments = {a.name: self.made(x, values, path) for a, x in zip(block.arguments, e.arguments)}
+            return self.body(block.body, arguments, ".".join([path] * bool(path) + [e.instance or e.function]))
+        return self.together([self.made(x, values, path) for x in self.operands(e, values)])
+
+    def operands(self, e, values):
+        """The arguments that are no dims, nor dtypes."""
+        return [x for x in e.arguments if not isinstance(x, Name) or x.name in values]
+
+    @staticmethod
+    def together(parts):
+        return None if None in parts else frozenset().union(*parts)
+
+    def index(self, e, values, path):
+        operand, at = self.made(e.operand, values, path), self.made(e.at, values, path)
+        if isinstance(e.at, Call) and e.at.function == "iota":
+            return renamed(operand, e.dim, e.at.arguments[0].name)
+        if number_of(e.at, self.known) is None or isinstance(e.at, Name) and e.at.name in values:
+            self.contract(operand, [e.dim])
+        return self.together([operand, at])
+
+    def call_iota(self, e, values, path):
+        return NO_DATA
+
+    def call_rename(self, e, values, path):
+        return renamed(self.made(e.arguments[0], values, path), *e.renaming)
+
+    def call_dot(self, e, values, path):
+        sides = [self.made(x, values, path) for x in e.arguments[:2]]
+        for side in sides:
+            self.contract(side, [d.name for d in e.arguments[2:]])
+        return self.together(sides)
+
+    def call_attend(self, e, values, path):
+        q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]
+        seq, feature = e.arguments[3].name, e.arguments[4].name
+        for parts, dim in ((q, feature), (k, feature), (v, seq)):
+            self.contract(parts, [dim])
+        return self.together([q, k, v])
+
+    def call_concat(self, e, values, path):
+        to = e.arguments[0].name
+        joined = names_in(self.program.dims[to].size)
+        pieces = [self.made(x, values, path) for x in e.arguments[1:]]
+        for name in joined:
+            pieces = [renamed(parts, name, to) for parts in pieces]
+        return self.together(pieces)
+
+
+def decaying(program, known):
+    """The names of parameters, without the numbers of copies."""
+    return Walk(program, known).decaying
