@@ -205,16 +205,15 @@ static bool is_split_over(const Dim *dim, int axis)
     return false;
 }
 
-/* The rule of the axis that names the dim, or a dim that it was made of ("seq.key"). */
+/* Does a rule of the axis name the dim, or the one that it is split like? */
 static bool is_by_rule(const Module *m, int axis, Name dim)
 {
-    size_t length = strcspn(dim, ".");
+    const Name ruled = ruled_as(m, dim);
     for (const ShardRule *rule = m->rules; rule; rule = rule->next) {
         for (int i = 0; i < rule->dims.count && rule->axis == axis; i++)
-            if (rule->dims.name[i] == dim ||
-                (strlen(rule->dims.name[i]) == length && strncmp(rule->dims.name[i], dim, length) == 0))
+            if (rule->dims.name[i] == dim || rule->dims.name[i] == ruled)
                 return true;
-        if (rule->axis == axis && rule->otherwise == dim)
+        if (rule->axis == axis && (rule->otherwise == dim || rule->otherwise == ruled))
             return true;
     }
     return false;

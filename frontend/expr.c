@@ -345,6 +345,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     if (find_dim(&index->type, from) >=
         0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split in two ways */
         from = intern_format(l->m, "%s.from", dim->name);
+        declare_like(l->m, from, dim->name);
         x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
     }
     bool is_truth = x && x->type.dtype == BOOL; /* ranks that do not have a row add zeros, which only numbers do */

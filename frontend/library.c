@@ -69,6 +69,7 @@ CALL(attend)
     if (attrs.window >= length)
         attrs.window = 0; /* every key is inside */
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
+    declare_like(l->m, attrs.key, attrs.seq);
     Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
     Value *k = keys(l, a->x[1], attrs.seq, attrs.key), *v = keys(l, a->x[2], attrs.seq, attrs.key);
     if (!k || !v || !queries)

@@ -197,9 +197,14 @@ typedef struct Input {
     struct Input *next;
 } Input;
 
+/* A dim that the compiler has made, and that rules of the layout split as another one: the keys of attention. */
+typedef struct LikeDim {
+    Name name, like;
+    struct LikeDim *next;
+} LikeDim;
+
 /* One `shard d1, d2 over a else d3` of the layout: a tensor that has d1 (else d2, ...) is split along it over
- * the axis; one that has none of them along `otherwise`, where that is set.  A dim that the compiler has made out of
- * another one ("seq.key") counts as that one. */
+ * the axis; one that has none of them along `otherwise`, where that is set. */
 typedef struct ShardRule {
     Names dims;
     int axis;
@@ -230,6 +235,7 @@ typedef struct Module {
     int naxes;
     Name axis[MAX_AXES];
     int64_t axis_size[MAX_AXES]; /* each above 1: the layout's axes of one rank are not there */
+    LikeDim *like_dims;
     ShardRule *rules;
     Param *params;
     Input *inputs;
@@ -315,6 +321,8 @@ Name intern_text(Module *m, const char *text);
 Name intern_format(Module *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int find_dim(const Type *type, Name name); /* index, or -1 */
 bool has_dim(const Module *m, Name dim);   /* does any value of any function? */
+void declare_like(Module *m, Name name, Name like);
+Name ruled_as(const Module *m, Name dim); /* the dim that rules name to split this one */
 bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of one that the other lacks */

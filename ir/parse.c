@@ -361,6 +361,11 @@ static void read_module(Parser *p)
         m->source = read_quoted(p);
     if (accept(p, "mesh"))
         read_mesh(p);
+    while (accept(p, "dim")) {
+        Name dim = read_name(p);
+        expect(p, "like");
+        declare_like(m, dim, read_name(p));
+    }
     for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
         read_rule(p, end);
     if (accept(p, "batch"))

@@ -304,6 +304,8 @@ void print_module(const Module *m, FILE *out)
     for (int i = 0; i < m->naxes; i++)
         fprintf(out, "%s%s=%" PRId64 "%s", i ? ", " : "  mesh ", m->axis[i], m->axis_size[i],
                 i + 1 < m->naxes ? "" : "\n");
+    for (const LikeDim *dim = m->like_dims; dim; dim = dim->next)
+        fprintf(out, "  dim %s like %s\n", dim->name, dim->like);
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         print_rule(m, rule, out);
     if (m->batch)

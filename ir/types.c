@@ -124,6 +124,25 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b) { return a->dtype == b->dtype && same_dims(a, b); }
 
+void declare_like(Module *m, Name name, Name like)
+{
+    LikeDim **end = &m->like_dims;
+    while (*end && (*end)->name != name)
+        end = &(*end)->next;
+    if (*end)
+        return;
+    *end = NEW(&m->arena, LikeDim);
+    **end = (LikeDim){ name, like, NULL };
+}
+
+Name ruled_as(const Module *m, Name dim)
+{
+    const LikeDim *like = m->like_dims;
+    while (like && like->name != dim)
+        like = like->next;
+    return like ? like->like : dim;
+}
+
 int find_word(const char *const words[], int count, const char *text)
 {
     for (int i = 1; i < count; i++)

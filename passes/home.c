@@ -33,14 +33,12 @@ Homes homes_of(Module *m, Extent extent)
     return h;
 }
 
-/* The dim that a rule means by `name`: itself, else one that was made of it ("seq.key" of "seq"). */
+/* The dim that a rule means by `name`: itself, else one that is split like it. */
 static int dim_meant(const Homes *h, const Type *type, Name name)
 {
     int at = find_dim(type, name);
-    size_t length = strlen(name);
     for (int i = 0; at < 0 && i < type->rank; i++)
-        if (strncmp(type->dim[i].name, name, length) == 0 && type->dim[i].name[length] == '.' &&
-            !has_name(&h->looped, type->dim[i].name))
+        if (ruled_as(h->m, type->dim[i].name) == name)
             at = i;
     return at;
 }
