@@ -280,6 +280,7 @@ enum {
     IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH,
+    WISHES = 4096,   /* says how a value is to be held, and not yet by what: no target runs it */
     CONTRACTS = 2048 /* a matrix: its operands are multiplied, or rows of them are taken */
 };
 

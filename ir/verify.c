@@ -132,6 +132,25 @@ static bool verify_kernel(Module *m, const Func *kernel)
     return good;
 }
 
+/* A collective that has been started is waited for once: functions have no branches. */
+static bool verify_waits(Module *m, const Func *f)
+{
+    Arena scratch = { 0 };
+    Map waited = { .arena = &scratch };
+    bool good = true;
+    for (const Op *op = f->last; op && good; op = op->prev) {
+        if (op->attrs.started && !map_get(&waited, result(op)))
+            good = WRONG_OP("%s of %%%s is started, and nothing waits for it", info(op)->name, result(op)->name);
+        if (op->kind != OP_wait)
+            continue;
+        if (map_get(&waited, arg(op, 0)))
+            good = WRONG_OP("%%%s is waited for twice", arg(op, 0)->name);
+        map_put(&waited, arg(op, 0), arg(op, 0));
+    }
+    arena_free(&scratch);
+    return good;
+}
+
 static bool verify_body(Module *m, const Func *f, Map *defined)
 {
     bool good = true;
@@ -167,6 +186,7 @@ static bool verify_func(Module *m, const Func *f)
     Map defined = { .arena = &scratch };
     good = verify_body(m, f, &defined);
     arena_free(&scratch);
+    good = good && verify_waits(m, f);
     if (good && f->role == KERNEL)
         good = verify_kernel(m, f);
     return good;

@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PASS(name, needs, forbids, help) void pass_##name(Module *);
+#define PASS(name, needs, forbids, removes, help) void pass_##name(Module *);
 #include "passes.def"
 
 const Pass passes[] = {
-#define PASS(name, needs, forbids, help) { #name, help, needs, forbids, pass_##name },
+#define PASS(name, needs, forbids, removes, help) { #name, help, needs, forbids, removes, pass_##name },
 #include "passes.def"
 };
 const int npasses = sizeof passes / sizeof *passes;
@@ -43,6 +43,15 @@ bool is_listed(const char *names, const char *name)
     return false;
 }
 
+static unsigned stage_of_op(const Func *f, const Op *op)
+{
+    static const bool in_kernels[] = {
+        [LEAF] = true, [POINTWISE] = true, [PRODUCT] = true, [REDUCTION] = true, [CONTROL] = false
+    };
+    return (info(op)->traits & WISHES ? RESHARDS : 0) |
+           (f->role != KERNEL && in_kernels[info(op)->family] ? UNFUSED : 0);
+}
+
 static unsigned stage_of(const Module *m)
 {
     unsigned stage = (func_with_role(m, MODEL) ? MODEL_FUNC : 0) | (func_with_role(m, STEP) ? STEP_FUNC : 0);
@@ -50,6 +59,8 @@ static unsigned stage_of(const Module *m)
     for (const Func *f = m->funcs; f; f = f->next) {
         stage |= f->role == KERNEL ? KERNELS : 0;
         stage |= f->params.count && f->params.at[0]->storage ? STORAGE : 0;
+        for (const Op *op = f->first; op; op = op->next)
+            stage |= stage_of_op(f, op);
     }
     return stage;
 }
@@ -58,27 +69,50 @@ static const char *stage_text(unsigned stage)
 {
     return stage & MODEL_FUNC  ? "a function with the role 'model'"
            : stage & STORAGE   ? "places in memory"
+           : stage & RESHARDS  ? "reshards"
+           : stage & UNFUSED   ? "ops outside of kernels"
            : stage & KERNELS   ? "kernels"
            : stage & STEP_FUNC ? "a function with the role 'step'"
                                : "nothing";
 }
 
+/* The pass that takes it away; NULL: none does. */
+static const Pass *remover_of(unsigned stage)
+{
+    const Pass *pass = passes;
+    while (pass < passes + npasses && !(pass->removes & stage))
+        pass++;
+    return pass < passes + npasses ? pass : NULL;
+}
+
 static bool stage_fits(Module *m, const Pass *pass)
 {
-    unsigned stage = stage_of(m);
-    if (pass->needs & ~stage & TRAINS)
+    const unsigned stage = stage_of(m), lacks = pass->needs & ~stage, extra = pass->forbids & stage;
+    const Pass *remover = remover_of(extra & (RESHARDS | UNFUSED));
+    if (lacks & TRAINS)
         fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n",
                 pass->name);
-    else if (pass->needs & ~stage)
+    else if (lacks)
         fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass makes it\n", pass->name,
-                stage_text(pass->needs & ~stage));
-    else if (pass->forbids & stage)
+                stage_text(lacks));
+    else if (remover)
+        fprintf(m->diags->out, "mpc: error: pass '%s' comes too early: the module still has %s; run '%s' before\n",
+                pass->name, stage_text(extra & remover->removes), remover->name);
+    else if (extra)
         fprintf(m->diags->out, "mpc: error: pass '%s' comes too late: the module already has %s\n", pass->name,
-                stage_text(pass->forbids & stage));
+                stage_text(extra));
     else
         return !(pass->needs & TRAINS) || verify_model(m);
     m->diags->errors++;
     return false;
+}
+
+static bool stage_is_left(const Module *m, const Pass *pass)
+{
+    const unsigned left = pass->removes & stage_of(m);
+    if (left)
+        fprintf(m->diags->out, "mpc: internal error: pass '%s' leaves %s\n", pass->name, stage_text(left));
+    return !left;
 }
 
 /* --- Dumps --------------------------------------------------------------------------------- */
@@ -247,7 +281,7 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     double ran = seconds();
     char *text = is_read(options) ? module_text(m) : NULL;
     bool dumped = dump(m, dumps, number, pass->name, before, text);
-    bool good = verify_module(m) && verify_memory(m) && (!text || round_trips(m, text));
+    bool good = stage_is_left(m, pass) && verify_module(m) && verify_memory(m) && (!text || round_trips(m, text));
     free(text);
     if (!good)
         fprintf(m->diags->out, "mpc: internal error: pass '%s' broke the module\n", pass->name);

@@ -6,12 +6,20 @@
 
 typedef struct {
     const char *name, *help;
-    unsigned needs, forbids; /* bits of Stage */
+    unsigned needs, forbids, removes; /* bits of Stage */
     void (*run)(Module *);
 } Pass;
 
 /* What a module holds; read off the module itself, so that `mpc opt` knows it too. */
-typedef enum { MODEL_FUNC = 1, STEP_FUNC = 2, KERNELS = 4, STORAGE = 8, TRAINS = 16 } Stage;
+typedef enum {
+    MODEL_FUNC = 1,
+    STEP_FUNC = 2,
+    KERNELS = 4,
+    STORAGE = 8,
+    TRAINS = 16,
+    RESHARDS = 32, /* which say what is wanted, and not yet by which collectives */
+    UNFUSED = 64   /* ops outside of kernels that are computed in kernels */
+} Stage;
 
 extern const Pass passes[];
 extern const int npasses;
