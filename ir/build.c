@@ -205,6 +205,13 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
 
 Value *build_number(Builder *b, double value) { return build_op(b, OP_constant, (Attrs){ .value = value }, 0, NULL); }
 
+Value *build_rounded(Builder *b, DType dtype, Value *x)
+{
+    return dtype == BF16  ? BUILD(b, OP_round_bf16, NO_ATTRS, x)
+           : dtype == F16 ? BUILD(b, OP_round_f16, NO_ATTRS, x)
+                          : x;
+}
+
 Op *clone_op(Builder *b, const Op *op, Value *const args[])
 {
     Builder at = *b;

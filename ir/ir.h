@@ -396,6 +396,7 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
              (Value *[]){ __VA_ARGS__ })
 #define NO_ATTRS ((Attrs){ 0 })
 Value *build_number(Builder *b, double value);               /* a weak f32 constant */
+Value *build_rounded(Builder *b, DType dtype, Value *x);     /* as memory would hold x if it were of the dtype */
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, place and names */
 Builder builder_at(Module *m, Func *f, Op *before);          /* takes the place names of `before` */
 void replace_value(Values *values, const Value *old, Value *with);

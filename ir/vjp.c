@@ -71,21 +71,13 @@ VJP(dot)
     dx[1] = factor_gradient(b, dy[0], A, B);
 }
 
-/* As memory would hold x if it were of the dtype. */
-static Value *rounded_to(Builder *b, DType dtype, Value *x)
-{
-    return dtype == BF16  ? BUILD(b, OP_round_bf16, NO_ATTRS, x)
-           : dtype == F16 ? BUILD(b, OP_round_f16, NO_ATTRS, x)
-                          : x;
-}
-
 /* y = the largest of a over d: dy goes to the elements that are it, in equal shares.  Of halves one kernel may have
  * seen the elements before they were rounded, and another one after it: both sides are rounded, so that one at least is
  * it. */
 VJP(extreme)
 {
     DType dtype = A->type.dtype;
-    Value *equal = BUILD(b, OP_eq, NO_ATTRS, rounded_to(b, dtype, A), rounded_to(b, dtype, Y));
+    Value *equal = BUILD(b, OP_eq, NO_ATTRS, build_rounded(b, dtype, A), build_rounded(b, dtype, Y));
     Value *is = BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, "f32") }, equal);
     Value *count = BUILD(b, OP_sum, (Attrs){ .over = op->attrs.over }, is);
     dx[0] = BUILD(b, OP_mul, NO_ATTRS, is, BUILD(b, OP_div, NO_ATTRS, dy[0], count));

@@ -2,6 +2,8 @@
 #include "cleanup.h"
 #include "fuse.h"
 
+#include <string.h>
+
 Group *final_group(Group *g)
 {
     while (g && g->merged)
@@ -39,6 +41,15 @@ Name kernel_name(Module *m, const Op *op, const char *suffix)
     return name;
 }
 
+static bool used_inside(const Plan *p, const Value *value, const Group *g)
+{
+    const Numbers *readers = map_get(&p->readers, value);
+    for (int i = 0; readers && i < readers->count; i++)
+        if (final_group(p->group[readers->at[i]]) == g)
+            return true;
+    return false;
+}
+
 static bool used_outside(const Plan *p, const Value *value, const Group *g)
 {
     const Numbers *readers = map_get(&p->readers, value);
@@ -64,6 +75,23 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
     return own;
 }
 
+/* A kernel computes in f32.  What it stores as a half it reads rounded itself, as all others do: in `x - mean(x)` both
+ * are of the same x.  (Of a product and what its epilogue makes of it, the library reads what it has summed.) */
+static Value *as_stored(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
+{
+    Value *own = result(clone);
+    const bool is_copy =
+        info(clone)->forward && strcmp(info(clone)->forward, "$a") == 0 && is_half(arg(clone, 0)->type.dtype);
+    if (g->product || is_copy || !is_half(value->type.dtype) || !used_outside(p, value, g) || !used_inside(p, value, g))
+        return own;
+    Builder at = *b;
+    at.loc = clone->loc, at.path = clone->path, at.where = clone->where;
+    Value *rounded = build_rounded(&at, value->type.dtype, own);
+    rounded->name = own->name;
+    own->name = fresh_name(p->m);
+    return rounded;
+}
+
 /* The ops from `first` to `last`, which are the group, become a kernel and a call of it. */
 static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
 {
@@ -79,7 +107,8 @@ static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
         for (int i = 0; i < op->args.count; i++)
             own[i] = inside(&b, &map, &args, arg(op, i));
         const Op *clone = clone_op(&b, op, own);
-        for (int i = 0; i < op->results.count; i++)
+        map_put(&map, result(op), as_stored(p, &b, g, clone, result(op)));
+        for (int i = 1; i < op->results.count; i++)
             map_put(&map, op->results.at[i], clone->results.at[i]);
     }
     for (Op *op = first; op != last->next; op = op->next)

@@ -69,6 +69,7 @@ KINDS = {
     "attend_copies": Kind("copies of attention's operands have different orders", "crash", drawn=False, later=True),
     "truth_padding": Kind("what is no truth value is read as one in padding", "sanitizer", drawn=False, later=True),
     "carried_product": Kind("a carried product that has two names", "before it is defined", drawn=False, later=True),
+    "stored_half": Kind("a kernel reads unrounded what it stores rounded", "wrong", drawn=False, later=True),
     "step_names": Kind("names that the training step has too", "refused", drawn=False, later=True),
     "long_names": Kind("two split dims of long names are one variable", "wrong", drawn=False, later=True),
     "state_padding": Kind("weights that are infinite in their padding", "wrong", drawn=False, later=True),
