@@ -75,14 +75,16 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
     return own;
 }
 
-/* A kernel computes in f32.  What it stores as a half it reads rounded itself, as all others do: in `x - mean(x)` both
- * are of the same x.  (Of a product and what its epilogue makes of it, the library reads what it has summed.) */
-static Value *as_stored(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
+/* A kernel computes in f32; what it reads itself of a half is rounded, whether it is stored or not.  So a value is what
+ * its type says, however ops are grouped, in the forward pass and where it is computed again: in `x - mean(x)` both are
+ * of the same x, and of x == max(x) one at least is true.  (Of a product the library hands its epilogue what it has
+ * summed.) */
+static Value *as_typed(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
 {
     Value *own = result(clone);
     const bool is_copy =
         info(clone)->forward && strcmp(info(clone)->forward, "$a") == 0 && is_half(arg(clone, 0)->type.dtype);
-    if (g->product || is_copy || !is_half(value->type.dtype) || !used_outside(p, value, g) || !used_inside(p, value, g))
+    if (g->product || is_copy || !is_half(value->type.dtype) || !used_inside(p, value, g))
         return own;
     Builder at = *b;
     at.loc = clone->loc, at.path = clone->path, at.where = clone->where;
@@ -107,7 +109,7 @@ static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
         for (int i = 0; i < op->args.count; i++)
             own[i] = inside(&b, &map, &args, arg(op, i));
         const Op *clone = clone_op(&b, op, own);
-        map_put(&map, result(op), as_stored(p, &b, g, clone, result(op)));
+        map_put(&map, result(op), as_typed(p, &b, g, clone, result(op)));
         for (int i = 1; i < op->results.count; i++)
             map_put(&map, op->results.at[i], clone->results.at[i]);
     }
