@@ -102,7 +102,7 @@ static RtGroup form_group(Rt *rt, const int axis[], int naxes)
     for (int rank = 0; rank < rt->ranks; rank++)
         if (block_of(program, rank, others, nothers, &blocks) == colour)
             group.rank[block_of(program, rank, axis, naxes, &blocks)] = rank;
-    group.channel = program->comm->group(colour, group.own);
+    group.channel = program->comm->group(group.rank, group.count, group.own);
     return group;
 }
 
@@ -116,10 +116,11 @@ static RtGroup *find_group(const struct RtMesh *mesh, const RtCollective *collec
 
 static RtGroup form_world(Rt *rt)
 {
-    RtGroup world = { .channel = rt->program->comm->group(0, rt->rank), .count = rt->ranks, .own = rt->rank };
+    RtGroup world = { .count = rt->ranks, .own = rt->rank };
     world.rank = rt_allocate(world.count, sizeof *world.rank);
     for (int i = 0; i < world.count; i++)
         world.rank[i] = i;
+    world.channel = rt->program->comm->group(world.rank, world.count, world.own);
     return world;
 }
 

@@ -27,8 +27,8 @@ struct RtComm {
     int (*launched_ranks)(int argc, char **argv);    /* how many: known before `open`; NULL: only then */
     void (*host)(int *local_rank, int *local_ranks); /* among those on the same machine */
 
-    /* All ranks call it: those of one colour form a group, in the order of their keys. */
-    RtChannel *(*group)(int colour, int key);
+    /* The ranks of a group call it, each with the same list; `own` is its place in it. */
+    RtChannel *(*group)(const int rank[], int count, int own);
 
     /* Sends to[q] to rank q of the group and receives from[q] from it; to itself a rank sends nothing. */
     void (*start)(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[]);

@@ -93,14 +93,19 @@ static void find_host(int *local_rank, int *local_ranks)
     MPI_Comm_free(&host);
 }
 
-static RtChannel *form_group(int colour, int key)
+static RtChannel *form_group(const int rank[], int count, int own)
 {
     RtChannel *channel = rt_allocate(1, sizeof *channel);
+    MPI_Group world, group;
+    channel->count = count;
+    channel->own = own;
     pthread_mutex_lock(&lock);
-    check(MPI_Comm_split(MPI_COMM_WORLD, colour, key, &channel->comm), "MPI_Comm_split");
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, count, rank, &group);
+    check(MPI_Comm_create_group(MPI_COMM_WORLD, group, TAG, &channel->comm), "MPI_Comm_create_group");
     MPI_Comm_set_errhandler(channel->comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(channel->comm, &channel->own);
-    MPI_Comm_size(channel->comm, &channel->count);
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
     pthread_mutex_unlock(&lock);
     return channel;
 }

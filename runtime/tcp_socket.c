@@ -1,21 +1,19 @@
-/* tcp_socket.c -- listening, connecting, reading and writing with a deadline. */
+/* tcp_socket.c -- addresses; listening, connecting, reading and writing with a time limit. */
 #include "tcp.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
-#include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* --- Addresses ------------------------------------------------------------------------------------- */
 
-/* Of the older family if there is one, so that all ranks take the same. */
-bool rt_socket_resolve(const char *host, int port, RtAddress *address, const char **why)
+/* IPv4 where the host has that, so that all ranks take the same. */
+bool rt_address_resolve(const char *host, RtAddress *address, const char **why)
 {
     struct addrinfo *found = NULL;
     int status = EAI_NONAME;
@@ -27,62 +25,55 @@ bool rt_socket_resolve(const char *host, int port, RtAddress *address, const cha
         *why = status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status);
         return false;
     }
-    *address = (RtAddress){ .length = found->ai_addrlen };
-    memcpy(&address->at, found->ai_addr, found->ai_addrlen);
-    rt_socket_set_port(address, port);
+    memset(address, 0, sizeof *address);
+    memcpy(address, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return true;
 }
 
-RtAddressText rt_socket_text(const RtAddress *address)
+RtAddress rt_address_of_path(const char *path)
 {
-    char host[NI_MAXHOST];
-    RtAddressText text;
-    if (getnameinfo((const struct sockaddr *)&address->at, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST))
-        snprintf(host, sizeof host, "an unknown address");
-    snprintf(text.text, sizeof text.text, strchr(host, ':') ? "[%.64s]:%d" : "%.64s:%d", host, rt_socket_port(address));
-    return text;
+    RtAddress address = { .unix_path.sun_family = AF_UNIX };
+    memcpy(address.unix_path.sun_path, path, strnlen(path, sizeof address.unix_path.sun_path - 1));
+    return address;
 }
 
-int rt_socket_port(const RtAddress *address)
+static socklen_t length_of(const RtAddress *address)
 {
-    return ntohs(address->at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&address->at)->sin6_port
-                                                   : ((const struct sockaddr_in *)&address->at)->sin_port);
+    return address->any.sa_family == AF_INET    ? sizeof address->v4
+           : address->any.sa_family == AF_INET6 ? sizeof address->v6
+                                                : sizeof address->unix_path;
 }
 
-void rt_socket_set_port(RtAddress *address, int port)
+char *rt_address_text(const RtAddress *address)
 {
-    if (address->at.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&address->at)->sin6_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in *)&address->at)->sin_port = htons((uint16_t)port);
+    char host[80], port[8];
+    if (address->any.sa_family == AF_UNIX)
+        return rt_text("%s", *address->unix_path.sun_path ? address->unix_path.sun_path : "this machine");
+    if (getnameinfo(&address->any, length_of(address), host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+        return rt_text("an unknown address");
+    return rt_text(strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-bool rt_socket_is_loopback(const RtAddress *address)
+bool rt_address_is_loopback(const RtAddress *address)
 {
-    if (address->at.ss_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&address->at)->sin6_addr);
-    return ntohl(((const struct sockaddr_in *)&address->at)->sin_addr.s_addr) >> 24 == 127;
+    sa_family_t family = address->any.sa_family;
+    return family == AF_UNIX || (family == AF_INET && ntohl(address->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET) ||
+           (family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr));
 }
 
-RtAddress rt_socket_wildcard(int family)
+RtAddress rt_socket_address(int socket)
 {
-    RtAddress address = { .at.ss_family = (sa_family_t)family };
-    address.length = family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    return address; /* the address of all zeros */
-}
-
-RtAddress rt_socket_own(int socket)
-{
-    RtAddress address = { .length = sizeof address.at };
-    getsockname(socket, (struct sockaddr *)&address.at, &address.length);
+    RtAddress address = { 0 };
+    getsockname(socket, &address.any, &(socklen_t){ sizeof address });
     return address;
 }
 
 RtAddress rt_socket_peer(int socket)
 {
-    RtAddress address = { .length = sizeof address.at };
-    getpeername(socket, (struct sockaddr *)&address.at, &address.length);
+    RtAddress address = { 0 };
+    getpeername(socket, &address.any, &(socklen_t){ sizeof address });
     return address;
 }
 
@@ -95,85 +86,92 @@ static int fail_with(int socket, int reason)
     return -1;
 }
 
+/* Messages leave at once, and a machine that has gone without a word is noticed within a minute.  A Unix socket needs
+ * none of this, and refuses it. */
+static void tune(int socket)
+{
+    static const int options[][3] = {
+        { IPPROTO_TCP, TCP_NODELAY, 1 },    { SOL_SOCKET, SO_KEEPALIVE, 1 }, { IPPROTO_TCP, TCP_KEEPIDLE, 20 },
+        { IPPROTO_TCP, TCP_KEEPINTVL, 10 }, { IPPROTO_TCP, TCP_KEEPCNT, 4 },
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        setsockopt(socket, options[i][0], options[i][1], &options[i][2], sizeof(int));
+}
+
 int rt_socket_listen(const RtAddress *address, int backlog)
 {
-    int listener = socket(address->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    int listener = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
     if (listener < 0)
         return -1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (const struct sockaddr *)&address->at, address->length) || listen(listener, backlog))
+    if (bind(listener, &address->any, length_of(address)) || listen(listener, backlog))
         return fail_with(listener, errno);
     return listener;
 }
 
-/* Waits for `events` of one socket; false with errno. */
-static bool await(int socket, short events, double until)
+int rt_socket_accept(int listener)
 {
-    for (;;) {
-        double left = until - rt_seconds();
-        struct pollfd ready = { .fd = socket, .events = events };
-        int count = poll(&ready, 1, left <= 0 ? 0 : left > 1000 ? 1000000 : (int)(1000 * left) + 1);
-        if (count > 0)
-            return true;
-        if (count == 0 && left <= 0) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-        if (count < 0 && errno != EINTR)
-            return false;
-    }
+    int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (connection >= 0)
+        tune(connection);
+    return connection;
 }
 
-/* Where nobody listens, a port that the kernel picks for this end may be the very one that is called. */
-static bool is_to_itself(int link)
+/* Where nobody listens, the port that the kernel picks for this end may be the very one that is called. */
+static bool is_to_itself(int connection)
 {
-    RtAddress own = rt_socket_own(link), peer = rt_socket_peer(link);
-    return own.length == peer.length && !memcmp(&own.at, &peer.at, own.length);
+    RtAddress own = rt_socket_address(connection), peer = rt_socket_peer(connection);
+    return !memcmp(&own, &peer, sizeof own);
 }
 
-int rt_socket_connect(const RtAddress *address, double until)
+int rt_socket_connect(const RtAddress *address, double seconds)
 {
-    int link = socket(address->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), reason = 0;
-    socklen_t length = sizeof reason;
-    if (link < 0)
+    int connection = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection < 0)
         return -1;
-    if (connect(link, (const struct sockaddr *)&address->at, address->length)) {
-        if (errno != EINPROGRESS && errno != EINTR)
-            return fail_with(link, errno);
-        if (!await(link, POLLOUT, until))
-            return fail_with(link, errno);
-        if (getsockopt(link, SOL_SOCKET, SO_ERROR, &reason, &length))
-            return fail_with(link, errno);
-        if (reason)
-            return fail_with(link, reason);
-    }
-    if (is_to_itself(link))
-        return fail_with(link, ECONNREFUSED);
-    return link;
+    tune(connection);
+    rt_socket_set_timeout(connection, seconds);
+    if (connect(connection, &address->any, length_of(address)))
+        return fail_with(connection, errno == EINPROGRESS ? ETIMEDOUT : errno);
+    return is_to_itself(connection) ? fail_with(connection, ECONNREFUSED) : connection;
 }
 
-bool rt_socket_write(int socket, const void *bytes, size_t count, double until)
+void rt_socket_set_timeout(int socket, double seconds)
+{
+    const double least = 0.001, most = 1e6; /* 0 would be for ever */
+    double bounded = fmin(fmax(seconds, least), most);
+    struct timeval limit = { .tv_sec = (time_t)bounded, .tv_usec = (suseconds_t)(fmod(bounded, 1) * 1e6) };
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+bool rt_socket_write(int socket, const void *bytes, size_t count)
 {
     for (size_t done = 0; done < count;) {
         ssize_t some = send(socket, (const char *)bytes + done, count - done, MSG_NOSIGNAL);
-        if (some > 0)
-            done += (size_t)some;
-        else if (errno == EAGAIN ? !await(socket, POLLOUT, until) : errno != EINTR)
+        if (some < 0 && errno != EINTR) {
+            errno = errno == EAGAIN ? ETIMEDOUT : errno;
             return false;
+        }
+        done += some > 0 ? (size_t)some : 0;
     }
     return true;
 }
 
-bool rt_socket_read(int socket, void *bytes, size_t count, double until)
+/* In one call, so that the time limit is that of all bytes: less than all is the end. */
+bool rt_socket_read(int socket, void *bytes, size_t count)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t some = recv(socket, (char *)bytes + done, count - done, 0);
-        if (some == 0)
-            errno = 0;
-        if (some > 0)
-            done += (size_t)some;
-        else if (some == 0 || (errno == EAGAIN ? !await(socket, POLLIN, until) : errno != EINTR))
-            return false;
-    }
-    return true;
+    ssize_t some;
+    do
+        some = recv(socket, bytes, count, MSG_WAITALL);
+    while (some < 0 && errno == EINTR);
+    errno = some >= 0 ? 0 : errno == EAGAIN ? ETIMEDOUT : errno;
+    return some == (ssize_t)count;
+}
+
+int rt_milliseconds_until(double until)
+{
+    const double most = 1e9;
+    double left = 1000 * (until - rt_seconds());
+    return left <= 0 ? 0 : (int)fmin(left, most) + 1;
 }
