@@ -177,10 +177,11 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
         rt->ranks = comm->launched_ranks(*argc, *argv);
         check_ranks(rt, (*argv)[0]);
     }
-    comm->open(argc, argv);
-    rt->rank = comm->rank();
-    rt->ranks = comm->ranks();
-    comm->host(&rt->local_rank, &rt->local_ranks);
+    RtRank own = comm->open(argc, argv);
+    rt->rank = own.rank;
+    rt->ranks = own.ranks;
+    rt->local_rank = own.local_rank;
+    rt->local_ranks = own.local_ranks;
     rt_error_ranks(rt);
     check_ranks(rt, (*argv)[0]);
     rt->mesh = rt_allocate(1, sizeof *rt->mesh);

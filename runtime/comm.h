@@ -15,17 +15,19 @@ typedef struct {
     int64_t bytes;
 } RtMessage;
 
+/* Which one of how many; and among those on the same machine, where that is known (else -1). */
+typedef struct {
+    int rank, ranks, local_rank, local_ranks;
+} RtRank;
+
 /* A transport.  One exchange at a time; never called by two threads at once but for `abort`. */
 struct RtComm {
     bool takes_place; /* heeds --rank, --ranks and --master */
-    void (*open)(int *argc, char ***argv);
+    RtRank (*open)(int *argc, char ***argv);
     void (*close)(void);
-    void (*abort)(int status); /* ends all ranks and does not return; from any thread */
-    int (*rank)(void);
-    int (*ranks)(void);
+    void (*abort)(int status);                 /* ends all ranks and does not return; from any thread */
     int (*launched_as)(int argc, char **argv); /* the rank that is meant: known before `open`; 0 without a launcher */
-    int (*launched_ranks)(int argc, char **argv);    /* how many: known before `open`; NULL: only then */
-    void (*host)(int *local_rank, int *local_ranks); /* among those on the same machine */
+    int (*launched_ranks)(int argc, char **argv); /* how many: known before `open`; NULL: only then */
 
     /* The ranks of a group call it, each with the same list; `own` is its place in it. */
     RtChannel *(*group)(const int rank[], int count, int own);

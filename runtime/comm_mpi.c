@@ -41,13 +41,22 @@ static void check(int status, const char *call)
 
 /* --- Start and end --------------------------------------------------------------------------------- */
 
-static void open_mpi(int *argc, char ***argv)
+static RtRank open_mpi(int *argc, char ***argv)
 {
+    RtRank own;
     int level;
+    MPI_Comm host;
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     if (level < MPI_THREAD_SERIALIZED)
         rt_fail("this MPI cannot be called by more than one thread: take one that gives MPI_THREAD_SERIALIZED");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &own.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &own.ranks);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_rank(host, &own.local_rank);
+    MPI_Comm_size(host, &own.local_ranks);
+    MPI_Comm_free(&host);
+    return own;
 }
 
 static void close_mpi(void) { MPI_Finalize(); }
@@ -59,20 +68,6 @@ _Noreturn static void abort_mpi(int status)
     _Exit(status);
 }
 
-static int rank_of_mpi(void)
-{
-    int rank;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    return rank;
-}
-
-static int ranks_of_mpi(void)
-{
-    int ranks;
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    return ranks;
-}
-
 static int launched_as_of_mpi(int argc, char **argv)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
@@ -82,15 +77,6 @@ static int launched_as_of_mpi(int argc, char **argv)
             return atoi(rank);
     }
     return 0;
-}
-
-static void find_host(int *local_rank, int *local_ranks)
-{
-    MPI_Comm host;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
-    MPI_Comm_rank(host, local_rank);
-    MPI_Comm_size(host, local_ranks);
-    MPI_Comm_free(&host);
 }
 
 static RtChannel *form_group(const int rank[], int count, int own)
@@ -229,8 +215,11 @@ static int listen_to_calls(void)
 
 static void claim_word(void)
 {
+    int own, ranks;
     pthread_mutex_lock(&lock);
-    for (int rank = 0, own = rank_of_mpi(); rank < ranks_of_mpi(); rank++)
+    MPI_Comm_rank(MPI_COMM_WORLD, &own);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (int rank = 0; rank < ranks; rank++)
         if (rank != own)
             send_byte(rank, WORD);
     pthread_mutex_unlock(&lock);
@@ -249,10 +238,7 @@ static int hear_claim(void)
 const RtComm rt_mpi = { .open = open_mpi,
                         .close = close_mpi,
                         .abort = abort_mpi,
-                        .rank = rank_of_mpi,
-                        .ranks = ranks_of_mpi,
                         .launched_as = launched_as_of_mpi,
-                        .host = find_host,
                         .group = form_group,
                         .start = start,
                         .is_done = is_done,

@@ -110,22 +110,34 @@ static RtChannel *form_group(const int rank[], int count, int own)
 static int launched_ranks(int argc, char **argv)
 {
     tcp.launch = rt_launch_read(argc, argv);
-    return tcp.launch.ranks;
+    return tcp.launch.own.ranks;
 }
 
-static void open_tcp(int *argc, char ***argv)
+/* Its place on the machine is what the launcher says, which may have given each rank devices of its own; else it is
+ * counted. */
+static RtRank open_tcp(int *argc, char ***argv)
 {
     (void)argc, (void)argv; /* read by launched_ranks */
-    tcp.peer = rt_allocate(tcp.launch.ranks, sizeof *tcp.peer);
+    RtRank own = tcp.launch.own;
+    tcp.peer = rt_allocate(own.ranks, sizeof *tcp.peer);
     rt_rendezvous(&tcp.launch, tcp.peer);
-    rt_control_open(tcp.launch.rank, tcp.launch.ranks, tcp.peer);
+    rt_control_open(own.rank, own.ranks, tcp.peer);
+    if (own.local_rank >= 0)
+        return own;
+    own.local_rank = own.local_ranks = 0;
+    for (int q = 0; q < own.ranks; q++)
+        if (tcp.peer[q].process.machine == tcp.peer[own.rank].process.machine) {
+            own.local_rank += q < own.rank;
+            own.local_ranks++;
+        }
+    return own;
 }
 
 static void close_tcp(void)
 {
     rt_control_close();
-    for (int q = 0; q < tcp.launch.ranks; q++)
-        if (q != tcp.launch.rank) {
+    for (int q = 0; q < tcp.launch.own.ranks; q++)
+        if (q != tcp.launch.own.rank) {
             close(tcp.peer[q].control);
             close(tcp.peer[q].data);
         }
@@ -136,33 +148,12 @@ static void close_tcp(void)
     free(tcp.peer);
 }
 
-static int rank_of_tcp(void) { return tcp.launch.rank; }
-static int ranks_of_tcp(void) { return tcp.launch.ranks; }
-
-/* As the launcher says, who may have given each rank devices of its own; else by their machines. */
-static void find_host(int *local_rank, int *local_ranks)
-{
-    *local_rank = tcp.launch.local_rank;
-    *local_ranks = tcp.launch.local_ranks;
-    if (*local_rank >= 0)
-        return;
-    *local_rank = *local_ranks = 0;
-    for (int q = 0; q < tcp.launch.ranks; q++)
-        if (tcp.peer[q].process.machine == tcp.peer[tcp.launch.rank].process.machine) {
-            *local_rank += q < tcp.launch.rank;
-            *local_ranks += 1;
-        }
-}
-
 const RtComm rt_tcp = { .takes_place = true,
                         .open = open_tcp,
                         .close = close_tcp,
                         .abort = rt_control_abort,
-                        .rank = rank_of_tcp,
-                        .ranks = ranks_of_tcp,
                         .launched_as = rt_launch_rank,
                         .launched_ranks = launched_ranks,
-                        .host = find_host,
                         .group = form_group,
                         .start = start,
                         .is_done = is_done,

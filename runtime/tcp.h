@@ -19,11 +19,9 @@
 /* --- tcp_launch.c --------------------------------------------------------------------------------- */
 
 typedef struct {
-    int rank, ranks;
-    int local_rank, local_ranks; /* on this machine, as the launcher counts; -1: it does not say */
-    const char *host;            /* rank 0's; NULL for a single rank */
+    RtRank own;
+    const char *host; /* rank 0's; or the path of a Unix socket; NULL for a single rank */
     int port;
-    const char *path;   /* where all ranks are on one machine: the Unix socket on which rank 0 listens; or NULL */
     const char *secret; /* MPC_SECRET, or NULL */
     uint64_t job;       /* the same for all ranks of a run, another for other runs; 0: unknown */
     double timeout;     /* seconds */
@@ -44,9 +42,8 @@ typedef union {
     struct sockaddr_un unix_path;
 } RtAddress;
 
-bool rt_address_resolve(const char *host, RtAddress *address, const char **why); /* without a port */
-RtAddress rt_address_of_path(const char *path);                                  /* of a Unix socket */
-char *rt_address_text(const RtAddress *address);                                 /* "10.0.0.7:29500"; the caller's */
+bool rt_address_resolve(const char *host, int port, RtAddress *address, const char **why); /* or a path */
+char *rt_address_text(const RtAddress *address); /* "10.0.0.7:29500"; the caller's */
 bool rt_address_is_loopback(const RtAddress *address);
 RtAddress rt_socket_address(int socket); /* its own */
 RtAddress rt_socket_peer(int socket);    /* the other end's */

@@ -30,7 +30,7 @@ static uint64_t hash_of_file(const char *path)
 
 RtHello rt_hello_own(const RtLaunch *launch)
 {
-    RtHello hello = { .magic = MAGIC, .rank = launch->rank, .job = launch->job };
+    RtHello hello = { .magic = MAGIC, .rank = launch->own.rank, .job = launch->job };
     RtProcess *own = &hello.process;
     struct stat space = { 0 };
     gethostname(own->host, sizeof own->host - 1);

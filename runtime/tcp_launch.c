@@ -90,14 +90,15 @@ static const Launcher *find_rank(RtLaunch *launch, const char *rank, const char 
     if (!by && !(rank && ranks))
         rt_fail("--%s is given, but --%s is not, and no launcher says it: give both", rank ? "rank" : "ranks",
                 rank ? "ranks" : "rank");
-    launch->ranks = number_of(ranks ? "--ranks" : by->ranks, ranks ? ranks : variable(by->ranks), 1, MOST_RANKS);
-    launch->rank = number_of(rank ? "--rank" : by->rank, rank ? rank : variable(by->rank), 0, launch->ranks - 1);
+    launch->own.ranks = number_of(ranks ? "--ranks" : by->ranks, ranks ? ranks : variable(by->ranks), 1, MOST_RANKS);
+    launch->own.rank =
+        number_of(rank ? "--rank" : by->rank, rank ? rank : variable(by->rank), 0, launch->own.ranks - 1);
     if (rank || ranks)
         return NULL;
     launch->job = job_of(by);
     if (variable(by->local_rank) && variable(by->local_ranks)) {
-        launch->local_ranks = number_of(by->local_ranks, variable(by->local_ranks), 1, MOST_RANKS);
-        launch->local_rank = number_of(by->local_rank, variable(by->local_rank), 0, launch->local_ranks - 1);
+        launch->own.local_ranks = number_of(by->local_ranks, variable(by->local_ranks), 1, MOST_RANKS);
+        launch->own.local_rank = number_of(by->local_rank, variable(by->local_rank), 0, launch->own.local_ranks - 1);
     }
     return by;
 }
@@ -152,10 +153,9 @@ static void ask_mpirun(RtLaunch *launch)
 {
     const char *folder = variable("PMIX_SERVER_TMPDIR");
     char *path = folder ? rt_text("%s/mpc.rank0", folder) : NULL;
-    if (!path || launch->local_ranks != launch->ranks || strlen(path) >= sizeof((RtAddress *)0)->unix_path.sun_path)
-        return;
-    launch->host = "127.0.0.1";
-    launch->path = path;
+    if (path && launch->own.local_ranks == launch->own.ranks &&
+        strlen(path) < sizeof((RtAddress *)0)->unix_path.sun_path)
+        launch->host = path;
 }
 
 static void read_port(RtLaunch *launch, const char *port)
@@ -179,23 +179,23 @@ static void find_master(RtLaunch *launch, const Launcher *by)
         read_port(launch, port);
     if (host && !launch->port)
         rt_fail("MASTER_ADDR is set, but MASTER_PORT is not: set it to any free port of that machine");
-    if (!launch->host || (!launch->port && !launch->path))
+    if (!launch->host || (!launch->port && *launch->host != '/'))
         rt_fail("rank %d of %d does not know where rank 0 is%s: give --master HOST:PORT to all, any free port of rank "
                 "0's machine, or set MASTER_ADDR and MASTER_PORT",
-                launch->rank, launch->ranks,
+                launch->own.rank, launch->own.ranks,
                 by == mpirun ? ", since mpirun tells no address where ranks are on several machines" : "");
 }
 
 RtLaunch rt_launch_read(int argc, char **argv)
 {
-    RtLaunch launch = { .ranks = 1, .local_rank = -1, .local_ranks = -1, .secret = variable("MPC_SECRET") };
+    RtLaunch launch = { .own = { 0, 1, -1, -1 }, .secret = variable("MPC_SECRET") };
     const char *master = rt_options_text(argc, argv, "master");
     const double seconds = strtod(rt_options_text(argc, argv, "timeout"), NULL), otherwise = 60;
     const Launcher *by = find_rank(&launch, rt_options_text(argc, argv, "rank"), rt_options_text(argc, argv, "ranks"));
     launch.timeout = seconds > 0 && seconds <= 1e9 ? seconds : otherwise; /* is refused when the ranks have met */
     if (master)
         read_master(&launch, master);
-    else if (launch.ranks > 1)
+    else if (launch.own.ranks > 1)
         find_master(&launch, by);
     return launch;
 }

@@ -31,8 +31,8 @@ typedef struct {
     const RtLaunch *launch;
     RtPeer *peer;
     RtHello own;       /* what this rank says when it connects */
-    RtAddress machine; /* rank 0's */
     RtAddress master;  /* where rank 0 listens */
+    RtAddress machine; /* rank 0's, without a port */
     int ranks, listener;
     double until;
     Place *place;         /* of each rank */
@@ -44,8 +44,8 @@ typedef struct {
 static void close_listener(Rendezvous *r)
 {
     close(r->listener);
-    if (r->own.rank == 0 && r->launch->path)
-        unlink(r->launch->path);
+    if (r->own.rank == 0 && r->master.any.sa_family == AF_UNIX)
+        unlink(r->launch->host);
 }
 
 static _Noreturn void end_all(Rendezvous *r, int status)
@@ -73,12 +73,12 @@ static void open_listener(Rendezvous *r)
 {
     const char *host = r->launch->host;
     /* A name of rank 0's machine may stand for 127.0.1.1 on itself, and not elsewhere. */
-    bool is_local = !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+    bool is_local = *host == '/' || !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
     RtAddress at = r->own.rank == 0 ? r->master : r->machine;
     if (!is_local && (r->own.rank > 0 || rt_address_is_loopback(&at))) /* at all addresses of this machine */
         at = (RtAddress){ .v4 = { .sin_family = at.any.sa_family, .sin_port = at.v4.sin_port } };
-    if (r->own.rank == 0 && r->launch->path)
-        unlink(r->launch->path);
+    if (at.any.sa_family == AF_UNIX)
+        unlink(host);
     r->listener = rt_socket_listen(&at, 2 * r->ranks + 64);
     if (r->listener < 0)
         rt_fail("rank %d cannot listen at %s on %s: %s; rank 0 has to run on the machine of that address, and no other "
@@ -300,7 +300,7 @@ static void meet(Rendezvous *r)
 
 void rt_rendezvous(const RtLaunch *launch, RtPeer peer[])
 {
-    Rendezvous r = { .launch = launch, .peer = peer, .own = rt_hello_own(launch), .ranks = launch->ranks };
+    Rendezvous r = { .launch = launch, .peer = peer, .own = rt_hello_own(launch), .ranks = launch->own.ranks };
     const char *why;
     for (int q = 0; q < r.ranks; q++)
         peer[q] = (RtPeer){ .control = -1, .data = -1 };
@@ -308,13 +308,13 @@ void rt_rendezvous(const RtLaunch *launch, RtPeer peer[])
     if (r.ranks == 1)
         return;
     raise_file_limit();
-    if (!rt_address_resolve(launch->host, &r.machine, &why))
+    if (!rt_address_resolve(launch->host, launch->port, &r.master, &why))
         rt_fail("rank %d cannot find the machine '%s' of rank 0: %s; give another address with --master HOST:PORT",
                 r.own.rank, launch->host, why);
-    r.master = r.machine;
-    r.master.v4.sin_port = htons((uint16_t)launch->port);
-    if (launch->path)
-        r.master = rt_address_of_path(launch->path);
+    r.machine = r.master;
+    if (r.master.any.sa_family == AF_UNIX)
+        r.machine.v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    r.machine.v4.sin_port = 0;
     r.until = rt_seconds() + launch->timeout;
     r.ready = rt_allocate(r.ranks, sizeof *r.ready);
     r.place = rt_allocate(r.ranks, sizeof *r.place);

@@ -13,10 +13,15 @@
 /* --- Addresses ------------------------------------------------------------------------------------- */
 
 /* IPv4 where the host has that, so that all ranks take the same. */
-bool rt_address_resolve(const char *host, RtAddress *address, const char **why)
+bool rt_address_resolve(const char *host, int port, RtAddress *address, const char **why)
 {
     struct addrinfo *found = NULL;
     int status = EAI_NONAME;
+    *address = (RtAddress){ .unix_path.sun_family = AF_UNIX };
+    if (*host == '/') {
+        memcpy(address->unix_path.sun_path, host, strnlen(host, sizeof address->unix_path.sun_path - 1));
+        return true;
+    }
     for (int i = 0; i < 2 && status; i++) {
         struct addrinfo hints = { .ai_family = i ? AF_INET6 : AF_INET, .ai_socktype = SOCK_STREAM };
         status = getaddrinfo(host, NULL, &hints, &found);
@@ -25,17 +30,10 @@ bool rt_address_resolve(const char *host, RtAddress *address, const char **why)
         *why = status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status);
         return false;
     }
-    memset(address, 0, sizeof *address);
     memcpy(address, found->ai_addr, found->ai_addrlen);
+    address->v4.sin_port = htons((uint16_t)port);
     freeaddrinfo(found);
     return true;
-}
-
-RtAddress rt_address_of_path(const char *path)
-{
-    RtAddress address = { .unix_path.sun_family = AF_UNIX };
-    memcpy(address.unix_path.sun_path, path, strnlen(path, sizeof address.unix_path.sun_path - 1));
-    return address;
 }
 
 static socklen_t length_of(const RtAddress *address)
