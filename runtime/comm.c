@@ -175,7 +175,9 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     }
     if (comm->launched_ranks) { /* who is not there would be waited for */
         rt->ranks = comm->launched_ranks(*argc, *argv);
+        rt->rank = comm->launched_as(*argc, *argv);
         check_ranks(rt, (*argv)[0]);
+        rt_error_ranks(rt);
     }
     RtRank own = comm->open(argc, argv);
     rt->rank = own.rank;

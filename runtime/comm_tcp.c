@@ -120,8 +120,10 @@ static RtRank open_tcp(int *argc, char ***argv)
     (void)argc, (void)argv; /* read by launched_ranks */
     RtRank own = tcp.launch.own;
     tcp.peer = rt_allocate(own.ranks, sizeof *tcp.peer);
-    rt_rendezvous(&tcp.launch, tcp.peer);
+    for (int q = 0; q < own.ranks; q++)
+        tcp.peer[q].control = tcp.peer[q].data = -1;
     rt_control_open(own.rank, own.ranks, tcp.peer);
+    rt_rendezvous(&tcp.launch, tcp.peer);
     if (own.local_rank >= 0)
         return own;
     own.local_rank = own.local_ranks = 0;

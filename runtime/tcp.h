@@ -50,15 +50,13 @@ RtAddress rt_socket_peer(int socket);    /* the other end's */
 
 /* -1 and errno where they fail.  A listener does not block; connections do, within their time limit. */
 int rt_socket_listen(const RtAddress *address, int backlog);
-int rt_socket_accept(int listener);
+int rt_socket_accept(int listener, double until); /* a time of rt_seconds */
 int rt_socket_connect(const RtAddress *address, double seconds);
 void rt_socket_set_timeout(int socket, double seconds); /* of each read and write */
 
 /* All bytes, or false and errno; 0 where the other side has closed. */
 bool rt_socket_write(int socket, const void *bytes, size_t count);
 bool rt_socket_read(int socket, void *bytes, size_t count);
-
-int rt_milliseconds_until(double until); /* for poll, from a time of rt_seconds */
 
 /* --- tcp_hello.c ---------------------------------------------------------------------------------- */
 
@@ -97,7 +95,8 @@ typedef struct {
     RtProcess process;
 } RtPeer;
 
-void rt_rendezvous(const RtLaunch *launch, RtPeer peer[]); /* fills peer[launch->ranks], or ends the trainer */
+/* Fills peer[launch->own.ranks], and gives each `control` to rt_control_watch; or ends the trainer. */
+void rt_rendezvous(const RtLaunch *launch, RtPeer peer[]);
 
 /* --- tcp_control.c -------------------------------------------------------------------------------- */
 
@@ -116,9 +115,8 @@ typedef struct {
     int32_t kind, value;
 } RtFrame;
 
-void rt_frame_send(int socket, RtFrameKind kind, int value); /* if there is room for it; never blocks */
-
 void rt_control_open(int rank, int ranks, const RtPeer peer[]); /* `peer` until rt_control_close */
+void rt_control_watch(int rank);                                /* its `control` is connected from now on */
 void rt_control_close(void);
 
 void rt_control_call(int rank);

@@ -1,8 +1,8 @@
 /* tcp_control.c -- errors, dead and silent ranks, the end of a run.
  *
- * Every two ranks have a connection for this alone.  A thread of its own reads these connections, so that a rank that
- * dies or ends all is noticed at once, whatever the other threads do.  But calls are answered by rt_control_listen, in
- * the thread that waits for messages: an answer says that this thread is alive.
+ * Every two ranks have a connection for this alone.  A thread of its own reads these connections as soon as they are
+ * made, so that a rank that dies or ends all is noticed at once, whatever the other threads do.  But calls are answered
+ * by rt_control_listen, in the thread that waits for messages: an answer says that this thread is alive.
  *
  * Whoever leaves says why (BYE or ABORT), closes its side of each connection, and stays until the others have done the
  * same: so nobody takes it for dead.  A rank that is told to end tells all others, too.  Who has not left in time when
@@ -23,7 +23,7 @@
 
 typedef struct {
     atomic_bool has_sent[RT_FRAME_KINDS];
-    atomic_bool is_gone; /* the connection is closed */
+    atomic_bool is_connected;
 } Link;
 
 static struct {
@@ -40,17 +40,17 @@ static struct {
 /* --- Sending --------------------------------------------------------------------------------------- */
 
 /* Frames are few and short: where there is no room for one, the other has read none for very long. */
-void rt_frame_send(int socket, RtFrameKind kind, int value)
+static void send_frame(int rank, RtFrameKind kind, int value)
 {
     RtFrame frame = { (int32_t)kind, value };
-    send(socket, &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (control.link[rank].is_connected)
+        send(control.peer[rank].control, &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void send_to_all(RtFrameKind kind, int value)
 {
     for (int q = 0; q < control.count; q++)
-        if (q != control.own)
-            rt_frame_send(control.peer[q].control, kind, value);
+        send_frame(q, kind, value);
 }
 
 /* --- The end ---------------------------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static void leave(int status)
     control.until = rt_seconds() + (status ? PATIENCE : PATIENCE_AT_CLOSE);
     send_to_all(status ? RT_FRAME_ABORT : RT_FRAME_BYE, status);
     for (int q = 0; q < control.count; q++)
-        if (q != control.own)
+        if (control.link[q].is_connected)
             shutdown(control.peer[q].control, SHUT_WR);
 }
 
@@ -84,7 +84,7 @@ static void kill_those_left(void)
     const RtProcess *own = &control.peer[control.own].process;
     for (int q = 0; q < control.count; q++) {
         const RtProcess *other = &control.peer[q].process;
-        if (q != control.own && !control.link[q].is_gone && other->pid_namespace == own->pid_namespace)
+        if (control.link[q].is_connected && other->pid_namespace == own->pid_namespace)
             kill((pid_t)other->pid, SIGKILL);
     }
 }
@@ -118,7 +118,7 @@ void rt_control_lose(int rank, int reason)
 static void lose_link(int rank, int reason)
 {
     Link *link = &control.link[rank];
-    link->is_gone = true;
+    link->is_connected = false;
     if (link->has_sent[RT_FRAME_CLAIM] && !link->has_sent[RT_FRAME_BYE])
         leave(RT_EXIT_ERROR);
     else
@@ -145,9 +145,9 @@ static int fill(struct pollfd ready[])
 {
     int connected = 0;
     for (int q = 0; q < control.count; q++) {
-        bool is_there = q != control.own && !control.link[q].is_gone;
-        ready[q] = (struct pollfd){ .fd = is_there ? control.peer[q].control : -1, .events = POLLIN };
-        connected += is_there;
+        bool is_connected = control.link[q].is_connected;
+        ready[q] = (struct pollfd){ .fd = is_connected ? control.peer[q].control : -1, .events = POLLIN };
+        connected += is_connected;
     }
     return connected;
 }
@@ -155,7 +155,7 @@ static int fill(struct pollfd ready[])
 /* Until this rank and all others have left, or those that have not are given up. */
 static void *watch(void *argument)
 {
-    enum { TICK = 100 }; /* ms: where nothing comes, it looks whether this rank has left */
+    enum { TICK = 100 }; /* ms: where nothing comes, it looks for what other threads have changed */
     struct pollfd *ready = argument;
     while ((fill(ready) > 0 || !control.has_left) && rt_seconds() < control.until)
         if (poll(ready, (nfds_t)control.count, TICK) > 0)
@@ -171,7 +171,7 @@ static void *watch(void *argument)
 
 /* --- What the runtime calls -------------------------------------------------------------------------- */
 
-void rt_control_call(int rank) { rt_frame_send(control.peer[rank].control, RT_FRAME_CALL, 0); }
+void rt_control_call(int rank) { send_frame(rank, RT_FRAME_CALL, 0); }
 
 int rt_control_listen(void)
 {
@@ -179,7 +179,7 @@ int rt_control_listen(void)
     for (int q = 0; q < control.count; q++) {
         Link *link = &control.link[q];
         if (atomic_exchange(&link->has_sent[RT_FRAME_CALL], false))
-            rt_frame_send(control.peer[q].control, RT_FRAME_ANSWER, 0);
+            send_frame(q, RT_FRAME_ANSWER, 0);
         if (answered < 0 && atomic_exchange(&link->has_sent[RT_FRAME_ANSWER], false))
             answered = q;
     }
@@ -213,6 +213,8 @@ void rt_control_open(int rank, int ranks, const RtPeer peer[])
     if (status)
         rt_fail("cannot start the thread that watches the other ranks: %s", strerror(status));
 }
+
+void rt_control_watch(int rank) { control.link[rank].is_connected = true; }
 
 /* All have come to their end. */
 void rt_control_close(void)

@@ -4,18 +4,18 @@
  *   2  when the last one has come, rank 0 sends to each where all of them listen, and a key
  *   3  each rank connects to those below it, once for control and once for data, and shows the key
  *
- * The connections of the first step stay, as those for control with rank 0.  Who connects and does not fit is dropped,
- * with a note.  Until all is done rank 0 watches the ranks that have joined, and they watch rank 0: one that fails says
- * why, and tells rank 0, which tells all others; who is told ends without a word. */
+ * The connections of the first step stay, as those for control with rank 0.  Those for control are watched from the
+ * moment on when both sides know each other (tcp_control.c), so that a rank that fails or dies meanwhile ends all.  Who
+ * connects and does not fit is dropped, with a note. */
 #include "tcp.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <poll.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -27,6 +27,13 @@ typedef struct {
     RtProcess process;
 } Place;
 
+/* What rank 0 sends when all have joined. */
+typedef struct {
+    RtFrame head; /* RT_FRAME_TABLE, ranks */
+    uint64_t key;
+    Place place[];
+} Table;
+
 typedef struct {
     const RtLaunch *launch;
     RtPeer *peer;
@@ -35,37 +42,9 @@ typedef struct {
     RtAddress machine; /* rank 0's, without a port */
     int ranks, listener;
     double until;
-    Place *place;         /* of each rank */
-    struct pollfd *ready; /* of each rank; its own: of the listener */
+    Table *table;
+    size_t table_bytes;
 } Rendezvous;
-
-/* --- The end of one that fails --------------------------------------------------------------------- */
-
-static void close_listener(Rendezvous *r)
-{
-    close(r->listener);
-    if (r->own.rank == 0 && r->master.any.sa_family == AF_UNIX)
-        unlink(r->launch->host);
-}
-
-static _Noreturn void end_all(Rendezvous *r, int status)
-{
-    for (int q = 0; q < r->ranks; q++)
-        rt_frame_send(r->peer[q].control, RT_FRAME_ABORT, status);
-    close_listener(r);
-    exit(status);
-}
-
-static _Noreturn void give_up(Rendezvous *r, const char *text)
-{
-    rt_note("error: %s", text);
-    end_all(r, RT_EXIT_ERROR);
-}
-
-static _Noreturn void mourn(Rendezvous *r, int rank)
-{
-    give_up(r, rt_text("rank %d (%s) has ended while the ranks met", rank, rt_process_text(&r->peer[rank].process)));
-}
 
 /* --- Who connects ---------------------------------------------------------------------------------- */
 
@@ -81,43 +60,10 @@ static void open_listener(Rendezvous *r)
         unlink(host);
     r->listener = rt_socket_listen(&at, 2 * r->ranks + 64);
     if (r->listener < 0)
-        rt_fail("rank %d cannot listen at %s on %s: %s; rank 0 has to run on the machine of that address, and no other "
-                "program may have the port (--master HOST:PORT)",
-                r->own.rank, rt_address_text(&at), r->own.process.host, strerror(errno));
+        rt_fail("cannot listen at %s on %s: %s; rank 0 has to run on the machine of that address, and no other program "
+                "may have the port (--master HOST:PORT)",
+                rt_address_text(&at), r->own.process.host, strerror(errno));
     r->own.port = ntohs(rt_socket_address(r->listener).v4.sin_port);
-}
-
-static void hear(Rendezvous *r, int rank)
-{
-    RtFrame frame;
-    if (!rt_socket_read(r->peer[rank].control, &frame, sizeof frame))
-        mourn(r, rank);
-    if (frame.kind == RT_FRAME_ABORT)
-        end_all(r, frame.value);
-}
-
-/* A new connection, or -1 when the time is over. */
-static int await_connection(Rendezvous *r, double until)
-{
-    const int own = r->own.rank;
-    while (rt_seconds() < until) {
-        for (int q = 0; q < r->ranks; q++) {
-            bool is_watched = own == 0 || q == 0;
-            r->ready[q] = (struct pollfd){ .fd = is_watched ? r->peer[q].control : -1, .events = POLLIN };
-        }
-        r->ready[own].fd = r->listener;
-        if (poll(r->ready, (nfds_t)r->ranks, rt_milliseconds_until(until)) <= 0)
-            continue;
-        for (int q = 0; q < r->ranks; q++)
-            if (q != own && r->ready[q].revents)
-                hear(r, q);
-        int connection = r->ready[own].revents ? rt_socket_accept(r->listener) : -1;
-        if (connection >= 0)
-            return connection;
-        if (r->ready[own].revents && errno == EMFILE)
-            give_up(r, "too many open files: raise the limit (ulimit -n) to more than two for each rank");
-    }
-    return -1;
 }
 
 /* The place for a connection, or NULL and why there is none.  There is a key as soon as all have joined. */
@@ -154,11 +100,13 @@ static void admit(Rendezvous *r, int connection)
     free(who);
     rt_socket_set_timeout(connection, r->launch->timeout);
     *place = connection;
-    r->peer[hello.rank].process = r->place[hello.rank].process = hello.process;
+    r->peer[hello.rank].process = r->table->place[hello.rank].process = hello.process;
+    if (hello.kind != RT_HELLO_DATA)
+        rt_control_watch(hello.rank);
     if (rt_address_is_loopback(&from))
         from.any.sa_family = AF_UNSPEC;
     from.v4.sin_port = htons(hello.port);
-    r->place[hello.rank].address = from;
+    r->table->place[hello.rank].address = from;
 }
 
 /* "1, 4-7": the higher ranks that lack a connection. */
@@ -182,15 +130,15 @@ static void accept_higher(Rendezvous *r)
     RtAddress at = rt_socket_address(r->listener);
     double next = fmin(rt_seconds() + patience, r->until);
     for (char *missing; *(missing = missing_text(r)); free(missing)) {
-        int connection = await_connection(r, next);
+        int connection = rt_socket_accept(r->listener, next);
         if (connection >= 0)
             admit(r, connection);
         else if (next == r->until)
-            give_up(r, rt_text("rank %d has waited %.0f s at %s for rank %s of %d: start it, or look why it has ended "
-                               "or cannot connect; --timeout SECONDS waits longer",
-                               r->own.rank, r->launch->timeout, rt_address_text(&at), missing, r->ranks));
+            rt_fail("waited %.0f s at %s for rank %s of %d: start it, or look why it has ended or cannot connect; "
+                    "--timeout SECONDS waits longer",
+                    r->launch->timeout, rt_address_text(&at), missing, r->ranks);
         else
-            rt_note("rank %d waits at %s for rank %s of %d", r->own.rank, rt_address_text(&at), missing, r->ranks);
+            rt_note("waiting at %s for rank %s of %d", rt_address_text(&at), missing, r->ranks);
         next = connection < 0 ? r->until : next;
     }
 }
@@ -199,17 +147,15 @@ static void accept_higher(Rendezvous *r)
 
 static void gather(Rendezvous *r)
 {
-    RtFrame head = { RT_FRAME_TABLE, r->ranks };
     accept_higher(r);
-    r->place[0].process = r->own.process;
     if (getrandom(&r->own.key, sizeof r->own.key, 0) != sizeof r->own.key)
         rt_fail("this machine gives no random numbers");
-    for (int q = 1; q < r->ranks; q++) {
-        int to = r->peer[q].control;
-        if (!rt_socket_write(to, &head, sizeof head) || !rt_socket_write(to, &r->own.key, sizeof r->own.key) ||
-            !rt_socket_write(to, r->place, (size_t)r->ranks * sizeof *r->place))
-            mourn(r, q);
-    }
+    r->table->head = (RtFrame){ RT_FRAME_TABLE, r->ranks };
+    r->table->key = r->own.key;
+    r->table->place[0].process = r->own.process;
+    for (int q = 1; q < r->ranks; q++)
+        if (!rt_socket_write(r->peer[q].control, r->table, r->table_bytes))
+            rt_control_lose(q, errno);
 }
 
 /* Rank 0 may start later, or be behind a network that comes up later. */
@@ -217,36 +163,39 @@ static void find_first(Rendezvous *r)
 {
     while ((r->peer[0].control = rt_socket_connect(&r->master, r->until - rt_seconds())) < 0) {
         if (rt_seconds() > r->until)
-            rt_fail("rank %d has tried for %.0f s to reach rank 0 at %s (%s): %s; look whether rank 0 runs there; "
-                    "--timeout SECONDS waits longer",
-                    r->own.rank, r->launch->timeout, r->launch->host, rt_address_text(&r->master), strerror(errno));
+            rt_fail("tried for %.0f s to reach rank 0 at %s (%s): %s; look whether rank 0 runs there; --timeout "
+                    "SECONDS waits longer",
+                    r->launch->timeout, r->launch->host, rt_address_text(&r->master), strerror(errno));
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
     }
 }
 
+/* Where rank 0 fails, it claims the word before it ends all. */
 static void join(Rendezvous *r)
 {
     enum { LATER = 5 }; /* rank 0 gives up before the others do, since it knows who is missing */
     const int first = r->peer[0].control;
-    RtFrame head;
-    rt_socket_set_timeout(first, r->until + LATER - rt_seconds());
-    bool has_come = rt_hello_send(first, &r->own, r->launch->secret) && rt_socket_read(first, &head, sizeof head);
-    if (has_come && head.kind == RT_FRAME_ABORT)
-        exit(head.value);
-    if (!has_come || head.kind != RT_FRAME_TABLE || head.value != r->ranks)
-        rt_fail("rank %d has reached %s (%s), but %s: look whether rank 0 of this run is there, and what it says",
-                r->own.rank, r->launch->host, rt_address_text(&r->master),
+    RtFrame *head = &r->table->head;
+    rt_socket_set_timeout(first, r->launch->timeout + LATER);
+    bool has_come = rt_hello_send(first, &r->own, r->launch->secret);
+    do
+        has_come = has_come && rt_socket_read(first, head, sizeof *head);
+    while (has_come && head->kind == RT_FRAME_CLAIM);
+    if (has_come && head->kind == RT_FRAME_ABORT)
+        exit(head->value);
+    if (!has_come || head->kind != RT_FRAME_TABLE || head->value != r->ranks ||
+        !rt_socket_read(first, &r->table->key, r->table_bytes - offsetof(Table, key)))
+        rt_fail("reached %s (%s), but %s: look whether rank 0 of this run is there, and what it says", r->launch->host,
+                rt_address_text(&r->master),
                 has_come             ? "it does not answer as rank 0 does"
                 : errno == ETIMEDOUT ? "it does not answer"
                                      : "is turned away");
-    if (!rt_socket_read(first, &r->own.key, sizeof r->own.key) ||
-        !rt_socket_read(first, r->place, (size_t)r->ranks * sizeof *r->place))
-        mourn(r, 0);
+    r->own.key = r->table->key;
 }
 
 static int connect_to(Rendezvous *r, int rank, RtHelloKind kind)
 {
-    const Place *place = &r->place[rank];
+    const Place *place = &r->table->place[rank];
     RtAddress address = rank == 0 ? r->master : place->address;
     if (address.any.sa_family == AF_UNSPEC) {
         address = r->machine;
@@ -255,18 +204,18 @@ static int connect_to(Rendezvous *r, int rank, RtHelloKind kind)
     int connection = rt_socket_connect(&address, r->until - rt_seconds());
     r->own.kind = (uint16_t)kind;
     if (connection < 0 || !rt_hello_send(connection, &r->own, r->launch->secret))
-        give_up(r, rt_text("rank %d cannot reach rank %d (%s) at %s: %s; all ranks must be able to reach each other",
-                           r->own.rank, rank, rt_process_text(&place->process), rt_address_text(&address),
-                           strerror(errno)));
+        rt_fail("cannot reach rank %d (%s) at %s: %s; all ranks must be able to reach each other", rank,
+                rt_process_text(&place->process), rt_address_text(&address), strerror(errno));
     return connection;
 }
 
 static void connect_to_lower(Rendezvous *r)
 {
     for (int q = 0; q < r->own.rank; q++) {
-        r->peer[q].process = r->place[q].process;
+        r->peer[q].process = r->table->place[q].process;
         if (q > 0)
             r->peer[q].control = connect_to(r, q, RT_HELLO_CONTROL);
+        rt_control_watch(q);
         r->peer[q].data = connect_to(r, q, RT_HELLO_DATA);
     }
 }
@@ -295,30 +244,29 @@ static void meet(Rendezvous *r)
     connect_to_lower(r);
     r->until += LATER;
     accept_higher(r);
-    close_listener(r);
+    close(r->listener);
+    if (r->own.rank == 0 && r->master.any.sa_family == AF_UNIX)
+        unlink(r->launch->host);
 }
 
 void rt_rendezvous(const RtLaunch *launch, RtPeer peer[])
 {
     Rendezvous r = { .launch = launch, .peer = peer, .own = rt_hello_own(launch), .ranks = launch->own.ranks };
     const char *why;
-    for (int q = 0; q < r.ranks; q++)
-        peer[q] = (RtPeer){ .control = -1, .data = -1 };
     peer[r.own.rank].process = r.own.process;
     if (r.ranks == 1)
         return;
     raise_file_limit();
     if (!rt_address_resolve(launch->host, launch->port, &r.master, &why))
-        rt_fail("rank %d cannot find the machine '%s' of rank 0: %s; give another address with --master HOST:PORT",
-                r.own.rank, launch->host, why);
+        rt_fail("cannot find the machine '%s' of rank 0: %s; give another address with --master HOST:PORT",
+                launch->host, why);
     r.machine = r.master;
     if (r.master.any.sa_family == AF_UNIX)
         r.machine.v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     r.machine.v4.sin_port = 0;
     r.until = rt_seconds() + launch->timeout;
-    r.ready = rt_allocate(r.ranks, sizeof *r.ready);
-    r.place = rt_allocate(r.ranks, sizeof *r.place);
+    r.table_bytes = sizeof *r.table + (size_t)r.ranks * sizeof *r.table->place;
+    r.table = rt_allocate(1, (int64_t)r.table_bytes);
     meet(&r);
-    free(r.place);
-    free(r.ready);
+    free(r.table);
 }

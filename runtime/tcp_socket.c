@@ -7,6 +7,7 @@
 
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -107,12 +108,27 @@ int rt_socket_listen(const RtAddress *address, int backlog)
     return listener;
 }
 
-int rt_socket_accept(int listener)
+static int milliseconds_until(double until)
 {
-    int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (connection >= 0)
-        tune(connection);
-    return connection;
+    const double most = 1e9;
+    double left = 1000 * (until - rt_seconds());
+    return left <= 0 ? 0 : (int)fmin(left, most) + 1;
+}
+
+int rt_socket_accept(int listener, double until)
+{
+    struct pollfd ready = { .fd = listener, .events = POLLIN };
+    do {
+        int count = poll(&ready, 1, milliseconds_until(until));
+        int connection = count > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        if (connection >= 0) {
+            tune(connection);
+            return connection;
+        }
+        if (count > 0 && errno == EMFILE)
+            rt_fail("too many open files: raise the limit (ulimit -n) to more than two for each rank");
+    } while (rt_seconds() < until);
+    return -1;
 }
 
 /* Where nobody listens, the port that the kernel picks for this end may be the very one that is called. */
@@ -165,11 +181,4 @@ bool rt_socket_read(int socket, void *bytes, size_t count)
     while (some < 0 && errno == EINTR);
     errno = some >= 0 ? 0 : errno == EAGAIN ? ETIMEDOUT : errno;
     return some == (ssize_t)count;
-}
-
-int rt_milliseconds_until(double until)
-{
-    const double most = 1e9;
-    double left = 1000 * (until - rt_seconds());
-    return left <= 0 ? 0 : (int)fmin(left, most) + 1;
 }
