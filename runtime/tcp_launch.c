@@ -58,6 +58,11 @@ static int number_of(const char *source, const char *text, int lowest, int highe
     return (int)number;
 }
 
+static int number_of_variable(const char *name, int lowest, int highest)
+{
+    return number_of(name, variable(name), lowest, highest);
+}
+
 /* --- Ranks ----------------------------------------------------------------------------------------- */
 
 /* Whose numbers count, or NULL. */
@@ -81,25 +86,26 @@ static uint64_t job_of(const Launcher *by)
     return job && attempt ? rt_launch_hash(hash, attempt, strlen(attempt)) : hash;
 }
 
-/* What the launcher says where no option does; returns who that is, or NULL. */
+/* Returns the launcher that has said it, or NULL. */
 static const Launcher *find_rank(RtLaunch *launch, const char *rank, const char *ranks)
 {
-    const Launcher *by = rank && ranks ? NULL : find_launcher();
-    if (!by && !rank && !ranks)
-        return NULL;
-    if (!by && !(rank && ranks))
-        rt_fail("--%s is given, but --%s is not, and no launcher says it: give both", rank ? "rank" : "ranks",
-                rank ? "ranks" : "rank");
-    launch->own.ranks = number_of(ranks ? "--ranks" : by->ranks, ranks ? ranks : variable(by->ranks), 1, MOST_RANKS);
-    launch->own.rank =
-        number_of(rank ? "--rank" : by->rank, rank ? rank : variable(by->rank), 0, launch->own.ranks - 1);
-    if (rank || ranks)
-        return NULL;
-    launch->job = job_of(by);
-    if (variable(by->local_rank) && variable(by->local_ranks)) {
-        launch->own.local_ranks = number_of(by->local_ranks, variable(by->local_ranks), 1, MOST_RANKS);
-        launch->own.local_rank = number_of(by->local_rank, variable(by->local_rank), 0, launch->own.local_ranks - 1);
+    RtRank *own = &launch->own;
+    const Launcher *by = rank || ranks ? NULL : find_launcher();
+    if (!rank != !ranks)
+        rt_fail("--%s is given, but --%s is not: give both", rank ? "rank" : "ranks", rank ? "ranks" : "rank");
+    if (rank) {
+        own->ranks = number_of("--ranks", ranks, 1, MOST_RANKS);
+        own->rank = number_of("--rank", rank, 0, own->ranks - 1);
     }
+    if (!by)
+        return NULL;
+    own->ranks = number_of_variable(by->ranks, 1, MOST_RANKS);
+    own->rank = number_of_variable(by->rank, 0, own->ranks - 1);
+    if (variable(by->local_rank) && variable(by->local_ranks)) {
+        own->local_ranks = number_of_variable(by->local_ranks, 1, MOST_RANKS);
+        own->local_rank = number_of_variable(by->local_rank, 0, own->local_ranks - 1);
+    }
+    launch->job = job_of(by);
     return by;
 }
 

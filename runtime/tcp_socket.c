@@ -159,26 +159,27 @@ void rt_socket_set_timeout(int socket, double seconds)
     setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-bool rt_socket_write(int socket, const void *bytes, size_t count)
+/* Has a call moved all bytes?  It waits for all, so that less is the end. */
+static bool has_moved(ssize_t some, size_t count)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t some = send(socket, (const char *)bytes + done, count - done, MSG_NOSIGNAL);
-        if (some < 0 && errno != EINTR) {
-            errno = errno == EAGAIN ? ETIMEDOUT : errno;
-            return false;
-        }
-        done += some > 0 ? (size_t)some : 0;
-    }
-    return true;
+    errno = some >= 0 ? 0 : errno == EAGAIN ? ETIMEDOUT : errno;
+    return some == (ssize_t)count;
 }
 
-/* In one call, so that the time limit is that of all bytes: less than all is the end. */
+bool rt_socket_write(int socket, const void *bytes, size_t count)
+{
+    ssize_t some;
+    do
+        some = send(socket, bytes, count, MSG_NOSIGNAL);
+    while (some < 0 && errno == EINTR);
+    return has_moved(some, count);
+}
+
 bool rt_socket_read(int socket, void *bytes, size_t count)
 {
     ssize_t some;
     do
         some = recv(socket, bytes, count, MSG_WAITALL);
     while (some < 0 && errno == EINTR);
-    errno = some >= 0 ? 0 : errno == EAGAIN ? ETIMEDOUT : errno;
-    return some == (ssize_t)count;
+    return has_moved(some, count);
 }

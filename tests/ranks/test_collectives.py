@@ -34,10 +34,9 @@ def test_collectives(program, tmp_path, comm, ranks, compared):
     assert done.stdout == f"{compared} compared\n"
 
 
-@pytest.mark.parametrize("comm", TRANSPORT)
-def test_messages_in_pieces(program, tmp_path, comm):
-    """MPI counts bytes in an int, and the kernel too, so larger messages are cut; here those of more than 1000 bytes."""
-    assert start(mpirun(4, program(comm, "-DPIECE=1000"), 4), tmp_path).stdout == "5155 compared\n"
+def test_messages_in_pieces(program, tmp_path):
+    """MPI counts bytes in an int, so larger messages are cut; here those of more than 1000 bytes."""
+    assert start(mpirun(4, program("mpi", "-DPIECE=1000"), 4), tmp_path).stdout == "5155 compared\n"
 
 
 def test_messages_in_rounds(program, tmp_path):
