@@ -47,15 +47,17 @@ static void send_frame(int rank, RtFrameKind kind, int value)
         send(control.peer[rank].control, &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void send_to_all(RtFrameKind kind, int value)
-{
-    for (int q = 0; q < control.count; q++)
-        send_frame(q, kind, value);
-}
-
 /* --- The end ---------------------------------------------------------------------------------------- */
 
-/* Says so to all; `status`: all end with it, 0: this rank has come to its end.  The first status counts. */
+static void say_goodbye(int rank)
+{
+    if (!control.link[rank].is_connected)
+        return;
+    send_frame(rank, control.status ? RT_FRAME_ABORT : RT_FRAME_BYE, control.status);
+    shutdown(control.peer[rank].control, SHUT_WR);
+}
+
+/* `status`: all end with it; 0: this rank has come to its end.  The first one counts. */
 static void leave(int status)
 {
     enum { PATIENCE = 2, PATIENCE_AT_CLOSE = 10 }; /* seconds */
@@ -63,10 +65,8 @@ static void leave(int status)
     if (atomic_exchange(&control.has_left, true))
         return;
     control.until = rt_seconds() + (status ? PATIENCE : PATIENCE_AT_CLOSE);
-    send_to_all(status ? RT_FRAME_ABORT : RT_FRAME_BYE, status);
     for (int q = 0; q < control.count; q++)
-        if (control.link[q].is_connected)
-            shutdown(control.peer[q].control, SHUT_WR);
+        say_goodbye(q);
 }
 
 /* The thread ends the process, if it still runs. */
@@ -186,14 +186,20 @@ int rt_control_listen(void)
     return answered;
 }
 
-void rt_control_claim_word(void) { send_to_all(RT_FRAME_CLAIM, 0); }
+void rt_control_claim_word(void)
+{
+    for (int q = 0; q < control.count; q++)
+        send_frame(q, RT_FRAME_CLAIM, 0);
+}
 
 /* Where the end has come already, rank 0 stands for who has brought it. */
 int rt_control_hear_claim(void)
 {
+    if (control.status)
+        return 0;
     for (int q = 0; q < control.count; q++)
-        if (control.status || control.link[q].has_sent[RT_FRAME_CLAIM])
-            return control.status ? 0 : q;
+        if (control.link[q].has_sent[RT_FRAME_CLAIM])
+            return q;
     return -1;
 }
 
@@ -214,7 +220,12 @@ void rt_control_open(int rank, int ranks, const RtPeer peer[])
         rt_fail("cannot start the thread that watches the other ranks: %s", strerror(status));
 }
 
-void rt_control_watch(int rank) { control.link[rank].is_connected = true; }
+void rt_control_watch(int rank)
+{
+    control.link[rank].is_connected = true;
+    if (control.has_left)
+        say_goodbye(rank);
+}
 
 /* All have come to their end. */
 void rt_control_close(void)
