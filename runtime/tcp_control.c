@@ -60,7 +60,7 @@ static void say_goodbye(int rank)
 /* `status`: all end with it; 0: this rank has come to its end.  The first one counts. */
 static void leave(int status)
 {
-    enum { PATIENCE = 2, PATIENCE_AT_CLOSE = 10 }; /* seconds */
+    enum { PATIENCE = 5, PATIENCE_AT_CLOSE = 10 }; /* seconds */
     atomic_compare_exchange_strong(&control.status, &(int){ 0 }, status);
     if (atomic_exchange(&control.has_left, true))
         return;
