@@ -88,16 +88,18 @@ static void admit(Rendezvous *r, int connection)
     RtHello hello;
     RtAddress from = rt_socket_peer(connection);
     const char *why = rt_hello_receive(connection, &hello, r->launch->secret);
-    char *who = why ? rt_text("a connection from %s", rt_address_text(&from))
-                    : rt_text("rank %d (%s)", hello.rank, rt_process_text(&hello.process));
-    int *place = why ? NULL : place_of(r, &hello, &why);
+    bool is_rank = !why;
+    int *place = is_rank ? place_of(r, &hello, &why) : NULL;
     if (!place) {
-        rt_note("note: %s %s: dropped", who, why);
-        close(connection);
+        char *who = is_rank ? rt_process_text(&hello.process) : rt_address_text(&from);
+        if (is_rank)
+            rt_note("note: rank %d (%s) %s: dropped", hello.rank, who, why);
+        else
+            rt_note("note: a connection from %s %s: dropped", who, why);
         free(who);
+        close(connection);
         return;
     }
-    free(who);
     rt_socket_set_timeout(connection, r->launch->timeout);
     *place = connection;
     r->peer[hello.rank].process = r->table->place[hello.rank].process = hello.process;
@@ -129,18 +131,23 @@ static void accept_higher(Rendezvous *r)
     const double patience = 15; /* seconds without a word */
     RtAddress at = rt_socket_address(r->listener);
     double next = fmin(rt_seconds() + patience, r->until);
-    for (char *missing; *(missing = missing_text(r)); free(missing)) {
+    char *missing = missing_text(r);
+    while (*missing) {
         int connection = rt_socket_accept(r->listener, next);
-        if (connection >= 0)
+        if (connection >= 0) {
             admit(r, connection);
-        else if (next == r->until)
-            rt_fail("waited %.0f s at %s for rank %s of %d: start it, or look why it has ended or cannot connect; "
-                    "--timeout SECONDS waits longer",
-                    r->launch->timeout, rt_address_text(&at), missing, r->ranks);
-        else
+        } else {
+            if (next == r->until)
+                rt_fail("waited %.0f s at %s for rank %s of %d: start it, or look why it has ended or cannot connect; "
+                        "--timeout SECONDS waits longer",
+                        r->launch->timeout, rt_address_text(&at), missing, r->ranks);
             rt_note("waiting at %s for rank %s of %d", rt_address_text(&at), missing, r->ranks);
-        next = connection < 0 ? r->until : next;
+            next = r->until;
+        }
+        free(missing);
+        missing = missing_text(r);
     }
+    free(missing);
 }
 
 /* --- The three steps ------------------------------------------------------------------------------- */
