@@ -78,13 +78,13 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
 /* A kernel computes in f32; what it reads itself of a half is rounded, whether it is stored or not.  So a value is what
  * its type says, however ops are grouped, in the forward pass and where it is computed again: in `x - mean(x)` both are
  * of the same x, and of x == max(x) one at least is true.  (Of a product the library hands its epilogue what it has
- * summed.) */
+ * summed; and a term of a sum over ranks is no value yet.) */
 static Value *as_typed(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
 {
     Value *own = result(clone);
     const bool is_copy =
         info(clone)->forward && strcmp(info(clone)->forward, "$a") == 0 && is_half(arg(clone, 0)->type.dtype);
-    if (g->product || is_copy || !is_half(value->type.dtype) || !used_inside(p, value, g))
+    if (g->product || is_copy || value->type.partial || !is_half(value->type.dtype) || !used_inside(p, value, g))
         return own;
     Builder at = *b;
     at.loc = clone->loc, at.path = clone->path, at.where = clone->where;
