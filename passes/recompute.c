@@ -33,7 +33,8 @@ typedef struct {
     Map made;  /* value of fwd -> its copy in bwd */
     Link link; /* of fwd and bwd */
     Uses fwd_uses, bwd_uses;
-    Map forward, params; /* name -> value of fwd, parameter of bwd */
+    Map forward, params; /* name -> value of fwd, parameter of bwd that stands for it */
+    Map returned;        /* parameters of bwd that are results of it, too */
 } Pair;
 
 static void note_names(Map *named, const Values *values)
@@ -43,13 +44,21 @@ static void note_names(Map *named, const Values *values)
             map_put(named, values->at[i]->name, values->at[i]);
 }
 
+static void note_param(Pair *p, Value *param)
+{
+    if (param->port.kind == PORT_FORWARD && !map_get(&p->params, param->port.of))
+        map_put(&p->params, param->port.of, param);
+}
+
 static void look_around(Pair *p)
 {
     Arena *arena = &p->m->arena;
-    p->made.arena = p->forward.arena = p->params.arena = arena;
+    p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
     p->fwd_uses = find_uses(arena, p->fwd);
     p->bwd_uses = find_uses(arena, p->bwd);
-    note_names(&p->params, &p->bwd->params);
+    for (int i = 0; i < p->bwd->params.count; i++)
+        note_param(p, p->bwd->params.at[i]);
+    note_read(&p->returned, &p->bwd->results);
     note_names(&p->forward, &p->fwd->params);
     for (const Op *op = p->fwd->first; op; op = op->next)
         note_names(&p->forward, &op->results);
@@ -59,7 +68,7 @@ static Value *backward_param(const Pair *p, const Value *value) { return map_get
 
 static bool is_read(const Pair *p, const Value *param)
 {
-    return users_of(&p->bwd_uses, param)->count || index_of(&p->bwd->results, param) >= 0;
+    return users_of(&p->bwd_uses, param)->count || map_get(&p->returned, param);
 }
 
 static bool is_carried(const Pair *p, const Value *value)
@@ -103,7 +112,7 @@ static bool read_by_kernels_only(const Pair *p, const Value *param)
     for (int i = 0; i < users->count; i++)
         if (info(users->op[i])->family != POINTWISE && info(users->op[i])->family != REDUCTION)
             return false;
-    return index_of(&p->bwd->results, param) < 0;
+    return !map_get(&p->returned, param);
 }
 
 static bool should_repeat(Pair *p, const Value *value, const Value *param)
@@ -140,7 +149,7 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
     }
     if (!made) {
         made = transport(p->m, &p->link, value);
-        map_put(&p->params, made->name, made);
+        note_param(p, made);
     }
     map_put(&p->made, value, made);
     return made;
@@ -153,49 +162,67 @@ static void repeat(Pair *p, Value *value, Value *param)
            (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);
+    map_put(&p->returned, param, NULL);
 }
 
-/* Places of ops in their function, with room between them for those that move. */
-static const intptr_t GAP = (intptr_t)1 << 40;
+/* --- Where copies go ------------------------------------------------------------------------------ */
 
-static int64_t place_of(const Map *places, const Op *op) { return op ? (intptr_t)map_get(places, op) : 0; }
+/* The copies of bwd that have no place yet, each with its number from 1, in the order in which they were made. */
+typedef struct {
+    Func *f;
+    Map number;
+} Copies;
 
-static void number_ops(Map *places, const Func *f)
+static intptr_t number_of(const Copies *copies, const Op *op)
 {
-    intptr_t place = 0;
-    for (const Op *op = f->first; op; op = op->next)
-        map_put(places, op, (void *)(place += GAP));
+    return op ? (intptr_t)map_get(&copies->number, op) : 0;
 }
 
-static Op *first_user(const Pair *p, const Map *places, const Op *op)
+/* The last made of the copies that op reads; NULL: none is left. */
+static Op *last_copy_read(const Copies *copies, const Op *op)
 {
-    Op *first = NULL;
-    for (int i = 0; i < op->results.count; i++) {
-        const Users *users = users_of(&p->bwd_uses, op->results.at[i]);
-        for (int k = 0; k < users->count; k++)
-            if (!first || place_of(places, users->op[k]) < place_of(places, first))
-                first = users->op[k];
+    Op *last = NULL;
+    for (int i = 0; i < op->args.count; i++)
+        if (number_of(copies, arg(op, i)->def) > number_of(copies, last))
+            last = arg(op, i)->def;
+    return last;
+}
+
+/* Puts what op reads before `root`, which op is read for, and what that reads before it. */
+static void place_copies(Copies *copies, Op **waiting, Op *op, Op *root)
+{
+    int count = 0;
+    for (waiting[count++] = op; count > 0;) {
+        Op *copy = last_copy_read(copies, waiting[count - 1]);
+        if (copy) {
+            waiting[count++] = copy;
+            map_put(&copies->number, copy, NULL);
+        } else if (--count > 0) {
+            insert_op(copies->f, waiting[count], root);
+        }
     }
-    return first;
 }
 
-/* What is computed again is computed where it is first read: it takes no memory before. */
+/* What is computed again is computed where it is first read: it takes no memory before.  What is returned stays. */
 static void sink_copies(Pair *p)
 {
-    Map places = { .arena = &p->m->arena };
-    number_ops(&places, p->bwd);
-    for (Op *op = p->begin ? p->begin->prev : NULL, *above; op; op = above) {
-        above = op->prev;
-        Op *user = first_user(p, &places, op);
-        if (!user)
+    Arena scratch = { 0 };
+    Copies copies = { p->bwd, { .arena = &scratch } };
+    intptr_t count = 0;
+    for (Op *op = p->bwd->first, *next; op != p->begin; op = next) {
+        bool is_read = false;
+        next = op->next;
+        for (int i = 0; i < op->results.count; i++)
+            is_read |= users_of(&p->bwd_uses, op->results.at[i])->count > 0;
+        if (!is_read)
             continue;
+        map_put(&copies.number, op, (void *)++count);
         remove_op(p->bwd, op);
-        insert_op(p->bwd, op, user);
-        int64_t before = place_of(&places, op->prev), behind = place_of(&places, user);
-        map_put(&places, op, (void *)(intptr_t)((before + behind) / 2));
-        if (behind - before < 2)
-            number_ops(&places, p->bwd);
     }
+    Op **waiting = NEW_ARRAY(&scratch, Op *, count + 1);
+    for (Op *op = p->bwd->first; op; op = op->next)
+        place_copies(&copies, waiting, op, op);
+    arena_free(&scratch);
 }
 
 static void choose(Pair *p)
@@ -209,7 +236,8 @@ static void choose(Pair *p)
         changed = false;
         for (int i = 0; i < p->bwd->params.count; i++) {
             Value *param = p->bwd->params.at[i];
-            Value *value = is_read(p, param) ? map_get(&p->forward, param->name) : NULL;
+            const bool stands = param->port.kind == PORT_FORWARD && is_read(p, param);
+            Value *value = stands ? map_get(&p->forward, param->port.of) : NULL;
             if (!should_repeat(p, value, param))
                 continue;
             repeat(p, value, param);
