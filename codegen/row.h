@@ -11,6 +11,7 @@
 #ifndef MPC_ROW_H
 #define MPC_ROW_H
 
+#include "map.h"
 #include "names.h"
 
 enum {
@@ -104,6 +105,7 @@ typedef struct {
     bool by_rows; /* has row reductions */
     int nnodes, narrays, nsinks, nregions, nphases;
     Node *node;
+    Map node_of;  /* of values */
     Array *array; /* parameters, then results */
     Sink *sink;
     Region *region;

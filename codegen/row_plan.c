@@ -74,17 +74,12 @@ int64_t count_points(const RowKernel *k, DimSet dims)
 
 /* --- The values ------------------------------------------------------------------------------ */
 
-Node *find_node(const RowKernel *k, const Value *value)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i].value == value)
-            return &k->node[i];
-    return NULL;
-}
+Node *find_node(const RowKernel *k, const Value *value) { return map_get(&k->node_of, value); }
 
 static Node *add_node(RowKernel *k, const Value *value, const Op *op, int array)
 {
     Node *node = &k->node[k->nnodes++];
+    map_put(&k->node_of, value, node);
     *node = (Node){
         .value = value, .op = op, .array = array, .dims = dims_of(k, &value->type), .kept_from = -1, .kept_array = -1
     };
@@ -98,6 +93,7 @@ static Node *add_node(RowKernel *k, const Value *value, const Op *op, int array)
 static void find_values(RowKernel *k)
 {
     int count = k->f->params.count;
+    k->node_of = (Map){ .arena = &k->m->arena };
     for (const Op *op = k->f->first; op; op = op->next)
         count++;
     k->node = NEW_ARRAY(&k->m->arena, Node, count);

@@ -170,8 +170,8 @@ static bool reads_column(const Plan *p, const Group *a, const Group *b, const Gr
 /* In a loop over outer and inner dims each result has all outer dims, or is a column's. */
 static bool results_fit(const Plan *p, const Group *g, const Group *as)
 {
-    if (!as->settled)
-        return true;
+    if (!as->settled || (g->size > 1 && g->settled && same_names(&g->inner, &as->inner) && same_space(g, as)))
+        return true; /* as it was when its ops came together */
     Names all = names_of(&as->space), outer = without(&all, &as->inner);
     for (int i = g->index; i >= 0; i = p->sibling[i]) {
         const Op *op = p->ops[i];
@@ -262,8 +262,8 @@ static void try_merge(Plan *p, Group *a, Group *b)
     if (!a || !b || a == b || !fits(p, a, b))
         return;
     Group as = joined(a, b);
-    if (results_fit(p, a, &as) && results_fit(p, b, &as) && !reads_column(p, a, b, &as) &&
-        !reads_column(p, b, a, &as) && keeps_old_state(p, a, b) && !has_way_around(p, a, b))
+    if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
+        results_fit(p, b, &as) && keeps_old_state(p, a, b) && !has_way_around(p, a, b))
         merge(p, a, b, as);
 }
 

@@ -28,11 +28,12 @@ typedef struct Buffer {
 typedef struct {
     Module *m;
     Func *f;
-    int64_t base; /* the frame begins here: 0 in a called function */
-    Map buffer;   /* value -> Buffer; none: a pointer, or what outlives the step */
-    Pack *packs;  /* values that lie side by side */
-    Map pack_of;  /* value -> its pack */
-    Map last;     /* value -> the op that reads it last, by number, + 1 */
+    int64_t base;  /* the frame begins here: 0 in a called function */
+    Map buffer;    /* value -> Buffer; none: a pointer, or what outlives the step */
+    Pack *packs;   /* values that lie side by side */
+    Map pack_of;   /* value -> its pack */
+    Map last;      /* value -> the op that reads it last, by number, + 1 */
+    Map lifetimes; /* of functions that it calls: see lifetimes_of() */
     Buffer *buffers;
     int nbuffers;
 } Frame;
@@ -68,23 +69,38 @@ static bool has_reduction(const Func *kernel)
     return false;
 }
 
-static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand);
+static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
 
-static int op_number(const Func *f, const Op *op)
+/* When the values of a function are read for the last time. */
+typedef struct {
+    Map last, number; /* as last_uses has it; of each op, + 1 */
+} Lifetimes;
+
+/* `all`: of the functions that have been asked for. */
+static const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f)
 {
-    int number = 0;
-    for (const Op *other = f->first; other != op; other = other->next)
-        number++;
-    return number;
+    Lifetimes *own = map_get(all, f);
+    if (own)
+        return own;
+    own = NEW((Arena *)&m->arena, Lifetimes);
+    *own = (Lifetimes){ last_uses(all->arena, f), { .arena = all->arena } };
+    intptr_t number = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        map_put(&own->number, op, (void *)++number);
+    map_put(all, f, own);
+    return own;
 }
 
 /* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
-static bool may_return_over(const Module *m, const Func *f, const Value *result, const Value *param)
+static bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
 {
-    if (!result->def || index_of(&result->def->args, param) < 0 || reads_view_of(result->def, param))
+    const Op *op = result->def;
+    int at = op ? index_of(&op->args, param) : -1;
+    if (at < 0 || reads_view_of(op, param))
         return false;
-    Map last = last_uses((Arena *)&m->arena, f);
-    return later(&last, param, -1) == op_number(f, result->def) && may_overwrite(m, result->def, result, param);
+    const Lifetimes *own = lifetimes_of(m, lifetimes, f);
+    return later(&own->last, param, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
+           may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
 }
 
 /* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */
@@ -96,19 +112,18 @@ static bool adds_to(const Func *kernel, int result, int param)
 
 /* May the op write this result where it reads that operand?  Only a kernel that reads and writes element
  * by element, on a tensor of the same dims; or a function that does so, slice by slice. */
-static bool may_overwrite(const Module *m, const Op *op, const Value *result, const Value *operand)
+static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    if (kernel && kernel->role != KERNEL) {
-        int at = index_of(&op->results, result), from = index_of(&op->args, operand);
-        return at >= op->attrs.carried && from >= op->attrs.carried && same_dims(&result->type, &operand->type) &&
-               may_return_over(m, kernel, kernel->results.at[at], kernel->params.at[from]);
-    }
+    const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
+    if (kernel && kernel->role != KERNEL)
+        return result >= op->attrs.carried && operand >= op->attrs.carried && same_dims(written, read) &&
+               may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
-        return local_bytes(m, &result->type) == local_bytes(m, &operand->type);
-    return kernel && kernel->role == KERNEL && same_dims(&result->type, &operand->type) &&
-           dtype_bytes(result->type.dtype) == dtype_bytes(operand->type.dtype) &&
-           (!has_reduction(kernel) || adds_to(kernel, index_of(&op->results, result), index_of(&op->args, operand)));
+        return local_bytes(m, written) == local_bytes(m, read);
+    return kernel && kernel->role == KERNEL && same_dims(written, read) &&
+           dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
+           (!has_reduction(kernel) || adds_to(kernel, result, operand));
 }
 
 static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)
@@ -138,15 +153,15 @@ static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buff
 }
 
 /* The buffer of an operand that dies at this op and whose place the result can take. */
-static Buffer *dying_operand(const Frame *frame, const Op *op, int number, int at)
+static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at)
 {
     for (int i = 0; i < op->args.count; i++) {
         const Value *operand = arg(op, i);
-        Buffer *buffer = map_get(&frame->buffer, operand);
-        bool may = may_overwrite(frame->m, op, op->results.at[at], operand) || carries_in_place(frame->m, op, at, i);
-        if (may && buffer && !buffer->pack && buffer->last == number && operand->def &&
-            info(operand->def)->family != VIEW && !reads_otherwise(frame, op, buffer, i) &&
-            !is_taken(frame, op, at, buffer))
+        Buffer *buffer = operand->def ? map_get(&frame->buffer, operand) : NULL;
+        if (!buffer || buffer->pack || buffer->last != number || info(operand->def)->family == VIEW)
+            continue;
+        bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
+        if (may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer))
             return buffer;
     }
     return NULL;
@@ -263,7 +278,7 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
 /* The pointer numbers of a called function: parameters, results, collectives that run ahead.  A result takes the number
  * of the parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter
  * last. */
-static void number_pointers(const Frame *frame, Func *f, const Op *call)
+static void number_pointers(Frame *frame, Func *f, const Op *call)
 {
     Module *m = frame->m;
     int64_t at = -1;
@@ -273,7 +288,7 @@ static void number_pointers(const Frame *frame, Func *f, const Op *call)
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         if (!param)
             param = param_in_place(f, call, i);
-        bool in_place = param && may_return_over(m, f, value, param);
+        bool in_place = param && may_return_over(m, &frame->lifetimes, f, value, param);
         for (int j = 0; in_place && j < f->results.count; j++)
             in_place = f->results.at[j] != param;
         if (in_place)
@@ -295,7 +310,11 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
     if (!callee || callee->role == KERNEL)
         return m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
     number_pointers(frame, callee, op);
-    Frame inner = { .m = m, .f = callee, .buffer.arena = &m->arena, .packs = placeable(m, find_packs(m, callee)) };
+    Frame inner = { .m = m,
+                    .f = callee,
+                    .buffer.arena = &m->arena,
+                    .lifetimes.arena = &m->arena,
+                    .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
     return aligned_bytes(callee->frame) + turn_buffers(m, op, callee);
 }
@@ -480,7 +499,12 @@ void plan_memory(Module *m)
         Func *f = func_with_role(m, roles[i]);
         if (!f)
             continue;
-        Frame frame = { .m = m, .f = f, .base = base, .buffer.arena = &m->arena, .packs = placeable(m, packs[i]) };
+        Frame frame = { .m = m,
+                        .f = f,
+                        .base = base,
+                        .buffer.arena = &m->arena,
+                        .lifetimes.arena = &m->arena,
+                        .packs = placeable(m, packs[i]) };
         plan_frame(&frame);
         end = f->frame > end ? f->frame : end;
     }

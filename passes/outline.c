@@ -6,8 +6,11 @@
 
 Group *final_group(Group *g)
 {
-    while (g && g->merged)
+    while (g && g->merged) {
+        if (g->merged->merged)
+            g->merged = g->merged->merged; /* a shorter way for those that ask later */
         g = g->merged;
+    }
     return g;
 }
 
