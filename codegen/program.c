@@ -282,7 +282,7 @@ static int count_inputs(Module *m, const Func *f)
     return count;
 }
 
-/* A function that the model has not is all zero. */
+/* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
     Module *m = h->m;

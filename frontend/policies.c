@@ -72,7 +72,7 @@ static void check_repeated(Layout *p, const Ast *ast)
              "no repeat has an instance '%s', nor is '%s' how often one repeats", ast->name, ast->name);
 }
 
-/* Of two options of one name one would go unheard. */
+/* Rejects repeated options. */
 static void check_given_once(Lower *l, const Ast *options)
 {
     for (const Ast *option = options; option; option = option->next)

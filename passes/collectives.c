@@ -3,7 +3,7 @@
  *
  *   partial -> replicated   all_reduce           split -> replicated     all_gather
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
- *   replicated -> split     local_slice, without a word to anybody
+ *   replicated -> split     local_slice, no communication
  *
  * First, sums of several settled sums become one sum that is settled once, and a reshard of a reshard one reshard;
  * the weights of a layer are gathered together, as far as `bucket` lets them.  Then those that stand together are

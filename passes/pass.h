@@ -53,7 +53,7 @@ typedef struct {
  * every tensor that two steps leave behind, through the interpreter on every virtual rank (relative 1e-9; f64).
  * Names the first pass that changed the meaning, and the first value that differs. */
 bool verify_passes(Module *m, const VerifyOptions *options);
-bool can_be_run(Module *m); /* without a word if not */
+bool can_be_run(Module *m); /* reports nothing */
 
 /* A name that no function has, for a kernel made of the op: "k.h.mlp", "k.h.mlp.2". */
 Name kernel_name(Module *m, const Op *op, const char *suffix);

@@ -94,7 +94,7 @@ static void *mourn(void *unused)
 {
     (void)unused;
     nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
-    rt_fail("rank %d (%s) has gone without a word (%s): it was killed, ran out of memory or crashed, or its machine or "
+    rt_fail("rank %d (%s) ended without a message (%s): it was killed, ran out of memory or crashed, or its machine or "
             "network failed: look at what it or its machine has written",
             control.lost, rt_process_text(&control.peer[control.lost].process),
             control.reason ? strerror(control.reason) : "its connections are closed");

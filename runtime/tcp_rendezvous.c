@@ -128,7 +128,7 @@ static char *missing_text(const Rendezvous *r)
 
 static void accept_higher(Rendezvous *r)
 {
-    const double patience = 15; /* seconds without a word */
+    const double patience = 15; /* seconds without a caller */
     RtAddress at = rt_socket_address(r->listener);
     double next = fmin(rt_seconds() + patience, r->until);
     char *missing = missing_text(r);

@@ -85,7 +85,7 @@ static int fail_with(int socket, int reason)
     return -1;
 }
 
-/* Messages leave at once, and a machine that has gone without a word is noticed within a minute.  A Unix socket needs
+/* Messages leave at once, and a machine that has failed is noticed within a minute.  A Unix socket needs
  * none of this, and refuses it. */
 static void tune(int socket)
 {

@@ -49,6 +49,6 @@ def test_right(compiled, go_on, tmp_path, name):
 
 
 def test_planted(compiled, go_on, tmp_path):
-    """The infinite norm makes the factor zero that clips: nothing is learnt, without a word."""
+    """The infinite norm makes the factor zero that clips: nothing is learnt, and nothing says so."""
     go_on(compiled("one", NOT_LOOKED_AT), 0)
     assert (tmp_path / "after").exists()

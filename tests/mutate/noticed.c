@@ -8,7 +8,6 @@ static Meaning renamed(Module *m, const Meaning *meaning)
     for (int i = 0; i < meaning->count; i++) {
         Type *type = &copy.at[i].tensor.type;
         copy.at[i] = meaning->at[i];
-        copy.at[i].kind = meaning->at[i].kind ? intern_text(m, meaning->at[i].kind) : NULL;
         for (int d = 0; d < type->rank; d++)
             type->dim[d].name = intern_text(m, type->dim[d].name);
     }

@@ -57,7 +57,7 @@ def message_of(output):
     patterns = (VERIFIED, re.compile("error:"), re.compile(r"free\(\)|corruption|malloc|signal"))
     for pattern in patterns:
         for line in lines:
-            if pattern.search(line) and "gone without a word" not in line:
+            if pattern.search(line) and "ended without a message" not in line:
                 return line
     return next((line for line in lines if "error:" in line), lines[-1] if lines else "")
 

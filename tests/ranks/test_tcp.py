@@ -296,7 +296,7 @@ def test_killed_while_they_meet(tcp, ranks):
     victim = ranks.processes.pop()
     victim.kill()
     victim.communicate()
-    assert f"error: rank 1 (process {victim.pid} on {os.uname().nodename}) has gone without a word" in ranks.refused()
+    assert f"error: rank 1 (process {victim.pid} on {os.uname().nodename}) ended without a message" in ranks.refused()
 
 
 def test_another_run_on_the_port(tcp, ranks):
@@ -438,7 +438,7 @@ def test_killed(four, rank, how):
     status, _, stderr = four.end()
     assert time.monotonic() - begin < 10
     assert status == [-how if q == rank else 1 for q in range(4)]
-    assert f"rank {rank} (process {four.processes[rank].pid} on {os.uname().nodename}) has gone without a word" in error_of(stderr)
+    assert f"rank {rank} (process {four.processes[rank].pid} on {os.uname().nodename}) ended without a message" in error_of(stderr)
 
 
 @pytest.mark.parametrize("rank", [0, 3])
