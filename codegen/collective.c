@@ -108,7 +108,7 @@ static char *ahead_text(FuncText *t, int id, int count, const Op *const ops[])
     Module *m = t->h->m;
     const char **in = NEW_ARRAY(&m->arena, const char *, count), **out = NEW_ARRAY(&m->arena, const char *, count);
     for (int i = 0; i < count; i++) {
-        int64_t number = -1 - result(ops[i])->storage->at;
+        int64_t number = result(ops[i])->storage->pointer;
         out[i] = t->pointer[number + 1];
         in[i] = t->pointer[number + 2];
     }

@@ -62,9 +62,9 @@ static bool may_overlap(const Module *m, const Value *a, const Value *b)
     const Storage *x = a->storage, *y = b->storage;
     if (!x || !y)
         return true;
-    if ((x->at < 0) != (y->at < 0) || (x->at < 0 && x->at != y->at))
+    if (!same_base(x, y))
         return false;
-    int64_t from = x->at < 0 ? x->plus : x->at, other = y->at < 0 ? y->plus : y->at;
+    int64_t from = x->at, other = y->at;
     return from < other + span_bytes(m, b) && other < from + span_bytes(m, a) &&
            !are_interleaved(m, a, b, other - from);
 }
@@ -83,8 +83,8 @@ static bool is_scratch_of(Module *m, const Op *op, const Value *value)
 {
     const Storage *s = value->storage;
     int64_t bytes = cuda_scratch_bytes(m, op);
-    return bytes &&
-           (!s || (s->at >= 0 && s->at < op->attrs.frame + bytes && op->attrs.frame < s->at + span_bytes(m, value)));
+    return bytes && (!s || (s->base == IN_FRAME && s->at < op->attrs.frame + bytes &&
+                            op->attrs.frame < s->at + span_bytes(m, value)));
 }
 
 /* Is a's scratch apart from b's, and from b's operands and results? */

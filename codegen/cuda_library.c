@@ -16,8 +16,7 @@ static bool fits_width(const Operands *o, const Value *value, int width)
 {
     int64_t bytes = (int64_t)width * dtype_bytes(value->type.dtype);
     const Storage *s = value->storage;
-    int64_t base = s->at >= 0 ? s->at : s->plus;
-    if (bytes > PACK_BYTES || base % bytes || (s->at < 0 && local_bytes(o->m, &value->type) % bytes))
+    if (bytes > PACK_BYTES || s->at % bytes || (s->base == BY_POINTER && local_bytes(o->m, &value->type) % bytes))
         return false;
     for (int i = 0; i < value->type.rank; i++)
         if (s->stride[i] != 1 && s->stride[i] % width && loop_size(o->m, &value->type.dim[i]) > 1)

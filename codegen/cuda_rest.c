@@ -27,8 +27,7 @@ static Value *placed(Module *m, const Value *like, const Value *there, const int
     Value *value = NEW(&m->arena, Value);
     *value = (Value){ .name = like->name, .type = like->type, .storage = NEW(&m->arena, Storage) };
     *value->storage = *there->storage;
-    *(value->storage->at < 0 ? &value->storage->plus : &value->storage->at) +=
-        moves ? dtype_bytes(like->type.dtype) : 0;
+    value->storage->at += moves ? dtype_bytes(like->type.dtype) : 0;
     for (int i = 0; i < like->type.rank; i++)
         value->storage->stride[i] = stride[i];
     return value;

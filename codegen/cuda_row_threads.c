@@ -111,9 +111,8 @@ static bool is_contiguous(const Launch *p, const Array *array)
 /* Memory of a called function is a pointer to a whole tensor, or to one copy of a stacked one. */
 static bool base_is_aligned(const Launch *p, const Array *array, int64_t bytes)
 {
-    if (array->storage->at >= 0)
-        return array->storage->at % bytes == 0;
-    return array->storage->plus % bytes == 0 && local_bytes(p->k->m, &array->value->type) % bytes == 0;
+    return array->storage->at % bytes == 0 &&
+           (array->storage->base == IN_FRAME || local_bytes(p->k->m, &array->value->type) % bytes == 0);
 }
 
 static bool is_aligned(const Launch *p, const Array *array, int width)

@@ -59,8 +59,8 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
 /* Of a value in the frame: between its beginning and its end. */
 static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *value)
 {
-    int64_t at = value->storage->at;
-    bool good = at < 0 || overhangs(m, value) || at + span_bytes(m, value) <= f->frame;
+    const Storage *s = value->storage;
+    bool good = s->base == BY_POINTER || overhangs(m, value) || s->at + span_bytes(m, value) <= f->frame;
     return good || is_misplaced(m, op, value, "its frame");
 }
 
@@ -76,11 +76,9 @@ static int64_t visited_bytes(Module *m, const Value *value)
 static bool is_in_viewed(Module *m, const Op *view)
 {
     const Value *x = arg(view, 0), *y = result(view);
-    bool is_pointer = x->storage->at < 0;
-    int64_t begin = is_pointer ? x->storage->plus : x->storage->at;
-    int64_t at = is_pointer ? y->storage->plus : y->storage->at;
-    bool good = (is_pointer ? y->storage->at == x->storage->at : y->storage->at >= 0) && at >= begin &&
-                at + visited_bytes(m, y) <= begin + span_bytes(m, x);
+    const int64_t begin = x->storage->at, at = y->storage->at;
+    bool good =
+        same_base(x->storage, y->storage) && at >= begin && at + visited_bytes(m, y) <= begin + span_bytes(m, x);
     return good || is_misplaced(m, view, y, "what it is a view of");
 }
 

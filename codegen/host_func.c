@@ -45,7 +45,7 @@ const Value *viewed(const Value *value)
 
 static const char *plain_pointer(const FuncText *t, const Value *value)
 {
-    return value->storage->at < 0 && value->storage->plus == 0 ? t->pointer[-1 - value->storage->at] : NULL;
+    return value->storage->base == BY_POINTER && value->storage->at == 0 ? t->pointer[value->storage->pointer] : NULL;
 }
 
 /* Functions of the file begin with these: a pointer may not hide them. */
@@ -115,11 +115,11 @@ static char *declaration(FuncText *t, const Local *local)
     const Value *value = local->value;
     const Storage *s = value->storage;
     const char *type = element_type(value->type.dtype);
-    if (s->at >= 0)
+    if (s->base == IN_FRAME)
         return arena_text(arena, "%s *%s = %s;", type, local->name, typed_in_frame(t, type, s->at));
-    int64_t number = -1 - s->at;
+    const int number = s->pointer;
     return arena_text(arena, "%s%s *%s = %s + %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,
-                      t->pointer[number], s->plus / dtype_bytes(value->type.dtype));
+                      t->pointer[number], s->at / dtype_bytes(value->type.dtype));
 }
 
 /* Pointers that one statement names first: their shapes stand behind them, in one column, or above. */
@@ -218,7 +218,7 @@ static void name_ahead(FuncText *t)
     Arena *arena = &t->h->m->arena;
     for (const Op *op = first_ahead(t->f); op; op = next_ahead(op)) {
         const Value *made = result(op), *operand = arg(op, 0);
-        int64_t number = -1 - made->storage->at;
+        const int number = made->storage->pointer;
         name_pointer(t, number, made, arena_text(arena, "%s_whole", operand->name), true);
         name_pointer(t, number + 1, made, arena_text(arena, "%s_whole_next", operand->name), true);
         name_pointer(t, number + 2, operand, arena_text(arena, "%s_next", operand->name), false);
@@ -239,8 +239,8 @@ static void name_pointers(FuncText *t)
     for (int i = 0; i < nvalues; i++) {
         bool is_result = i >= f->params.count;
         const Value *value = is_result ? f->results.at[i - f->params.count] : f->params.at[i];
-        if (value->storage->at < 0)
-            name_pointer(t, -1 - value->storage->at, value, value->name, is_result);
+        if (value->storage->base == BY_POINTER)
+            name_pointer(t, value->storage->pointer, value, value->name, is_result);
     }
     name_ahead(t);
 }

@@ -125,7 +125,7 @@ static const char *place_ahead(LoopText *l, const Op *op, const char *pointers[]
     Arena *arena = &t->h->m->arena;
     const Value *made = result(op), *operand = arg(op, 0);
     const char *type = element_type(made->type.dtype), *left = turns_left(l);
-    int64_t number = -1 - made->storage->at, bytes = aligned_bytes(local_bytes(t->h->m, &made->type));
+    int64_t number = made->storage->pointer, bytes = aligned_bytes(local_bytes(t->h->m, &made->type));
     const char *even = typed_in_frame(t, type, l->buffer), *odd = typed_in_frame(t, type, l->buffer + bytes);
     const char *after = arena_text(arena, l->op->attrs.reverse ? "(%s - 1)" : "(%s + 1)", l->index);
     pointers[number] = new_identifier(&t->names, arena_text(arena, "%s_whole", operand->name));

@@ -286,8 +286,8 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
 static bool distance(const Value *first, const Value *second, int64_t *bytes)
 {
     const Storage *a = first->storage, *b = second->storage;
-    *bytes = b->at < 0 ? b->plus - a->plus : b->at - a->at;
-    return (a->at >= 0 && b->at >= 0) || a->at == b->at;
+    *bytes = b->at - a->at;
+    return same_base(a, b);
 }
 
 /* Do both have no bias, or the second one where the first one ends? */

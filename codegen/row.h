@@ -11,7 +11,6 @@
 #ifndef MPC_ROW_H
 #define MPC_ROW_H
 
-#include "map.h"
 #include "names.h"
 
 enum {

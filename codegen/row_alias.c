@@ -33,10 +33,7 @@ static int64_t extent(const RowKernel *k, const Array *array)
 }
 
 /* In the frame, or behind its pointer. */
-static int64_t place_of(const Array *array)
-{
-    return array->storage->at < 0 ? array->storage->plus : array->storage->at;
-}
+static int64_t place_of(const Array *array) { return array->storage->at; }
 
 static bool same_layout(const Array *a, const Array *b)
 {
@@ -66,25 +63,20 @@ static bool are_interleaved(const RowKernel *k, const Array *in, const Array *ou
     return pitch && bytes == dtype_bytes(out->value->type.dtype) && ahead >= row[0] && ahead + row[1] <= pitch;
 }
 
-/* Memory that is reached from one place: the frame, or one pointer. */
-static bool same_base(const Array *in, const Array *out)
-{
-    return in->storage->at == out->storage->at || (in->storage->at >= 0 && out->storage->at >= 0);
-}
-
 /* Memory of a called function comes as a pointer: two of one layout may then be the same. */
 static bool may_share(const RowKernel *k, const Array *in, const Array *out)
 {
     int64_t a = place_of(in), b = place_of(out);
-    if (!same_base(in, out))
-        return in->storage->at < 0 && out->storage->at < 0 && same_layout(in, out);
+    if (!same_base(in->storage, out->storage))
+        return in->storage->base == BY_POINTER && out->storage->base == BY_POINTER && same_layout(in, out);
     return a < b + extent(k, out) && b < a + extent(k, in) && !are_interleaved(k, in, out);
 }
 
 /* Overlaps that no order of statements makes right: only an equal place would do. */
 static bool is_torn(const RowKernel *k, const Array *in, const Array *out)
 {
-    return may_share(k, in, out) && same_base(in, out) && (place_of(in) != place_of(out) || !same_layout(in, out));
+    return may_share(k, in, out) && same_base(in->storage, out->storage) &&
+           (place_of(in) != place_of(out) || !same_layout(in, out));
 }
 
 static void check_overlap(const RowKernel *k, const Array *in, const Array *out)

@@ -1,6 +1,8 @@
 /* explain_program.c -- what the program that runs does with one tensor: collectives, memory. */
 #include "explain.h"
 
+#include "storage.h"
+
 typedef struct {
     const Explain *e;
     Classes classes;
@@ -37,8 +39,7 @@ static bool is_listed_already(const Listing *l, const Value *value)
 {
     for (int i = 0; i < l->seen.count; i++) {
         const Value *seen = l->seen.at[i];
-        if (seen->storage->at == value->storage->at && seen->storage->plus == value->storage->plus &&
-            type_equal(&seen->type, &value->type))
+        if (coincide(seen, value) && type_equal(&seen->type, &value->type))
             return true;
     }
     return false;
@@ -47,7 +48,7 @@ static bool is_listed_already(const Listing *l, const Value *value)
 /* Values that have a place of their own: others are pointers to these. */
 static void list_memory(Listing *l, const Func *f, const Value *value)
 {
-    if (!value->storage || value->storage->at < 0 || value->type.rank == 0 || !is_of_tensor(l, value) ||
+    if (!value->storage || value->storage->base == BY_POINTER || value->type.rank == 0 || !is_of_tensor(l, value) ||
         is_listed_already(l, value))
         return;
     push_value(&l->e->run->arena, &l->seen, (Value *)value);

@@ -94,7 +94,8 @@ static void hold_values(Plan *plan, HeldList *list, const Life *lives, int count
 {
     for (int i = 0; i < count; i++) {
         const Storage *place = lives[i].value->storage;
-        if (lives[i].first > number || lives[i].last < number || !place || place->at < (frame ? 0 : plan->base))
+        if (lives[i].first > number || lives[i].last < number || !place || place->base == BY_POINTER ||
+            (!frame && place->at < plan->base))
             continue;
         int64_t begin = frame + place->at;
         add_held(plan, list,

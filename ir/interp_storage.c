@@ -49,7 +49,7 @@ struct Memory {
 static int64_t address_of(const Interp *in, const Value *value)
 {
     const Storage *storage = value->storage;
-    return storage->at < 0 ? in->now.pointer[-1 - storage->at] + storage->plus : in->now.base + storage->at;
+    return (storage->base == BY_POINTER ? in->now.pointer[storage->pointer] : in->now.base) + storage->at;
 }
 
 /* Of a tensor that begins at `address`, with the strides of `value`: the address of each element of a rank's part in

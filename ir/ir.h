@@ -97,11 +97,18 @@ bool attrs_equal(const Attrs *a, const Attrs *b);
 typedef struct Op Op;
 typedef struct Func Func;
 
-/* Where the memory pass put a value: `at` bytes into the frame of its function, and the stride of each
- * dim in elements.  In a called function, what comes and goes as a pointer has at = -1, -2, ...: pointer number
- * -1 - at, and `plus` bytes from there.  A carried result with the number of its parameter is written in place. */
+/* What a place in memory is counted from. */
+typedef enum {
+    IN_FRAME,  /* the frame of the function */
+    BY_POINTER /* a pointer that a called function is given: what comes and goes */
+} Base;
+
+/* Where the memory pass put a value: `at` bytes from its base, and the stride of each dim in elements.  A carried
+ * result with the pointer of its parameter is written in place. */
 typedef struct {
-    int64_t at, plus;
+    Base base;
+    int pointer; /* BY_POINTER: its number */
+    int64_t at;
     int64_t stride[MAX_RANK];
 } Storage;
 
@@ -329,7 +336,8 @@ void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of one that the other lacks */
 bool type_equal(const Type *a, const Type *b);
 bool dim_equal(const Dim *a, const Dim *b);
-bool same_dims(const Type *a, const Type *b); /* equal but for dtype */
+bool same_base(const Storage *a, const Storage *b); /* the frame, or the same pointer */
+bool same_dims(const Type *a, const Type *b);       /* equal but for dtype */
 Type without_dim(Type type, Name name);
 Type with_dim_first(Type type, Dim dim);
 Type scalar_type(DType dtype);

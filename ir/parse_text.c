@@ -234,9 +234,18 @@ Storage *read_storage(Parser *p, const Type *type)
     if (!accept(p, "at"))
         return NULL;
     Storage *storage = NEW(&p->module->arena, Storage);
-    storage->at = read_int(p);
-    if (accept(p, "+"))
-        storage->plus = read_int(p);
+    if (peek(p) == 'p') {
+        p->at++;
+        storage->base = BY_POINTER;
+        storage->pointer = (int)read_int(p);
+    } else {
+        int64_t at = read_int(p);
+        storage->base = at < 0 ? BY_POINTER : IN_FRAME; /* -1 - its number: as it was printed before */
+        storage->pointer = at < 0 ? (int)(-1 - at) : 0;
+        storage->at = at < 0 ? 0 : at;
+    }
+    if (storage->base == BY_POINTER && accept(p, "+"))
+        storage->at = read_int(p);
     expect(p, "strides");
     expect(p, "(");
     for (int i = 0; i < type->rank && !p->failed; i++) {

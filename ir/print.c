@@ -127,14 +127,17 @@ void print_type(const Module *m, const Type *type, FILE *out)
     }
 }
 
-/* at 4096 strides(2304, 64, 1): a stride for each dim; at -3+128: the third pointer and 128 bytes. */
+/* at 4096 strides(2304, 64, 1): a stride for each dim; at p2+128: 128 bytes from pointer 2. */
 static void print_storage(const Value *value, FILE *out)
 {
     if (!value->storage)
         return;
-    fprintf(out, " at %" PRId64, value->storage->at);
-    if (value->storage->plus)
-        fprintf(out, "+%" PRId64, value->storage->plus);
+    const Storage *storage = value->storage;
+    fputs(" at ", out);
+    if (storage->base == BY_POINTER)
+        fprintf(out, "p%d%s", storage->pointer, storage->at ? "+" : "");
+    if (storage->base == IN_FRAME || storage->at)
+        fprintf(out, "%" PRId64, storage->at);
     fputs(" strides(", out);
     for (int i = 0; i < value->type.rank; i++)
         fprintf(out, "%s%" PRId64, i ? ", " : "", value->storage->stride[i]);

@@ -4,7 +4,7 @@
 bool coincide(const Value *a, const Value *b)
 {
     const Storage *x = a->storage, *y = b->storage;
-    return x && y && x->at == y->at && x->plus == y->plus;
+    return x && y && same_base(x, y) && x->at == y->at;
 }
 
 bool is_row_major(const Module *m, const Value *value)
@@ -26,10 +26,7 @@ const Value *shown_by(const Value *value)
     return value;
 }
 
-static int64_t end_of(const Module *m, const Value *value)
-{
-    return (value->storage->at < 0 ? value->storage->plus : value->storage->at) + span_bytes(m, value);
-}
+static int64_t end_of(const Module *m, const Value *value) { return value->storage->at + span_bytes(m, value); }
 
 bool overhangs(const Module *m, const Value *value)
 {
@@ -55,7 +52,8 @@ bool reads_view_of(const Op *op, const Value *value)
 
 bool is_carried_in_place(const Op *loop, const Func *callee, int i)
 {
-    return i < loop->attrs.carried && callee->params.at[i]->storage->at == callee->results.at[i]->storage->at;
+    const Storage *from = callee->params.at[i]->storage, *to = callee->results.at[i]->storage;
+    return i < loop->attrs.carried && same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
 }
 
 int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee)

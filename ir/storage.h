@@ -1,7 +1,7 @@
 /* storage.h -- where values lie: what the memory pass plans, and what all who read its plan have to know of it.
  *
- * A called function has a frame of its own inside its caller's.  Operands and results come to it as pointers: value.at
- * = -1 - number says which.  Behind the frame of a loop's callee lie, one behind the other,
+ * A called function has a frame of its own inside its caller's.  Operands and results come to it as pointers.  Behind
+ * the frame of a loop's callee lie, one behind the other,
  *
  *   for each carried value that is not made in place     a second buffer: turns write to and fro
  *   for each collective that runs ahead                  two buffers, for every other turn

@@ -124,6 +124,11 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b) { return a->dtype == b->dtype && same_dims(a, b); }
 
+bool same_base(const Storage *a, const Storage *b)
+{
+    return a->base == b->base && (a->base == IN_FRAME || a->pointer == b->pointer);
+}
+
 void declare_like(Module *m, Name name, Name like)
 {
     LikeDim **end = &m->like_dims;

@@ -48,7 +48,7 @@ typedef struct {
 static int64_t address_of(const Place *place, const Value *value)
 {
     const Storage *storage = value->storage;
-    return storage->at < 0 ? place->pointer[-1 - storage->at] + storage->plus : place->base + storage->at;
+    return (storage->base == BY_POINTER ? place->pointer[storage->pointer] : place->base) + storage->at;
 }
 
 /* What a reader of the value reads. */

@@ -50,6 +50,14 @@ static Storage *new_storage(Module *m, const Type *type, int64_t at)
     return storage;
 }
 
+static Storage *new_pointer(Module *m, const Type *type, int pointer)
+{
+    Storage *storage = new_storage(m, type, 0);
+    storage->base = BY_POINTER;
+    storage->pointer = pointer;
+    return storage;
+}
+
 static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {
     Buffer *buffer = NEW(&frame->m->arena, Buffer);
@@ -138,8 +146,7 @@ static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer 
 static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && result == operand && result < op->attrs.carried &&
-           callee->params.at[operand]->storage->at == callee->results.at[result]->storage->at;
+    return callee && result == operand && result < op->attrs.carried && is_carried_in_place(op, callee, result);
 }
 
 /* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries
@@ -178,7 +185,7 @@ static void place_view(Module *m, const Op *op)
     int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
     if (at >= 0 && y->type.rank <= x->type.rank && op->attrs.index) {
         int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
-        *(storage->at < 0 ? &storage->plus : &storage->at) += bytes;
+        storage->at += bytes;
     }
     for (int i = at; y->type.rank < x->type.rank && i + 1 < x->type.rank; i++)
         storage->stride[i] = storage->stride[i + 1];
@@ -192,10 +199,10 @@ static bool is_in_place(const Module *m, const Pack *pack, int i)
 {
     const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
     const Storage *wanted = pack_storage((Module *)m, pack, i, 0);
-    bool good = (first->at < 0) == (own->at < 0) && (own->at >= 0 || own->at == first->at);
+    bool good = same_base(first, own);
     for (int d = 0; d < pack->member[i]->type.rank; d++)
         good &= own->stride[d] == wanted->stride[d];
-    return good && own->at + own->plus - first->at - first->plus == pack_offset(m, pack, i);
+    return good && own->at - first->at == pack_offset(m, pack, i);
 }
 
 /* Those that f's caller has placed side by side, or that are f's own to place. */
@@ -235,15 +242,15 @@ static Storage *layout_of(const Frame *frame, const Value *value)
     return pack ? pack_storage(frame->m, pack, member_of(pack, value), 0) : NULL;
 }
 
-/* `there`, of the callee, is `here`, of the caller, or a slice of it, and comes as pointer number -1 - at: with the
- * strides that it has here.  Members of a pack come as one pointer, that of the first: callers and callees are those
- * that have come before, and others. */
-static void place_pointer(const Frame *frame, Value *there, const Value *here, int64_t at, const Values *callees,
+/* `there`, of the callee, is `here`, of the caller, or a slice of it, and comes by that pointer: with the strides that
+ * it has here.  Members of a pack come as one pointer, that of the first: callers and callees are those that have come
+ * before, and others. */
+static void place_pointer(const Frame *frame, Value *there, const Value *here, int pointer, const Values *callees,
                           const Values *callers)
 {
     const Pack *pack = pack_of(frame, here);
     const Storage *known = layout_of(frame, here);
-    there->storage = new_storage(frame->m, &there->type, at);
+    there->storage = new_pointer(frame->m, &there->type, pointer);
     int skipped = here->type.rank - there->type.rank;
     for (int i = 0; i < there->type.rank && known; i++)
         there->storage->stride[i] = known->stride[i + skipped];
@@ -253,8 +260,8 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
         if (member_of(pack, callers->at[i]) >= 0) {
             const Storage *first = callees->at[i]->storage;
             int64_t from = pack_offset(frame->m, pack, member_of(pack, callers->at[i]));
-            there->storage->at = first->at;
-            there->storage->plus = pack_offset(frame->m, pack, member_of(pack, here)) - from + first->plus;
+            there->storage->pointer = first->pointer;
+            there->storage->at = pack_offset(frame->m, pack, member_of(pack, here)) - from + first->at;
             return;
         }
 }
@@ -281,10 +288,10 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
 static void number_pointers(Frame *frame, Func *f, const Op *call)
 {
     Module *m = frame->m;
-    int64_t at = -1;
+    int pointer = 0;
     for (int i = 0; i < f->params.count; i++)
-        place_pointer(frame, f->params.at[i], arg(call, i), at--, &f->params, &call->args);
-    for (int i = 0; i < f->results.count; i++, at--) {
+        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args);
+    for (int i = 0; i < f->results.count; i++, pointer++) {
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         if (!param)
             param = param_in_place(f, call, i);
@@ -292,13 +299,13 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
         for (int j = 0; in_place && j < f->results.count; j++)
             in_place = f->results.at[j] != param;
         if (in_place)
-            value->storage = new_storage(m, &value->type, param->storage->at);
+            value->storage = new_pointer(m, &value->type, param->storage->pointer);
         else
-            place_pointer(frame, value, call->results.at[i], at, &f->results, &call->results);
+            place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results);
         place_started(value);
     }
-    for (const Op *op = first_ahead(f); op; op = next_ahead(op), at -= AHEAD_POINTERS)
-        result(op)->storage = new_storage(m, &result(op)->type, at);
+    for (const Op *op = first_ahead(f); op; op = next_ahead(op), pointer += AHEAD_POINTERS)
+        result(op)->storage = new_pointer(m, &result(op)->type, pointer);
 }
 
 static void plan_frame(Frame *frame);

@@ -148,12 +148,13 @@ static Func *function_of(Module *m, const Op *op)
  * units in the last place, and sums of N terms whose roundings, being random, add up to sqrt(N) units; the result is
  * rounded once to its type, to another neighbour than the true one if it lies next to the middle.  Attention rounds the
  * weights too, as tensor cores take them: the sum over keys, smaller than its terms, is off by about as much again;
- * its gradients are sums of products with weights, and of slopes, which are rounded and differences. */
-static double tolerance(const Type *type, const Op *op, double points)
+ * its gradients are sums of products with weights, and of slopes, which are rounded and differences.  What a kernel
+ * rounds on the way (`roundings`) the reals of the interpreter do not. */
+static double tolerance(const Type *type, const Op *op, double points, double roundings)
 {
     double f32 = 0x1p-24 * (128 + 4 * sqrt(points)), times = op->kind == OP_attend ? 2 : 1;
     times = op->kind == OP_attend_grad ? 3 : times;
-    return f32 + times * (type->dtype == BF16 ? 0x1p-8 : type->dtype == F16 ? 0x1p-10 : 0);
+    return f32 + roundings + times * (type->dtype == BF16 ? 0x1p-8 : type->dtype == F16 ? 0x1p-10 : 0);
 }
 
 static double points_of(const Func *f)
@@ -163,6 +164,14 @@ static double points_of(const Func *f)
         for (int i = 0; i < op->args.count; i++)
             most = fmax(most, (double)element_count(&arg(op, i)->type));
     return most;
+}
+
+static double roundings_of(const Func *f)
+{
+    double sum = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        sum += op->kind == OP_round_bf16 ? 0x1p-8 : op->kind == OP_round_f16 ? 0x1p-11 : 0;
+    return sum;
 }
 
 static double usual_size(const double *x, int64_t count)
@@ -190,10 +199,10 @@ static Difference difference_by_rows(const Tensor *expected, const Tensor *got)
     return worst;
 }
 
-static bool check_result(const Value *value, const Tensor *expected, const Tensor *got, const Op *op, double points)
+static bool check_result(const Value *value, const Tensor *expected, const Tensor *got, const Op *op, const Func *f)
 {
     Difference d = op->kind == OP_attend_grad ? difference_by_rows(expected, got) : tensor_difference(expected, got, 0);
-    double most = tolerance(&value->type, op, points);
+    double most = tolerance(&value->type, op, points_of(f), roundings_of(f));
 
     if (!(d.by <= most))
         printf("    %%%s: differs by %.3g (of %.3g) at %" PRId64 ": expected %.9g, got %.9g\n", value->name, d.by, most,
@@ -368,7 +377,7 @@ static bool check_op(const Run *run, int n)
     Tensor *of = run->tensor + run->first[n], *expected = NEW_ARRAY(&m->arena, Tensor, op->results.count + 1);
     bool ok = interpret(m, run->f[n], of, expected);
     for (int i = 0; i < op->results.count && ok; i++)
-        ok &= check_result(op->results.at[i], &expected[i], &of[op->args.count + i], op, points_of(run->f[n]));
+        ok &= check_result(op->results.at[i], &expected[i], &of[op->args.count + i], op, run->f[n]);
     return ok;
 }
 

@@ -18,15 +18,15 @@ void lay_out(const Module *m, Operands *o)
         if (done[i])
             continue;
         const Storage *s = o->value[i]->storage;
-        bool is_pointer = s->at < 0, grown = true;
-        int64_t low = is_pointer ? s->plus : s->at, high = low + span_bytes(m, o->value[i]);
+        bool grown = true;
+        int64_t low = s->at, high = low + span_bytes(m, o->value[i]);
         bool member[MAX_OPERANDS_HERE] = { false };
         while (grown) {
             grown = false;
             for (int j = 0; j < o->count; j++) {
                 const Storage *t = o->value[j]->storage;
-                int64_t from = is_pointer ? t->plus : t->at, to = from + span_bytes(m, o->value[j]);
-                bool same = is_pointer ? t->at == s->at : t->at >= 0 && from < high && low < to;
+                int64_t from = t->at, to = from + span_bytes(m, o->value[j]);
+                bool same = same_base(s, t) && (s->base == BY_POINTER || (from < high && low < to));
                 if (done[j] || member[j] || !same)
                     continue;
                 member[j] = grown = true;
@@ -38,7 +38,7 @@ void lay_out(const Module *m, Operands *o)
         for (int j = 0; j < o->count; j++)
             if (member[j]) {
                 const Storage *t = o->value[j]->storage;
-                o->at[j] = base + (is_pointer ? t->plus : t->at) - low;
+                o->at[j] = base + t->at - low;
                 done[j] = true;
             }
         o->bytes = base + high - low + GAP;

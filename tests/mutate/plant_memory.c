@@ -16,7 +16,7 @@ static bool is_read_after(const Op *op, const Value *value)
 static bool lies_in_frame(const Op *op)
 {
     return op->args.count && info(op)->family != VIEW && op->results.count && result(op)->storage &&
-           result(op)->storage->at >= 0;
+           result(op)->storage->base == IN_FRAME;
 }
 
 /* Made before `op`, and read after it. */
@@ -43,7 +43,7 @@ static bool is_framed(Module *m, Func *f, Op *op)
 static const Value *on_its_way(const Op *op)
 {
     for (const Op *above = op->prev; above; above = above->prev)
-        if (above->attrs.started && is_read_after(op, result(above)) && arg(above, 0)->storage->at >= 0)
+        if (above->attrs.started && is_read_after(op, result(above)) && arg(above, 0)->storage->base == IN_FRAME)
             return arg(above, 0);
     return NULL;
 }
@@ -109,7 +109,7 @@ static bool is_view(Module *m, Func *f, Op *op)
 static bool begin_late(Module *m, Func *f, Op *op)
 {
     Storage *storage = result(op)->storage;
-    *(storage->at < 0 ? &storage->plus : &storage->at) += dtype_bytes(result(op)->type.dtype);
+    storage->at += dtype_bytes(result(op)->type.dtype);
     return true;
 }
 

@@ -4,7 +4,7 @@
 
 static const char plan[] = "module @m {\n"
                            "  mesh cp=2\n"
-                           "  func @turn(%u: f32[j:4] at -1 strides(1)) frame(64) {\n"
+                           "  func @turn(%u: f32[j:4] at p0 strides(1)) frame(64) {\n"
                            "    %1 = exp %u : f32[j:4] at 0 strides(1)\n"
                            "    return %1\n"
                            "  }\n"

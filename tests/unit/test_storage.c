@@ -27,10 +27,10 @@ static const char plan[] =
     "    %1 = exp %w : f32[j:3]\n"
     "    return %1\n"
     "  }\n"
-    "  func @turn(%c: f32[j:3] at -1 strides(1), %u: f32[j:3] at -2 strides(1)) frame(64) {\n"
-    "    %1 = call %u {callee=k.exp} : f32[j:3] at -4 strides(1)\n"
+    "  func @turn(%c: f32[j:3] at p0 strides(1), %u: f32[j:3] at p1 strides(1)) frame(64) {\n"
+    "    %1 = call %u {callee=k.exp} : f32[j:3] at p3 strides(1)\n"
     "    %2 = call %1 {callee=k.exp} : f32[j:3] at 0 strides(1)\n"
-    "    %3 = add %2, %c : f32[j:3] at -3 strides(1)\n"
+    "    %3 = add %2, %c : f32[j:3] at p2 strides(1)\n"
     "    return %3, %1\n"
     "  }\n"
     "  func step @step(%x: f32[j:3] at 64 strides(1), %lr: f32[] at 144 strides(), %w: f32[i:2, j:3] at 0 strides(3, "
@@ -80,11 +80,11 @@ static const char ahead[] =
     "    %1 = exp %x : f32[i:4]\n"
     "    return %1\n"
     "  }\n"
-    "  func @turn(%c: f32[i:4] at -1 strides(1), %w: f32[i:4/dp] at -2 strides(1)) frame(64) {\n"
-    "    %g = all_gather %w {dim=i, axis=dp, started=true, ahead=true} : f32[i:4] at -4 strides(1)\n"
-    "    %v = wait %g : f32[i:4] at -4 strides(1)\n"
+    "  func @turn(%c: f32[i:4] at p0 strides(1), %w: f32[i:4/dp] at p1 strides(1)) frame(64) {\n"
+    "    %g = all_gather %w {dim=i, axis=dp, started=true, ahead=true} : f32[i:4] at p3 strides(1)\n"
+    "    %v = wait %g : f32[i:4] at p3 strides(1)\n"
     "    %1 = mul %c, %v : f32[i:4] at 0 strides(1)\n"
-    "    %2 = add %1, %v : f32[i:4] at -3 strides(1)\n"
+    "    %2 = add %1, %v : f32[i:4] at p2 strides(1)\n"
     "    return %2\n"
     "  }\n"
     "  func eval @eval(%x: f32[i:4] at 64 strides(1), %w: f32[n:2, i:4/dp] at 0 strides(2, 1)) frame(512) {\n"
@@ -187,16 +187,16 @@ static void test_values_that_overlap(void **state)
 
 static void test_wrong_strides(void **state)
 {
-    check_plan("%u: f32[j:3] at -2 strides(1)", "%u: f32[j:3] at -2 strides(2)", "element 1 of %u is not at byte");
+    check_plan("%u: f32[j:3] at p1 strides(1)", "%u: f32[j:3] at p1 strides(2)", "element 1 of %u is not at byte");
     check_plan("f32[i:2, j:3] at 448 strides(3, 1)", "f32[i:2, j:3] at 448 strides(2, 1)",
                "element 2 of %s is not at byte 456");
 }
 
 static void test_wrong_pointers(void **state)
 {
-    check_plan("at -4 strides(1)", "at -3 strides(1)", "of %s is not at byte");
-    check_plan("at -2 strides(1)", "at -1 strides(1)", "element 0 of %u is not at byte");
-    check_plan("f32[j:3] at -3 strides(1)", "f32[j:3] at 0 strides(1)",
+    check_plan("at p3 strides(1)", "at p2 strides(1)", "of %s is not at byte");
+    check_plan("at p1 strides(1)", "at p0 strides(1)", "element 0 of %u is not at byte");
+    check_plan("f32[j:3] at p2 strides(1)", "f32[j:3] at 0 strides(1)",
                "it writes %3 at byte 192 of rank 0, where it reads %2");
 }
 
