@@ -398,7 +398,7 @@ static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Ten
 bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor results[], const RunOptions *options)
 {
     Interp in = { .m = m, .ranks = 1, .options = options, .turn = "", .func = f };
-    in.numbers = options->exact ? &residues : &reals;
+    in.numbers = options->exact ? &residues : options->rounds ? &rounding_reals : &reals;
     for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
         in.axis_step[axis] = in.ranks;
         in.ranks *= options->tangents ? 1 : (int)m->axis_size[axis]; /* of a whole program all ranks do the same */

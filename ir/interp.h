@@ -53,6 +53,7 @@ typedef struct {
 typedef struct {
     const Observer *observer; /* is told every value in the order of computation; NULL: nobody */
     bool exact;               /* floats are residues modulo a prime, in args and results too: see make_exact */
+    bool rounds;              /* round_bf16 and round_f16 round; else they are the identity */
     const Tangents *tangents; /* NULL: values alone */
     bool placed;              /* f has been through the memory pass: the run goes through its places, see below */
 } RunOptions;

@@ -142,6 +142,33 @@ const Numbers reals = { .of = same,
                         .scattered = scattered_real,
                         .tolerance = 1e-12 }; /* sums of the same terms in another order */
 
+/* To the nearest number of `bits` of mantissa; below 2^least they are evenly spaced, from `infinite` on there is none.
+ */
+static double to_nearest(double x, int bits, int least, double infinite)
+{
+    if (x == 0 || !isfinite(x))
+        return x;
+    int exponent = ilogb(x) < least ? least : ilogb(x);
+    double unit = ldexp(1, exponent - (bits - 1)), near = rint(x / unit) * unit;
+    return fabs(near) < infinite ? near : copysign(INFINITY, x);
+}
+
+static double map_rounding(OpKind kind, double a, double b)
+{
+    return kind == OP_round_bf16  ? to_nearest(a, 8, -126, 0x1p128)
+           : kind == OP_round_f16 ? to_nearest(a, 11, -14, 0x1p16)
+                                  : map_real(kind, a, b);
+}
+
+const Numbers rounding_reals = { .of = same,
+                                 .to_real = same,
+                                 .map = map_rounding,
+                                 .is_less = is_less_real,
+                                 .add = add_real,
+                                 .multiply_add = multiply_add_real,
+                                 .scattered = scattered_real,
+                                 .tolerance = 1e-12 };
+
 static double cast_number(const Numbers *n, DType dtype, DType from, double a)
 {
     if (dtype == BOOL)

@@ -10,7 +10,8 @@
 
 #include <math.h>
 
-/* What floats are: reals, or residues modulo a prime (interp_exact.c).  Nothing else differs between the two runs. */
+/* What floats are: reals, those that a program rounds where it says so, or residues modulo a prime (interp_exact.c).
+ * Nothing else differs between runs. */
 typedef struct {
     double (*of)(double real);   /* a number that a program writes */
     double (*to_real)(double x); /* NaN where it stands for no whole number */
@@ -22,7 +23,7 @@ typedef struct {
     double tolerance;              /* by which copies may differ, relative to their size */
 } Numbers;
 
-extern const Numbers reals, residues;
+extern const Numbers reals, rounding_reals, residues;
 
 /* One element of a pointwise op with a result of `dtype`, whose first operand is of `from`.  NaN where an integer op
  * has no meaning. */

@@ -261,7 +261,7 @@ static double tolerance(DType dtype) { return dtype == BF16 ? 8e-3 : dtype == F1
 static bool check_results(Module *m, const Func *f, char *frame, Tensor args[])
 {
     Tensor expected[64];
-    if (!interpret(m, f, args, expected))
+    if (!interpret_with(m, f, args, expected, &(RunOptions){ .rounds = true }))
         return false;
     bool ok = true;
     for (int i = 0; i < f->results.count; i++) {
