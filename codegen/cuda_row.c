@@ -40,13 +40,24 @@ char *kernel_head(Module *m, const char *name, const char *bounds, int count, co
                         count, items, ")", 0);
 }
 
+/* Does it round on the way?  Values before and after that are held at a time, sweep for sweep. */
+static bool rounds_halves(const Launch *p)
+{
+    for (int i = 0; i < p->k->nnodes; i++) {
+        const Node *node = &p->k->node[i];
+        if (node->op && node->is_read && is_half(node->value->type.dtype))
+            return true;
+    }
+    return false;
+}
+
 /* Blocks that a multiprocessor is to have room for; 0: the compiler may choose.  Those that add up columns stay until
  * the end, and there are as many of them as there is room for: parts_of and most_registers have counted on it. */
 static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
         return p->ncolumns == 1 ? 4 : 2;
-    return has_wide_sums(p) && p->turns ? 2 : p->shared > 0;
+    return p->turns && (has_wide_sums(p) || rounds_halves(p)) ? 2 : p->shared > 0;
 }
 
 const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }
