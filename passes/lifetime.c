@@ -31,3 +31,17 @@ Map last_uses(Arena *arena, const Func *f)
     }
     return last;
 }
+
+const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f)
+{
+    Lifetimes *own = map_get(all, f);
+    if (own)
+        return own;
+    own = NEW((Arena *)&m->arena, Lifetimes);
+    *own = (Lifetimes){ last_uses(all->arena, f), { .arena = all->arena } };
+    intptr_t number = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        map_put(&own->number, op, (void *)++number);
+    map_put(all, f, own);
+    return own;
+}

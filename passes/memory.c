@@ -79,26 +79,6 @@ static bool has_reduction(const Func *kernel)
 
 static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
 
-/* When the values of a function are read for the last time. */
-typedef struct {
-    Map last, number; /* as last_uses has it; of each op, + 1 */
-} Lifetimes;
-
-/* `all`: of the functions that have been asked for. */
-static const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f)
-{
-    Lifetimes *own = map_get(all, f);
-    if (own)
-        return own;
-    own = NEW((Arena *)&m->arena, Lifetimes);
-    *own = (Lifetimes){ last_uses(all->arena, f), { .arena = all->arena } };
-    intptr_t number = 0;
-    for (const Op *op = f->first; op; op = op->next)
-        map_put(&own->number, op, (void *)++number);
-    map_put(all, f, own);
-    return own;
-}
-
 /* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
 static bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
 {

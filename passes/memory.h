@@ -13,4 +13,12 @@ void plan_memory(Module *m);
 Map last_uses(Arena *arena, const Func *f);
 int later(const Map *last, const Value *value, int number); /* the larger one of the two numbers; none is -1 */
 
+/* When the values of a function are read for the last time. */
+typedef struct {
+    Map last, number; /* as last_uses has it; of each op, + 1 */
+} Lifetimes;
+
+/* `all`: of the functions that have been asked for. */
+const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f);
+
 #endif
