@@ -293,6 +293,7 @@ def test_compile_option_has_an_effect(mpc, option):
     ("recompute", ["--recompute=none"], "ok"),
     ("schedule", ["--schedule=1f1b"], "ok"),
     ("target", ["--target=cuda"], "ok"),
+    ("verbose", ["-v"], "\n  weight decay:    "),
 ])
 def test_check_option_has_an_effect(mpc, option, words, expected):
     assert option in options_of("check")
@@ -306,7 +307,7 @@ def test_check_looks_at_options(mpc, words):
 
 def test_no_option_is_untested():
     tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "help": {"as"},
-              "check": LAYOUT_OPTIONS | {"target"}, "report": LAYOUT_OPTIONS | {"json", "target"}, "explain": LAYOUT_OPTIONS,  # tests/report
+              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, tests/pass
     for command in COMMANDS:
