@@ -15,7 +15,7 @@ CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
 
 # Words of the training step, and of what the compiler adds to a name.
 STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "v", "momentum", "total",
-              "grad", "grad_norm", "sum", "d", "fwd", "bwd", "eval", "predict"]
+              "grad", "grad_norm", "d", "fwd", "bwd", "eval", "predict"]
 
 
 @dataclass(eq=False)
