@@ -32,9 +32,6 @@ static int64_t extent(const RowKernel *k, const Array *array)
     return (last + 1) * dtype_bytes(array->value->type.dtype);
 }
 
-/* In the frame, or behind its pointer. */
-static int64_t place_of(const Array *array) { return array->storage->at; }
-
 static bool same_layout(const Array *a, const Array *b)
 {
     return a->dims == b->dims && memcmp(a->stride, b->stride, sizeof a->stride) == 0 &&
@@ -58,7 +55,7 @@ static bool are_interleaved(const RowKernel *k, const Array *in, const Array *ou
         for (int i = 0; i < k->ndims; i++)
             if (both[a]->dims >> i & 1 && both[a]->stride[i] >= row[a] && (pitch == 0 || both[a]->stride[i] % pitch))
                 return false;
-    int64_t from = place_of(in) / bytes, to = place_of(out) / bytes;
+    int64_t from = in->storage->at / bytes, to = out->storage->at / bytes;
     int64_t ahead = pitch ? ((to - from) % pitch + pitch) % pitch : 0;
     return pitch && bytes == dtype_bytes(out->value->type.dtype) && ahead >= row[0] && ahead + row[1] <= pitch;
 }
@@ -66,7 +63,7 @@ static bool are_interleaved(const RowKernel *k, const Array *in, const Array *ou
 /* Memory of a called function comes as a pointer: two of one layout may then be the same. */
 static bool may_share(const RowKernel *k, const Array *in, const Array *out)
 {
-    int64_t a = place_of(in), b = place_of(out);
+    int64_t a = in->storage->at, b = out->storage->at;
     if (!same_base(in->storage, out->storage))
         return in->storage->base == BY_POINTER && out->storage->base == BY_POINTER && same_layout(in, out);
     return a < b + extent(k, out) && b < a + extent(k, in) && !are_interleaved(k, in, out);
@@ -76,7 +73,7 @@ static bool may_share(const RowKernel *k, const Array *in, const Array *out)
 static bool is_torn(const RowKernel *k, const Array *in, const Array *out)
 {
     return may_share(k, in, out) && same_base(in->storage, out->storage) &&
-           (place_of(in) != place_of(out) || !same_layout(in, out));
+           (in->storage->at != out->storage->at || !same_layout(in, out));
 }
 
 static void check_overlap(const RowKernel *k, const Array *in, const Array *out)

@@ -133,15 +133,6 @@ static double add_real(double a, double b) { return a + b; }
 static double multiply_add_real(double sum, double a, double b) { return sum + a * b; }
 static double scattered_real(double u) { return 2 * u - 1; }
 
-const Numbers reals = { .of = same,
-                        .to_real = same,
-                        .map = map_real,
-                        .is_less = is_less_real,
-                        .add = add_real,
-                        .multiply_add = multiply_add_real,
-                        .scattered = scattered_real,
-                        .tolerance = 1e-12 }; /* sums of the same terms in another order */
-
 /* To the nearest number of `bits` of mantissa; below 2^least they are evenly spaced, from `infinite` on there is none.
  */
 static double to_nearest(double x, int bits, int least, double infinite)
@@ -160,14 +151,13 @@ static double map_rounding(OpKind kind, double a, double b)
                                   : map_real(kind, a, b);
 }
 
-const Numbers rounding_reals = { .of = same,
-                                 .to_real = same,
-                                 .map = map_rounding,
-                                 .is_less = is_less_real,
-                                 .add = add_real,
-                                 .multiply_add = multiply_add_real,
-                                 .scattered = scattered_real,
-                                 .tolerance = 1e-12 };
+/* Sums of the same terms in another order may differ. */
+#define REALS(map_of_one)                                                                                              \
+    {                                                                                                                  \
+        .of = same, .to_real = same, .map = map_of_one, .is_less = is_less_real, .add = add_real,                      \
+        .multiply_add = multiply_add_real, .scattered = scattered_real, .tolerance = 1e-12                             \
+    }
+const Numbers reals = REALS(map_real), rounding_reals = REALS(map_rounding);
 
 static double cast_number(const Numbers *n, DType dtype, DType from, double a)
 {

@@ -392,6 +392,7 @@ typedef struct {
     Value **before, **after;
 } StepState;
 StepState state_of(const Func *step);
+int state_replaced(const Func *f, int result); /* the parameter whose place that result takes; -1: none */
 
 /* Ends mpc: a pass has built an op that cannot be. */
 _Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);

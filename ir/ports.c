@@ -89,6 +89,12 @@ int first_state(const Func *f)
     return first;
 }
 
+int state_replaced(const Func *f, int result)
+{
+    const int at = f->params.count - (f->results.count - result);
+    return f->role == STEP && port_is_state(result_port(f, result).kind) ? at : -1;
+}
+
 StepState state_of(const Func *step)
 {
     int first = first_state(step), count = step->params.count - first;

@@ -52,8 +52,10 @@ bool reads_view_of(const Op *op, const Value *value)
 
 bool is_carried_in_place(const Op *loop, const Func *callee, int i)
 {
+    if (i >= loop->attrs.carried)
+        return false;
     const Storage *from = callee->params.at[i]->storage, *to = callee->results.at[i]->storage;
-    return i < loop->attrs.carried && same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
+    return same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
 }
 
 int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee)

@@ -214,10 +214,9 @@ static bool verify_returned(Module *m, const Func *f, int i)
 {
     const Value *value = f->results.at[i];
     const Op *op = value->def;
-    const StepState state = state_of(f);
-    const int old = i - (f->results.count - state.count);
+    const int old = state_replaced(f, i);
     if (old >= 0) {
-        const Value *before = state.before[old];
+        const Value *before = f->params.at[old];
         if (op && !type_equal(&before->type, &value->type))
             return WRONG_OP("@%s is given %%%s : %s, but leaves %%%s : %s", f->name, before->name,
                             type_text(m, &before->type), value->name, type_text(m, &value->type));

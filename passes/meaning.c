@@ -105,14 +105,6 @@ static Tensor value_for(const Run *run, const Value *param)
 
 /* --- Whole programs ------------------------------------------------------------------------------------ */
 
-/* Which of the state that f takes its result replaces; -1: none. */
-static int state_replaced(const Func *f, int result)
-{
-    const StepState state = state_of(f);
-    int at = result - (f->results.count - state.count);
-    return at < 0 || !state.count ? -1 : f->params.count - state.count + at;
-}
-
 /* What a result of a program is called in the meaning; the second step's have an ending. */
 static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {

@@ -126,7 +126,7 @@ static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer 
 static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && result == operand && result < op->attrs.carried && is_carried_in_place(op, callee, result);
+    return callee && result == operand && is_carried_in_place(op, callee, result);
 }
 
 /* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries

@@ -44,22 +44,21 @@ Name kernel_name(Module *m, const Op *op, const char *suffix)
     return name;
 }
 
-static bool used_inside(const Plan *p, const Value *value, const Group *g)
+/* Does an op of the group read the value, or else one that is in another? */
+static bool is_read(const Plan *p, const Value *value, const Group *g, bool inside)
 {
     const Numbers *readers = map_get(&p->readers, value);
     for (int i = 0; readers && i < readers->count; i++)
-        if (final_group(p->group[readers->at[i]]) == g)
+        if ((final_group(p->group[readers->at[i]]) == g) == inside)
             return true;
     return false;
 }
 
+static bool used_inside(const Plan *p, const Value *value, const Group *g) { return is_read(p, value, g, true); }
+
 static bool used_outside(const Plan *p, const Value *value, const Group *g)
 {
-    const Numbers *readers = map_get(&p->readers, value);
-    for (int i = 0; readers && i < readers->count; i++)
-        if (final_group(p->group[readers->at[i]]) != g)
-            return true;
-    return map_get(&p->returned, value) != NULL;
+    return is_read(p, value, g, false) || map_get(&p->returned, value);
 }
 
 /* An operand inside the kernel: a clone's result, a number made here, or a parameter. */

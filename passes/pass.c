@@ -109,7 +109,7 @@ static bool stage_fits(Module *m, const Pass *pass)
 
 static bool stage_is_left(const Module *m, const Pass *pass)
 {
-    const unsigned left = pass->removes & stage_of(m);
+    const unsigned left = pass->removes ? pass->removes & stage_of(m) : 0;
     if (left)
         fprintf(m->diags->out, "mpc: internal error: pass '%s' leaves %s\n", pass->name, stage_text(left));
     return !left;

@@ -399,15 +399,14 @@ static bool settles_early(const Shard *s)
 static Type returned_type(const Shard *s, const Func *f, int i, int carried)
 {
     const Value *value = f->results.at[i];
-    const StepState state = state_of(f);
-    int old = i - (f->results.count - state.count);
-    if (state.count && old >= 0)
-        return state.before[old]->type;
+    const int old = state_replaced(f, i);
+    if (old >= 0)
+        return f->params.at[old]->type;
     if (f->role != PLAIN)
         return unsplit_type(value->type); /* the trainer reads it */
     if (i < carried)
         return f->params.at[i]->type;
-    bool residual = i >= first_residual(f);
+    bool residual = result_port(f, i).kind == PORT_RESIDUAL;
     bool settled = residual || value->type.by == BY_MAX || (settles_early(s) && is_gradient(s, value));
     return value->type.partial && settled ? settled_type(s, value) : value->type;
 }
@@ -439,7 +438,7 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     }
     for (int i = 0; i < f->results.count; i++) {
         Type wanted = returned_type(s, f, i, carried);
-        bool is_residual = i >= first_residual(f);
+        bool is_residual = result_port(f, i).kind == PORT_RESIDUAL;
         f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, returned)
                                        : reduce_gradient(s, f, NULL, f->results.at[i], &wanted,
                                                          is_gradient(s, f->results.at[i]) ? of_gradient : returned);

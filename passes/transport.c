@@ -93,7 +93,8 @@ static bool drop_residuals(Module *m, Func *f)
     Arena scratch = { 0 };
     Map read = call ? what_is_read(&scratch, caller) : (Map){ 0 };
     bool changed = false;
-    for (int i = f->results.count - 1; call && i >= first_residual(f); i--)
+    const int first = first_residual(f);
+    for (int i = f->results.count - 1; call && i >= first; i--)
         if (!map_get(&read, call->results.at[i])) {
             remove_result(f, i);
             take_away(&call->results, i);
