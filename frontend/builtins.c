@@ -292,7 +292,7 @@ CALL(cast)
     }
     if (dtype == BOOL && a->x[0]->type.dtype != BOOL)
         return tensor_operand(EMIT(l, OP_ne, NO_ATTRS, a->x[0], emit_number(l, 0, a->x[0]->type.dtype)));
-    return tensor_operand(emit_cast(l, a->x[0], dtype));
+    return tensor_operand(dtype == F32 ? emit_f32(l, a->x[0]) : emit_cast(l, a->x[0], dtype));
 }
 
 CALL(iota)

@@ -3,6 +3,9 @@
  * Written out here, they need no sharding rule and no gradient of their own; the fuse pass makes
  * row kernels of them.  The largest element that an exponential subtracts cancels out of its
  * result, so it goes through stop_gradient.
+ *
+ * Inside of a function all is f32, whatever train.precision makes of its operands: what is left of terms that cancel,
+ * in the gradient of a norm say, would else be their rounding.
  */
 #include "lowering.h"
 
@@ -35,6 +38,7 @@ Value *mean_over(Lower *l, Value *x, Names dims) { return times(l, sum_over(l, x
 /* x less its largest element along dim */
 static Value *below_largest(Lower *l, Value *x, Name dim)
 {
+    x = emit_f32(l, x);
     Value *largest = one(l, OP_stop_gradient, EMIT(l, OP_max, (Attrs){ .over = only(dim) }, x));
     return two(l, OP_sub, x, largest);
 }
@@ -61,12 +65,14 @@ static Value *mean_along(Lower *l, Value *x, Name dim)
 /* x / sqrt(mean(x^2) + eps) */
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps)
 {
+    x = emit_f32(l, x);
     Value *variance = mean_along(l, one(l, OP_square, x), dim);
     return two(l, OP_mul, x, one(l, OP_rsqrt, two(l, OP_add, variance, emit_number(l, eps, F32))));
 }
 
 Value *layernorm(Lower *l, Value *x, Name dim, double eps)
 {
+    x = emit_f32(l, x);
     return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
 }
 

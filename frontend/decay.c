@@ -7,38 +7,32 @@
  */
 #include "lowering.h"
 
-/* A parameter that a value is made of, with the names that its dims have there. */
-typedef struct Part {
-    Param *param;
-    Type type;
-    struct Part *next;
-} Part;
-
-/* Of a value that no data go into. */
-typedef struct {
-    const Part *parts;
-} Made;
+/* The names that dims of a value go by where they are contracted. */
+typedef struct Contracted {
+    Name dim;
+    struct Contracted *next;
+} Contracted;
 
 typedef struct {
     Module *m;
-    Map made; /* of values; NULL: data go into them */
+    Map made;       /* of values: NULL if data go into them */
+    Map contracted; /* of values: Contracted */
 } Decay;
 
-static void set_made(Decay *d, const Value *value, const Part *parts)
-{
-    Made *made = NEW(&d->m->arena, Made);
-    made->parts = parts;
-    map_put(&d->made, value, made);
-}
+static void set_made(Decay *d, const Value *value, bool made) { map_put(&d->made, value, made ? d : NULL); }
 
-static Part *with_part(Decay *d, const Part *of, Part *before, Name dim, Name to)
+static bool is_made(const Decay *d, const Value *value) { return map_get(&d->made, value) != NULL; }
+
+static const Contracted *contracted(const Decay *d, const Value *value) { return map_get(&d->contracted, value); }
+
+static void contract(Decay *d, const Value *value, Name dim)
 {
-    Part *part = NEW(&d->m->arena, Part);
-    *part = (Part){ of->param, of->type, before };
-    for (int i = 0; i < part->type.rank; i++)
-        if (part->type.dim[i].name == dim)
-            part->type.dim[i].name = to;
-    return part;
+    for (const Contracted *c = contracted(d, value); c; c = c->next)
+        if (c->dim == dim)
+            return;
+    Contracted *c = NEW(&d->m->arena, Contracted);
+    *c = (Contracted){ dim, map_get(&d->contracted, value) };
+    map_put(&d->contracted, value, c);
 }
 
 /* A gather by an iota has the elements of a dim, in their order, under another name. */
@@ -49,63 +43,63 @@ static Name renamed_to(const Op *op)
     return renames ? index->attrs.dims.dim[0].name : op->attrs.to;
 }
 
-/* All parts of the operands, as they are called in the result. */
-static void pass_on(Decay *d, const Op *op)
-{
-    Part *parts = NULL;
-    const Name to = renamed_to(op);
-    for (int i = 0; i < op->args.count; i++) {
-        const Made *made = map_get(&d->made, arg(op, i));
-        if (!made)
-            return;
-        for (const Part *part = made->parts; part; part = part->next)
-            parts = with_part(d, part, parts, to ? op->attrs.dim : NULL, to);
-    }
-    for (int i = 0; i < op->results.count; i++)
-        set_made(d, op->results.at[i], parts);
-}
-
 /* Of attention the features of queries and keys, and the keys of values. */
-static bool is_contracted(const Op *op, int operand, Name dim)
+static void contract_operand(Decay *d, const Op *op, int i)
 {
     if (op->attrs.key)
-        return dim == (operand < 2 ? op->attrs.feature : op->attrs.key);
-    return dim == op->attrs.dim || op_role(op, dim) != KEEP;
+        contract(d, arg(op, i), i < 2 ? op->attrs.feature : op->attrs.key);
+    else if (op->attrs.dim)
+        contract(d, arg(op, i), op->attrs.dim);
+    for (int j = 0; j < op->attrs.over.count; j++)
+        contract(d, arg(op, i), op->attrs.over.name[j]);
 }
 
-static void note_contracted(const Decay *d, const Op *op)
+/* What is contracted of a result is contracted of the operands, under the names that it has there. */
+static void pass_to_operands(Decay *d, const Op *op)
 {
-    for (int i = 0; i < op->args.count && info(op)->traits & CONTRACTS && !renamed_to(op); i++) {
-        const Made *made = map_get(&d->made, arg(op, i));
-        for (const Part *part = made ? made->parts : NULL; part; part = part->next)
-            for (int j = 0; j < part->type.rank; j++)
-                part->param->decay |= is_contracted(op, i, part->type.dim[j].name);
+    const Name to = renamed_to(op);
+    for (int i = 0; i < op->args.count; i++) {
+        if (info(op)->traits & CONTRACTS && !to)
+            contract_operand(d, op, i);
+        for (int j = 0; j < op->results.count && is_made(d, op->results.at[j]); j++)
+            for (const Contracted *c = contracted(d, op->results.at[j]); c; c = c->next)
+                contract(d, arg(op, i), to && c->dim == to ? op->attrs.dim : c->dim);
     }
 }
 
 static void visit(Decay *d, const Func *f);
 
-/* What a loop carries changes from turn to turn, and counts as data. */
+/* What a loop carries changes from iteration to iteration, and counts as data. */
 static void visit_callee(Decay *d, const Op *op)
 {
     const Func *callee = find_func(d->m, op->attrs.callee);
-    for (int i = (int)op->attrs.carried; i < op->args.count; i++) {
-        const Made *made = map_get(&d->made, arg(op, i));
-        if (made)
-            set_made(d, callee->params.at[i], made->parts);
+    for (int i = 0; i < op->args.count; i++) {
+        set_made(d, callee->params.at[i], i >= op->attrs.carried && is_made(d, arg(op, i)));
+        map_put(&d->contracted, callee->params.at[i], NULL);
     }
     visit(d, callee);
+    for (int i = 0; i < op->args.count; i++)
+        for (const Contracted *c = contracted(d, callee->params.at[i]); c; c = c->next)
+            contract(d, arg(op, i), c->dim);
 }
 
+/* Forth to what is made of parameters, back to what is contracted of them. */
 static void visit(Decay *d, const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next) {
-        note_contracted(d, op);
+        bool made = !op->attrs.callee;
+        for (int i = 0; i < op->args.count; i++)
+            made &= is_made(d, arg(op, i));
+        for (int i = 0; i < op->results.count; i++) {
+            set_made(d, op->results.at[i], made);
+            map_put(&d->contracted, op->results.at[i], NULL);
+        }
+    }
+    for (const Op *op = f->last; op; op = op->prev)
         if (op->attrs.callee)
             visit_callee(d, op);
         else
-            pass_on(d, op);
-    }
+            pass_to_operands(d, op);
 }
 
 static bool is_table_of_positions(const Module *m, const Param *param)
@@ -119,7 +113,7 @@ static bool is_table_of_positions(const Module *m, const Param *param)
 
 void decide_decay(Module *m)
 {
-    Decay d = { .m = m, .made.arena = &m->arena };
+    Decay d = { .m = m, .made.arena = &m->arena, .contracted.arena = &m->arena };
     const Func *model = func_with_role(m, MODEL);
     Map may = { .arena = &m->arena }; /* what no_decay does not exempt */
     for (Param *param = m->params; param; param = param->next) {
@@ -128,14 +122,16 @@ void decide_decay(Module *m)
         param->decay = is_table_of_positions(m, param);
     }
     for (int i = 0; i < model->params.count; i++) {
-        const Value *value = model->params.at[i];
-        Param *param = value->port.kind == PORT_PARAM ? find_param(m, value->port.of) : NULL;
-        if (param)
-            set_made(&d, value, with_part(&d, &(Part){ param, param->type, NULL }, NULL, NULL, NULL));
-        else if (port_is_fed(value->port.kind))
-            set_made(&d, value, NULL);
+        const PortKind kind = model->params.at[i]->port.kind;
+        set_made(&d, model->params.at[i], kind == PORT_PARAM || port_is_fed(kind));
     }
     visit(&d, model);
+    for (int i = 0; i < model->params.count; i++) {
+        const Value *value = model->params.at[i];
+        Param *param = value->port.kind == PORT_PARAM ? find_param(m, value->port.of) : NULL;
+        for (const Contracted *c = contracted(&d, value); c && param; c = c->next)
+            param->decay |= find_dim(&param->type, c->dim) >= 0;
+    }
     for (Param *param = m->params; param; param = param->next)
         param->decay &= map_get(&may, param) != NULL;
 }

@@ -143,6 +143,13 @@ Value *emit_cast(Lower *l, Value *x, DType dtype)
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[dtype]) }, x);
 }
 
+Value *emit_f32(Lower *l, Value *x)
+{
+    if (!x || x->type.dtype != F32 || l->m->train.precision <= PRECISION_FP32)
+        return emit_cast(l, x, F32);
+    return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[F32]) }, x);
+}
+
 static void note_read(Map *read, const Values *values)
 {
     for (int i = 0; i < values->count; i++)

@@ -277,6 +277,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 Value *emit_number(Lower *l, double value, DType dtype);
 Value *emit_iota(Lower *l, Dim dim);
 Value *emit_cast(Lower *l, Value *x, DType dtype);
+Value *emit_f32(Lower *l, Value *x);                /* f32 whatever train.precision makes of x */
 void name_value(Lower *l, Value *value, Name path); /* where the name is free in the function */
 Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home);
 Value *import_param(Lower *l, Frame *frame, Name name, Type type);

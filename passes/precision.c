@@ -2,8 +2,8 @@
  *
  * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step
  * casts them once a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest
- * dtype of its operands, and ops that are NARROW (products, attention) take narrow operands, so that a norm
- * is computed in f32 and its result rounded once, where a product reads it.
+ * dtype of its operands, and ops that are NARROW (products, attention) take narrow operands.  What is cast to f32
+ * stays f32: so a norm is computed, and its result rounded once, where a product reads it.
  *
  *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
@@ -118,6 +118,21 @@ static void widen_params(Module *m, Func *f)
     }
 }
 
+/* A cast to f32 of what has stayed f32. */
+static void drop_idle_casts(Module *m, Func *f)
+{
+    Map instead = { .arena = &m->arena };
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        resolve_all(&instead, &op->args);
+        if (op->kind != OP_cast || !type_equal(&arg(op, 0)->type, &result(op)->type))
+            continue;
+        map_put(&instead, result(op), arg(op, 0));
+        remove_op(f, op);
+    }
+    resolve_all(&instead, &f->results);
+}
+
 void pass_precision(Module *m);
 void pass_precision(Module *m)
 {
@@ -133,6 +148,8 @@ void pass_precision(Module *m)
         if (f->role == EVAL || f->role == PREDICT)
             widen_params(m, f);
     }
+    for (Func *f = m->funcs; f; f = f->next)
+        drop_idle_casts(m, f);
     for (Func *f = m->funcs; f && narrow != F32; f = f->next)
         share_equal(f); /* what several products read is rounded once, and saved once for the backward */
 }
