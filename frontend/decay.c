@@ -78,7 +78,7 @@ static void visit_callee(Decay *d, const Op *op)
         map_put(&d->contracted, callee->params.at[i], NULL);
     }
     visit(d, callee);
-    for (int i = 0; i < op->args.count; i++)
+    for (int i = (int)op->attrs.carried; i < op->args.count; i++)
         for (const Contracted *c = contracted(d, callee->params.at[i]); c; c = c->next)
             contract(d, arg(op, i), c->dim);
 }

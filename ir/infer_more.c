@@ -154,7 +154,7 @@ INFER(scatter_add)
     if (op->attrs.dims.count != 1 || index->dtype != I32 || index->partial || x->by == BY_MAX)
         return REFUSE(NULL, "scatter_add takes a tensor, an i32 index, and {dims=[name:size]}");
     Type *y = &results[0];
-    *y = (Type){ .dtype = op->attrs.dtype ? dtype_named(op->attrs.dtype) : x->dtype, .partial = x->partial };
+    *y = (Type){ .dtype = is_half(x->dtype) ? F32 : x->dtype, .partial = x->partial };
     bool placed = false;
     for (int i = 0; i < index->rank; i++) {
         int at = find_dim(x, index->dim[i].name);

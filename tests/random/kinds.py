@@ -83,6 +83,7 @@ KINDS = {
     "whole_gather": Kind("gathers of whole numbers and truth values", "crash|late|refused", drawn=False, later=True),
     "sum_name": Kind("accumulate gives a name a second time", "crash|verifier", drawn=False, later=True),
     "decay_paths": Kind("weight decay follows each path from a parameter to a product", "crash", drawn=False, later=True),
+    "half_scatter": Kind("gradients of a gather are added up in bf16", "wrong", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
