@@ -145,7 +145,8 @@ Value *emit_cast(Lower *l, Value *x, DType dtype)
 
 Value *emit_f32(Lower *l, Value *x)
 {
-    if (!x || x->type.dtype != F32 || l->m->train.precision <= PRECISION_FP32)
+    const bool is_number = x && x->def && info(x->def)->traits & WEAK;
+    if (!x || x->type.dtype != F32 || is_number || l->m->train.precision <= PRECISION_FP32)
         return emit_cast(l, x, F32);
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[F32]) }, x);
 }

@@ -125,7 +125,9 @@ static void drop_idle_casts(Module *m, Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         resolve_all(&instead, &op->args);
-        if (op->kind != OP_cast || !type_equal(&arg(op, 0)->type, &result(op)->type))
+        const Op *made = op->kind == OP_cast ? arg(op, 0)->def : NULL;
+        const bool of_number = made && info(made)->traits & WEAK; /* whose dtype is as good as none */
+        if (op->kind != OP_cast || of_number || !type_equal(&arg(op, 0)->type, &result(op)->type))
             continue;
         map_put(&instead, result(op), arg(op, 0));
         remove_op(f, op);
