@@ -8,6 +8,7 @@
 #include "host_parts.h"
 
 #include "extent.h"
+#include "flight.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -102,25 +103,7 @@ char *collective_text(Module *m, const char *function, int id, int count, const 
     return fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", function, id, from, to);
 }
 
-/* What has been started a turn ago is waited for, and the next turn's is started. */
-static char *ahead_text(FuncText *t, int id, int count, const Op *const ops[])
-{
-    Module *m = t->h->m;
-    const char **in = NEW_ARRAY(&m->arena, const char *, count), **out = NEW_ARRAY(&m->arena, const char *, count);
-    for (int i = 0; i < count; i++) {
-        int64_t number = result(ops[i])->storage->pointer;
-        out[i] = t->pointer[number + 1];
-        in[i] = t->pointer[number + 2];
-    }
-    char *start = collective_text(m, "rt_collective_start", id, count, in, out), *text;
-    Text moved;
-    open_text(&moved);
-    FILL(moved.out, "rt_collective_wait(rt, $id);\nif ($next) {\n    $start\n}\n",
-         { "id", arena_text(&m->arena, "%d", id) }, { "next", in[0] }, { "start", start });
-    text = close_text(&m->arena, &moved);
-    return text;
-}
-
+/* Of the last iteration, which gets no operands for the next one, nothing is started. */
 static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
 {
     Module *m = t->h->m;
@@ -129,7 +112,14 @@ static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
         in[i] = pointer_to(t, arg(ops[i], 0));
         out[i] = pointer_to(t, result(ops[i]));
     }
-    return collective_text(m, ops[0]->attrs.started ? "rt_collective_start" : "rt_collective", id, count, in, out);
+    char *text =
+        collective_text(m, ops[0]->attrs.started ? "rt_collective_start" : "rt_collective", id, count, in, out);
+    if (handed_on(t->f, ops[0]) < 0)
+        return text;
+    Text guarded;
+    open_text(&guarded);
+    FILL(guarded.out, "if ($next) {\n    $start\n}\n", { "next", in[0] }, { "start", text });
+    return close_text(&m->arena, &guarded);
 }
 
 /* A copy of this rank's block: of a dim that was whole, the part that it gets; else a block of its own block. */
@@ -178,6 +168,19 @@ static bool are_in_order(FuncText *t, const Op *op)
     return true;
 }
 
+/* The number of one that is started. */
+static int number_of(Host *h, const Op *op)
+{
+    const Op *ops[MOST_PIECES], *continued = continued_by(h->m, op);
+    intptr_t known = (intptr_t)map_get(&h->started, continued);
+    if (known)
+        return (int)known - 1;
+    int count = find_bucket(continued, ops), id = add_collective(h, ops, count);
+    for (int i = 0; i < count; i++)
+        map_put(&h->started, ops[i], (void *)(intptr_t)(id + 1));
+    return id;
+}
+
 const Op *write_collective(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
@@ -191,22 +194,18 @@ const Op *write_collective(FuncText *t, const Op *op)
     for (int i = 0; i < count; i++)
         if (!are_in_order(t, ops[i]))
             return ops[count - 1];
-    int id = add_collective(t->h, ops, count);
-    write_statement(t, place_text(m, op),
-                    op->attrs.ahead ? ahead_text(t, id, count, ops) : run_text(t, id, count, ops));
-    for (int i = 0; i < count && op->attrs.started; i++)
-        map_put(&t->h->started, ops[i], (void *)(intptr_t)(id + 1));
+    const int id = op->attrs.started ? number_of(t->h, op) : add_collective(t->h, ops, count);
+    write_statement(t, place_text(m, op), run_text(t, id, count, ops));
     return ops[count - 1];
 }
-
-int collective_number(const Host *h, const Op *op) { return (int)(intptr_t)map_get(&h->started, op) - 1; }
 
 void write_wait(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    int id = collective_number(t->h, arg(op, 0)->def);
+    const int id = number_of(t->h, flight_start(t->f, arg(op, 0)));
     const Op *before = op->prev;
-    bool is_first = !before || before->kind != OP_wait || collective_number(t->h, arg(before, 0)->def) != id;
-    if (is_first && !arg(op, 0)->def->attrs.ahead)
+    bool is_first =
+        !before || !(info(before)->traits & WAITS) || number_of(t->h, flight_start(t->f, arg(before, 0))) != id;
+    if (is_first)
         write_statement(t, place_text(m, op), arena_text(&m->arena, "rt_collective_wait(rt, %d);\n", id));
 }

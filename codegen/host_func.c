@@ -212,37 +212,22 @@ static void name_pointer(FuncText *t, int64_t number, const Value *of, const cha
     put_number(t, &t->pointer_numbers, t->pointer[number], (int)number);
 }
 
-/* Of each collective that runs ahead: where its data are, and where the next turn's go and come from. */
-static void name_ahead(FuncText *t)
-{
-    Arena *arena = &t->h->m->arena;
-    for (const Op *op = first_ahead(t->f); op; op = next_ahead(op)) {
-        const Value *made = result(op), *operand = arg(op, 0);
-        const int number = made->storage->pointer;
-        name_pointer(t, number, made, arena_text(arena, "%s_whole", operand->name), true);
-        name_pointer(t, number + 1, made, arena_text(arena, "%s_whole_next", operand->name), true);
-        name_pointer(t, number + 2, operand, arena_text(arena, "%s_next", operand->name), false);
-    }
-}
-
 static void name_pointers(FuncText *t)
 {
     const Func *f = t->f;
     HostFunc *c = t->c;
     Arena *arena = &t->h->m->arena;
-    const int nvalues = f->params.count + f->results.count;
-    c->npointers = nvalues + AHEAD_POINTERS * count_ahead(f);
+    c->npointers = f->params.count + f->results.count;
     c->takes = NEW_ARRAY(arena, bool, c->npointers + 1);
     c->written = NEW_ARRAY(arena, bool, c->npointers + 1);
     c->of = NEW_ARRAY(arena, const Value *, c->npointers + 1);
     t->pointer = NEW_ARRAY(arena, const char *, c->npointers + 1);
-    for (int i = 0; i < nvalues; i++) {
+    for (int i = 0; i < c->npointers; i++) {
         bool is_result = i >= f->params.count;
         const Value *value = is_result ? f->results.at[i - f->params.count] : f->params.at[i];
         if (value->storage->base == BY_POINTER)
             name_pointer(t, value->storage->pointer, value, value->name, is_result);
     }
-    name_ahead(t);
 }
 
 static char *function_head(const FuncText *t)
@@ -284,7 +269,7 @@ static const char *description(const FuncText *t)
 static void write_op(FuncText *t, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
-    if (op->kind == OP_wait)
+    if (info(op)->traits & WAITS)
         write_wait(t, op);
     if (info(op)->family == VIEW)
         return;

@@ -8,12 +8,12 @@
  *   }
  *
  * What a turn makes in place is put where it will end before the loop begins.  All else goes to and fro between
- * two buffers, so that the last turn writes where the loop's result lies.  What collectives bring a turn early comes
- * into two buffers by turns.
+ * two buffers, so that the last turn writes where the loop's result lies.
  */
 #include "host_parts.h"
 
 #include "extent.h"
+#include "flight.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -46,6 +46,14 @@ static bool lies_as(const LoopText *l, const Value *here, const Value *there)
     return good || internal_error(l->t->h->m, l->op, "an operand lies otherwise than its callee expects");
 }
 
+/* How many iterations come after this one, or came before it. */
+static char *iterations(const LoopText *l, bool after)
+{
+    Arena *arena = &l->t->h->m->arena;
+    return l->op->attrs.reverse == after ? arena_text(arena, "%s", l->index)
+                                         : arena_text(arena, "(%" PRId64 " - %s)", l->turns - 1, l->index);
+}
+
 /* The pointer to a slice of a value, or to all of it where it has not the loop's dim. */
 static const char *slice_at(LoopText *l, const Value *here, const char *index)
 {
@@ -66,6 +74,18 @@ static const char *slice_of(LoopText *l, const Value *here, const Value *there)
     return slice_at(l, here, l->index);
 }
 
+/* The next iteration's; the last has none. */
+static const char *next_slice_of(LoopText *l, const Value *here, const Value *there)
+{
+    Arena *arena = &l->t->h->m->arena;
+    const char *name = new_identifier(&l->t->names, there->name);
+    lies_as(l, here, there);
+    fprintf(l->first.out, "const %s *%s = %s > 0 ? %s : NULL;\n", element_type(there->type.dtype), name,
+            iterations(l, true),
+            slice_at(l, here, arena_text(arena, "(%s %c 1)", l->index, l->op->attrs.reverse ? '-' : '+')));
+    return name;
+}
+
 /* --- What is carried ----------------------------------------------------------------------- */
 
 static void copy_initial(LoopText *l, const Value *from, const Value *to)
@@ -80,14 +100,6 @@ static void copy_initial(LoopText *l, const Value *from, const Value *to)
           l->before.out);
 }
 
-/* How many turns come after this one. */
-static char *turns_left(const LoopText *l)
-{
-    Arena *arena = &l->t->h->m->arena;
-    return l->op->attrs.reverse ? arena_text(arena, "%s", l->index)
-                                : arena_text(arena, "(%" PRId64 " - %s)", l->turns - 1, l->index);
-}
-
 /* Declares the pointers that go to and fro; returns what the callee reads and, in *next, what it writes. */
 static const char *swap_buffers(LoopText *l, int i, const char **next)
 {
@@ -97,64 +109,13 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     const char *type = element_type(to->type.dtype), *turn = new_identifier(&t->names, param->name);
     *next = new_identifier(&t->names, arena_text(arena, "%s_next", turn));
     fprintf(l->before.out, "const %s *%s = %s;\n", type, turn, pointer_to(t, from));
-    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, turns_left(l),
-            typed_in_frame(t, type, l->buffer), pointer_to(t, to));
+    const char *behind = typed_in_frame(t, type, l->buffer), *there = pointer_to(t, to);
+    const bool in_flight = to->type.in_flight; /* see is_written_behind */
+    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, iterations(l, !in_flight),
+            in_flight ? there : behind, in_flight ? behind : there);
     fprintf(l->last.out, "%s = %s;\n", turn, *next);
     l->buffer += aligned_bytes(local_bytes(t->h->m, &to->type));
     return turn;
-}
-
-/* --- What runs ahead ------------------------------------------------------------------------ */
-
-/* What the first turn needs is started before the loop; collectives of one number are one. */
-static void start_first(LoopText *l, const Op *ops[], const char *const to[], int count)
-{
-    Module *m = l->t->h->m;
-    const char **from = NEW_ARRAY(&m->arena, const char *, count);
-    const char *first = l->op->attrs.reverse ? arena_text(&m->arena, "%" PRId64, l->turns - 1) : "0";
-    for (int i = 0; i < count; i++)
-        from[i] = slice_at(l, arg(l->op, index_of(&l->callee->params, arg(ops[i], 0))), first);
-    fputs(collective_text(m, "rt_collective_start", collective_number(l->t->h, ops[0]), count, from, to),
-          l->before.out);
-}
-
-/* The two buffers of one collective, and what its next turn reads; returns where the first turn's goes. */
-static const char *place_ahead(LoopText *l, const Op *op, const char *pointers[])
-{
-    FuncText *t = l->t;
-    Arena *arena = &t->h->m->arena;
-    const Value *made = result(op), *operand = arg(op, 0);
-    const char *type = element_type(made->type.dtype), *left = turns_left(l);
-    int64_t number = made->storage->pointer, bytes = aligned_bytes(local_bytes(t->h->m, &made->type));
-    const char *even = typed_in_frame(t, type, l->buffer), *odd = typed_in_frame(t, type, l->buffer + bytes);
-    const char *after = arena_text(arena, l->op->attrs.reverse ? "(%s - 1)" : "(%s + 1)", l->index);
-    pointers[number] = new_identifier(&t->names, arena_text(arena, "%s_whole", operand->name));
-    pointers[number + 1] = new_identifier(&t->names, arena_text(arena, "%s_whole_next", operand->name));
-    pointers[number + 2] = new_identifier(&t->names, arena_text(arena, "%s_next", operand->name));
-    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, pointers[number], left, odd, even);
-    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, pointers[number + 1], left, even, odd);
-    fprintf(l->first.out, "const %s *%s = %s > 0 ? %s : NULL;\n", type, pointers[number + 2], left,
-            slice_at(l, arg(l->op, index_of(&l->callee->params, operand)), after));
-    l->buffer += 2 * bytes;
-    return (l->turns - 1) % 2 ? odd : even;
-}
-
-static void place_all_ahead(LoopText *l, const char *pointers[])
-{
-    enum { MOST = 256 };
-    const Host *h = l->t->h;
-    const Op *ops[MOST];
-    const char *to[MOST];
-    int count = 0;
-    for (const Op *op = first_ahead(l->callee); op; op = next_ahead(op)) {
-        ops[count] = op;
-        to[count++] = place_ahead(l, op, pointers);
-        const Op *next = next_ahead(op);
-        if (next && count < MOST && collective_number(h, next) == collective_number(h, op))
-            continue;
-        start_first(l, ops, to, count);
-        count = 0;
-    }
 }
 
 /* --- The call in the loop ------------------------------------------------------------------ */
@@ -164,7 +125,9 @@ static void fill_pointers(LoopText *l, const char *pointers[])
     const Op *op = l->op;
     for (int i = 0; i < op->args.count; i++) {
         const Value *param = l->callee->params.at[i];
-        if (i >= op->attrs.carried)
+        if (is_prefetched(op, i))
+            pointers[i] = next_slice_of(l, arg(op, i), param);
+        else if (i >= op->attrs.carried)
             pointers[i] = slice_of(l, arg(op, i), param);
         else if (in_place(l, i))
             copy_initial(l, arg(op, i), op->results.at[i]);
@@ -177,7 +140,6 @@ static void fill_pointers(LoopText *l, const char *pointers[])
     }
     for (int i = (int)op->attrs.carried; i < op->results.count; i++)
         pointers[op->args.count + i] = slice_of(l, op->results.at[i], l->callee->results.at[i]);
-    place_all_ahead(l, pointers);
 }
 
 static char *call_text(LoopText *l, const char *const pointers[], int indent)

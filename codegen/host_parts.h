@@ -122,7 +122,6 @@ void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with those of its bucket; returns the last */
-int collective_number(const Host *h, const Op *op);    /* of one that has been started */
 
 /* --- Messages --------------------------------------------------------------------------------- */
 

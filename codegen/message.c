@@ -1,6 +1,7 @@
 /* message.c -- collectives as the runtime is told of them, and what they take of memory there. */
 #include "host_parts.h"
 
+#include "flight.h"
 #include "ir/cost.h"
 #include "runtime/cuda/sizes.h"
 
@@ -131,7 +132,7 @@ int64_t message_space(Module *m, bool on_gpu)
     Space s = { .m = m, .on_gpu = on_gpu };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
-            if (info(op)->traits & SENDS)
+            if (info(op)->traits & SENDS && continued_by(m, op) == op)
                 op = add_space(&s, op);
     int64_t bytes = on_gpu ? rt_gpu_tables_bytes(s.collectives, s.parts) : 0;
     for (const Sharing *at = s.sharing; at; at = at->next)

@@ -18,6 +18,14 @@ void push_value(Arena *arena, Values *values, Value *value)
     values->at[values->count++] = value;
 }
 
+void insert_value(Arena *arena, Values *values, int at, Value *value)
+{
+    push_value(arena, values, value);
+    for (int i = values->count - 1; i > at; i--)
+        values->at[i] = values->at[i - 1];
+    values->at[at] = value;
+}
+
 int index_of(const Values *values, const Value *value)
 {
     for (int i = 0; i < values->count; i++)
@@ -146,6 +154,15 @@ void take_away(Values *values, int at)
 }
 
 Name fresh_name(Module *m) { return intern_format(m, "%d", ++m->fresh); }
+
+Name free_name(Module *m, const Func *f, Name name)
+{
+    bool is_taken = param_named(f, name) != NULL;
+    for (const Op *op = f->first; op && !is_taken; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            is_taken |= op->results.at[i]->name == name;
+    return is_taken ? fresh_name(m) : name;
+}
 
 void insert_op(Func *f, Op *op, Op *before)
 {

@@ -1,23 +1,26 @@
 /* cost.c -- which ops a step runs how often, the work of each, and what collectives move. */
 #include "cost.h"
 
+#include "flight.h"
+
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
 static double turns_of(const Op *op) { return op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1; }
 
-static void visit_times(const Module *m, const Func *f, double times, CostVisit visit, void *context)
+/* `times` f is called, of which `last` are last iterations, which start nothing for the next one. */
+static void visit_times(const Module *m, const Func *f, double times, double last, CostVisit visit, void *context)
 {
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        visit(context, f, op, times);
+        visit(context, f, op, handed_on(f, op) < 0 ? times : times - last);
         if (callee)
-            visit_times(m, callee, times * turns_of(op), visit, context);
+            visit_times(m, callee, times * turns_of(op), times, visit, context);
     }
 }
 
 void visit_program(const Module *m, const Func *f, CostVisit visit, void *context)
 {
-    visit_times(m, f, 1, visit, context);
+    visit_times(m, f, 1, 0, visit, context);
 }
 
 /* --- Work --------------------------------------------------------------------------------------- */

@@ -72,12 +72,12 @@ static Life *find_lives(Plan *plan, const Func *f, int *count)
     }
     for (int i = 0; i < f->results.count; i++)
         prolong(&lives, f->results.at[i], number);
+    for (int i = 0; i < *count; i++) /* until it is waited for, a collective reads its operand */
+        if (all[i].op->attrs.started)
+            prolong(&lives, arg(all[i].op, 0), all[i].last);
     for (int i = *count - 1; i >= 0; i--)
         if (info(all[i].op)->family == VIEW)
             prolong(&lives, arg(all[i].op, 0), all[i].last);
-    for (int i = 0; i < *count; i++)
-        if (all[i].op->kind == OP_wait) /* until here the collective reads its operand */
-            prolong(&lives, arg(arg(all[i].op, 0)->def, 0), all[i].first);
     return all;
 }
 

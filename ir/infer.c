@@ -353,7 +353,16 @@ bool infer_op(Module *m, const Op *op, Type results[])
     const OpInfo *row = info(op);
     if (row->args >= 0 && op->args.count != row->args)
         return REFUSE(NULL, "%s takes %d operands, not %d", row->name, row->args, op->args.count);
-    return row->infer(m, op, results);
+    for (int i = 0; i < op->args.count; i++)
+        if (arg(op, i)->type.in_flight && !(row->traits & WAITS) && i >= op->attrs.carried)
+            return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
+    if (op->attrs.started && !(row->traits & SENDS))
+        return REFUSE(NULL, "%s sends nothing that could be started", row->name);
+    if (!row->infer(m, op, results))
+        return false;
+    if (op->attrs.started)
+        results[0].in_flight = true;
+    return true;
 }
 
 int result_count(const Module *m, const Op *op)

@@ -71,10 +71,9 @@ INFER(reshard)
 
 INFER(wait)
 {
-    const Op *start = arg(op, 0)->def;
     results[0] = arg(op, 0)->type;
-    return start && start->attrs.started ? true
-                                         : REFUSE(NULL, "%%%s is no collective that was started", arg(op, 0)->name);
+    results[0].in_flight = false;
+    return arg(op, 0)->type.in_flight ? true : REFUSE(NULL, "%%%s is not in flight", arg(op, 0)->name);
 }
 
 INFER(all_reduce)

@@ -1,4 +1,5 @@
 /* infer_more.c -- result types of ops that rename, cut or join dims, of library ops, of calls. */
+#include "flight.h"
 #include "infer.h"
 
 /* Finds the dim that {dim=...} names in the first operand; it must be whole. */
@@ -313,6 +314,8 @@ INFER(loop)
     if (op->attrs.dims.count != 1 || op->attrs.carried < 0 || op->attrs.carried > op->args.count ||
         op->attrs.carried > callee->results.count)
         return REFUSE(NULL, "loop needs {dims=[name:size]} and no more carried operands than there are");
+    if (op->attrs.prefetch < 0 || op->attrs.prefetch > op->args.count - carried)
+        return REFUSE(NULL, "loop prefetches no more operands than it slices");
     const Dim *dim = &op->attrs.dims.dim[0];
     if (dim->split.count)
         return REFUSE("leave the split out", "every rank runs all turns along '%s'", dim->name);
@@ -325,6 +328,8 @@ INFER(loop)
         if (at > 0 || (at == 0 && given.dim[0].size != dim->size))
             return REFUSE(NULL, "loop slices %%%s along its first dim, of size %lld", arg(op, i)->name,
                           (long long)dim->size);
+        if (at < 0 && is_prefetched(op, i))
+            return REFUSE(NULL, "loop cannot prefetch %%%s, which has no '%s'", arg(op, i)->name, dim->name);
         if (at == 0)
             given = without_dim(given, dim->name);
         if (!check_argument(m, op, &given, callee->params.at[i]))
@@ -335,7 +340,8 @@ INFER(loop)
         if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
             return REFUSE(NULL, "@%s is given %%%s : %s, but carries %s on", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));
-        if (i >= carried && (find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))
+        if (i >= carried &&
+            (value->type.in_flight || find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))
             return REFUSE(NULL, "%%%s cannot be put together along '%s'", value->name, dim->name);
         results[i] = i < carried ? value->type : with_dim_first(value->type, *dim);
     }

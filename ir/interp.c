@@ -1,4 +1,5 @@
 /* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
+#include "flight.h"
 #include "interp_parts.h"
 
 /* Where a function's values are kept: parameters first, then the results of its ops in order.
@@ -158,10 +159,14 @@ static bool run_turn(Interp *in, const Op *op, const Func *callee, int64_t at, c
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     Held *given = NEW_ARRAY(&in->arena, Held, op->args.count + 1);
-    for (int i = 0; i < op->args.count; i++)
+    for (int i = 0; i < op->args.count; i++) {
+        int64_t slice = is_prefetched(op, i) ? at + (op->attrs.reverse ? -1 : 1) : at;
+        bool is_there = slice >= 0 && slice < dim->size;
         given[i] = i < op->attrs.carried          ? carried[i]
-                   : is_sliced(args[i].type, dim) ? element_of(in, &args[i], at)
+                   : !is_there                    ? (Held){ 0 }
+                   : is_sliced(args[i].type, dim) ? element_of(in, &args[i], slice)
                                                   : args[i];
+    }
     const char *around = in->turn;
     in->turn = arena_text(&in->arena, "%s%s[%lld].", around, callee->name, (long long)at);
     bool good = run_func(in, callee, given, out);
@@ -292,6 +297,10 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int 
     for (int i = 0; i < op->args.count; i++)
         args[i] = value[arg_at[i]];
     in->op = op;
+    if (op->attrs.started && !args[0].part) { /* the last iteration has nothing to start */
+        value[first] = (Held){ 0 };
+        return true;
+    }
     for (int i = 0; i < op->results.count; i++) {
         value[first + i] = hold(in, &op->results.at[i]->type);
         if (!value[first + i].part)
@@ -305,6 +314,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int 
     if (in->memory && !write_results(in, op, &value[first]))
         return false;
     for (int i = 0; i < op->results.count; i++) {
+        if (!value[first + i].part)
+            continue;
         if (!check_value(in, &value[first + i], op->results.at[i]->name))
             return false;
         show(in, op, i, &value[first + i]);

@@ -116,7 +116,7 @@ typedef struct {
     int64_t *carried; /* where the next turn finds what is carried */
 } Turns;
 bool begin_turns(Interp *in, const Op *op, const Func *callee, Turns *t);
-void begin_turn(Interp *in, Turns *t, int64_t at, int64_t turns_left);
+void begin_turn(Interp *in, Turns *t, int64_t at, int64_t left);
 void end_turn(Interp *in, Turns *t);
 
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */

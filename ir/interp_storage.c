@@ -7,6 +7,7 @@
  *
  * Addresses are bytes from the arena's start, the same on all ranks: parts are of one size in memory.
  */
+#include "flight.h"
 #include "interp_parts.h"
 #include "storage.h"
 
@@ -25,9 +26,9 @@ typedef struct {
 
 /* A collective that has been started: until its wait, nobody may touch what it reads and writes. */
 typedef struct Flight {
-    const Op *op;
+    const Op *op; /* NULL: it has landed */
     Held operand;
-    int64_t address;
+    int64_t from, to; /* addresses */
     struct Flight *next;
 } Flight;
 
@@ -245,27 +246,43 @@ static bool use_scratch(Interp *in, const Op *op)
     return !bytes || !op->results.count || forget_region(in, result(op), in->now.base + op->attrs.frame, bytes);
 }
 
-static Flight *flight_of(Interp *in, const Op *op)
+/* That which writes to the address, or one that has landed; NULL: none. */
+static Flight *flight_to(const Memory *memory, int64_t address)
 {
-    Flight *flight = in->memory->flights;
-    while (flight && flight->op != op)
-        flight = flight->next;
-    if (flight)
-        return flight;
-    flight = NEW(&in->arena, Flight);
-    *flight = (Flight){ .op = op, .next = in->memory->flights };
-    return in->memory->flights = flight;
+    Flight *landed = NULL;
+    for (Flight *flight = memory->flights; flight; flight = flight->next)
+        if (!flight->op)
+            landed = flight;
+        else if (flight->to == address)
+            return flight;
+    return landed;
+}
+
+static void take_off(Interp *in, const Op *op, const Held *operand)
+{
+    const int64_t to = address_of(in, result(op));
+    Flight *flight = flight_to(in->memory, to);
+    if (!flight) {
+        flight = NEW(&in->arena, Flight);
+        flight->next = in->memory->flights;
+        in->memory->flights = flight;
+    }
+    flight->op = op;
+    flight->operand = *operand;
+    flight->from = address_of(in, arg(op, 0));
+    flight->to = to;
 }
 
 /* Until now, what the collective reads and what it writes has been left alone. */
 static bool land(Interp *in, const Op *wait, const Held *result)
 {
     const Value *started = arg(wait, 0);
-    const Flight *flight = started->def ? flight_of(in, started->def) : NULL;
-    if (!flight || !flight->operand.part)
+    Flight *flight = flight_to(in->memory, address_of(in, started));
+    const Op *op = flight ? flight->op : NULL;
+    if (!op)
         return cannot_run(in, "nothing has been started that it could wait for");
-    return read_value(in, arg(flight->op, 0), flight->address, &flight->operand) &&
-           read_value(in, started, address_of(in, started), result);
+    flight->op = NULL;
+    return read_value(in, arg(op, 0), flight->from, &flight->operand) && read_value(in, started, flight->to, result);
 }
 
 /* A view is read when what it shows is; operands of a call by the ops of the callee.  Collectives of one bucket, which
@@ -273,16 +290,13 @@ static bool land(Interp *in, const Op *wait, const Held *result)
 bool read_operands(Interp *in, const Op *op, const Held args[])
 {
     in->memory->when++;
-    if (op->kind == OP_wait)
+    if (info(op)->traits & WAITS)
         return has_place(in, arg(op, 0)) && land(in, op, &args[0]);
     if (info(op)->family == VIEW || framed_callee(in, op))
         return true;
     bool good = use_scratch(in, op);
-    if (op->attrs.started && has_place(in, arg(op, 0))) {
-        Flight *flight = flight_of(in, op);
-        flight->operand = args[0];
-        flight->address = address_of(in, arg(op, 0));
-    }
+    if (op->attrs.started && has_place(in, arg(op, 0)) && has_place(in, result(op)))
+        take_off(in, op, &args[0]);
     for (int i = 0; good && i < op->args.count; i++)
         good = has_place(in, arg(op, i)) && read_value(in, arg(op, i), address_of(in, arg(op, i)), &args[i]);
     return good;
@@ -295,7 +309,7 @@ bool write_results(Interp *in, const Op *op, const Held results[])
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         good = has_place(in, value);
-        if (good && info(op)->family != VIEW)
+        if (good && info(op)->family != VIEW && results[i].part)
             good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
     }
     return good && (is_call || use_scratch(in, op));
@@ -352,41 +366,30 @@ static int64_t slice_address(const Interp *in, const Op *op, const Value *value,
     return address_of(in, value) + at * stride * dtype_bytes(value->type.dtype);
 }
 
-/* What came ahead lies in one buffer, and the other is being written meanwhile: what was there is gone. */
-static void place_ahead(Interp *in, const Turns *t, int64_t turns_left, int64_t buffer, int64_t pointer[])
-{
-    for (const Op *op = first_ahead(t->callee); op; op = next_ahead(op), pointer += AHEAD_POINTERS) {
-        int64_t bytes = aligned_bytes(local_bytes(in->m, &result(op)->type));
-        pointer[0] = buffer + (turns_left % 2 ? bytes : 0);
-        if (buffer + 2 * bytes <= in->memory->bytes)
-            forget_region(in, result(op), buffer + (turns_left % 2 ? 0 : bytes), bytes);
-        buffer += 2 * bytes;
-    }
-}
-
 /* What is carried but not in place goes to and fro between a buffer behind the callee's frame and where the loop's
  * result lies, so that the last turn writes there. */
-void begin_turn(Interp *in, Turns *t, int64_t at, int64_t turns_left)
+void begin_turn(Interp *in, Turns *t, int64_t at, int64_t left)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    const int nahead = AHEAD_POINTERS * count_ahead(t->callee);
-    int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + nahead + 1);
+    const int64_t iteration = op->attrs.dims.count ? op->attrs.dims.dim[0].size - 1 - left : 0;
+    int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + 1);
     int64_t frame = in->now.base + op->attrs.frame, buffer = frame + aligned_bytes(t->callee->frame);
     for (int i = 0; i < nargs; i++)
-        pointer[i] = i < op->attrs.carried ? t->carried[i] : slice_address(in, op, arg(op, i), at);
+        pointer[i] = i < op->attrs.carried  ? t->carried[i]
+                     : is_prefetched(op, i) ? slice_address(in, op, arg(op, i), at + (op->attrs.reverse ? -1 : 1))
+                                            : slice_address(in, op, arg(op, i), at);
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool swaps = i < op->attrs.carried && !is_carried_in_place(t->op, t->callee, i);
-        pointer[nargs + i] = i >= op->attrs.carried    ? slice_address(in, op, value, at)
-                             : swaps && turns_left % 2 ? buffer
-                                                       : address_of(in, value);
+        pointer[nargs + i] = i >= op->attrs.carried                         ? slice_address(in, op, value, at)
+                             : swaps && is_written_behind(op, i, iteration) ? buffer
+                                                                            : address_of(in, value);
         if (swaps)
             buffer += aligned_bytes(local_bytes(in->m, &value->type));
     }
     for (int i = 0; i < op->attrs.carried; i++)
         t->carried[i] = pointer[nargs + i];
-    place_ahead(in, t, turns_left, buffer, pointer + nargs + nresults);
     in->now = (Activation){ frame, pointer };
 }
 

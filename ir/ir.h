@@ -57,6 +57,7 @@ typedef struct {
     Dim dim[MAX_RANK]; /* outermost first, row-major */
     Axes partial;      /* the tensor is the sum (or max) of what these ranks hold */
     Reduce by;
+    bool in_flight; /* the result of a collective that has been started: only `wait` may read it */
 } Type;
 
 typedef enum { KEEP, SUM, MAX, MIN, WHOLE } Role;      /* what an op does to one dim of its space */
@@ -287,6 +288,7 @@ enum {
     IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH,
+    WAITS = 8192,    /* reads what is in flight */
     WISHES = 4096,   /* says how a value is to be held, and not yet by what: no target runs it */
     CONTRACTS = 2048 /* a matrix: its operands are multiplied, or rows of them are taken */
 };
@@ -355,6 +357,7 @@ char *type_text(Module *m, const Type *type);            /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
 void push_value(Arena *arena, Values *values, Value *value);
+void insert_value(Arena *arena, Values *values, int at, Value *value);
 int index_of(const Values *values, const Value *value); /* or -1 */
 Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the module */
 void append_func(Module *m, Func *f);                   /* one that has its name already */
@@ -369,6 +372,7 @@ Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a 
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 void take_away(Values *values, int at);
 Name fresh_name(Module *m);
+Name free_name(Module *m, const Func *f, Name name); /* the name, unless a value of f has it */
 
 /* --- Ports: what parameters and results are for. ------------------------------------------------ */
 const char *port_word(PortKind kind);
@@ -382,6 +386,7 @@ Port result_port(const Func *f, int i);
 int result_at(const Func *f, Port port);         /* -1: f returns none */
 Value *result_for(const Func *f, PortKind kind); /* of one that is not NAMED; NULL: none */
 void add_result(Module *m, Func *f, Value *value, Port port);
+void insert_result(Module *m, Func *f, int at, Value *value); /* one without a port */
 void remove_result(Func *f, int at);
 int first_residual(const Func *f); /* so many results are for the caller itself */
 int first_state(const Func *f);    /* the parameters from there on are state */

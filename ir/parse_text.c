@@ -224,6 +224,7 @@ Type read_type(Parser *p)
         type.partial = read_axes(p);
         expect(p, ")");
     }
+    type.in_flight = accept(p, "in_flight");
     if (!p->failed && too_large(&type))
         fail(p, from(p, begin), "a tensor of more than 2^50 elements");
     return type;

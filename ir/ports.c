@@ -65,6 +65,20 @@ void add_result(Module *m, Func *f, Value *value, Port port)
     f->returns.at[f->results.count - 1] = port;
 }
 
+void insert_result(Module *m, Func *f, int at, Value *value)
+{
+    if (at >= f->returns.count) {
+        insert_value(&m->arena, &f->results, at, value);
+        return;
+    }
+    add_result(m, f, value, f->returns.at[f->returns.count - 1]);
+    take_away(&f->results, f->results.count - 1);
+    insert_value(&m->arena, &f->results, at, value);
+    for (int i = f->returns.count - 1; i > at; i--)
+        f->returns.at[i] = f->returns.at[i - 1];
+    f->returns.at[at] = (Port){ 0 };
+}
+
 void remove_result(Func *f, int at)
 {
     take_away(&f->results, at);

@@ -125,6 +125,8 @@ void print_type(const Module *m, const Type *type, FILE *out)
         print_Axes(m, type->partial, out);
         fputc(')', out);
     }
+    if (type->in_flight)
+        fputs(" in_flight", out);
 }
 
 /* at 4096 strides(2304, 64, 1): a stride for each dim; at p2+128: 128 bytes from pointer 2. */

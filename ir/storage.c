@@ -64,55 +64,11 @@ int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee)
     for (int i = 0; i < loop->attrs.carried; i++)
         if (!is_carried_in_place(loop, callee, i))
             bytes += aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
-    for (const Op *op = first_ahead(callee); op; op = next_ahead(op))
-        bytes += 2 * aligned_bytes(local_bytes(m, &result(op)->type));
     return bytes;
 }
 
-/* --- Collectives that run ahead ------------------------------------------------------------------ */
-
-static const Op *ahead_from(const Op *op)
+bool is_written_behind(const Op *loop, int i, int64_t iteration)
 {
-    while (op && !op->attrs.ahead)
-        op = op->next;
-    return op;
-}
-
-const Op *first_ahead(const Func *f) { return ahead_from(f->first); }
-const Op *next_ahead(const Op *op) { return ahead_from(op->next); }
-
-int count_ahead(const Func *f)
-{
-    int count = 0;
-    for (const Op *op = first_ahead(f); op; op = next_ahead(op))
-        count++;
-    return count;
-}
-
-const Op *only_loop(const Module *m, const Func *f)
-{
-    const Op *found = NULL;
-    int calls = 0;
-    for (const Func *caller = m->funcs; caller; caller = caller->next)
-        for (const Op *op = caller->first; op; op = op->next)
-            if (op->attrs.callee && find_func(m, op->attrs.callee) == f) {
-                calls++;
-                found = op;
-            }
-    return calls == 1 && found->attrs.dims.count ? found : NULL;
-}
-
-bool can_run_ahead(const Module *m, const Func *f, const Op *op)
-{
-    const Op *loop = info(op)->traits & SENDS ? only_loop(m, f) : NULL;
-    int at = loop ? index_of(&f->params, arg(op, 0)) : -1;
-    return at >= 0 && at >= loop->attrs.carried && find_dim(&arg(loop, at)->type, loop->attrs.dims.dim[0].name) >= 0;
-}
-
-bool is_one_message(const Op *a, const Op *b)
-{
-    if (a->kind != b->kind || !(info(a)->traits & SENDS) || !a->attrs.bucket || a->attrs.bucket != b->attrs.bucket)
-        return false;
-    const Type *x = &arg(a, 0)->type, *y = &arg(b, 0)->type;
-    return a->attrs.axis == b->attrs.axis && x->dtype == y->dtype && x->by == y->by;
+    const int64_t left = loop->attrs.dims.count ? loop->attrs.dims.dim[0].size - 1 - iteration : 0;
+    return loop->results.at[i]->type.in_flight ? iteration % 2 == 0 : left % 2 == 1;
 }

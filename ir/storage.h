@@ -3,13 +3,10 @@
  * A called function has a frame of its own inside its caller's.  Operands and results come to it as pointers.  Behind
  * the frame of a loop's callee lie, one behind the other,
  *
- *   for each carried value that is not made in place     a second buffer: turns write to and fro
- *   for each collective that runs ahead                  two buffers, for every other turn
+ *   for each carried value that is not made in place     a second buffer: iterations write to and fro
  *
- * A collective that runs `ahead` is started one turn early, or before the loop: while a turn works with what has come
- * into one buffer, what the next turn needs is on its way into the other.  It has three pointers, behind those of
- * parameters and results: to its own buffer, to the next turn's, and to the next turn's operand (NULL in the last
- * turn).
+ * The last iteration writes where the loop's result lies.  Of what is in flight the loop has no result: the buffer of
+ * the operand is the other one.
  */
 #ifndef MPC_STORAGE_H
 #define MPC_STORAGE_H
@@ -38,22 +35,9 @@ bool is_carried_in_place(const Op *loop, const Func *callee, int i);
 
 int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee); /* bytes behind the callee's frame */
 
-enum { AHEAD_POINTERS = 3 };
-const Op *first_ahead(const Func *f); /* NULL: none */
-const Op *next_ahead(const Op *op);
-int count_ahead(const Func *f);
-
-/* The loop whose turns f is, if nothing else calls it. */
-const Op *only_loop(const Module *m, const Func *f);
-
-/* Is the operand of this collective of f a slice that a loop hands to each of its turns?  Then it can run ahead. */
-bool can_run_ahead(const Module *m, const Func *f, const Op *op);
-
-/* Are these two, of which one stands right behind the other, or only others of their bucket between them, sent as one
- * message?  So are collectives of one {bucket} that differ in nothing but their tensors: kind, axes, dtype, and whether
- * they sum.  The overlap pass starts and waits for them together, the runtime has one RtCollective for them, and a
- * report counts them once. */
-bool is_one_message(const Op *a, const Op *b);
+/* Does that iteration, from 0, write the i-th value that is carried, and not made in place, to the buffer behind the
+ * callee's frame, or where the loop's result lies? */
+bool is_written_behind(const Op *loop, int i, int64_t iteration);
 
 /* Is nothing written over while somebody still reads it, in any program of the module, as the memory pass has placed
  * it?  True before that pass.  Every place must be within reach of its op: verify_module comes first. */

@@ -122,7 +122,10 @@ bool same_dims(const Type *a, const Type *b)
     return true;
 }
 
-bool type_equal(const Type *a, const Type *b) { return a->dtype == b->dtype && same_dims(a, b); }
+bool type_equal(const Type *a, const Type *b)
+{
+    return a->dtype == b->dtype && a->in_flight == b->in_flight && same_dims(a, b);
+}
 
 bool same_base(const Storage *a, const Storage *b)
 {

@@ -3,9 +3,9 @@
  * The type of each result is inferred again and compared with the one that stands there: a pass
  * that changes an op without its type, or drops a collective, is caught here and named.
  */
+#include "flight.h"
 #include "infer.h"
 #include "map.h"
-#include "storage.h"
 
 #include <string.h>
 
@@ -33,38 +33,12 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
     return true;
 }
 
-/* The result of a collective that was started: only `wait` may read it. */
-static bool is_on_its_way(const Value *value) { return value->def && value->def->attrs.started; }
-
-/* A message starts as a whole, and is waited for as a whole. */
-static bool verify_message(Module *m, const Op *op)
-{
-    const Op *before = op->prev;
-    if (before && is_one_message(before, op) &&
-        (before->attrs.started != op->attrs.started || before->attrs.ahead != op->attrs.ahead))
-        return WRONG_OP("%%%s is sent in one message with %%%s, but only one of them is started", result(op)->name,
-                        result(before)->name);
-    if (op->kind != OP_wait)
-        return true;
-    const Op *start = arg(op, 0)->def, *mate = start->prev;
-    bool has_mate = mate && is_one_message(mate, start);
-    if (has_mate && !(before && before->kind == OP_wait && is_one_message(arg(before, 0)->def, start)))
-        return WRONG_OP("%%%s is sent in one message with %%%s, but not waited for together with it", arg(op, 0)->name,
-                        result(mate)->name);
-    return true;
-}
-
 /* `defined`: the values that stand above it. */
 static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined)
 {
     for (int i = 0; i < op->args.count; i++)
         if (!map_get(defined, arg(op, i)))
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
-        else if (is_on_its_way(arg(op, i)) && op->kind != OP_wait)
-            return WRONG_OP("%s reads %%%s, which is on its way until its wait", info(op)->name, arg(op, i)->name);
-    if (op->attrs.ahead && !(op->attrs.started && can_run_ahead(m, f, op)))
-        return WRONG_OP("%s cannot run ahead: %%%s is no slice that @%s gets from the only loop that calls it",
-                        info(op)->name, arg(op, 0)->name, f->name);
     const Type *inferred = infer_results(m, op);
     const int expected = result_count(m, op);
     if (!inferred)
@@ -79,7 +53,7 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
         if (!verify_type(m, op->loc, value))
             return false;
     }
-    return verify_message(m, op);
+    return true;
 }
 
 /* Calls go down: a function that is reached from itself has no meaning. */
@@ -132,25 +106,6 @@ static bool verify_kernel(Module *m, const Func *kernel)
     return good;
 }
 
-/* A collective that has been started is waited for once: functions have no branches. */
-static bool verify_waits(Module *m, const Func *f)
-{
-    Arena scratch = { 0 };
-    Map waited = { .arena = &scratch };
-    bool good = true;
-    for (const Op *op = f->last; op && good; op = op->prev) {
-        if (op->attrs.started && !map_get(&waited, result(op)))
-            good = WRONG_OP("%s of %%%s is started, and nothing waits for it", info(op)->name, result(op)->name);
-        if (op->kind != OP_wait)
-            continue;
-        if (map_get(&waited, arg(op, 0)))
-            good = WRONG_OP("%%%s is waited for twice", arg(op, 0)->name);
-        map_put(&waited, arg(op, 0), arg(op, 0));
-    }
-    arena_free(&scratch);
-    return good;
-}
-
 static bool verify_body(Module *m, const Func *f, Map *defined)
 {
     bool good = true;
@@ -163,9 +118,6 @@ static bool verify_body(Module *m, const Func *f, Map *defined)
         if (!map_get(defined, f->results.at[i]))
             return WRONG(f->last ? f->last->loc : f->loc, "@%s returns %%%s, which it does not define", f->name,
                          f->results.at[i]->name);
-        else if (is_on_its_way(f->results.at[i]))
-            return WRONG(f->last ? f->last->loc : f->loc, "@%s returns %%%s, which is on its way until its wait",
-                         f->name, f->results.at[i]->name);
     return good;
 }
 
@@ -186,7 +138,7 @@ static bool verify_func(Module *m, const Func *f)
     Map defined = { .arena = &scratch };
     good = verify_body(m, f, &defined);
     arena_free(&scratch);
-    good = good && verify_waits(m, f);
+    good = good && verify_flights(m, f);
     if (good && f->role == KERNEL)
         good = verify_kernel(m, f);
     return good;

@@ -8,6 +8,7 @@
  *
  * A kernel may write over an operand that dies there, element by element: see may_write_over.
  */
+#include "flight.h"
 #include "map.h"
 #include "region.h"
 #include "storage.h"
@@ -80,12 +81,16 @@ static void find_last_readers(Check *c, const Func *f)
     for (const Op *op = f->first; op; op = op->next, number++)
         for (int i = 0; i < op->args.count; i++) {
             note_reader(c, arg(op, i), number);
-            const Op *start = op->kind == OP_wait ? arg(op, i)->def : NULL;
+            const Op *start = arg(op, i)->type.in_flight ? arg(op, i)->def : NULL;
             if (start)
                 note_reader(c, arg(start, 0), number);
         }
-    for (int i = 0; i < f->results.count; i++)
+    for (int i = 0; i < f->results.count; i++) {
+        const Op *start = f->results.at[i]->type.in_flight ? f->results.at[i]->def : NULL;
         note_reader(c, f->results.at[i], number);
+        if (start)
+            note_reader(c, arg(start, 0), number);
+    }
 }
 
 static int last_reader(const Check *c, const Value *value) { return (int)(intptr_t)map_get(&c->last, value) - 1; }
@@ -277,25 +282,14 @@ static void add_other_turns(Check *c, Scene *scene, const Turns *t, int64_t turn
 {
     for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
         const Value *value = arg(t->op, i);
-        if (is_sliced(t, value))
-            add_living(c, scene, value, slices(c, t, value, turn + 1, true), 1);
+        if (is_sliced(t, value)) /* of the slice of this iteration that came early a message may be on its way */
+            add_living(c, scene, value, slices(c, t, value, turn + !is_prefetched(t->op, i), true), 1);
         else if (turn + 1 < t->turns)
             add_living(c, scene, value, region_at(c, t->place, value), 1);
     }
     for (int i = (int)t->op->attrs.carried; i < t->op->results.count; i++)
         if (last_reader(c, t->op->results.at[i]) >= 0)
             add_living(c, scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], turn, false), 1);
-}
-
-/* Both buffers of each collective that runs ahead are in use the whole turn: one is read, one is on its way. */
-static void place_ahead(Check *c, Scene *scene, const Turns *t, int64_t left, int64_t buffer, int64_t pointer[])
-{
-    for (const Op *op = first_ahead(t->callee); op; op = next_ahead(op), pointer += AHEAD_POINTERS) {
-        int64_t bytes = aligned_bytes(local_bytes(c->m, &result(op)->type));
-        pointer[0] = buffer + (left % 2 ? bytes : 0);
-        add_living(c, scene, result(op), plain_region(buffer, 2 * bytes), 1);
-        buffer += 2 * bytes;
-    }
 }
 
 /* Does the callee look for its i-th parameter, or then result, where the caller has it? */
@@ -320,18 +314,19 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    const int64_t at = turn_index(t, turn), left = t->turns - 1 - turn;
-    int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + AHEAD_POINTERS * count_ahead(t->callee) + 1);
+    const int64_t at = turn_index(t, turn), next = turn_index(t, turn + (turn + 1 < t->turns));
+    int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + 1);
     int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
     Scene others = { .around = scene };
     for (int i = 0; i < nargs; i++)
-        pointer[i] = i < op->attrs.carried ? t->carried[i] : slice_address(t, arg(op, i), at);
+        pointer[i] =
+            i < op->attrs.carried ? t->carried[i] : slice_address(t, arg(op, i), is_prefetched(op, i) ? next : at);
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
-        pointer[nargs + i] = !is_carried         ? slice_address(t, value, at)
-                             : swaps && left % 2 ? buffer
-                                                 : address_of(t->place, value);
+        pointer[nargs + i] = !is_carried                               ? slice_address(t, value, at)
+                             : swaps && is_written_behind(op, i, turn) ? buffer
+                                                                       : address_of(t->place, value);
         buffer += swaps ? aligned_bytes(local_bytes(c->m, &value->type)) : 0;
     }
     for (int i = 0; i < op->attrs.carried; i++)
@@ -341,7 +336,6 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
     add_other_turns(c, &others, t, turn);
-    place_ahead(c, &others, t, left, buffer, pointer + nargs + nresults);
     return good && check_func(c, &inner, &others);
 }
 

@@ -60,16 +60,6 @@ static Func *maker(const Accumulate *a, const Op *add, const Value *value, const
     return may && is_above(other, call) ? callee : NULL;
 }
 
-/* `name`, unless a value of f has it. */
-static Name free_name(Module *m, const Func *f, Name name)
-{
-    bool is_taken = param_named(f, name) != NULL;
-    for (const Op *op = f->first; op && !is_taken; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            is_taken |= op->results.at[i]->name == name;
-    return is_taken ? fresh_name(m) : name;
-}
-
 static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee)
 {
     Value *made = arg(add, side), *sum = arg(add, 1 - side);

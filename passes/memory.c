@@ -122,11 +122,12 @@ static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer 
     return false;
 }
 
-/* A loop that carries something on in place begins with it where it will end. */
+/* A loop that carries something on in place begins with it where it will end; what is in flight ends where it began. */
 static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && result == operand && is_carried_in_place(op, callee, result);
+    return callee && result == operand && result < op->attrs.carried &&
+           (op->results.at[result]->type.in_flight || is_carried_in_place(op, callee, result));
 }
 
 /* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries
@@ -249,7 +250,7 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
 /* A result that is waited for lies where its collective writes it. */
 static void place_started(const Value *value)
 {
-    if (value->def && value->def->kind == OP_wait)
+    if (value->def && info(value->def)->traits & WAITS)
         arg(value->def, 0)->storage = value->storage;
 }
 
@@ -262,7 +263,7 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
     return NULL;
 }
 
-/* The pointer numbers of a called function: parameters, results, collectives that run ahead.  A result takes the number
+/* The pointer numbers of a called function: parameters, results.  A result takes the number
  * of the parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter
  * last. */
 static void number_pointers(Frame *frame, Func *f, const Op *call)
@@ -284,8 +285,6 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
             place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results);
         place_started(value);
     }
-    for (const Op *op = first_ahead(f); op; op = next_ahead(op), pointer += AHEAD_POINTERS)
-        result(op)->storage = new_pointer(m, &result(op)->type, pointer);
 }
 
 static void plan_frame(Frame *frame);

@@ -9,6 +9,7 @@
  * the target says what its kernels take (Module.takes).  Where the two do not meet, the op gets a copy, or writes one,
  * and memory is planned again.  Most programs have none of this, and are planned once.
  */
+#include "flight.h"
 #include "memory.h"
 #include "pass.h"
 #include "storage.h"
@@ -143,13 +144,6 @@ static Op *last_of_message(Op *op)
     return op;
 }
 
-/* What runs ahead reads the slice of the next turn, of which there is no copy: no longer ahead. */
-static void stay_in_turn(Op *first, const Op *last)
-{
-    for (Op *op = first; op != last->next; op = op->next)
-        op->attrs.ahead = false;
-}
-
 /* What an earlier op was given already. */
 static Value *find_copy(const Module *m, const Op *before, const Value *x, const Type *type)
 {
@@ -172,7 +166,6 @@ static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted
     Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (kernel && kernel->role == KERNEL)
         kernel->params.at[i]->type = type;
-    stay_in_turn(first_of_message(op), last_of_message(op));
 }
 
 static Op *wait_for(Op *op)
@@ -191,7 +184,7 @@ static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
     if (op->attrs.started) /* it is there when it has been waited for */
         op = wait_for(op);
     Op *last = last_of_message(op);
-    while (last->next && last->kind == OP_wait && last->next->kind == OP_wait) /* those of a message stand together */
+    while (last->next && info(last)->traits & info(last->next)->traits & WAITS) /* those of a message stand together */
         last = last->next;
     Value *old = op->results.at[i], *fresh = NEW(&m->arena, Value);
     *fresh = (Value){ .name = fresh_name(m), .type = *own, .def = op };

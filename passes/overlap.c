@@ -11,10 +11,12 @@
  * between start and wait, it is one op again.
  *
  * Gathers of what `zero` has split wait for overlap_params, sums of gradients for overlap_grads: both take memory.
- * Where a loop hands its turns slices of such parameters, each turn's are gathered one turn early, {started, ahead}:
- * while a layer is computed, the next one's parameters come.
+ * Where a loop hands its iterations slices of such parameters, each one's are gathered one iteration early: while a
+ * layer is computed, the next one's parameters come (prefetch.c).
  */
+#include "overlap.h"
 #include "cleanup.h"
+#include "flight.h"
 #include "map.h"
 #include "pass.h"
 #include "storage.h"
@@ -53,7 +55,7 @@ static void add_wait(Module *m, Func *f, Op *op, Op *before)
 {
     Value *started = result(op);
     Builder b = { m, f, before, op->loc, op->path, op->where };
-    op->attrs.started = true;
+    op->attrs.started = started->type.in_flight = true;
     Value *arrived = build_op(&b, OP_wait, NO_ATTRS, 1, &started);
     Name fresh = arrived->name;
     arrived->name = started->name; /* what others know it by */
@@ -62,8 +64,7 @@ static void add_wait(Module *m, Func *f, Op *op, Op *before)
     arrived->def->args.at[0] = started;
 }
 
-/* What follows the message that begins with `first`. */
-static Op *after_message(const Op *first)
+Op *after_message(const Op *first)
 {
     Op *after = first->next;
     while (after && is_one_message(after, first))
@@ -101,19 +102,6 @@ static void part_buckets(Func *f, int64_t *last)
     }
 }
 
-/* Gathered parameters come one turn early; those of a bucket all or none. */
-static void run_ahead(Module *m, Func *f)
-{
-    for (Op *first = f->first, *after; first; first = after) {
-        bool may = first->attrs.started && first->attrs.purpose == WEIGHT;
-        after = after_message(first);
-        for (const Op *op = first; op != after; op = op->next)
-            may = may && can_run_ahead(m, f, op);
-        for (Op *op = first; op != after; op = op->next)
-            op->attrs.ahead = may;
-    }
-}
-
 /* A message starts as a whole or not at all. */
 static bool split_collectives(Module *m, Func *f)
 {
@@ -132,10 +120,10 @@ static bool split_collectives(Module *m, Func *f)
 
 /* --- Units -------------------------------------------------------------------------------------- */
 
-static bool belongs_to(const Op *op, const Op *first)
+static bool belongs_to(const Func *f, const Op *op, const Op *first)
 {
-    if (op->kind == OP_wait && first->kind == OP_wait)
-        return is_one_message(arg(op, 0)->def, arg(first, 0)->def);
+    if (info(op)->traits & info(first)->traits & WAITS)
+        return is_one_message(flight_start(f, arg(op, 0)), flight_start(f, arg(first, 0)));
     return is_one_message(op, first);
 }
 
@@ -154,11 +142,11 @@ static void find_units(List *list)
     Op **ops = NEW_ARRAY(&list->m->arena, Op *, n);
     for (Op *op = list->f->first; op; op = op->next) {
         Unit *last = list->n ? &list->unit[list->n - 1] : NULL;
-        if (!last || !belongs_to(op, last->op[0])) {
+        if (!last || !belongs_to(list->f, op, last->op[0])) {
             last = &list->unit[list->n++];
             *last = (Unit){ .op = ops,
                             .starts = op->attrs.started,
-                            .waits = op->kind == OP_wait,
+                            .waits = info(op)->traits & WAITS,
                             .calls = calls_function(list->m, op) };
         }
         *ops++ = op;
@@ -179,7 +167,7 @@ static void find_updates(List *list)
     const StepState state = state_of(list->f);
     for (int i = 0; i < state.count; i++) {
         const Op *update = state.after[i]->def;
-        update = update && update->kind == OP_wait ? arg(update, 0)->def : update;
+        update = update && info(update)->traits & WAITS ? arg(update, 0)->def : update;
         Values *over = map_get(&list->over, update);
         if (!over && update)
             map_put(&list->over, update, over = NEW(&list->m->arena, Values));
@@ -190,11 +178,12 @@ static void find_updates(List *list)
 
 /* --- The new order -------------------------------------------------------------------------------- */
 
-static const Unit *wait_of(const List *list, const Op *start)
+/* Who reads what is in flight; NULL: the function hands it on. */
+static const Unit *reader_of(const List *list, const Value *in_flight)
 {
     for (const Unit *unit = list->unit; unit < list->unit + list->n; unit++)
-        for (int i = 0; unit->waits && i < unit->count; i++)
-            if (arg(unit->op[i], 0) == result(start))
+        for (int i = 0; i < unit->count; i++)
+            if (index_of(&unit->op[i]->args, in_flight) >= 0)
                 return unit;
     return NULL;
 }
@@ -205,11 +194,18 @@ static bool has_read(const List *list, const Op *op, const Value *old)
     for (int i = 0; i < op->args.count; i++) {
         if (shown_by(arg(op, i)) != old)
             continue;
-        const Unit *wait = op->attrs.started ? wait_of(list, op) : NULL;
-        if (!unit_of(list, op)->listed || (wait && !wait->listed))
+        const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
+        if (!unit_of(list, op)->listed || (reader && !reader->listed))
             return false;
     }
     return true;
+}
+
+/* Of what is handed on, has what came to this iteration been waited for? */
+static bool has_landed(const List *list, const Op *start)
+{
+    const int at = handed_on(list->f, start);
+    return at < 0 || reader_of(list, list->f->params.at[at])->listed;
 }
 
 /* Has everything been listed that reads what this op writes over? */
@@ -232,7 +228,7 @@ static bool is_ready(const List *list, const Unit *unit)
             if (def && !unit_of(list, def)->listed)
                 return false;
         }
-        if (!readers_are_listed(list, unit->op[i]))
+        if (!readers_are_listed(list, unit->op[i]) || !has_landed(list, unit->op[i]))
             return false;
     }
     return true;
@@ -295,14 +291,31 @@ static void join_idle(Func *f)
 {
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
-        Op *start = op->kind == OP_wait ? arg(op, 0)->def : NULL;
-        if (!start || start->attrs.ahead || has_work_between(start, op))
+        Op *start = info(op)->traits & WAITS ? arg(op, 0)->def : NULL;
+        if (!start || has_work_between(start, op))
             continue;
-        start->attrs.started = false;
+        start->attrs.started = result(start)->type.in_flight = false;
         result(start)->name = result(op)->name;
         replace_uses(f, result(op), result(start));
         remove_op(f, op);
     }
+}
+
+static void list_func(Module *m, Func *f)
+{
+    List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena };
+    find_units(&list);
+    find_updates(&list);
+    list_anew(&list);
+    join_idle(f);
+}
+
+static bool starts_any(const Func *f)
+{
+    const Op *op = f->first;
+    while (op && !op->attrs.started)
+        op = op->next;
+    return op != NULL;
 }
 
 void pass_overlap(Module *m);
@@ -311,13 +324,10 @@ void pass_overlap(Module *m)
     int64_t buckets = last_bucket(m);
     for (Func *f = m->funcs; f; f = f->next) {
         part_buckets(f, &buckets);
-        if (!split_collectives(m, f))
-            continue;
-        run_ahead(m, f);
-        List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena };
-        find_units(&list);
-        find_updates(&list);
-        list_anew(&list);
-        join_idle(f);
+        if (split_collectives(m, f))
+            prefetch_weights(m, f);
     }
+    for (Func *f = m->funcs; f; f = f->next)
+        if (starts_any(f))
+            list_func(m, f);
 }

@@ -62,7 +62,7 @@ static const char flight[] =
     "  }\n"
     "  func eval @eval(%x: f32[b:4/dp, i:4] at 0 strides(4, 1), %y: f32[i:4] at 64 strides(1)) frame(384) {\n"
     "    %1 = sum %x {over=b} : f32[i:4] partial(dp) at 128 strides(1)\n"
-    "    %2 = all_reduce %1 {axis=dp, started=true} : f32[i:4] at 192 strides(1)\n"
+    "    %2 = all_reduce %1 {axis=dp, started=true} : f32[i:4] in_flight at 192 strides(1)\n"
     "    %3 = call %y {callee=k.exp} : f32[i:4] at 256 strides(1)\n"
     "    %4 = call %3 {callee=k.exp} : f32[i:4] at 256 strides(1)\n"
     "    %5 = wait %2 : f32[i:4] at 192 strides(1)\n"
@@ -72,24 +72,28 @@ static const char flight[] =
     "  }\n"
     "}\n";
 
-/* What each turn needs comes one turn early, into two buffers at 384 and 448, behind what is carried. */
-static const char ahead[] =
+/* What each iteration needs comes one iteration early, to 448 and to the buffer at 384, behind that of %c. */
+static const char early[] =
     "module @m {\n"
     "  mesh dp=2\n"
     "  func kernel @k.exp(%x: f32[i:4]) {\n"
     "    %1 = exp %x : f32[i:4]\n"
     "    return %1\n"
     "  }\n"
-    "  func @turn(%c: f32[i:4] at p0 strides(1), %w: f32[i:4/dp] at p1 strides(1)) frame(64) {\n"
-    "    %g = all_gather %w {dim=i, axis=dp, started=true, ahead=true} : f32[i:4] at p3 strides(1)\n"
-    "    %v = wait %g : f32[i:4] at p3 strides(1)\n"
+    "  func @turn(%c: f32[i:4] at p0 strides(1), %coming: f32[i:4] in_flight at p1 strides(1), %next: f32[i:4/dp] at p2 "
+    "strides(1)) frame(64) {\n"
+    "    %v = wait %coming : f32[i:4] at p1 strides(1)\n"
+    "    %g = all_gather %next {dim=i, axis=dp, started=true} : f32[i:4] in_flight at p4 strides(1)\n"
     "    %1 = mul %c, %v : f32[i:4] at 0 strides(1)\n"
-    "    %2 = add %1, %v : f32[i:4] at p2 strides(1)\n"
-    "    return %2\n"
+    "    %2 = add %1, %v : f32[i:4] at p3 strides(1)\n"
+    "    return %2, %g\n"
     "  }\n"
-    "  func eval @eval(%x: f32[i:4] at 64 strides(1), %w: f32[n:2, i:4/dp] at 0 strides(2, 1)) frame(512) {\n"
+    "  func eval @eval(%x: f32[i:4] at 64 strides(1), %w: f32[n:2, i:4/dp] at 0 strides(2, 1)) frame(576) {\n"
     "    %z = call %x {callee=k.exp} : f32[i:4] at 192 strides(1)\n"
-    "    %y = loop %x, %w {dims=[n:2], callee=turn, carried=1, frame=256} : f32[i:4] at 128 strides(1)\n"
+    "    %f = slice %w {dim=n} : f32[i:4/dp] at 0 strides(1)\n"
+    "    %g = all_gather %f {dim=i, axis=dp, started=true} : f32[i:4] in_flight at 448 strides(1)\n"
+    "    %y, %h = loop %x, %g, %w {dims=[n:2], callee=turn, carried=2, prefetch=1, frame=256} : f32[i:4] at 128 "
+    "strides(1), f32[i:4] in_flight at 448 strides(1)\n"
     "    %s = add %y, %z : f32[i:4] at 256 strides(1)\n"
     "    %e = sum %s {over=i} : f32[] at 320 strides()\n"
     "    return %e\n"
@@ -165,7 +169,7 @@ static void check_plan(const char *from, const char *to, const char *expected) {
 
 static void test_right_plans(void **state)
 {
-    const char *const plans[] = { plan, flight, ahead };
+    const char *const plans[] = { plan, flight, early };
     for (int i = 0; i < 3; i++) {
         bool seen;
         char *message = message_of(plans[i], "module @m", "module @m", &seen);
@@ -244,7 +248,7 @@ static void test_messages_on_their_way(void **state)
           "of %1 is not at byte 128 of rank 0: there now is what was written as %3");
     check(flight, "f32[i:4] at 256 strides(1)\n    %5", "f32[i:4] at 192 strides(1)\n    %5",
           "of %2 is not at byte 192");
-    check(flight, "started=true} : f32[i:4] at 192", "started=true} : f32[i:4] at 128",
+    check(flight, "started=true} : f32[i:4] in_flight at 192", "started=true} : f32[i:4] in_flight at 128",
           "it writes %2 at byte 128 of rank 0, where it reads %1");
     check(flight, "wait %2 : f32[i:4] at 192", "wait %2 : f32[i:4] at 320", "of %5 is not at byte 320");
 }
@@ -252,11 +256,13 @@ static void test_messages_on_their_way(void **state)
 /* Of the buffers of what comes early, one is in use, and the other is written meanwhile. */
 static void test_messages_that_come_early(void **state)
 {
-    check(ahead, "f32[i:4] at 192", "f32[i:4] at 384", "element 0 of %z is not at byte 384");
-    check(ahead, "f32[i:4] at 192", "f32[i:4] at 448", "element 0 of %z is not at byte 448");
-    check(ahead, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 192 strides(1)\n    %2",
+    check(early, "f32[i:4] at 192", "f32[i:4] at 384", "element 0 of %z is not at byte 384");
+    check(early, "f32[i:4] at 192", "f32[i:4] at 448", "element 0 of %z is not at byte 448");
+    check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 192 strides(1)\n    %2",
           "it writes %1 at byte 448 of rank 0, where it reads %v");
-    check(ahead, "carried=1, frame=256", "carried=1, frame=320", "outside of the arena");
+    check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 128 strides(1)\n    %2",
+          "of %coming is not at byte 384: there now is what was written as %1");
+    check(early, "prefetch=1, frame=256", "prefetch=1, frame=448", "outside of the arena");
 }
 
 static void test_outside(void **state)

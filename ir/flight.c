@@ -1,0 +1,162 @@
+/* flight.c -- collectives that have been started: questions about them, and the verifier's part. */
+#include "flight.h"
+
+#include "infer.h"
+#include "map.h"
+
+bool is_one_message(const Op *a, const Op *b)
+{
+    if (a->kind != b->kind || !(info(a)->traits & SENDS) || !a->attrs.bucket || a->attrs.bucket != b->attrs.bucket)
+        return false;
+    const Type *x = &arg(a, 0)->type, *y = &arg(b, 0)->type;
+    return a->attrs.axis == b->attrs.axis && x->dtype == y->dtype && x->by == y->by;
+}
+
+bool is_prefetched(const Op *loop, int i) { return i >= loop->args.count - loop->attrs.prefetch; }
+
+int handed_on(const Func *f, const Op *start)
+{
+    return start->attrs.started ? index_of(&f->results, result(start)) : -1;
+}
+
+const Op *flight_start(const Func *f, const Value *value)
+{
+    const int at = value->def ? -1 : index_of(&f->params, value);
+    const Op *op = at >= 0 && at < f->results.count ? f->results.at[at]->def : value->def;
+    return op && op->attrs.started ? op : NULL;
+}
+
+/* The only reader of what is in flight; NULL: the function hands it on. */
+static const Op *reader_of(const Op *start)
+{
+    const Op *op = start->next;
+    while (op && index_of(&op->args, result(start)) < 0)
+        op = op->next;
+    return op;
+}
+
+const Op *continued_by(const Module *m, const Op *start)
+{
+    const Op *loop = start->attrs.started ? reader_of(start) : NULL;
+    const Func *callee = loop && loop->attrs.callee ? find_func(m, loop->attrs.callee) : NULL;
+    return callee ? flight_start(callee, callee->params.at[index_of(&loop->args, result(start))]) : start;
+}
+
+Op *only_loop(const Module *m, const Func *f, Func **caller)
+{
+    Op *found = NULL;
+    int calls = 0;
+    for (Func *g = m->funcs; g; g = g->next)
+        for (Op *op = g->first; op; op = op->next)
+            if (op->attrs.callee && find_func(m, op->attrs.callee) == f) {
+                calls++;
+                found = op;
+                *caller = g;
+            }
+    return calls == 1 && found->attrs.dims.count ? found : NULL;
+}
+
+/* --- The verifier's part -------------------------------------------------------------------------- */
+
+#define WRONG_OP(...) (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op) }, __VA_ARGS__), false)
+#define WRONG_FUNC(...) (error_at(m->diags, (Where){ .at = f->last ? f->last->loc : f->loc }, __VA_ARGS__), false)
+
+static const Op *mate_before(const Op *start)
+{
+    return start->prev && is_one_message(start->prev, start) ? start->prev : NULL;
+}
+
+/* A message starts as a whole, and is waited for as a whole. */
+static bool verify_message(Module *m, const Func *f, const Op *op)
+{
+    const Op *before = op->prev;
+    if (before && is_one_message(before, op) && before->attrs.started != op->attrs.started)
+        return WRONG_OP("%%%s is sent in one message with %%%s, but only one of them is started", result(op)->name,
+                        result(before)->name);
+    const Op *start = info(op)->traits & WAITS ? flight_start(f, arg(op, 0)) : NULL,
+             *mate = start ? mate_before(start) : NULL;
+    if (mate && !(before && info(before)->traits & WAITS && flight_start(f, arg(before, 0)) == mate))
+        return WRONG_OP("%%%s is sent in one message with %%%s, but not waited for together with it", arg(op, 0)->name,
+                        result(mate)->name);
+    return true;
+}
+
+/* What the loop begins with is the message that its callee goes on with, piece by piece. */
+static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *callee, int i)
+{
+    const Op *first = arg(op, i)->def, *next = flight_start(callee, callee->params.at[i]);
+    if (!first || !first->attrs.started || !next)
+        return WRONG_OP("%%%s is carried in flight: @%s and @%s each have to start it themselves", arg(op, i)->name,
+                        f->name, callee->name);
+    const Op *mate = mate_before(first), *mate_next = mate_before(next);
+    bool alike = attrs_equal(&first->attrs, &next->attrs) && type_equal(&arg(first, 0)->type, &arg(next, 0)->type) &&
+                 !mate == !mate_next;
+    if (alike && mate)
+        alike = index_of(&op->args, result(mate)) == handed_on(callee, mate_next);
+    return alike || WRONG_OP("%%%s is not the message that @%s goes on with", arg(op, i)->name, callee->name);
+}
+
+/* Of the last slice's successor there is nothing: it is read by collectives that the last iteration does not start. */
+static bool verify_prefetched(Module *m, const Op *op, const Func *callee, int i)
+{
+    const Value *param = callee->params.at[i];
+    for (const Op *reader = callee->first; reader; reader = reader->next)
+        if (index_of(&reader->args, param) >= 0 && handed_on(callee, reader) < 0)
+            return WRONG_OP("%s of @%s reads %%%s, which its last iteration does not get", info(reader)->name,
+                            callee->name, param->name);
+    return true;
+}
+
+static bool verify_loop(Module *m, const Func *f, const Op *op)
+{
+    const Func *callee = find_func(m, op->attrs.callee);
+    bool good = true;
+    for (int i = 0; good && i < op->args.count; i++) {
+        if (arg(op, i)->type.in_flight)
+            good = verify_carried(m, f, op, callee, i);
+        if (good && is_prefetched(op, i))
+            good = verify_prefetched(m, op, callee, i);
+    }
+    return good;
+}
+
+/* Notes who reads what is in flight. */
+static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *value = arg(op, i);
+        if (!value->type.in_flight)
+            continue;
+        if (value->def && info(value->def)->family == CONTROL)
+            return WRONG_OP("the last iteration starts nothing: %s cannot read %%%s", info(op)->name, value->name);
+        if (map_get(reader, value))
+            return WRONG_OP("%%%s is waited for twice", value->name);
+        map_put(reader, value, (void *)op);
+    }
+    const int at = handed_on(f, op);
+    const Op *wait = at >= 0 && at < f->params.count ? map_get(reader, f->params.at[at]) : NULL;
+    if (at >= 0 && (!wait || !f->params.at[at]->type.in_flight))
+        return WRONG_OP("@%s returns %%%s in flight, and has not waited for the one before it", f->name,
+                        result(op)->name);
+    return verify_message(m, f, op) && (info(op)->family != CONTROL || verify_loop(m, f, op));
+}
+
+bool verify_flights(Module *m, const Func *f)
+{
+    Arena scratch = { 0 };
+    Map reader = { .arena = &scratch };
+    bool good = true;
+    for (const Op *op = f->first; op && good; op = op->next)
+        good = note_readers(m, f, op, &reader);
+    for (const Op *op = f->first; op && good; op = op->next)
+        if (op->attrs.started && !map_get(&reader, result(op)) && handed_on(f, op) < 0)
+            good = WRONG_OP("%s of %%%s is started, and nothing waits for it", info(op)->name, result(op)->name);
+    for (int i = 0; i < f->params.count && good; i++)
+        if (f->params.at[i]->type.in_flight && !map_get(&reader, f->params.at[i]))
+            good = WRONG_FUNC("@%s is given %%%s in flight, and does not wait for it", f->name, f->params.at[i]->name);
+    for (int i = 0; i < f->results.count && good; i++)
+        if (f->results.at[i]->type.in_flight && (f->role != PLAIN || !flight_start(f, f->results.at[i])))
+            good = WRONG_FUNC("@%s returns %%%s, which is in flight", f->name, f->results.at[i]->name);
+    arena_free(&scratch);
+    return good;
+}

@@ -1,0 +1,108 @@
+/* prefetch.c -- what an iteration of a loop gathers is gathered one iteration early.
+ *
+ *   func @layer(%x, %w: f32[e:4/dp]) {                  func @layer(%x, %w.whole: f32[e:4] in_flight, %w.next) {
+ *     %1 = all_gather %w {started}                        %2 = wait %w.whole
+ *     %2 = wait %1                             =>         %1 = all_gather %w.next {started}
+ *     %y = mul %x, %2                                     %y = mul %x, %2
+ *     return %y                                           return %y, %1
+ *   }                                                   }
+ *   %3 = loop %x, %ws {carried=1}                       %4 = slice %ws {index=0}
+ *                                                       %5 = all_gather %4 {started}
+ *                                                       %3, %6 = loop %x, %5, %ws {carried=2, prefetch=1}
+ *
+ * So are parameters of which a loop hands each iteration a slice, a message at a time: see flight.h.
+ */
+#include "flight.h"
+#include "overlap.h"
+#include "storage.h"
+
+typedef struct {
+    Module *m;
+    Func *f, *caller;
+    Op *loop;
+} Prefetch;
+
+/* A slice of what is state or has been computed, which lies row by row, as messages want it; and nobody needs the
+ * result beyond this iteration. */
+static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
+{
+    const int at = index_of(&p->f->params, arg(op, 0));
+    const Value *whole = at >= p->loop->attrs.carried ? arg(p->loop, at) : NULL;
+    return op->attrs.started && op->attrs.purpose == WEIGHT && whole && shown_by(whole) == whole &&
+           find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
+}
+
+static Value *new_value(Prefetch *p, Name name, const Type *type, Op *def)
+{
+    Value *value = NEW(&p->m->arena, Value);
+    *value = (Value){ .name = name, .type = *type, .def = def };
+    return value;
+}
+
+/* The operand of the first iteration's message, before those that are started already. */
+static Value *first_slice(Prefetch *p, Op *op, Op *before)
+{
+    const Dim *dim = &p->loop->attrs.dims.dim[0];
+    Builder b = { p->m, p->caller, before, op->loc, op->path, op->where };
+    Attrs attrs = { .dim = dim->name, .index = p->loop->attrs.reverse ? dim->size - 1 : 0 };
+    return BUILD(&b, OP_slice, attrs, arg(p->loop, index_of(&p->f->params, arg(op, 0))));
+}
+
+/* What has been started before the loop comes to f as what it waits for, and what f starts is handed on. */
+static void hand_on(Prefetch *p, Op *op, Op *wait, Value *first)
+{
+    Module *m = p->m;
+    Op *loop = p->loop;
+    Value *slice = arg(op, 0), *whole = arg(loop, index_of(&p->f->params, slice));
+    const Type *type = &result(op)->type;
+    const int at = (int)loop->attrs.carried++;
+    loop->attrs.prefetch++;
+    Value *coming = new_value(p, free_name(m, p->f, intern_format(m, "%s.whole", slice->name)), type, NULL);
+    insert_value(&m->arena, &p->f->params, at, coming);
+    insert_value(&m->arena, &loop->args, at, first);
+    Value *next = new_value(p, free_name(m, p->f, intern_format(m, "%s.next", slice->name)), &slice->type, NULL);
+    push_value(&m->arena, &p->f->params, next);
+    push_value(&m->arena, &loop->args, whole);
+    insert_result(m, p->f, at, result(op));
+    insert_value(&m->arena, &loop->results, at, new_value(p, fresh_name(m), type, loop));
+    wait->args.at[0] = coming;
+    op->args.at[0] = next;
+    const int old = index_of(&p->f->params, slice);
+    if (!is_used(p->f, slice)) {
+        take_away(&p->f->params, old);
+        take_away(&loop->args, old);
+    }
+}
+
+/* The starts of a message, up to `end`, go behind as many waits, which follow. */
+static void prefetch_message(Prefetch *p, Op *first, Op *end)
+{
+    Op *wait = end, *behind = end, *slices_end = p->loop, *next;
+    for (const Op *op = first; op != end; op = op->next)
+        behind = behind->next;
+    for (Op *op = first; op != end; op = next, wait = wait->next) {
+        Value *slice = first_slice(p, op, slices_end);
+        Builder b = { p->m, p->caller, p->loop, op->loc, op->path, op->where };
+        Op *started = build(&b, op->kind, op->attrs, 1, &slice);
+        slices_end = slices_end == p->loop ? started : slices_end;
+        hand_on(p, op, wait, result(started));
+        next = op->next;
+        remove_op(p->f, op);
+        insert_op(p->f, op, behind);
+    }
+}
+
+void prefetch_weights(Module *m, Func *f)
+{
+    Prefetch p = { .m = m, .f = f };
+    p.loop = only_loop(m, f, &p.caller);
+    for (Op *first = f->first, *end; first && p.loop; first = end) {
+        end = after_message(first);
+        const Op *wait = end;
+        bool may = first->attrs.started && handed_on(f, first) < 0;
+        for (const Op *op = first; may && op != end; op = op->next, wait = wait->next)
+            may = can_prefetch(&p, op, wait);
+        if (may)
+            prefetch_message(&p, first, end);
+    }
+}
