@@ -80,7 +80,8 @@ static const char early[] =
     "    %1 = exp %x : f32[i:4]\n"
     "    return %1\n"
     "  }\n"
-    "  func @turn(%c: f32[i:4] at p0 strides(1), %coming: f32[i:4] in_flight at p1 strides(1), %next: f32[i:4/dp] at p2 "
+    "  func @turn(%c: f32[i:4] at p0 strides(1), %coming: f32[i:4] in_flight at p1 strides(1), %next: f32[i:4/dp] at "
+    "p2 "
     "strides(1)) frame(64) {\n"
     "    %v = wait %coming : f32[i:4] at p1 strides(1)\n"
     "    %g = all_gather %next {dim=i, axis=dp, started=true} : f32[i:4] in_flight at p4 strides(1)\n"
@@ -261,8 +262,8 @@ static void test_messages_that_come_early(void **state)
     check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 192 strides(1)\n    %2",
           "it writes %1 at byte 448 of rank 0, where it reads %v");
     check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 128 strides(1)\n    %2",
-          "of %coming is not at byte 384: there now is what was written as %1");
-    check(early, "prefetch=1, frame=256", "prefetch=1, frame=448", "outside of the arena");
+          "of %coming is not at byte 384 of rank 0: there now is what was written as %1");
+    check(early, "prefetch=1, frame=256", "prefetch=1, frame=512", "outside of the arena");
 }
 
 static void test_outside(void **state)
