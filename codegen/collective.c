@@ -37,8 +37,10 @@ static char *axes_text(Arena *arena, const RtCollective *c)
 
 static char *type_change(Module *m, const Op *op)
 {
+    Type landed = result(op)->type;
+    landed.in_flight = false;
     return arena_text(&m->arena, "%s: %s to %s", op->attrs.cause ? op->attrs.cause : "program",
-                      type_text(m, &arg(op, 0)->type), type_text(m, &result(op)->type));
+                      type_text(m, &arg(op, 0)->type), type_text(m, &landed));
 }
 
 static int add_collective(Host *h, const Op *const ops[], int count)
