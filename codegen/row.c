@@ -18,7 +18,7 @@ char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const 
 {
     Text text;
     open_text(&text);
-    FILL(text.out, loop_template, { "pragma", pragma }, { "index", loop->index }, { "low", low ? low : "0" },
+    FILL(text.out, loop_template, { "pragma", pragma }, { "index", loop->index->name }, { "low", low ? low : "0" },
          { "high", high ? high : arena_text(&k->m->arena, "%" PRId64, loop->size) }, { "body", body });
     return close_text(&k->m->arena, &text);
 }

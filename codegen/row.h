@@ -23,10 +23,28 @@ enum {
 
 typedef unsigned DimSet; /* bit i: dim i of the kernel's space */
 
+/* A local whose declaration can be written after the text behind it, and so only where that names it. */
+typedef struct {
+    const char *name;
+    bool is_named;
+} Variable;
+
+static inline const char *use(Variable *variable)
+{
+    variable->is_named = true;
+    return variable->name;
+}
+
+static inline const char *declare(Variable *variable)
+{
+    variable->is_named = false;
+    return variable->name;
+}
+
 typedef struct {
     Name name;
     int64_t size;
-    const char *index; /* of a loop over it alone */
+    Variable *index; /* of a loop over it alone */
 } SpaceDim;
 
 /* Memory that the kernel reads or writes, as the call places it. */
@@ -79,7 +97,7 @@ typedef struct {
     DimSet dims;
     int last; /* the innermost of them */
     int64_t size;
-    const char *index; /* the loop's variable */
+    Variable *index;
 } Loop;
 
 typedef struct {
@@ -124,6 +142,7 @@ int64_t count_points(const RowKernel *k, DimSet dims);
 void place_arrays(RowKernel *k); /* where they lie */
 void plan_arrays(RowKernel *k);  /* and which of them may be the same memory */
 void plan_loops(RowKernel *k, Region *region);
+Variable *new_variable(RowKernel *k, const char *name);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
 int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[]);
 char *position_index(const RowKernel *k, const Region *region, const Type *type, const int64_t stride[]);

@@ -43,7 +43,7 @@ static void write_start(const RowKernel *k, const Sink *sink, const char *array,
         return;
     }
     fputs(array, out);
-    Loop all = { .size = sum_count(k, sink), .index = "i" };
+    Loop all = { .size = sum_count(k, sink), .index = &(Variable){ .name = "i" } };
     fputs(
         loop_text(k, "", &all, NULL, NULL, arena_text(&k->m->arena, "%s[i] = %s;\n", sink->name, start_of(sink->node))),
         out);
@@ -146,13 +146,13 @@ static char *block_rows(RowKernel *k, int region)
         char *index = below > 1 ? arena_text(&k->m->arena, "turn / %" PRId64, below) : "turn";
         if (i > 0)
             index = arena_text(&k->m->arena, "%s %% %" PRId64, index, r->loop[i].size);
-        FILL(row.out, "const int64_t $name = $index;\n", { "name", r->loop[i].index }, { "index", index });
+        FILL(row.out, "const int64_t $name = $index;\n", { "name", r->loop[i].index->name }, { "index", index });
     }
     k->depth += 1 + (r->nouter > 0);
     write_row(k, region, r->nouter ? NULL : low, r->nouter ? NULL : high, row.out);
     k->depth -= 1 + (r->nouter > 0);
     char *text = close_text(&k->m->arena, &row);
-    Loop turn = { .index = r->nouter == 1 ? r->loop[0].index : "turn" };
+    Loop turn = { .index = r->nouter == 1 ? r->loop[0].index : &(Variable){ .name = "turn" } };
     return r->nouter ? loop_text(k, "", &turn, low, high, text) : text;
 }
 
@@ -168,7 +168,7 @@ static void write_total(const RowKernel *k, const Sink *sink, FILE *out)
     open_text(&body);
     FILL(body.out, "$type $name = $start;\n", { "type", type_of(sink) }, { "name", sink->name },
          { "start", start_of(sink->node) });
-    Loop blocks = { .index = "block", .size = r->blocks };
+    Loop blocks = { .index = &(Variable){ .name = "block" }, .size = r->blocks };
     char *add = accumulation(k, sink->node, sink->name, part);
     if (info(sink->node->op)->over != SUM)
         add = arena_text(&k->m->arena, "const %s part = %s;\n%s", type_of(sink), part,
