@@ -185,8 +185,7 @@ static void write_masks(Launch *p, FILE *out)
     int count = 0;
     for (int i = 0; i < k->nnodes; i++) {
         Node *node = &k->node[i];
-        if (!p->turns || !node->is_wanted || !node->op || node->op->kind != OP_dropout ||
-            !(node->dims & p->region.inner))
+        if (!p->turns || !node->is_wanted || !is_masking(node->op) || !(node->dims & p->region.inner))
             continue;
         int same = 0;
         while (same < count && !keep_same(mask[same].node->op, node->op))

@@ -173,7 +173,7 @@ static int64_t row_registers(const Launch *p, int64_t turns)
     for (int i = 0; i < p->ncolumns; i++)
         registers += p->column[i].is_wide ? turns * p->width : 0;
     for (int i = 0; i < p->k->nnodes; i++)
-        registers += p->k->node[i].is_wanted && p->k->node[i].op && p->k->node[i].op->kind == OP_dropout ? turns : 0;
+        registers += p->k->node[i].is_wanted && is_masking(p->k->node[i].op) ? turns : 0;
     return registers;
 }
 

@@ -79,7 +79,7 @@ char *row_title(const RowKernel *k)
     size_t line = 0;
     bool seen[N_OPS] = { false }, any = false;
     for (const Op *op = k->f->first; op; op = op->next) {
-        if (seen[op->kind] || op->kind == OP_constant)
+        if (seen[op->kind] || is_number(op))
             continue;
         bool full = strlen(text) - line + strlen(info(op)->name) > WIDTH;
         line = full ? strlen(text) : line;

@@ -21,7 +21,6 @@ void name_values(RowKernel *k)
 static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
 static bool is_in_row(const Region *region, const Node *node) { return node->dims & region->inner; }
 static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
-static bool is_constant(const Node *node) { return node->op && node->op->kind == OP_constant; }
 
 /* Only what a sink reads is computed. */
 static void mark_wanted(RowKernel *k, int region)
@@ -126,7 +125,7 @@ static void write_result(Nest *n, const Sink *sink)
     const Array *array = &n->k->array[n->k->f->params.count + sink->result];
     char *index = index_text(n->k, region_of(n), array->dims, array->stride);
     const char *text = sink->node->text;
-    if (is_constant(sink->node))
+    if (is_number(sink->node->op))
         text = c_number(n->k->m, sink->node->op->attrs.value, !is_float(sink->node->value->type.dtype));
     write_store(n->k, array->value->type.dtype, array->name, index, text, n->out);
 }

@@ -279,6 +279,7 @@ enum {
     COMPARES = 2,     /* gives bool */
     WEAK = 4,         /* a number: takes the dtype of what it meets */
     POSITIONAL = 8,   /* reads the position of its elements: dropout, iota */
+    CHOOSES = 8192,   /* its first operand says which of the others */
     NARROW = 16,      /* runs on the narrow dtype that train.precision asks for */
     WIDENS = 32,      /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
     SENDS = 64,       /* ranks exchange messages */
@@ -300,6 +301,7 @@ typedef struct {
     unsigned traits;
     int flops;
     const char *forward;     /* of a MAP, in C */
+    const char *integers;    /* the same where it meets integers; NULL: it has no such form */
     const char *gradient[3]; /* of a MAP */
     bool (*infer)(Module *, const Op *, Type results[]);
     void (*vjp)(Builder *, const Op *, Value *const dy[], Value *dx[]);

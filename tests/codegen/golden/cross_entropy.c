@@ -27,7 +27,7 @@ static void ce_0(const float *restrict logits, const int32_t *restrict labels, c
 #pragma omp simd reduction(+ : v10) reduction(max : v1)
             for (int64_t vocab = 0; vocab < 5003; vocab++) {
                 const float logits_i = logits[row * 5120 + vocab];
-                const int32_t v6 = (int32_t)vocab;
+                const int32_t v6 = vocab;
                 const bool v7 = labels_row == v6;
                 const float v9 = v7 ? logits_i : 0.0f;
                 v1 = logits_i > v1 ? logits_i : v1;
@@ -77,7 +77,7 @@ static void ce_bwd_1(const float *logits, const int32_t *restrict labels, const 
         for (int64_t vocab = 0; vocab < 5003; vocab++) {
             const float v1 = logits[row * 5120 + vocab] - lse_i;
             const float v2 = expf(v1);
-            const int32_t v6 = (int32_t)vocab;
+            const int32_t v6 = vocab;
             const bool v7 = labels_i == v6;
             const float v9 = v7 ? 1.0f : 0.0f;
             const float v10 = v2 - v9;
