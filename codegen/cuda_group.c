@@ -207,7 +207,7 @@ static char *titles(Module *m, int count, const Op *const group[])
     const char **path = NEW_ARRAY(&m->arena, const char *, count);
     for (int i = 0; i < count; i++)
         path[i] = group[i]->path ? group[i]->path : group[i]->attrs.callee;
-    return wrapped_list(m, "/* together: ", count, path, " */", 0);
+    return wrapped_list(m, "/* together: ", count, path, " */\n", 0);
 }
 
 static Group open_group(Module *m, int count, const Op *const op[], const char *name, FILE *out)
@@ -255,9 +255,9 @@ static bool write_launch(const Group *g, const char *name, int number, CudaLaunc
     return true;
 }
 
-void emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, CudaLaunches *launches,
+                            FILE *out)
 {
-    fprintf(out, "%s\n", titles(m, count, group));
     Group g = open_group(m, count, group, name, out);
     launches->count = 0;
     const char *own = name;
@@ -265,4 +265,5 @@ void emit_cuda_group(Module *m, int count, const Op *const group[], const char *
         own = arena_text(&m->arena, "%s_%d", name, i + 2);
         fputc('\n', out);
     }
+    return titles(m, count, group);
 }

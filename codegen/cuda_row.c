@@ -403,12 +403,12 @@ bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted
     return good;
 }
 
-void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
+                          FILE *out)
 {
     Launch *launch;
     int count;
     RowKernel *k = plan_kernel(m, kernel, call, NULL, &launch, &count);
-    FILL(out, cuda_title_template, { "title", row_title(k) }, { "operands", row_operand_lines(k) });
     for (int i = 0; i < count; i++) {
         Launch *p = &launch[i];
         const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
@@ -421,6 +421,7 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
                    (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
         write_totals(p, own, launches, out);
     }
+    return row_comment(k);
 }
 
 CudaMember cuda_member(Module *m, const Func *kernel)

@@ -108,7 +108,8 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 /* Does no launch store where a later one may still read?  If one does, its results want to lie elsewhere. */
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
-void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
+                          FILE *out);
 
 /* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
 typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;

@@ -184,10 +184,9 @@ void write_row(RowKernel *k, int region, const char *low, const char *high, FILE
 void write_columns(RowKernel *k, int region, FILE *out);
 
 /* row.c: loops. */
-char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
-                const char *body);
+char *row_loop(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
+               const char *body);
 bool is_parallel(const Region *region);
-char *row_title(const RowKernel *k);
-char *row_operand_lines(const RowKernel *k);
+char *row_comment(const RowKernel *k);
 
 #endif

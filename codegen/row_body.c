@@ -239,7 +239,7 @@ static void write_nest(Nest *n, const char *low, const char *high)
     const char *pragma = simd_pragma(n);
     for (int i = region->nloops - 1; i >= region->nouter; i--)
         if (region->loop[i].dims & n->dims) {
-            text = loop_text(k, pragma, &region->loop[i], low, high, text);
+            text = row_loop(k, pragma, &region->loop[i], low, high, text);
             pragma = "";
         }
     fputs(text, out);
