@@ -96,9 +96,10 @@ const Func *row_kernel_of(const Module *m, const Op *op); /* that the op calls; 
  *     static void NAME(const float *restrict x, ..., float *restrict y, ..., float *restrict scratch)
  *
  * Pointers to the elements of the kernel's parameters in order, then of its results; `scratch` is
- * there iff row_kernel_scratch() is not 0.  Two calls whose codes are equal (with an equal name)
- * need one function.  A result may have exactly the storage of a parameter that has its dims. */
-FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call);
+ * there iff row_kernel_scratch() is not 0.  A result may have exactly the storage of a parameter that
+ * has its dims.  anonymous: names only say where a value stands; two calls whose codes are then equal
+ * need one function. */
+FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool anonymous);
 
 /* Bytes of scratch that one call of the kernel needs, for the sums of its column reductions;
  * 0 for most.  A function of types alone: the memory pass asks before any storage is known. */

@@ -28,7 +28,7 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op)
 
 typedef struct {
     CudaKernel kernel;
-    const char *code; /* the code as it is under the name of all candidates */
+    const char *code; /* without names of its own */
 } KernelText;
 
 struct CudaProgram {
@@ -43,15 +43,18 @@ struct CudaProgram {
 };
 
 /* Writes the functions of a kernel, and says how they are launched.  Their names are `name` and, of further ones, that
- * with something behind it.  Returns the comment above them. */
+ * with something behind it; NULL: nothing has a name of its own, so that kernels which do the same read the same.
+ * Returns the comment above them. */
 static const char *emit_kernel(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches, FILE *out)
 {
+    bool anonymous = !name;
     const Op *op = call->op[0];
     const Func *kernel = row_kernel_of(m, op);
+    name = name ? name : "kernel";
     launches->count = 0;
     return call->product     ? emit_cuda_product(m, call->product, op, name, launches, out)
-           : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, launches, out)
-           : kernel          ? emit_cuda_row(m, kernel, op, name, launches, out)
+           : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, anonymous, launches, out)
+           : kernel          ? emit_cuda_row(m, kernel, op, name, anonymous, launches, out)
                              : emit_cuda_library(m, op, name, launches, out);
 }
 
@@ -113,13 +116,13 @@ static KernelText *new_kernel(CudaProgram *program)
     return &program->at[program->count++];
 }
 
-/* Two kernels that read alike but for their comment are one. */
+/* Two kernels that read alike but for names and comment are one. */
 static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call, FILE *out)
 {
     Module *m = program->m;
     const Op *op = call->op[0];
     CudaLaunches *launches = NEW(&m->arena, CudaLaunches);
-    const char *comment, *code = code_of(m, call, "kernel", launches, &comment);
+    const char *comment, *code = code_of(m, call, NULL, launches, &comment);
     for (int i = 0; i < program->count; i++)
         if (strcmp(program->at[i].code, code) == 0)
             return program->at[i].kernel.launches;

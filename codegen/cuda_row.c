@@ -369,10 +369,11 @@ static void write_launch(Launch *p, const char *name, FILE *out)
 
 /* --- The kernel ----------------------------------------------------------------------------------- */
 
-static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wanted *wanted, Launch **launch,
-                              int *count)
+static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wanted *wanted, bool anonymous,
+                              Launch **launch, int *count)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
+    k->is_anonymous = anonymous;
     k->scratch = 0; /* what the plan for processors would take */
     k->wanted = wanted;
     if (call) {
@@ -389,7 +390,7 @@ int64_t cuda_row_scratch(Module *m, const Func *kernel)
 {
     Launch *launch;
     int count;
-    return plan_kernel(m, kernel, NULL, NULL, &launch, &count)->scratch;
+    return plan_kernel(m, kernel, NULL, NULL, true, &launch, &count)->scratch;
 }
 
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
@@ -397,18 +398,18 @@ bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted
     Launch *launch;
     int count;
     bool good = true;
-    plan_kernel(m, kernel, call, wanted, &launch, &count);
+    plan_kernel(m, kernel, call, wanted, true, &launch, &count);
     for (int i = 0; i < call->args.count + call->results.count; i++)
         good &= !wanted[i].copied;
     return good;
 }
 
-const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
-                          FILE *out)
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                          CudaLaunches *launches, FILE *out)
 {
     Launch *launch;
     int count;
-    RowKernel *k = plan_kernel(m, kernel, call, NULL, &launch, &count);
+    RowKernel *k = plan_kernel(m, kernel, call, NULL, anonymous, &launch, &count);
     for (int i = 0; i < count; i++) {
         Launch *p = &launch[i];
         const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
@@ -428,19 +429,19 @@ CudaMember cuda_member(Module *m, const Func *kernel)
 {
     Launch *launch;
     int count;
-    plan_kernel(m, kernel, NULL, NULL, &launch, &count);
+    plan_kernel(m, kernel, NULL, NULL, true, &launch, &count);
     return count != 1                        ? NO_MEMBER
            : launch[0].mapping == MAP_POINTS ? MEMBER_OF_POINTS
            : launch[0].mapping == MAP_SUMS   ? MEMBER_OF_SUMS
                                              : NO_MEMBER;
 }
 
-void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
-                      FILE *out)
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                      CudaLaunches *launches, FILE *out)
 {
     Launch *p;
     int count;
-    plan_kernel(m, kernel, call, NULL, &p, &count);
+    plan_kernel(m, kernel, call, NULL, anonymous, &p, &count);
     p->is_member = true;
     mark_needed(p);
     plan_threads(p);

@@ -108,15 +108,15 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 /* Does no launch store where a later one may still read?  If one does, its results want to lie elsewhere. */
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
-const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
-                          FILE *out);
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                          CudaLaunches *launches, FILE *out);
 
 /* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
 typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;
 CudaMember cuda_member(Module *m, const Func *kernel);
 /* Functions of one member, one for each of its launches. */
-void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
-                      FILE *out);
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                      CudaLaunches *launches, FILE *out);
 
 char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);

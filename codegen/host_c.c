@@ -11,12 +11,12 @@ typedef struct {
     const Product *product; /* NULL: no product */
 } WantedKernel;
 
-static FunctionText kernel_text(const WantedKernel *w)
+static FunctionText kernel_text(const WantedKernel *w, bool anonymous)
 {
     Module *m = w->t->h->m;
     return !w->callee   ? library_kernel_text(m, w->op)
            : w->product ? naive_product_text(m, w->product, w->op)
-                        : row_kernel_text(m, w->callee, w->op);
+                        : row_kernel_text(m, w->callee, w->op, anonymous);
 }
 
 static bool is_kernel(Host *h, const char *name) { return map_get(&h->kernel_names, intern_text(h->m, name)) != NULL; }
@@ -35,11 +35,11 @@ static const char *kernel_name(Host *h, const WantedKernel *w)
     return name;
 }
 
-/* The name of a C function that does it; two kernels that read alike but for their comment are one. */
+/* The name of a C function that does it; two kernels that read alike but for names and comment are one. */
 static const char *find_kernel(const WantedKernel *w)
 {
     Host *h = w->t->h;
-    FunctionText text = kernel_text(w);
+    FunctionText text = kernel_text(w, true);
     if (!text.body)
         return "kernel"; /* after an error */
     Name code = intern_text(h->m, function_code(h->m, &text, "kernel"));
@@ -49,6 +49,7 @@ static const char *find_kernel(const WantedKernel *w)
     h->kernel_codes.arena = h->kernel_names.arena = &h->m->arena;
     map_put(&h->kernel_codes, code, (void *)(uintptr_t)name);
     map_put(&h->kernel_names, name, (void *)(uintptr_t)name);
+    text = kernel_text(w, false);
     fprintf(h->kernels.out, "%s%s\n", text.comment, function_code(h->m, &text, name));
     return name;
 }

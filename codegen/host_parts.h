@@ -59,7 +59,7 @@ typedef struct {
     Text kernels, functions; /* kernels: C only */
     Places places;           /* that these name */
     int nrows, row_room, nproducts, product_room;
-    Map kernel_codes; /* a kernel as it is under the name of all candidates -> its name */
+    Map kernel_codes; /* a kernel, without names of its own -> its name */
     Map kernel_names; /* those that have been given */
     int nlaunched, launched_room;
     LaunchText *launched;

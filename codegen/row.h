@@ -137,9 +137,15 @@ typedef struct {
     int *region_order; /* in which they are written */
     int64_t scratch;   /* bytes */
     Wanted *wanted;    /* what results are to be copied, where that is asked; NULL: it is an error */
+    bool is_anonymous; /* names say where things stand and nothing else: kernels that do the same read the same */
     NameSpace names;
     int depth; /* of the C that is being written: levels of four columns */
 } RowKernel;
+
+/* row_names.c: what values are called. */
+const char *name_array(RowKernel *k, const Value *value, const Value *given);
+const char *name_dim(RowKernel *k, int dim);
+void name_values(RowKernel *k);
 
 /* row_plan.c: all that types decide. */
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call);
@@ -175,7 +181,6 @@ char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, cons
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);
 
 /* row_body.c: what one row does. */
-void name_values(RowKernel *k);
 void plan_kept(RowKernel *k);
 void write_scalars(RowKernel *k, FILE *out); /* once, before all loops */
 void write_row(RowKernel *k, int region, const char *low, const char *high, FILE *out);

@@ -4,20 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-void name_values(RowKernel *k)
-{
-    for (int i = 0; i < k->nnodes; i++) {
-        Node *node = &k->node[i];
-        const char *array = node->array >= 0 ? k->array[node->array].name : NULL;
-        for (int j = 0; j < k->f->results.count; j++)
-            if (k->f->results.at[j] == node->value && !array)
-                array = k->array[k->f->params.count + j].name;
-        const char *kind = !node->dims ? "value" : k->by_rows && !(node->dims & k->inner) ? "row" : "i";
-        const char *name = array ? arena_text(&k->m->arena, "%s_%s", array, kind) : node->value->name;
-        node->name = new_identifier(&k->names, name);
-    }
-}
-
 static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
 static bool is_in_row(const Region *region, const Node *node) { return node->dims & region->inner; }
 static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }

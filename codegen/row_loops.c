@@ -20,10 +20,10 @@ static int find_space_dim(const RowKernel *k, Name name)
 
 static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
-    Array *array = &k->array[k->narrays++];
-    *array = (Array){ .value = value, .storage = given->storage };
+    Array *array = &k->array[k->narrays];
+    *array = (Array){ .value = value, .storage = given->storage, .name = name_array(k, value, given) };
+    k->narrays++;
     array->overhangs = given->storage && overhangs(k->m, given);
-    array->name = new_identifier(&k->names, value->name);
     if (!given->storage) {
         error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
         array->storage = NEW(&k->m->arena, Storage);
@@ -181,7 +181,7 @@ static Variable *loop_index(RowKernel *k, const Region *region, int at)
     if (loop->dims != 1u << loop->last)
         return new_variable(k, at == region->nloops - 1 ? "i" : at == 0 ? "row" : new_identifier(&k->names, "turn"));
     if (!dim->index)
-        dim->index = new_variable(k, new_identifier(&k->names, dim->name));
+        dim->index = new_variable(k, name_dim(k, loop->last));
     return dim->index;
 }
 
