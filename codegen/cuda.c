@@ -116,7 +116,7 @@ static KernelText *new_kernel(CudaProgram *program)
     return &program->at[program->count++];
 }
 
-/* Two kernels that read alike but for names and comment are one. */
+/* Two kernels that read alike but for names and comment, and are launched alike, are one. */
 static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call, FILE *out)
 {
     Module *m = program->m;
@@ -124,7 +124,7 @@ static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call
     CudaLaunches *launches = NEW(&m->arena, CudaLaunches);
     const char *comment, *code = code_of(m, call, NULL, launches, &comment);
     for (int i = 0; i < program->count; i++)
-        if (strcmp(program->at[i].code, code) == 0)
+        if (strcmp(program->at[i].code, code) == 0 && same_launches(program->at[i].kernel.launches, launches))
             return program->at[i].kernel.launches;
     int names = launches->count > call->count ? launches->count : call->count + 1;
     const char *name = name_of(program, call, names);

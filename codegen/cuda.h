@@ -23,6 +23,8 @@ typedef struct {
 } CudaLaunches;
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
+bool same_launches(const CudaLaunches *a,
+                   const CudaLaunches *b); /* but for names: the code need not say how many blocks */
 
 /* Is it work for a kernel of ours, and not for the library of products? */
 bool is_cuda_kernel(Module *m, const Op *op);

@@ -180,7 +180,7 @@ static const Member *find_member(const Group *g, const Op *op, const char *name,
     *last = (Member){ .text = NULL };
     last->text = member_text(m, op, "member", true, &last->launches);
     for (int i = 0; i < *count; i++)
-        if (strcmp(member[i].text, last->text) == 0 && member[i].launches.at[0].blocks == last->launches.at[0].blocks)
+        if (strcmp(member[i].text, last->text) == 0 && same_launches(&member[i].launches, &last->launches))
             return &member[i];
     last->name = arena_text(&m->arena, "%s_part%d", name, ++*count);
     fprintf(out, "%s\n", member_text(m, op, last->name, g->is_anonymous, &last->launches));

@@ -27,6 +27,17 @@ void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
     launches->at[launches->count++] = launch;
 }
 
+bool same_launches(const CudaLaunches *a, const CudaLaunches *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++) {
+        const CudaLaunch *x = &a->at[i], *y = &b->at[i];
+        same = x->blocks == y->blocks && x->threads == y->threads && x->shared == y->shared &&
+               x->shared_small == y->shared_small;
+    }
+    return same;
+}
+
 /* Where nothing is said of blocks, the compiler aims at many, and may spill registers for that. */
 char *cuda_bounds(Module *m, int threads, int blocks)
 {

@@ -38,15 +38,16 @@ static bool same_place(const Dim *a, const Dim *b)
            memcmp(a->split.axis, b->split.axis, (size_t)a->split.count * sizeof *a->split.axis) == 0;
 }
 
-const char *use_place(Module *m, const Dim *dim)
+static bool is_noted(const Places *places, const Dim *dim)
 {
-    Places *places = m->places;
-    const char *name = place_variable(m, dim);
-    for (int i = 0; places && i < places->count; i++)
+    for (int i = 0; i < places->count; i++)
         if (same_place(&places->at[i], dim))
-            return name;
-    if (!places)
-        return name;
+            return true;
+    return false;
+}
+
+static void note_place(Module *m, Places *places, const Dim *dim)
+{
     if (places->count == places->room) {
         Dim *more = NEW_ARRAY(&m->arena, Dim, places->room = places->room ? 2 * places->room : 16);
         for (int i = 0; i < places->count; i++)
@@ -54,7 +55,13 @@ const char *use_place(Module *m, const Dim *dim)
         places->at = more;
     }
     places->at[places->count++] = *dim;
-    return name;
+}
+
+const char *use_place(Module *m, const Dim *dim)
+{
+    if (m->places && !is_noted(m->places, dim))
+        note_place(m, m->places, dim);
+    return place_variable(m, dim);
 }
 
 char *position_in_whole(Module *m, const Dim *dim, const char *index)
