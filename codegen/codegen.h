@@ -37,41 +37,77 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain);
  * begins depends on the rank (passes/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
 
-/* place.c: the index in the whole dim of a local element, where `index` is the C text of the local one. */
-char *position_in_whole(Module *m, const Dim *dim, const char *index);
+/* --- place.c: which part of a split dim this rank has --------------------------------------- */
+
+/* The split dims whose place a text names.  Where Module.places is set, an emitter notes there what it names. */
+typedef struct Places {
+    int count, room;
+    Dim *at;
+} Places;
+
 const char *place_variable(Module *m, const Dim *dim); /* of a split dim: an RtPart, set when the program starts */
+const char *use_place(Module *m, const Dim *dim);      /* the same, for a text that names it */
+
+/* The index in the whole dim of a local element, where `index` is the C text of the local one. */
+char *position_in_whole(Module *m, const Dim *dim, const char *index);
 
 char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 
-/* Declarations of the place variables that `text` names, and a function that sets them. */
-void write_places(Module *m, const char *text, FILE *out);
-void write_place_constants(Module *m, const char *text, FILE *out); /* the declarations alone, for kernels in CUDA */
-bool names_places(Module *m, const char *text);
-void write_place_table(Module *m, const char *text, FILE *out); /* parts[], of RtPartConstant: those that it names */
+void write_place_declarations(Module *m, const Places *places, const char *storage, FILE *out);
+void write_places(Module *m, const Places *places, FILE *out);      /* those of C, and a function that sets them */
+void write_place_table(Module *m, const Places *places, FILE *out); /* parts[], of RtPartConstant */
+
+/* --- function.c: functions and statements of the program, until they are text ---------------- */
+
+/* A function that returns nothing, but for its name. */
+typedef struct {
+    const char *comment; /* what stands above it */
+    int nparameters;
+    const char *const *parameter; /* "const float *restrict x" */
+    const char *body;             /* lines at the left margin; NULL: none could be written, and an error has said why */
+} FunctionText;
+
+char *function_comment(Module *m, const char *title, const char *operands);     /* of lines "* x: f32[seq:8]" */
+char *function_code(Module *m, const FunctionText *function, const char *name); /* without its comment */
+
+/* A call, in loops over dims that the function does not know. */
+typedef struct {
+    const char *function;
+    int count;
+    const char *const *operand;
+    int nloops;
+    struct {
+        const char *index;
+        int64_t count;
+    } loop[MAX_RANK];
+} Statement;
+
+/* Lines, wrapped for a place four columns from the left; a hole of fill.h indents them all. */
+char *statement_text(Module *m, const Statement *statement);
+char *loop_text(Module *m, const char *pragma, const char *index, const char *low, const char *high, const char *body);
 
 /* --- row.c: kernels made of pointwise ops, reductions and leaves ------------------------------ */
 
 const Func *row_kernel_of(const Module *m, const Op *op); /* that the op calls; NULL: it calls no kernel, or products */
 
-/* Writes the C function of a row kernel as `call` uses it: sizes from the kernel's types, strides
- * from the storage of call's operands.
+/* The C function of a row kernel as `call` uses it: sizes from the kernel's types, strides from the
+ * storage of call's operands.
  *
  *     static void NAME(const float *restrict x, ..., float *restrict y, ..., float *restrict scratch)
  *
  * Pointers to the elements of the kernel's parameters in order, then of its results; `scratch` is
- * there iff row_kernel_scratch() is not 0.  Two calls whose texts are equal (with an equal name)
- * need one function.  A result may have exactly the storage of a parameter that has its dims. */
-void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *name, FILE *out);
+ * there iff row_kernel_scratch() is not 0.  A result may have exactly the storage of a parameter that
+ * has its dims.  anonymous: names only say where a value stands; two calls whose codes are then equal
+ * need one function. */
+FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool anonymous);
 
 /* Bytes of scratch that one call of the kernel needs, for the sums of its column reductions;
  * 0 for most.  A function of types alone: the memory pass asks before any storage is known. */
 int64_t row_kernel_scratch(Module *m, const Func *kernel);
 
-/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed.  Texts of
- * statements may have several lines, wrapped for a place four columns from the left; a hole of fill.h indents them all.
- */
-char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
-                      const char *scratch);
+/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed. */
+Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
+                          const char *scratch);
 
 /* For kernels_take: does any result lie over an operand that is still to be read? */
 bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
@@ -110,32 +146,32 @@ bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[
 char *product_shape_text(Module *m, const RtProductShape *shape, const char *rest);
 
 /* The statement that runs it: "rt_product(rt, 7, x, w, y);", with loops around it if need be. */
-char *product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);
+Statement product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);
 
-/* For naive ones: static void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, C *restrict
+/* For naive ones: void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, C *restrict
  * before, C *restrict c), with those that there are. */
 enum { MAX_PRODUCT_OPERANDS = 5 };
 int product_operands(const Product *product, const Op *call, const char *name[],
                      int at[]); /* at: in args, then results */
 int product_parameters(Module *m, const Product *product, const Op *call, const char *qualifier, const char *text[]);
-void emit_naive_product(Module *m, const Product *product, const Op *call, const char *name, FILE *out);
+FunctionText naive_product_text(Module *m, const Product *product, const Op *call);
 /* The statements for one element of the result, from these, with the index of each dim under its index_name. */
 char *naive_product_point(Module *m, const Product *product, const Op *call);
 char *index_name(Module *m, Name dim);
 int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not have the dim */
-char *naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
-                         const char *const operand[]);
+Statement naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
+                             const char *const operand[]);
 
 /* --- library.c: ops that a kernel of runtime/kernels/ does -------------------------------------- */
 
-/* Writes a C function that does a LIBRARY op by calling the runtime's kernel for these types and strides:
+/* A C function that does a LIBRARY op by calling the runtime's kernel for these types and strides:
  *
  *     static void NAME(const float *q, ..., float *y, ..., float *scratch)
  *
- * Pointers to operands, then results; `scratch` is there iff library_scratch() is not 0.  False after an
+ * Pointers to operands, then results; `scratch` is there iff library_scratch() is not 0.  No body after an
  * error at the op, where no kernel takes these types or strides. */
-bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out);
+FunctionText library_kernel_text(Module *m, const Op *op);
 int64_t library_scratch(Module *m, const Op *op); /* bytes; from types alone */
-char *library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
+Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
 
 #endif

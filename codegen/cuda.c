@@ -8,22 +8,9 @@
 #include "map.h"
 #include "templates.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
-
-bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
-{
-    const Func *kernel = row_kernel_of(m, op);
-    int errors = m->diags->errors;
-    launches->count = 0;
-    if (kernel)
-        emit_cuda_row(m, kernel, op, name, launches, out);
-    else
-        emit_cuda_library(m, op, name, launches, out);
-    return m->diags->errors == errors;
-}
 
 bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
 {
@@ -41,53 +28,64 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op)
 
 typedef struct {
     CudaKernel kernel;
-    int names;               /* how many are made of its name: launches, or members of a group */
-    const char *name, *text; /* the text as it is under the name of all candidates, without its comment */
+    const char *code; /* without names of its own */
 } KernelText;
 
 struct CudaProgram {
     Module *m;
     int count, room;
     KernelText *at;
+    Map names;    /* that functions have */
     Map calls;    /* Op -> CudaCall */
     Map products; /* Op -> CudaCall *[]: of each product */
     const char *text;
+    Places places; /* that it names */
 };
 
-static char *text_of(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches)
+/* Writes the functions of a kernel, and says how they are launched.  Their names are `name` and, of further ones, that
+ * with something behind it; NULL: nothing has a name of its own, so that kernels which do the same read the same.
+ * Returns the comment above them. */
+static const char *emit_kernel(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches, FILE *out)
+{
+    bool anonymous = !name;
+    const Op *op = call->op[0];
+    const Func *kernel = row_kernel_of(m, op);
+    name = name ? name : "kernel";
+    launches->count = 0;
+    return call->product     ? emit_cuda_product(m, call->product, op, name, launches, out)
+           : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, anonymous, launches, out)
+           : kernel          ? emit_cuda_row(m, kernel, op, name, anonymous, launches, out)
+                             : emit_cuda_library(m, op, name, launches, out);
+}
+
+static char *code_of(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches, const char **comment)
 {
     Text text;
     open_text(&text);
-    if (call->product)
-        emit_cuda_product(m, call->product, call->op[0], name, launches, text.out);
-    else if (call->count > 1)
-        emit_cuda_group(m, call->count, call->op, name, launches, text.out);
-    else
-        emit_cuda_kernel(m, call->op[0], name, launches, text.out);
+    *comment = emit_kernel(m, call, name, launches, text.out);
     return close_text(&m->arena, &text);
 }
 
-/* The name of a kernel, or NAME_2, NAME_3, ...: one of its further launches, or a member of its group. */
-static bool is_name_of(const KernelText *kernel, const char *name)
+/* NAME, NAME_2, NAME_3, ...: of further launches, or of members of a group. */
+static Name nth_name(Module *m, const char *name, int number)
 {
-    size_t length = strlen(kernel->name);
-    if (strncmp(kernel->name, name, length) != 0)
-        return false;
-    char *end;
-    long number = name[length] == '_' ? strtol(name + length + 1, &end, 10) : 0;
-    return name[length] == '\0' || (number > 0 && *end == '\0' && number <= kernel->names);
+    return number == 1 ? intern_text(m, name) : intern_format(m, "%s_%d", name, number);
 }
 
-/* Has an earlier kernel this name, or one of those that are made of it? */
-static bool is_taken(const CudaProgram *program, Arena *arena, const char *name, int names)
+static bool is_taken(const CudaProgram *program, const char *name, int names)
 {
-    for (int own = 1; own <= names; own++) {
-        const char *text = own == 1 ? name : arena_text(arena, "%s_%d", name, own);
-        for (int i = 0; i < program->count; i++)
-            if (is_name_of(&program->at[i], text))
-                return true;
-    }
+    for (int i = 1; i <= names; i++)
+        if (map_get(&program->names, nth_name(program->m, name, i)))
+            return true;
     return false;
+}
+
+static void take_names(CudaProgram *program, const char *name, int names)
+{
+    for (int i = 1; i <= names; i++) {
+        Name own = nth_name(program->m, name, i);
+        map_put(&program->names, own, (void *)(uintptr_t)own);
+    }
 }
 
 /* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
@@ -101,7 +99,7 @@ static const char *name_of(const CudaProgram *program, const CudaCall *call, int
     const char *base = arena_text(arena, "kernel_%s%s", c_identifier(program->m, path, 48),
                                   call->count > 1 ? "_and_others" : ""),
                *name = base;
-    for (int i = 2; is_taken(program, arena, name, names); i++)
+    for (int i = 2; is_taken(program, name, names); i++)
         name = arena_text(arena, "%s_v%d", base, i);
     return name;
 }
@@ -118,23 +116,23 @@ static KernelText *new_kernel(CudaProgram *program)
     return &program->at[program->count++];
 }
 
-/* Two kernels that read alike but for their comment are one. */
+/* Two kernels that read alike but for names and comment, and are launched alike, are one. */
 static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call, FILE *out)
 {
     Module *m = program->m;
     const Op *op = call->op[0];
     CudaLaunches *launches = NEW(&m->arena, CudaLaunches);
-    const char *text = strstr(text_of(m, call, "kernel", launches), "*/");
-    for (int i = 0; i < program->count && text; i++)
-        if (strcmp(program->at[i].text, text) == 0)
+    const char *comment, *code = code_of(m, call, NULL, launches, &comment);
+    for (int i = 0; i < program->count; i++)
+        if (strcmp(program->at[i].code, code) == 0 && same_launches(program->at[i].kernel.launches, launches))
             return program->at[i].kernel.launches;
     int names = launches->count > call->count ? launches->count : call->count + 1;
     const char *name = name_of(program, call, names);
-    fprintf(out, "%s\n", text_of(m, call, name, launches));
-    *new_kernel(program) = (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches },
-                                         .names = names,
-                                         .name = name,
-                                         .text = text ? text : "" };
+    const char *named = code_of(m, call, name, launches, &comment);
+    take_names(program, name, names);
+    fprintf(out, "%s%s\n", comment, named);
+    *new_kernel(program) =
+        (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches }, .code = code };
     return launches;
 }
 
@@ -177,8 +175,7 @@ static void add_messages(CudaProgram *program, FILE *out)
     static CudaLaunch messages = { .name = "rt_messages", .blocks = 1, .threads = 256 };
     static const CudaLaunches launches = { .count = 1, .at = &messages };
     fputs(cuda_messages_template, out);
-    *new_kernel(program) =
-        (KernelText){ .kernel = { "messages", "", &launches }, .name = launches.at[0].name, .text = "" };
+    *new_kernel(program) = (KernelText){ .kernel = { "messages", "", &launches }, .code = "" };
 }
 
 static const char *kernels_text(CudaProgram *program)
@@ -202,12 +199,14 @@ CudaProgram *emit_cuda_program(Module *m)
 {
     int errors = m->diags->errors;
     CudaProgram *program = NEW(&m->arena, CudaProgram);
-    *program = (CudaProgram){ .m = m, .calls.arena = &m->arena, .products.arena = &m->arena };
+    *program = (CudaProgram){ .m = m, .names.arena = &m->arena, .calls.arena = &m->arena, .products.arena = &m->arena };
+    m->places = &program->places;
     const char *kernels = kernels_text(program);
+    m->places = NULL;
     Text text, places;
     open_text(&text);
     open_text(&places);
-    write_place_constants(m, kernels, places.out);
+    write_place_declarations(m, &program->places, "__constant__", places.out);
     FILL(text.out, cuda_program_template, { "model", m->name },
          { "source", comment_text(m, m->source ? m->source : "IR") }, { "places", close_text(&m->arena, &places) },
          { "kernels", kernels });
@@ -216,6 +215,7 @@ CudaProgram *emit_cuda_program(Module *m)
 }
 
 const char *cuda_program_text(const CudaProgram *program) { return program->text; }
+const Places *cuda_program_places(const CudaProgram *program) { return &program->places; }
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op) { return map_get(&program->calls, op); }
 
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number)

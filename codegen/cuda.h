@@ -23,13 +23,11 @@ typedef struct {
 } CudaLaunches;
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
+bool same_launches(const CudaLaunches *a,
+                   const CudaLaunches *b); /* but for names: the code need not say how many blocks */
 
 /* Is it work for a kernel of ours, and not for the library of products? */
 bool is_cuda_kernel(Module *m, const Op *op);
-
-/* Writes the kernels of one call of a row kernel, or of one LIBRARY op, and says how they are launched.  The names are
- * `name` and, of further ones, that with something behind it.  False after an error. */
-bool emit_cuda_kernel(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
 
 /* For Module.takes: kernels_take, and what several launches of one kernel want. */
 bool cuda_takes(Module *m, const Op *op, Wanted wanted[]);
@@ -51,6 +49,7 @@ int cuda_scratch_stays(Module *m, const Op *op);
 typedef struct CudaProgram CudaProgram;
 CudaProgram *emit_cuda_program(Module *m); /* the module has been through the memory pass; NULL after an error */
 const char *cuda_program_text(const CudaProgram *program);
+const Places *cuda_program_places(const CudaProgram *program); /* that the text names */
 
 /* What one run of launches does: one op, or a group of small ones.  Arguments are those of each op in turn. */
 typedef struct {

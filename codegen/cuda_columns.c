@@ -132,20 +132,6 @@ static char *leave_text(const Launch *p, const Column *column, const char *to, c
     return close_text(&p->k->m->arena, &text);
 }
 
-/* For each element of a pack: `body`, with its index. */
-static char *each_element(const Launch *p, const char *body)
-{
-    Text text;
-    open_text(&text);
-    const char *declare =
-        p->width > 1 ? arena_text(&p->k->m->arena, "const %s %s = %s + e;\n", p->index_type, p->vector->index, p->first)
-                     : "";
-    FILL(text.out, cuda_pack_template, { "width", number(p, p->width) },
-         { "guard", has_tail(p) ? "if (e >= count)\n    break;\n" : "" },
-         { "body", arena_text(&p->k->m->arena, "%s%s", declare, body) });
-    return close_text(&p->k->m->arena, &text);
-}
-
 /* One sum of all threads of the block. */
 static void leave_one(const Launch *p, const Column *column, FILE *out)
 {
@@ -166,7 +152,7 @@ static void leave_tile(const Launch *p, const Column *column, FILE *out)
     FILL(out, cuda_tile_sum_template, { "type", type_of(column) }, { "name", sink->name }, { "parts", sink->parts },
          { "functor", functor_of(sink->node) }, { "width", number(p, p->width) },
          { "warps", number(p, p->threads / WARP) }, { "packs", number(p, p->packs) },
-         { "leave", each_element(p, leave_text(p, column, to, value)) });
+         { "leave", each_element(p, true, leave_text(p, column, to, value)) });
 }
 
 static char *left_name(const Launch *p, const Column *column)
@@ -182,7 +168,7 @@ static char *sum_in_turn(const Launch *p, const Column *column)
 static void leave_turn(Launch *p, const void *context, FILE *out)
 {
     const Column *column = context;
-    fputs(each_element(p, leave_text(p, column, left_name(p, column), sum_in_turn(p, column))), out);
+    fputs(each_element(p, true, leave_text(p, column, left_name(p, column), sum_in_turn(p, column))), out);
 }
 
 static void add_turn(Launch *p, const void *context, FILE *out)
@@ -193,7 +179,7 @@ static void add_turn(Launch *p, const void *context, FILE *out)
     FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of($parts[$index], $value);\n",
          { "parts", column->sink->parts }, { "index", dense_index(p, p->region.inner) },
          { "value", sum_in_turn(p, column) }, { "functor", functor_of(column->sink->node) });
-    fputs(each_element(p, close_text(&p->k->m->arena, &add)), out);
+    fputs(each_element(p, true, close_text(&p->k->m->arena, &add)), out);
 }
 
 /* The sums of a row: each thread's own, or those of several rows put together in shared memory. */
@@ -231,6 +217,13 @@ void write_sums_end(Launch *p, FILE *out)
 
 /* --- Totals --------------------------------------------------------------------------------------- */
 
+static char *turns_text(const Launch *p, const Loop *loop, const char *body)
+{
+    const char *index = declare(loop->index);
+    return arena_text(&p->k->m->arena, "for (%s %s = 0; %s < %" PRId64 "; %s++)\n    %s", p->index_type, index, index,
+                      loop->size, index, body);
+}
+
 /* "sum += parts[part * 768 + embed]", over what threads held apart and the result does not. */
 static char *add_part(const Launch *p, const Column *column)
 {
@@ -243,8 +236,7 @@ static char *add_part(const Launch *p, const Column *column)
     for (int i = p->region.nloops - 1; i >= 0; i--) {
         const Loop *loop = &p->region.loop[i];
         if (loop->dims & dropped)
-            text = arena_text(&p->k->m->arena, "for (%s %s = 0; %s < %" PRId64 "; %s++)\n    %s", p->index_type,
-                              loop->index, loop->index, loop->size, loop->index, text);
+            text = turns_text(p, loop, text);
     }
     return text;
 }
@@ -256,7 +248,8 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
     int64_t results = turns_of(p, sink->node->dims);
     bool by_lane = results >= BLOCK;
     int64_t at_once = by_lane ? WARP : BLOCK / WARP;
-    const char *indices = index_lines(p, "item", sink->node->dims, false);
+    DimSet dims = sink->node->dims;
+    const char *add = with_indices(p, p->item, dims, false, add_part(p, column));
     Text store;
     open_text(&store);
     write_store(p->k, array->value->type.dtype, array->name, index_text(p->k, &p->region, array->dims, array->stride),
@@ -265,9 +258,8 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
          { "head", launch_head(p, name, BLOCK) }, { "block", block_index(p) }, { "type", type_of(column) },
          { "name", sink->name }, { "parts", sink->parts }, { "start", start_of(sink->node) },
          { "functor", functor_of(sink->node) }, { "scratch", scratch_text(p, column) },
-         { "count", number(p, p->parts) }, { "results", number(p, results) },
-         { "add", with_indices(p, indices, add_part(p, column)) },
-         { "store", with_indices(p, indices, close_text(&p->k->m->arena, &store)) });
+         { "count", number(p, p->parts) }, { "results", number(p, results) }, { "add", add },
+         { "store", with_indices(p, p->item, dims, false, close_text(&p->k->m->arena, &store)) });
     add_launch(launches, (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK },
                p->k->m);
 }

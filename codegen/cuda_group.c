@@ -149,33 +149,22 @@ int cuda_scratch_stays(Module *m, const Op *op)
 /* Functions for the blocks of one call, or of several that differ in nothing but their pointers: one for each of its
  * launches. */
 typedef struct {
-    const char *text, *name; /* the text as it would be under another name */
+    const char *text, *name; /* the text without names of its own */
     CudaLaunches launches;
 } Member;
 
-static char *member_text(Module *m, const Op *op, const char *name, CudaLaunches *launches)
+static char *member_text(Module *m, const Op *op, const char *name, bool anonymous, CudaLaunches *launches)
 {
     Text text;
     open_text(&text);
-    emit_cuda_member(m, row_kernel_of(m, op), op, name, launches, text.out);
+    emit_cuda_member(m, row_kernel_of(m, op), op, name, anonymous, launches, text.out);
     return close_text(&m->arena, &text);
-}
-
-static const Member *find_member(Module *m, const Op *op, const char *name, Member member[], int *count, FILE *out)
-{
-    Member *last = &member[*count];
-    *last = (Member){ .text = member_text(m, op, "member", &last->launches) };
-    for (int i = 0; i < *count; i++)
-        if (strcmp(member[i].text, last->text) == 0 && member[i].launches.at[0].blocks == last->launches.at[0].blocks)
-            return &member[i];
-    last->name = arena_text(&m->arena, "%s_part%d", name, ++*count);
-    fprintf(out, "%s\n", member_text(m, op, last->name, &last->launches));
-    return last;
 }
 
 /* All calls of a group: their functions, and "const float *grad_wte", ...: all operands. */
 typedef struct {
     Module *m;
+    bool is_anonymous; /* as a row kernel */
     NameSpace names;
     int count, npointers;
     const Op *const *op;
@@ -183,6 +172,20 @@ typedef struct {
     int *first_pointer; /* by op, and behind the last */
     const char **declared, **named;
 } Group;
+
+static const Member *find_member(const Group *g, const Op *op, const char *name, Member member[], int *count, FILE *out)
+{
+    Module *m = g->m;
+    Member *last = &member[*count];
+    *last = (Member){ .text = NULL };
+    last->text = member_text(m, op, "member", true, &last->launches);
+    for (int i = 0; i < *count; i++)
+        if (strcmp(member[i].text, last->text) == 0 && same_launches(&member[i].launches, &last->launches))
+            return &member[i];
+    last->name = arena_text(&m->arena, "%s_part%d", name, ++*count);
+    fprintf(out, "%s\n", member_text(m, op, last->name, g->is_anonymous, &last->launches));
+    return last;
+}
 
 static void add_pointer(Group *g, const char *constant, const char *type, const char *name)
 {
@@ -196,7 +199,9 @@ static void name_pointers(Group *g, const Op *op)
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         bool is_result = i >= op->args.count;
         const Value *value = is_result ? op->results.at[i - op->args.count] : arg(op, i);
-        add_pointer(g, is_result ? "" : "const ", element_type(value->type.dtype), c_identifier(g->m, value->name, 40));
+        add_pointer(g, is_result ? "" : "const ", element_type(value->type.dtype),
+                    g->is_anonymous ? arena_text(&g->m->arena, "array%d", g->npointers)
+                                    : c_identifier(g->m, value->name, 40));
     }
     if (cuda_scratch_bytes(g->m, op))
         add_pointer(g, "", "float", "scratch");
@@ -207,12 +212,12 @@ static char *titles(Module *m, int count, const Op *const group[])
     const char **path = NEW_ARRAY(&m->arena, const char *, count);
     for (int i = 0; i < count; i++)
         path[i] = group[i]->path ? group[i]->path : group[i]->attrs.callee;
-    return wrapped_list(m, "/* together: ", count, path, " */", 0);
+    return wrapped_list(m, "/* together: ", count, path, " */\n", 0);
 }
 
-static Group open_group(Module *m, int count, const Op *const op[], const char *name, FILE *out)
+static Group open_group(Module *m, int count, const Op *const op[], const char *name, bool anonymous, FILE *out)
 {
-    Group g = { .m = m, .names = { .module = m }, .count = count, .op = op };
+    Group g = { .m = m, .is_anonymous = anonymous, .names = { .module = m }, .count = count, .op = op };
     Member *member = NEW_ARRAY(&m->arena, Member, count + 1);
     int nmembers = 0;
     g.of = NEW_ARRAY(&m->arena, const Member *, count);
@@ -220,7 +225,7 @@ static Group open_group(Module *m, int count, const Op *const op[], const char *
     g.declared = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
     g.named = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
     for (int i = 0; i < count; i++) {
-        g.of[i] = find_member(m, op[i], name, member, &nmembers, out);
+        g.of[i] = find_member(&g, op[i], name, member, &nmembers, out);
         g.first_pointer[i] = g.npointers;
         name_pointers(&g, op[i]);
     }
@@ -255,14 +260,15 @@ static bool write_launch(const Group *g, const char *name, int number, CudaLaunc
     return true;
 }
 
-void emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, bool anonymous,
+                            CudaLaunches *launches, FILE *out)
 {
-    fprintf(out, "%s\n", titles(m, count, group));
-    Group g = open_group(m, count, group, name, out);
+    Group g = open_group(m, count, group, name, anonymous, out);
     launches->count = 0;
     const char *own = name;
     for (int i = 0; write_launch(&g, own, i, launches, out); i++) {
         own = arena_text(&m->arena, "%s_%d", name, i + 2);
         fputc('\n', out);
     }
+    return titles(m, count, group);
 }

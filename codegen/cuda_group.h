@@ -16,7 +16,7 @@ enum { MAX_GROUP = 64 };
 /* How many calls from `first` on are one launch, and which: at least one. */
 int find_cuda_group(Module *m, const Op *first, const Op *group[MAX_GROUP]);
 
-void emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, CudaLaunches *launches,
-                     FILE *out);
+const char *emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, bool anonymous,
+                            CudaLaunches *launches, FILE *out); /* returns the comment above it */
 
 #endif

@@ -35,22 +35,14 @@ int library_width(const Operands *o, int first, int end, int widest)
 
 /* --- Functions -------------------------------------------------------------------------------- */
 
-static char *head_of(const Operands *o, CudaLaunch launch)
-{
-    const char *items[MAX_OPERANDS + 1];
-    int count = 0;
-    for (; count < o->count; count++)
-        items[count] = arena_text(&o->m->arena, "%s%s *%s", count < o->op->args.count ? "const " : "",
-                                  element_type(o->value[count]->type.dtype), o->name[count]);
-    if (cuda_library_scratch(o->m, o->op))
-        items[count++] = "float *scratch";
-    return kernel_head(o->m, launch.name, cuda_bounds(o->m, launch.threads, launch.shared > 0), count, items);
-}
-
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out)
 {
-    FILL(out, kernel_template, { "title", library_title(o, launch.name) }, { "operands", library_operand_lines(o) },
-         { "head", head_of(o, launch) }, { "body", body });
+    const char *const *parameter;
+    int count = library_parameters(o, cuda_library_scratch(o->m, o->op) > 0, &parameter);
+    FILL(out, function_template,
+         { "head",
+           kernel_head(o->m, launch.name, cuda_bounds(o->m, launch.threads, launch.shared > 0), count, parameter) },
+         { "body", body });
     add_launch(launches, launch, o->m);
 }
 
@@ -179,11 +171,11 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }
 
-void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
 {
     Operands o;
     if (!find_operands(m, op, &o))
-        return;
+        return "";
     switch (op->kind) {
     case OP_take:
         write_take(&o, name, launches, out);
@@ -205,4 +197,5 @@ void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *
     default:
         error_at(m->diags, (Where){ .at = op->loc }, "the CUDA back end has no kernel for %s", info(op)->name);
     }
+    return library_comment(&o);
 }

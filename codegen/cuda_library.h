@@ -5,7 +5,7 @@
 #include "cuda.h"
 #include "library.h"
 
-void emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
+const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
 int64_t cuda_library_scratch(Module *m, const Op *op);
 
 /* cuda_attend.c */
@@ -19,7 +19,7 @@ void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, 
 int library_width(const Operands *o, int first, int end, int widest);
 
 /* cuda_product.c */
-void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
-                       FILE *out);
+const char *emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
+                              FILE *out);
 
 #endif

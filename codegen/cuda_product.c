@@ -22,18 +22,20 @@ static char *index_texts(Module *m, const Type *type, int64_t *count)
     return text;
 }
 
-void emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
+                              FILE *out)
 {
     const Value *c = call->results.at[p->c];
     int64_t count;
     const char *parameters[MAX_PRODUCT_OPERANDS], *threads = arena_text(&m->arena, "%d", THREADS);
     int noperands = product_parameters(m, p, call, "", parameters);
     const char *indices = index_texts(m, &c->type, &count);
-    FILL(out, cuda_product_template, { "where", comment_text(m, call->where ? call->where : "") },
-         { "head", kernel_head(m, name, threads, noperands, parameters) }, { "threads", threads },
-         { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
+    FILL(out, cuda_product_template, { "head", kernel_head(m, name, threads, noperands, parameters) },
+         { "threads", threads }, { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
          { "body", naive_product_point(m, p, call) });
     launches->count = 0;
     add_launch(launches, (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS },
                m);
+    return arena_text(&m->arena, "/* A product that cuBLASLt does not take in this layout, at %s */\n",
+                      comment_text(m, call->where ? call->where : ""));
 }

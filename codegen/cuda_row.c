@@ -27,6 +27,17 @@ void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
     launches->at[launches->count++] = launch;
 }
 
+bool same_launches(const CudaLaunches *a, const CudaLaunches *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++) {
+        const CudaLaunch *x = &a->at[i], *y = &b->at[i];
+        same = x->blocks == y->blocks && x->threads == y->threads && x->shared == y->shared &&
+               x->shared_small == y->shared_small;
+    }
+    return same;
+}
+
 /* Where nothing is said of blocks, the compiler aims at many, and may spill registers for that. */
 char *cuda_bounds(Module *m, int threads, int blocks)
 {
@@ -80,9 +91,10 @@ char *launch_head(const Launch *p, const char *name, int threads)
     return kernel_head(k->m, name, cuda_bounds(k->m, threads, blocks), count, items);
 }
 
-/* Which elements of a row stay: the text that says so of one, and the bits. */
+/* Which elements of a row stay: the bits, and the first dropout that asks. */
 typedef struct {
-    const char *name, *stays;
+    const char *name;
+    const Node *node;
 } RowMask;
 
 /* --- Phases of a row ------------------------------------------------------------------------------ */
@@ -122,20 +134,21 @@ static void write_some_turns(Launch *p, int64_t from, int64_t end, TurnText *bod
     Text lines;
     open_text(&lines);
     body(p, context, lines.out);
-    const char *text = with_indices(p, index_lines(p, "pack", p->region.inner, true), close_text(arena, &lines));
+    const char *text = with_indices(p, p->pack, p->region.inner, true, close_text(arena, &lines));
     Hole first = { "from", arena_text(arena, "%" PRId64, from) }, last = { "end", arena_text(arena, "%" PRId64, end) };
     if (!p->turns) {
-        FILL(out, cuda_strides_template, { "type", p->index_type },
+        FILL(out, cuda_strides_template, { "type", p->index_type }, { "pack", declare(p->pack) },
              { "from", from ? arena_text(arena, "%" PRId64 " + lane", from) : "lane" }, last,
              { "threads", number(p, p->row_threads) }, { "body", text });
         return;
     }
     if (!is_exact)
-        text = arena_text(
-            arena, end - from > 1 ? "if (pack >= %" PRId64 ")\n    break;\n%s" : "if (pack < %" PRId64 ") {\n%s}\n",
-            p->packs, end - from > 1 ? text : indented(p, text));
-    const char *pack = arena_text(arena, "const int pack = turn * %d + lane;\n", p->row_threads);
-    Hole lines_of_turn = { "body", with_indices(p, pack, text) };
+        text = arena_text(arena,
+                          end - from > 1 ? "if (%s >= %" PRId64 ")\n    break;\n%s" : "if (%s < %" PRId64 ") {\n%s}\n",
+                          use(p->pack), p->packs, end - from > 1 ? text : indented(p, text));
+    if (p->pack->is_named)
+        text = arena_text(arena, "const int %s = turn * %d + lane;\n%s", declare(p->pack), p->row_threads, text);
+    Hole lines_of_turn = { "body", text };
     if (end - from > 1)
         FILL(out, cuda_turns_template, first, last, lines_of_turn);
     else
@@ -162,14 +175,16 @@ static void write_phase_turn(Launch *p, const void *phase, FILE *out) { write_pa
 static void write_mask_turn(Launch *p, const void *mask, FILE *out)
 {
     const RowMask *of = mask;
-    Text body;
-    open_text(&body);
-    if (p->width > 1 && names_identifier(of->stays, p->vector->index))
-        FILL(body.out, "const $type $index = $first + e;\n", { "type", p->index_type }, { "index", p->vector->index },
-             { "first", p->first });
-    FILL(body.out, "$name[turn] |= (uint32_t)$stays << e;\n", { "name", of->name }, { "stays", of->stays });
-    FILL(out, cuda_pack_template, { "width", number(p, p->width) }, { "guard", "" },
-         { "body", close_text(&p->k->m->arena, &body) });
+    const char *stays = keep_text(p->k, of->node->op, element_position(p->k, &p->region, of->node));
+    fputs(each_element(p, false, arena_text(&p->k->m->arena, "%s[turn] |= (uint32_t)%s << e;\n", of->name, stays)),
+          out);
+}
+
+/* Do two dropouts keep the same elements? */
+static bool keep_same(const Op *a, const Op *b)
+{
+    return a->attrs.instance == b->attrs.instance && a->attrs.rate == b->attrs.rate && arg(a, 1) == arg(b, 1) &&
+           arg(a, 2) == arg(b, 2) && same_dims(&result(a)->type, &result(b)->type);
 }
 
 /* Which elements of the row dropout keeps, a bit each: random numbers cost more than all else, and several phases, and
@@ -181,16 +196,14 @@ static void write_masks(Launch *p, FILE *out)
     int count = 0;
     for (int i = 0; i < k->nnodes; i++) {
         Node *node = &k->node[i];
-        if (!p->turns || !node->is_wanted || !node->op || node->op->kind != OP_dropout ||
-            !(node->dims & p->region.inner))
+        if (!p->turns || !node->is_wanted || !is_masking(node->op) || !(node->dims & p->region.inner))
             continue;
-        const char *stays = keep_text(k, node->op, element_position(k, &p->region, node));
         int same = 0;
-        while (same < count && strcmp(mask[same].stays, stays) != 0)
+        while (same < count && !keep_same(mask[same].node->op, node->op))
             same++;
         if (same == count) {
             const char *name = new_identifier(&k->names, arena_text(&k->m->arena, "%s_mask", node->name));
-            mask[count++] = (RowMask){ name, stays };
+            mask[count++] = (RowMask){ name, node };
             FILL(out, "uint32_t $name[$turns] = {};\n", { "name", name }, { "turns", number(p, p->turns) });
             write_turns(p, write_mask_turn, &mask[same], out);
         }
@@ -218,7 +231,7 @@ static void write_early(Launch *p, FILE *out)
 
 /* What the lanes of a row have added up becomes the sum of all, in every thread.  Of a block that has one row after
  * another, rows take turns with two sides of shared memory: one barrier is then enough. */
-static void write_row_sums(const Launch *p, int phase, FILE *out)
+static void write_row_sums(Launch *p, int phase, FILE *out)
 {
     RowKernel *k = p->k;
     int warps = p->row_threads / WARP;
@@ -237,8 +250,10 @@ static void write_row_sums(const Launch *p, int phase, FILE *out)
         take = arena_text(&k->m->arena, "%s%s = rt_warps<%s, %d, %s>(%s%s[team], %s);\n", take, node->name,
                           functor_of(node), warps, type, parts, side, start_of(node));
     }
-    if (*list && warps > 1)
-        FILL(out, cuda_meet_template, { "list", list }, { "leave", leave }, { "take", take });
+    if (!*list || warps == 1)
+        return;
+    p->takes_sides |= p->ncolumns > 0;
+    FILL(out, cuda_meet_template, { "list", list }, { "leave", leave }, { "take", take });
 }
 
 static void write_row_phases(Launch *p, FILE *out)
@@ -266,7 +281,7 @@ static void write_by_row(Launch *p, const char *head, const char *row, FILE *out
     FILL(out, cuda_row_template, { "head", head }, { "threads", number(p, p->row_threads) }, { "type", p->index_type },
          { "at_once", number(p, rows_at_once(p)) },
          { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", rows) },
-         { "row", with_indices(p, index_lines(p, "item", p->region.dims & ~p->region.inner, false), row) });
+         { "row", with_indices(p, p->item, p->region.dims & ~p->region.inner, false, row) });
 }
 
 /* The indices of the dims that the block's sums keep. */
@@ -275,7 +290,7 @@ static char *own_lines(const Launch *p, const char *block)
     if (turns_of(p, p->own) == 1)
         return "";
     char *own = arena_text(&p->k->m->arena, "const int own = %s %% %" PRId64 ";\n", block, turns_of(p, p->own));
-    return arena_text(&p->k->m->arena, "%s%s", own, index_lines(p, "own", p->own, false));
+    return arena_text(&p->k->m->arena, "%s%s", own, index_lines(p, &(Variable){ .name = "own" }, p->own, false, true));
 }
 
 /* The part of a block whose number counts parts and own dims. */
@@ -289,14 +304,12 @@ static char *part_text(const Launch *p, const char *block)
 static void write_rows_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
                                 FILE *out)
 {
-    bool has_sides = strstr(row, "[side]") != NULL;
     FILL(out, cuda_rows_template, { "head", head }, { "threads", number(p, p->row_threads) },
          { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start }, { "type", p->index_type },
-         { "side", has_sides ? "int side = 0;" : "" }, { "block", part_text(p, "blockIdx.x") },
+         { "side", p->takes_sides ? "int side = 0;" : "" }, { "block", part_text(p, "blockIdx.x") },
          { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, turns_of(p, p->reduced)) },
-         { "step", number(p, p->parts * rows_at_once(p)) },
-         { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) },
-         { "turn_side", has_sides ? "side ^= 1;" : "" }, { "end", end });
+         { "step", number(p, p->parts * rows_at_once(p)) }, { "row", with_indices(p, p->item, p->reduced, false, row) },
+         { "turn_side", p->takes_sides ? "side ^= 1;" : "" }, { "end", end });
 }
 
 static void write_columns_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
@@ -307,12 +320,12 @@ static void write_columns_in_parts(Launch *p, const char *head, const char *star
         tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x / %" PRId64, tiles) : "(int)blockIdx.x";
     const char *pack =
         tiles > 1 ? arena_text(&p->k->m->arena, "(int)blockIdx.x %% %" PRId64 " * 32 + lane", tiles) : "lane";
-    const char *inner = index_lines(p, "pack", p->region.inner, true);
+    const char *inner = index_lines(p, p->pack, p->region.inner, true, true);
     FILL(out, cuda_column_template, { "head", head }, { "pack", pack }, { "own", own_lines(p, block) },
          { "start", start }, { "columns", inner }, { "packs", number(p, p->packs) }, { "type", p->index_type },
          { "part", part_text(p, block) }, { "warps", number(p, warps) }, { "rows", number(p, turns_of(p, p->reduced)) },
-         { "step", number(p, p->parts * warps) },
-         { "row", with_indices(p, index_lines(p, "item", p->reduced, false), row) }, { "end", end });
+         { "step", number(p, p->parts * warps) }, { "row", with_indices(p, p->item, p->reduced, false, row) },
+         { "end", end });
 }
 
 static void write_all_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
@@ -322,7 +335,7 @@ static void write_all_in_parts(Launch *p, const char *head, const char *start, c
     FILL(out, cuda_sum_template, { "head", head }, { "own", own_lines(p, block) }, { "start", start },
          { "type", p->index_type }, { "part", part_text(p, block_index(p)) }, { "threads", number(p, p->threads) },
          { "packs", number(p, p->packs) }, { "step", number(p, p->parts * p->threads) },
-         { "row", with_indices(p, index_lines(p, "item", p->reduced, true), row) }, { "end", end });
+         { "row", with_indices(p, p->item, p->reduced, true, row) }, { "end", end });
 }
 
 static void write_points(Launch *p, const char *head, const char *start, const char *row, FILE *out)
@@ -331,7 +344,7 @@ static void write_points(Launch *p, const char *head, const char *start, const c
     FILL(out, cuda_points_template, { "head", head }, { "type", p->index_type }, { "block", block_index(p) },
          { "threads", number(p, p->threads) },
          { "guard", is_exact ? "" : arena_text(&p->k->m->arena, "if (item >= %" PRId64 ")\n    return;\n", p->packs) },
-         { "start", start }, { "row", with_indices(p, index_lines(p, "item", p->region.dims, true), row) });
+         { "start", start }, { "row", with_indices(p, p->item, p->region.dims, true, row) });
 }
 
 static void write_launch(Launch *p, const char *name, FILE *out)
@@ -367,10 +380,11 @@ static void write_launch(Launch *p, const char *name, FILE *out)
 
 /* --- The kernel ----------------------------------------------------------------------------------- */
 
-static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wanted *wanted, Launch **launch,
-                              int *count)
+static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wanted *wanted, bool anonymous,
+                              Launch **launch, int *count)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
+    k->is_anonymous = anonymous;
     k->scratch = 0; /* what the plan for processors would take */
     k->wanted = wanted;
     if (call) {
@@ -387,7 +401,7 @@ int64_t cuda_row_scratch(Module *m, const Func *kernel)
 {
     Launch *launch;
     int count;
-    return plan_kernel(m, kernel, NULL, NULL, &launch, &count)->scratch;
+    return plan_kernel(m, kernel, NULL, NULL, true, &launch, &count)->scratch;
 }
 
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
@@ -395,18 +409,18 @@ bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted
     Launch *launch;
     int count;
     bool good = true;
-    plan_kernel(m, kernel, call, wanted, &launch, &count);
+    plan_kernel(m, kernel, call, wanted, true, &launch, &count);
     for (int i = 0; i < call->args.count + call->results.count; i++)
         good &= !wanted[i].copied;
     return good;
 }
 
-void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                          CudaLaunches *launches, FILE *out)
 {
     Launch *launch;
     int count;
-    RowKernel *k = plan_kernel(m, kernel, call, NULL, &launch, &count);
-    FILL(out, cuda_title_template, { "title", row_title(k) }, { "operands", row_operand_lines(k) });
+    RowKernel *k = plan_kernel(m, kernel, call, NULL, anonymous, &launch, &count);
     for (int i = 0; i < count; i++) {
         Launch *p = &launch[i];
         const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
@@ -419,25 +433,26 @@ void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *na
                    (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
         write_totals(p, own, launches, out);
     }
+    return row_comment(k);
 }
 
 CudaMember cuda_member(Module *m, const Func *kernel)
 {
     Launch *launch;
     int count;
-    plan_kernel(m, kernel, NULL, NULL, &launch, &count);
+    plan_kernel(m, kernel, NULL, NULL, true, &launch, &count);
     return count != 1                        ? NO_MEMBER
            : launch[0].mapping == MAP_POINTS ? MEMBER_OF_POINTS
            : launch[0].mapping == MAP_SUMS   ? MEMBER_OF_SUMS
                                              : NO_MEMBER;
 }
 
-void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
-                      FILE *out)
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                      CudaLaunches *launches, FILE *out)
 {
     Launch *p;
     int count;
-    plan_kernel(m, kernel, call, NULL, &p, &count);
+    plan_kernel(m, kernel, call, NULL, anonymous, &p, &count);
     p->is_member = true;
     mark_needed(p);
     plan_threads(p);

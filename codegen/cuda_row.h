@@ -50,15 +50,18 @@ typedef struct {
 
     const char *index_type; /* int, or int64_t for tensors of 2^31 elements */
     Loop *vector;           /* the innermost loop, gone over in packs; NULL: no loop at all */
-    const char *first;      /* the first element of a pack; vector->index is one element */
+    Variable *first;        /* the first element of a pack; vector->index is one element */
+    Variable *item, *pack;  /* what a thread has of all turns, or of a row's packs */
+    Variable *count;        /* elements of a pack at the end of a row */
     int width;              /* elements of a pack */
     int64_t packs;          /* of a row, of a block of columns, or of all points */
 
-    int threads;     /* of a block */
-    int row_threads; /* of one row, or of one row of a block of columns */
-    int turns;       /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
-    bool is_full;    /* of what is being written: packs that lie within the row as a whole */
-    bool is_member;  /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
+    int threads;      /* of a block */
+    int row_threads;  /* of one row, or of one row of a block of columns */
+    int turns;        /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
+    bool takes_sides; /* rows take turns with two sides of shared memory */
+    bool is_full;     /* of what is being written: packs that lie within the row as a whole */
+    bool is_member;   /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
     int64_t blocks;
     bool *is_early;         /* by array: the row's packs of it stay in registers */
     bool *is_near;          /* by array: the row's packs of it stay in shared memory */
@@ -75,10 +78,10 @@ void plan_threads(Launch *p);
 bool is_packed(const Launch *p, int array);     /* loaded and stored in packs */
 int64_t turns_of(const Launch *p, DimSet dims); /* of the loops over these dims */
 int64_t packs_of(const Launch *p, DimSet dims);
-char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_packs);
+char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all);
 bool has_wide_sums(const Launch *p);
-bool names_identifier(const char *text, const char *name);
-char *with_indices(const Launch *p, const char *declarations, const char *body);
+char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body);
+char *each_element(const Launch *p, bool to_the_end, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }
 static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; }
 
@@ -105,14 +108,15 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 /* Does no launch store where a later one may still read?  If one does, its results want to lie elsewhere. */
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
-void emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches, FILE *out);
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                          CudaLaunches *launches, FILE *out);
 
 /* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
 typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;
 CudaMember cuda_member(Module *m, const Func *kernel);
 /* Functions of one member, one for each of its launches. */
-void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, CudaLaunches *launches,
-                      FILE *out);
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                      CudaLaunches *launches, FILE *out);
 
 char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);

@@ -91,7 +91,7 @@ static int array_of_result(const Launch *p, const Sink *sink) { return p->k->f->
 static char *pack_address(const Launch *p, int array)
 {
     const Array *a = &p->k->array[array];
-    const char *element = p->vector->index;
+    Variable *element = p->vector->index;
     if (p->width > 1)
         p->vector->index = p->first;
     char *index = index_text(p->k, &p->region, a->dims, a->stride);
@@ -103,7 +103,7 @@ static void write_pack_load(const Launch *p, int array, const char *to, FILE *ou
 {
     Hole name = { "to", to }, width = { "width", number(p, p->width) }, from = { "from", pack_address(p, array) };
     if (has_tail(p))
-        FILL(out, "$to = rt_load_some<$width>($from, count);\n", name, width, from);
+        FILL(out, "$to = rt_load_some<$width>($from, $count);\n", name, width, from, { "count", use(p->count) });
     else
         FILL(out, "$to = rt_load_pack<$width>($from);\n", name, width, from);
 }
@@ -139,15 +139,23 @@ void write_near_rows(const Launch *p, FILE *out)
     }
 }
 
+static void write_near_load(const Launch *p, int array, FILE *out)
+{
+    Hole to = { "to", p->near_name[array] }, pack = { "pack", use(p->pack) }, width = { "width", number(p, p->width) },
+         from = { "from", pack_address(p, array) };
+    if (has_tail(p))
+        FILL(out, "rt_store_pack($to + $pack * $width, rt_load_some<$width>($from, $count));\n", to, pack, width, from,
+             { "count", use(p->count) });
+    else
+        FILL(out, "rt_copy_async($to + $pack * $width, $from, true);\n", to, pack, width, from);
+}
+
 /* Each thread copies the packs that it will read: it need not wait for others. */
 void write_near_loads(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->narrays; i++)
         if (p->is_near[i])
-            FILL(out,
-                 has_tail(p) ? "rt_store_pack($to + pack * $width, rt_load_some<$width>($from, count));\n"
-                             : "rt_copy_async($to + pack * $width, $from, true);\n",
-                 { "to", p->near_name[i] }, { "width", number(p, p->width) }, { "from", pack_address(p, i) });
+            write_near_load(p, i, out);
 }
 
 static void write_pack_loads(const Launch *p, FILE *out)
@@ -158,9 +166,9 @@ static void write_pack_loads(const Launch *p, FILE *out)
             continue;
         const char *type = pack_type(p, element_type(node->value->type.dtype));
         if (p->is_near[node->array]) {
-            FILL(out, "const $type $pack = rt_load_pack<$width>($from + pack * $width);\n", { "type", type },
-                 { "pack", p->pack_name[node->array] }, { "width", number(p, p->width) },
-                 { "from", p->near_name[node->array] });
+            FILL(out, "const $type $to = rt_load_pack<$width>($from + $pack * $width);\n", { "type", type },
+                 { "to", p->pack_name[node->array] }, { "width", number(p, p->width) },
+                 { "from", p->near_name[node->array] }, { "pack", use(p->pack) });
             continue;
         }
         write_pack_load(p, node->array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[node->array]),
@@ -195,7 +203,7 @@ static char *first_only(const Launch *p, DimSet dims)
     DimSet loops = p->mapping == MAP_ROWS ? p->region.inner : p->region.dims;
     for (int i = 0; i < p->region.nloops; i++)
         if (p->region.loop[i].dims & loops && !(p->region.loop[i].dims & dims))
-            text = arena_text(&p->k->m->arena, "%s%s%s == 0", text, *text ? " && " : "", p->region.loop[i].index);
+            text = arena_text(&p->k->m->arena, "%s%s%s == 0", text, *text ? " && " : "", use(p->region.loop[i].index));
     return text;
 }
 
@@ -210,9 +218,8 @@ static void write_guarded(const Launch *p, const char *condition, const char *te
 static const char *result_text(const Launch *p, const Sink *sink)
 {
     const Node *node = sink->node;
-    return node->op && node->op->kind == OP_constant
-               ? c_number(p->k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
-               : node->text;
+    return is_number(node->op) ? c_number(p->k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
+                               : node->text;
 }
 
 static void write_result(Launch *p, const Sink *sink, FILE *out)
@@ -249,8 +256,9 @@ static void write_pack_stores(const Launch *p, int phase, FILE *out)
         if (!is_drained(p, i, phase) || p->k->sink[i].operand || !is_pack_of(p, array))
             continue;
         const char *to = pack_address(p, array), *pack = p->pack_name[array];
-        const char *text = has_tail(p) ? arena_text(&p->k->m->arena, "rt_store_some(%s, %s, count);\n", to, pack)
-                                       : arena_text(&p->k->m->arena, "rt_store_pack(%s, %s);\n", to, pack);
+        const char *text = has_tail(p)
+                               ? arena_text(&p->k->m->arena, "rt_store_some(%s, %s, %s);\n", to, pack, use(p->count))
+                               : arena_text(&p->k->m->arena, "rt_store_pack(%s, %s);\n", to, pack);
         write_guarded(p, first_only(p, p->k->array[array].dims), text, out);
     }
 }
@@ -308,19 +316,8 @@ void write_pack(Launch *p, int phase, FILE *out)
     bool is_early = false;
     for (int i = 0; i < p->k->narrays; i++)
         is_early |= p->is_early[i];
-    if (p->vector && (p->width > 1 || is_early || p->turns)) {
-        Text body;
-        open_text(&body);
-        if (p->width > 1 && names_identifier(lines, p->vector->index))
-            FILL(body.out, "const $type $index = $first + e;\n", { "type", p->index_type },
-                 { "index", p->vector->index }, { "first", p->first });
-        fputs(lines, body.out);
-        FILL(out, cuda_pack_template, { "width", number(p, p->width) },
-             { "guard", has_tail(p) ? "if (e >= count)\n    break;\n" : "" },
-             { "body", close_text(&p->k->m->arena, &body) });
-    } else {
-        fputs(lines, out);
-    }
+    bool in_packs = p->vector && (p->width > 1 || is_early || p->turns);
+    fputs(in_packs ? each_element(p, true, lines) : lines, out);
     write_pack_stores(p, phase, out);
 }
 

@@ -1,9 +1,8 @@
 /* cuda_row_threads.c -- loops, packs and threads of a launch: all that strides decide. */
 #include "cuda_row.h"
+#include "templates.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <string.h>
 
 enum { PACK_BYTES = 16, STATIC_SHARED = 40000 };
 
@@ -38,65 +37,63 @@ static char *digit(const Launch *p, const char *number, int64_t below, int64_t s
     return is_outermost ? text : arena_text(arena, "%s %% %" PRId64, text, size);
 }
 
-/* Declares the indices of the loops over `dims`, of which `number` counts all turns; in_packs: the innermost loop's
- * turns are packs. */
-char *index_lines(const Launch *p, const char *number, DimSet dims, bool in_packs)
+/* Declares the indices of the loops over `dims`, of which `number` counts all turns: those that the text behind them
+ * names, or all.  in_packs: the innermost loop's turns are packs. */
+char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all)
 {
+    Arena *arena = &p->k->m->arena;
     Text text;
     open_text(&text);
     int64_t below = in_packs ? packs_of(p, dims) : turns_of(p, dims);
     bool is_outermost = true;
+    bool counts = in_packs && p->vector && p->vector->dims & dims && has_tail(p) && (all || p->count->is_named);
+    if (counts)
+        p->first->is_named = true;
     for (int i = 0; i < p->region.nloops; i++) {
         const Loop *loop = &p->region.loop[i];
         if (!(loop->dims & dims))
             continue;
-        bool packed = in_packs && loop == p->vector;
+        bool packed = in_packs && loop == p->vector, is_digit = !is_outermost || below > packs_along(p, loop);
+        Variable *index = packed ? p->first : loop->index;
         int64_t size = packed ? packs_along(p, loop) : loop->size;
         below /= size;
-        char *value = digit(p, number, below, size, is_outermost);
-        if (packed && p->width > 1)
-            value = arena_text(&p->k->m->arena, strchr(value, ' ') ? "(%s) * %d" : "%s * %d", value, p->width);
-        FILL(text.out, "const $type $name = $value;\n", { "type", p->index_type },
-             { "name", packed ? p->first : loop->index }, { "value", value });
+        if (all || index->is_named) {
+            char *value = digit(p, use(number), below, size, is_outermost);
+            if (packed && p->width > 1)
+                value = arena_text(arena, is_digit ? "(%s) * %d" : "%s * %d", value, p->width);
+            FILL(text.out, "const $type $name = $value;\n", { "type", p->index_type }, { "name", declare(index) },
+                 { "value", value });
+        }
         is_outermost = false;
     }
-    if (in_packs && p->vector && p->vector->dims & dims && has_tail(p))
-        FILL(text.out, "const int count = (int)rt_least<$type>($width, $size - $first);\n", { "type", p->index_type },
-             { "width", arena_text(&p->k->m->arena, "%d", p->width) },
-             { "size", arena_text(&p->k->m->arena, "%" PRId64, p->vector->size) }, { "first", p->first });
-    return close_text(&p->k->m->arena, &text);
+    if (counts)
+        FILL(text.out, "const int $count = (int)rt_least<$type>($width, $size - $first);\n",
+             { "count", declare(p->count) }, { "type", p->index_type }, { "width", arena_text(arena, "%d", p->width) },
+             { "size", arena_text(arena, "%" PRId64, p->vector->size) }, { "first", p->first->name });
+    return close_text(arena, &text);
 }
 
-/* Does C text name this identifier? */
-bool names_identifier(const char *text, const char *name)
+/* `body` behind those of the indices that it names. */
+char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body)
 {
-    size_t length = strlen(name);
-    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
-        bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
-        bool ends = !(isalnum((unsigned char)at[length]) || at[length] == '_');
-        if (begins && ends)
-            return true;
-    }
-    return false;
+    return arena_text(&p->k->m->arena, "%s%s", index_lines(p, number, dims, in_packs, false), body);
 }
 
-/* `body` behind those of the declarations, one a line, that it needs. */
-char *with_indices(const Launch *p, const char *declarations, const char *body)
+/* `body` for each element of a pack, behind the element's index where it names that; to_the_end: of a row that may end
+ * within the pack. */
+char *each_element(const Launch *p, bool to_the_end, const char *body)
 {
     Arena *arena = &p->k->m->arena;
-    char *text = arena_text(arena, "%s", body);
-    for (const char *end = declarations + strlen(declarations); end > declarations;) {
-        const char *line = end - 1;
-        while (line > declarations && line[-1] != '\n')
-            line--;
-        const char *equals = strstr(line, " ="), *name = equals;
-        while (name > line && name[-1] != ' ')
-            name--;
-        if (names_identifier(text, arena_text(arena, "%.*s", (int)(equals - name), name)))
-            text = arena_text(arena, "%.*s%s", (int)(end - line), line, text);
-        end = line;
-    }
-    return text;
+    Text text;
+    open_text(&text);
+    const char *index = "", *guard = "";
+    if (p->width > 1 && p->vector->index->is_named)
+        index = arena_text(arena, "const %s %s = %s + e;\n", p->index_type, declare(p->vector->index), use(p->first));
+    if (to_the_end && has_tail(p))
+        guard = arena_text(arena, "if (e >= %s)\n    break;\n", use(p->count));
+    FILL(text.out, cuda_pack_template, { "width", arena_text(arena, "%d", p->width) }, { "guard", guard },
+         { "body", arena_text(arena, "%s%s", index, body) });
+    return close_text(arena, &text);
 }
 
 /* --- Packs ---------------------------------------------------------------------------------------- */
@@ -176,7 +173,7 @@ static int64_t row_registers(const Launch *p, int64_t turns)
     for (int i = 0; i < p->ncolumns; i++)
         registers += p->column[i].is_wide ? turns * p->width : 0;
     for (int i = 0; i < p->k->nnodes; i++)
-        registers += p->k->node[i].is_wanted && p->k->node[i].op && p->k->node[i].op->kind == OP_dropout ? turns : 0;
+        registers += p->k->node[i].is_wanted && is_masking(p->k->node[i].op) ? turns : 0;
     return registers;
 }
 
@@ -316,6 +313,9 @@ void plan_threads(Launch *p)
         p->region.nouter += !(p->region.loop[i].dims & inner);
     p->vector = p->region.nloops ? &p->region.loop[p->region.nloops - 1] : NULL;
     p->index_type = index_type(k);
+    p->item = new_variable(k, "item");
+    p->pack = new_variable(k, "pack");
+    p->count = new_variable(k, "count");
     p->width = 1;
     p->is_early = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->is_near = NEW_ARRAY(&k->m->arena, bool, k->narrays);
@@ -329,7 +329,8 @@ void plan_threads(Launch *p)
         p->width = choose_width(p);
         p->first = p->vector->index;
         if (p->width > 1)
-            p->first = new_identifier(&k->names, arena_text(&k->m->arena, "%s_first", p->vector->index));
+            p->first = new_variable(
+                k, new_identifier(&k->names, arena_text(&k->m->arena, "%s_first", p->vector->index->name)));
     }
     switch (p->mapping) {
     case MAP_ROWS:

@@ -35,6 +35,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     int errors = m->diags->errors;
     if (!check_plan(m))
         return false;
+    m->places = &h.places;
     open_text(&h.kernels);
     open_text(&h.functions);
     for (int i = 0; i < NENTRIES; i++) {
@@ -42,17 +43,17 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
         if (f)
             host_func(&h, f);
     }
+    m->places = NULL;
     char *kernels = close_text(&m->arena, &h.kernels), *functions = close_text(&m->arena, &h.functions);
     if (m->diags->errors > errors)
         return false;
-    const char *program = arena_text(&m->arena, "%s%s", kernels, functions);
     write_head(&h, texts, out);
-    write_places(m, program, out);
+    write_places(m, &h.places, out);
     h.dialect->write_kernels(&h, kernels, out);
     fputs("/* --- Products --- */\n\n", out);
     write_products(&h, out);
     fprintf(out, "/* --- Functions --- */\n\n%s/* --- Program --- */\n\n", functions);
-    write_tables(&h, texts, program, out);
+    write_tables(&h, texts, out);
     fputs("\nint main(int argc, char **argv) { return rt_main(argc, argv, &program); }\n", out);
     return true;
 }

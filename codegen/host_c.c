@@ -11,24 +11,12 @@ typedef struct {
     const Product *product; /* NULL: no product */
 } WantedKernel;
 
-static bool emit_kernel(const WantedKernel *w, const char *name, FILE *out)
+static FunctionText kernel_text(const WantedKernel *w, bool anonymous)
 {
     Module *m = w->t->h->m;
-    if (!w->callee)
-        return emit_library_kernel(m, w->op, name, out);
-    if (w->product)
-        emit_naive_product(m, w->product, w->op, name, out);
-    else
-        emit_row_kernel(m, w->callee, w->op, name, out);
-    return true;
-}
-
-static char *kernel_text(const WantedKernel *w, const char *name)
-{
-    Text text;
-    open_text(&text);
-    emit_kernel(w, name, text.out);
-    return close_text(&w->t->h->m->arena, &text);
+    return !w->callee   ? library_kernel_text(m, w->op)
+           : w->product ? naive_product_text(m, w->product, w->op)
+                        : row_kernel_text(m, w->callee, w->op, anonymous);
 }
 
 static bool is_kernel(Host *h, const char *name) { return map_get(&h->kernel_names, intern_text(h->m, name)) != NULL; }
@@ -47,34 +35,22 @@ static const char *kernel_name(Host *h, const WantedKernel *w)
     return name;
 }
 
-/* A function whose body is one short line stands on a line with its head, as clang-format has it. */
-static const char *compacted(Arena *arena, const char *text)
-{
-    enum { WIDTH = 120 };
-    const char *head = strstr(text, "static void "), *open = head ? strstr(head, "\n{\n    ") : NULL;
-    const char *body = open ? open + strlen("\n{\n    ") : NULL, *end = body ? strchr(body, '\n') : NULL;
-    bool is_statement =
-        end && end[-1] == ';' && strcmp(end, "\n}\n") == 0 && !memchr(head, '\n', (size_t)(open - head));
-    if (!is_statement || (open - head) + (end - body) + (int)strlen(" {  }") > WIDTH)
-        return text;
-    return arena_text(arena, "%.*s { %.*s }\n", (int)(open - text), text, (int)(end - body), body);
-}
-
-/* The name of a C function that does it; two kernels that read alike but for their comment are one. */
+/* The name of a C function that does it; two kernels that read alike but for names and comment are one. */
 static const char *find_kernel(const WantedKernel *w)
 {
     Host *h = w->t->h;
-    const char *text = kernel_text(w, "kernel"), *head = strstr(text, "static void ");
-    if (!head)
+    FunctionText text = kernel_text(w, true);
+    if (!text.body)
         return "kernel"; /* after an error */
-    Name own = intern_text(h->m, head);
-    if (map_get(&h->kernel_texts, own))
-        return map_get(&h->kernel_texts, own);
+    Name code = intern_text(h->m, function_code(h->m, &text, "kernel"));
+    if (map_get(&h->kernel_codes, code))
+        return map_get(&h->kernel_codes, code);
     Name name = intern_text(h->m, kernel_name(h, w));
-    h->kernel_texts.arena = h->kernel_names.arena = &h->m->arena;
-    map_put(&h->kernel_texts, own, (void *)(uintptr_t)name);
+    h->kernel_codes.arena = h->kernel_names.arena = &h->m->arena;
+    map_put(&h->kernel_codes, code, (void *)(uintptr_t)name);
     map_put(&h->kernel_names, name, (void *)(uintptr_t)name);
-    fprintf(h->kernels.out, "%s\n", compacted(&h->m->arena, kernel_text(w, name)));
+    text = kernel_text(w, false);
+    fprintf(h->kernels.out, "%s%s\n", text.comment, function_code(h->m, &text, name));
     return name;
 }
 
@@ -86,7 +62,7 @@ static int only_op(const Host *h, const Op *const *op, const Op *const **group)
     return 1;
 }
 
-static const char *kernel_statement(FuncText *t, const Op *op)
+static Statement kernel_statement(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const char **operands = operands_of(t, op), *scratch = typed_in_frame(t, "float", op->attrs.frame);
@@ -95,8 +71,8 @@ static const char *kernel_statement(FuncText *t, const Op *op)
     return kernel ? row_kernel_call(m, kernel, name, operands, scratch) : library_call(m, op, name, operands, scratch);
 }
 
-static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
-                                           const char *const operands[])
+static Statement naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
+                                         const char *const operands[])
 {
     WantedKernel wanted = { .t = t, .op = op, .callee = find_func(t->h->m, op->attrs.callee), .product = product };
     return naive_product_call(t->h->m, product, find_kernel(&wanted), op, operands);

@@ -68,85 +68,50 @@ static int add_call_row(FuncText *t, const Op *op, const char *kind, double flop
 
 /* --- RT_RUN -------------------------------------------------------------------------------- */
 
-/* A statement on one line: what was wrapped is joined. */
-static char *joined(Arena *arena, const char *text)
+static char *on_one_line(Arena *arena, const Statement *s)
 {
-    char *line = arena_text(arena, "%s", text), *to = line;
-    for (const char *at = text; *at; at++) {
-        *to++ = *at == '\n' ? ' ' : *at;
-        if (*at == '\n')
-            at += strspn(at + 1, " ");
-    }
-    while (to > line && (to[-1] == ' ' || to[-1] == ';'))
-        to--;
-    *to = '\0';
-    return line;
-}
-
-/* The arguments of "f(a, b + c * 2)", cut apart in place. */
-static int split_arguments(char *line, const char *items[])
-{
-    int depth = 0, count = 0;
-    char *at = strchr(line, '(') + 1;
-    items[count++] = at;
-    for (; *at; at++) {
-        depth += (*at == '(') - (*at == ')');
-        if (*at == ',' && depth == 0) {
-            *at = '\0';
-            items[count++] = at + 2;
-        }
-    }
-    at[-1] = '\0'; /* the closing bracket */
-    return count;
-}
-
-static char *moved_right(Arena *arena, const char *text, int columns)
-{
-    char *moved = "";
-    for (const char *at = text; *at;) {
-        int length = (int)strcspn(at, "\n");
-        moved = arena_text(arena, "%s%*s%.*s%s", moved, columns, "", length, at, at[length] ? "\n" : "");
-        at += length + (at[length] == '\n');
-    }
-    return moved;
+    char *line = arena_text(arena, "%s(", s->function);
+    for (int i = 0; i < s->count; i++)
+        line = arena_text(arena, "%s%s%s", line, i ? ", " : "", s->operand[i]);
+    return arena_text(arena, "%s)", line);
 }
 
 /* RT_RUN(rt, 17, f(a, b)); where that is too long for a line, f(a, b) begins a line of its own: below `rt`, or
  * further left where it then needs only one. */
-static char *traced_call(Module *m, int row, const char *call)
+static char *traced_call(Module *m, int row, const Statement *call)
 {
     enum { WIDTH = 116, UNDER = 7 };
     Arena *arena = &m->arena;
-    char *line = joined(arena, call);
+    char *line = on_one_line(arena, call);
     int head = (int)strlen(arena_text(arena, "RT_RUN(rt, %d, ", row)), length = (int)strlen(line) + (int)strlen(");");
     if (head + length <= WIDTH)
         return arena_text(arena, "RT_RUN(rt, %d, %s);\n", row, line);
     if (UNDER + length > WIDTH && 4 + length <= WIDTH)
         return arena_text(arena, "RT_RUN(\n    rt, %d,\n    %s);\n", row, line);
-    const char **items = NEW_ARRAY(arena, const char *, strlen(line) + 1);
-    char *name = arena_text(arena, "%.*s", (int)strcspn(line, "(") + 1, line);
-    int count = split_arguments(line, items);
-    char *below = wrapped_list(m, name, count, items, "));", 4 + UNDER);
-    return arena_text(arena, "RT_RUN(rt, %d,\n%s\n", row, moved_right(arena, below, UNDER));
+    Text text;
+    open_text(&text);
+    FILL(text.out, "RT_RUN(rt, $row,\n       $call\n", { "row", arena_text(arena, "%d", row) },
+         { "call",
+           wrapped_list(m, arena_text(arena, "%s(", call->function), call->count, call->operand, "));", 4 + UNDER) });
+    return close_text(arena, &text);
 }
 
 /* Loops around a call do not fit into a macro's argument. */
-static char *traced_block(Module *m, int row, const char *block)
+static char *traced_block(Module *m, int row, const Statement *block)
 {
     Text text;
     open_text(&text);
     char *number = arena_text(&m->arena, "%d", row);
     FILL(text.out,
          "if (rt_tracing)\n    rt_trace_begin(rt, $row);\n$block\nif (rt_tracing)\n    rt_trace_end(rt, $row);\n",
-         { "row", number }, { "block", block });
+         { "row", number }, { "block", statement_text(m, block) });
     return close_text(&m->arena, &text);
 }
 
-static void write_traced(FuncText *t, const Op *op, int row, const char *call)
+static void write_traced(FuncText *t, const Op *op, int row, Statement call)
 {
     Module *m = t->h->m;
-    bool is_block = strncmp(call, "for ", 4) == 0 || *call == '#' || *call == '{';
-    write_statement(t, place_text(m, op), is_block ? traced_block(m, row, call) : traced_call(m, row, call));
+    write_statement(t, place_text(m, op), call.nloops ? traced_block(m, row, &call) : traced_call(m, row, &call));
 }
 
 /* --- Calls --------------------------------------------------------------------------------- */
@@ -174,7 +139,7 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
             write_statement(t, place_text(m, op),
                             t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],
                                                 local_bytes(m, &op->results.at[p->c]->type)));
-        const char *call =
+        Statement call =
             p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
                      : product_call(m, p, find_product(t->h, &p->shape, t->h->dialect->rest(t, op, i)), op, operands);
         write_traced(t, op, row, call);
@@ -193,7 +158,7 @@ void write_call(FuncText *t, const Op *op)
     int count = t->h->dialect->group(t->h, &op, &group);
     if (count == 0)
         return;
-    const char *call = t->h->dialect->kernel(t, op);
+    Statement call = t->h->dialect->kernel(t, op);
     bool updates = false;
     for (int i = 0; i < count; i++)
         updates |= updates_state(t, group[i]);

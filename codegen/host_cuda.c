@@ -27,11 +27,14 @@ static const LaunchText *find_launched(FuncText *t, const CudaCall *call, int op
     return launched;
 }
 
-static const char *launch_statement(FuncText *t, const CudaCall *call, int count, const char *const operands[])
+/* RT_LAUNCH(rt, kernel, operands) */
+static Statement launch_statement(FuncText *t, const CudaCall *call, int count, const char *const operands[])
 {
-    Module *m = t->h->m;
-    const char *name = find_launched(t, call, count)->launches->at[0].name;
-    return wrapped_list(m, arena_text(&m->arena, "RT_LAUNCH(rt, %s, ", name), count, operands, ");", 4);
+    const char **items = NEW_ARRAY(&t->h->m->arena, const char *, count + 2);
+    items[0] = "rt";
+    items[1] = find_launched(t, call, count)->launches->at[0].name;
+    memcpy(items + 2, operands, (size_t)count * sizeof *operands);
+    return (Statement){ .function = "RT_LAUNCH", .count = count + 2, .operand = items };
 }
 
 static int group_of(const Host *h, const Op *const *op, const Op *const **group)
@@ -41,7 +44,7 @@ static int group_of(const Host *h, const Op *const *op, const Op *const **group)
     return call ? call->count : 0;
 }
 
-static const char *kernel_statement(FuncText *t, const Op *first)
+static Statement kernel_statement(FuncText *t, const Op *first)
 {
     Module *m = t->h->m;
     const CudaCall *call = cuda_call(t->h->cuda, first);
@@ -60,8 +63,8 @@ static const char *kernel_statement(FuncText *t, const Op *first)
     return launch_statement(t, call, count, items);
 }
 
-static const char *naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
-                                           const char *const operands[])
+static Statement naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
+                                         const char *const operands[])
 {
     const char *items[MAX_PRODUCT_OPERANDS];
     int at[MAX_PRODUCT_OPERANDS], count = product_operands(product, op, items, at);
@@ -129,7 +132,8 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
         for (int k = 0; k < h->launched[i].launches->count; k++)
             write_launch(h, &h->launched[i], k, out);
     fputs("};\n\n", out);
-    write_place_table(h->m, cuda_program_text(h->cuda), out);
+    const Places *places = cuda_program_places(h->cuda);
+    write_place_table(h->m, places, out);
     FILL(out,
          "static const RtCode code = {\n"
          "    .text = kernels_text,\n"
@@ -137,9 +141,7 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
          "    .nlaunches = sizeof launches / sizeof *launches,\n"
          "$parts"
          "};\n\n",
-         { "parts", names_places(h->m, cuda_program_text(h->cuda))
-                        ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n"
-                        : "" });
+         { "parts", places->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" });
 }
 
 static const char *code_field(Host *h) { return "    .code = &code,\n"; }

@@ -57,8 +57,9 @@ typedef struct {
     const Dialect *dialect;
     const CudaProgram *cuda; /* CUDA only */
     Text kernels, functions; /* kernels: C only */
+    Places places;           /* that these name */
     int nrows, row_room, nproducts, product_room;
-    Map kernel_texts; /* a kernel as it is under the name of all candidates, from its head on -> its name */
+    Map kernel_codes; /* a kernel, without names of its own -> its name */
     Map kernel_names; /* those that have been given */
     int nlaunched, launched_room;
     LaunchText *launched;
@@ -160,10 +161,10 @@ struct Dialect {
     /* The ops that the statement in the place of *op does: at least itself, and others behind it; none if an earlier
      * statement does it along.  These are row kernels or LIBRARY ops. */
     int (*group)(const Host *h, const Op *const *op, const Op *const **group);
-    const char *(*kernel)(FuncText *t, const Op *op); /* that statement */
+    Statement (*kernel)(FuncText *t, const Op *op); /* that statement */
     /* The one that runs product `number` of a kernel, in an order of operands that rt_product does not take. */
-    const char *(*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
-                                 const char *const operands[]);
+    Statement (*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
+                               const char *const operands[]);
     /* The name of the launch that does bias and activation of product `number` where the library does not; NULL: there
      * is none. */
     const char *(*rest)(FuncText *t, const Op *op, int number);
@@ -181,7 +182,6 @@ extern const Dialect c_dialect, cuda_dialect;
 void write_products(Host *h, FILE *out);
 void write_collectives(Host *h, FILE *out);
 
-/* `program`: the text of all kernels and functions. */
-void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out);
+void write_tables(Host *h, TrainerTexts texts, FILE *out);
 
 #endif

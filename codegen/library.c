@@ -3,7 +3,6 @@
  * A kernel is called with a constant shape and is inlined, so that the shape folds away.
  */
 #include "library.h"
-#include "templates.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -134,46 +133,42 @@ bool find_operands(Module *m, const Op *op, Operands *o)
 char *library_body(const Operands *o) { return kernels[find_kernel(o->op)].call(o); }
 Names library_order(const Operands *o, int operand) { return kernels[find_kernel(o->op)].order(o, operand); }
 
-static char *function_head(const Operands *o, const char *name)
+int library_parameters(const Operands *o, bool has_scratch, const char *const **list)
 {
-    const char *items[MAX_OPERANDS + 1];
+    const char **items = NEW_ARRAY(&o->m->arena, const char *, MAX_OPERANDS + 1);
     int count = 0;
     for (; count < o->count; count++)
         items[count] = arena_text(&o->m->arena, "%s%s *%s", count < o->op->args.count ? "const " : "",
                                   element_type(o->value[count]->type.dtype), o->name[count]);
-    if (library_scratch(o->m, o->op))
+    if (has_scratch)
         items[count++] = "float *scratch";
-    return wrapped_list(o->m, arena_text(&o->m->arena, "static void %s(", name), count, items, ")", 0);
+    *list = items;
+    return count;
 }
 
-char *library_operand_lines(const Operands *o)
+char *library_comment(const Operands *o)
 {
+    const Op *op = o->op;
     Text text;
     open_text(&text);
     for (int i = 0; i < o->count; i++)
         FILL(text.out, "* $name$kind: $type\n", { "name", o->name[i] },
-             { "kind", i < o->op->args.count ? "" : ", result" }, { "type", type_text(o->m, &o->value[i]->type) });
-    return close_text(&o->m->arena, &text);
+             { "kind", i < op->args.count ? "" : ", result" }, { "type", type_text(o->m, &o->value[i]->type) });
+    const char *title = arena_text(&o->m->arena, "%s%s%s: %s", op->path ? op->path : info(op)->name,
+                                   op->where ? ", " : "", op->where ? op->where : "", info(op)->name);
+    return function_comment(o->m, comment_text(o->m, title), close_text(&o->m->arena, &text));
 }
 
-char *library_title(const Operands *o, const char *name)
-{
-    const Op *op = o->op;
-    const char *title = arena_text(&o->m->arena, "%s%s%s: %s", op->path ? op->path : name, op->where ? ", " : "",
-                                   op->where ? op->where : "", info(op)->name);
-    return comment_text(o->m, title);
-}
-
-bool emit_library_kernel(Module *m, const Op *op, const char *name, FILE *out)
+FunctionText library_kernel_text(Module *m, const Op *op)
 {
     Operands o;
     int errors = m->diags->errors;
     char *body = find_operands(m, op, &o) ? library_body(&o) : NULL;
     if (!body || m->diags->errors > errors)
-        return false;
-    FILL(out, kernel_template, { "title", library_title(&o, name) }, { "operands", library_operand_lines(&o) },
-         { "head", function_head(&o, name) }, { "body", body });
-    return true;
+        return (FunctionText){ .body = NULL };
+    FunctionText text = { .comment = library_comment(&o), .body = body };
+    text.nparameters = library_parameters(&o, library_scratch(m, op) > 0, &text.parameter);
+    return text;
 }
 
 int64_t library_scratch(Module *m, const Op *op)
@@ -185,13 +180,13 @@ int64_t library_scratch(Module *m, const Op *op)
     return local_bytes(m, &dq); /* as rt_attend_grad_scratch says */
 }
 
-char *library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)
+Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)
 {
-    const char *items[MAX_OPERANDS + 1];
+    const char **items = NEW_ARRAY(&m->arena, const char *, MAX_OPERANDS + 1);
     int count = 0;
     for (; count < op->args.count + op->results.count; count++)
         items[count] = operand[count];
     if (library_scratch(m, op))
         items[count++] = scratch;
-    return wrapped_list(m, arena_text(&m->arena, "%s(", name), count, items, ");", 4);
+    return (Statement){ .function = name, .count = count, .operand = items };
 }

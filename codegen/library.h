@@ -50,8 +50,8 @@ bool library_takes(Module *m, const Op *op, Wanted wanted[]);
 bool find_operands(Module *m, const Op *op, Operands *o);
 Names library_order(const Operands *o, int operand);
 char *library_body(const Operands *o);
-char *library_title(const Operands *o, const char *name);
-char *library_operand_lines(const Operands *o);
+char *library_comment(const Operands *o);
+int library_parameters(const Operands *o, bool has_scratch, const char *const **list); /* how many */
 
 /* An error at the op; NULL. */
 char *refuse_layout(const Operands *o, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -29,7 +29,7 @@ static void put_place(Text *fields, Module *m, const Dim *dim, const char *first
 {
     if (dim->split.count == 0)
         return;
-    const char *place = place_variable(m, dim);
+    const char *place = use_place(m, dim);
     put_text(fields, first, arena_text(&m->arena, "%s.first", place));
     if (dim->zigzag) {
         put_text(fields, "turn", arena_text(&m->arena, "%s.turn", place));

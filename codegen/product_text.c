@@ -41,15 +41,6 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *rest)
     return lines;
 }
 
-static char *loop(Module *m, const char *pragma, const char *index, int64_t count, const char *body)
-{
-    Text text;
-    open_text(&text);
-    FILL(text.out, loop_template, { "pragma", pragma }, { "index", index }, { "low", "0" },
-         { "high", arena_text(&m->arena, "%" PRId64, count) }, { "body", body });
-    return close_text(&m->arena, &text);
-}
-
 /* --- Products of the library ---------------------------------------------------------------------------- */
 
 /* The variable of a loop over a dim; an operand may be called like the dim itself. */
@@ -84,26 +75,26 @@ static char *moved_result(Module *m, const Product *p, int result, const Op *cal
     return moved(m, p, C, call->results.at[result], operand[call->args.count + result]);
 }
 
-char *product_call(Module *m, const Product *p, int id, const Op *call, const char *const operand[])
+Statement product_call(Module *m, const Product *p, int id, const Op *call, const char *const operand[])
 {
-    const char *items[7] = {
-        "rt",
-        arena_text(&m->arena, "%d", id),
-        moved(m, p, A, arg(call, p->a), operand[p->a]),
-        moved(m, p, B, arg(call, p->b), operand[p->b]),
-    };
     bool is_plain = !p->shape.has_bias && !p->shape.activation;
-    int count = 4;
+    const char **items = NEW_ARRAY(&m->arena, const char *, 7);
+    int count = 0;
+    items[count++] = "rt";
+    items[count++] = number(m, id);
+    items[count++] = moved(m, p, A, arg(call, p->a), operand[p->a]);
+    items[count++] = moved(m, p, B, arg(call, p->b), operand[p->b]);
     if (!is_plain) {
         items[count++] = p->bias < 0 ? "NULL" : moved(m, p, BIAS, arg(call, p->bias), operand[p->bias]);
         items[count++] = p->before < 0 ? "NULL" : moved_result(m, p, p->before, call, operand);
     }
     items[count++] = moved_result(m, p, p->c, call, operand);
-    const char *head = is_plain ? "rt_product(" : "rt_product_with(";
-    char *text = wrapped_list(m, head, count, items, ");", 4 + 4 * p->nloops);
-    for (int i = p->nloops - 1; i >= 0; i--)
-        text = loop(m, "", index_name(m, p->loop[i].dim), p->loop[i].count, arena_text(&m->arena, "%s\n", text));
-    return text;
+    Statement s = { .function = is_plain ? "rt_product" : "rt_product_with", .count = count, .operand = items };
+    for (; s.nloops < p->nloops; s.nloops++) {
+        s.loop[s.nloops].index = index_name(m, p->loop[s.nloops].dim);
+        s.loop[s.nloops].count = p->loop[s.nloops].count;
+    }
+    return s;
 }
 
 /* --- Naive ones ------------------------------------------------------------------------------------------ */
@@ -172,7 +163,8 @@ char *naive_product_point(Module *m, const Product *p, const Op *call)
          { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
     text = close_text(&m->arena, &body);
     for (int i = dims.count - 1; i >= nouter; i--)
-        text = loop(m, "", index_name(m, dims.name[i]), size_in(m, p->dot, a, b, dims.name[i]), text);
+        text =
+            loop_text(m, "", index_name(m, dims.name[i]), "0", number(m, size_in(m, p->dot, a, b, dims.name[i])), text);
     const char *start = p->shape.accumulate ? float_text(m, c->type.dtype, from) : "0.0f";
     return arena_text(&m->arena, "float sum = %s;\n%s%s%s = %s;\n", start, text, after_sum(m, p, call, &dims), from,
                       stored(m, c->type.dtype));
@@ -204,25 +196,25 @@ int product_parameters(Module *m, const Product *p, const Op *call, const char *
     return count;
 }
 
-void emit_naive_product(Module *m, const Product *p, const Op *call, const char *name, FILE *out)
+FunctionText naive_product_text(Module *m, const Product *p, const Op *call)
 {
     const Value *c = call->results.at[p->c];
-    const char *parameters[MAX_PRODUCT_OPERANDS];
+    const char **parameters = NEW_ARRAY(&m->arena, const char *, MAX_PRODUCT_OPERANDS);
     int count = product_parameters(m, p, call, "restrict ", parameters);
     char *text = naive_product_point(m, p, call);
     for (int i = c->type.rank - 1; i >= 0; i--)
-        text = loop(m, i == 0 ? "#pragma omp parallel for" : "", index_name(m, c->type.dim[i].name),
-                    loop_size(m, &c->type.dim[i]), text);
-    FILL(out, naive_product_template, { "where", comment_text(m, call->where ? call->where : "") },
-         { "head", wrapped_list(m, arena_text(&m->arena, "static void %s(", name), count, parameters, ")", 0) },
-         { "body", text });
+        text = loop_text(m, i == 0 ? "#pragma omp parallel for" : "", index_name(m, c->type.dim[i].name), "0",
+                         number(m, loop_size(m, &c->type.dim[i])), text);
+    const char *comment = arena_text(&m->arena, "/* A product that no library takes in this layout, at %s */\n",
+                                     comment_text(m, call->where ? call->where : ""));
+    return (FunctionText){ .comment = comment, .nparameters = count, .parameter = parameters, .body = text };
 }
 
-char *naive_product_call(Module *m, const Product *p, const char *name, const Op *call, const char *const operand[])
+Statement naive_product_call(Module *m, const Product *p, const char *name, const Op *call, const char *const operand[])
 {
-    const char *items[MAX_PRODUCT_OPERANDS];
+    const char **items = NEW_ARRAY(&m->arena, const char *, MAX_PRODUCT_OPERANDS);
     int at[MAX_PRODUCT_OPERANDS], count = product_operands(p, call, items, at);
     for (int i = 0; i < count; i++)
         items[i] = operand[at[i]];
-    return wrapped_list(m, arena_text(&m->arena, "%s(", name), count, items, ");", 4);
+    return (Statement){ .function = name, .count = count, .operand = items };
 }

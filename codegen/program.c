@@ -372,15 +372,14 @@ static char *mesh_fields(const Host *h, TrainerTexts texts)
 }
 
 /* Products are made and places found when the program starts. */
-static void write_create(const Host *h, const char *text, FILE *out)
+static void write_create(const Host *h, FILE *out)
 {
-    bool places = names_places(h->m, text);
-    if (places)
+    if (h->places.count)
         fprintf(out, "static void create(Rt *rt)\n{\n    find_places(rt);\n%s}\n\n",
                 h->nproducts ? "    create_products(rt);\n" : "");
 }
 
-static void write_program(Host *h, TrainerTexts texts, const char *text, FILE *out)
+static void write_program(Host *h, TrainerTexts texts, FILE *out)
 {
     Module *m = h->m;
     Facts facts = program_facts(m);
@@ -414,12 +413,12 @@ static void write_program(Host *h, TrainerTexts texts, const char *text, FILE *o
     for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);
     FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
-         { "create", names_places(m, text) ? "create"
-                     : h->nproducts        ? "create_products"
-                                           : "NULL" });
+         { "create", h->places.count ? "create"
+                     : h->nproducts  ? "create_products"
+                                     : "NULL" });
 }
 
-void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out)
+void write_tables(Host *h, TrainerTexts texts, FILE *out)
 {
     Module *m = h->m;
     write_axes(m, out);
@@ -430,6 +429,6 @@ void write_tables(Host *h, TrainerTexts texts, const char *program, FILE *out)
         if (func_with_role(m, entries[i]))
             write_inputs(m, func_with_role(m, entries[i]), out);
     write_literals(m, "plan", texts.plan, out);
-    write_create(h, program, out);
-    write_program(h, texts, program, out);
+    write_create(h, out);
+    write_program(h, texts, out);
 }

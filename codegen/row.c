@@ -13,14 +13,11 @@ const Func *row_kernel_of(const Module *m, const Op *op)
 
 bool is_parallel(const Region *region) { return region->points >= SERIAL_POINTS; }
 
-char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
-                const char *body)
+char *row_loop(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
+               const char *body)
 {
-    Text text;
-    open_text(&text);
-    FILL(text.out, loop_template, { "pragma", pragma }, { "index", loop->index }, { "low", low ? low : "0" },
-         { "high", high ? high : arena_text(&k->m->arena, "%" PRId64, loop->size) }, { "body", body });
-    return close_text(&k->m->arena, &text);
+    return loop_text(k->m, pragma, loop->index->name, low ? low : "0",
+                     high ? high : arena_text(&k->m->arena, "%" PRId64, loop->size), body);
 }
 
 /* --- Loops over rows ------------------------------------------------------------------------------- */
@@ -37,7 +34,7 @@ static void write_rows(RowKernel *k, int region, FILE *out)
     if (r->nouter > 1)
         pragma = arena_text(&k->m->arena, "%s collapse(%d)", pragma, r->nouter);
     for (int i = r->nouter - 1; i >= 0; i--)
-        text = loop_text(k, i == 0 && is_parallel(r) ? pragma : "", &r->loop[i], NULL, NULL, text);
+        text = row_loop(k, i == 0 && is_parallel(r) ? pragma : "", &r->loop[i], NULL, NULL, text);
     fputs(text, out);
 }
 
@@ -69,7 +66,7 @@ static void write_region(RowKernel *k, int region, FILE *out)
 /* --- The function ---------------------------------------------------------------------------------- */
 
 /* "h.ln_1, gpt2.mdl:24:9: sub, square, sum": where it comes from and what it does. */
-char *row_title(const RowKernel *k)
+static char *row_title(const RowKernel *k)
 {
     enum { WIDTH = 110 };
     const Op *call = k->call;
@@ -79,7 +76,7 @@ char *row_title(const RowKernel *k)
     size_t line = 0;
     bool seen[N_OPS] = { false }, any = false;
     for (const Op *op = k->f->first; op; op = op->next) {
-        if (seen[op->kind] || op->kind == OP_constant)
+        if (seen[op->kind] || is_number(op))
             continue;
         bool full = strlen(text) - line + strlen(info(op)->name) > WIDTH;
         line = full ? strlen(text) : line;
@@ -89,7 +86,7 @@ char *row_title(const RowKernel *k)
     return text;
 }
 
-char *row_operand_lines(const RowKernel *k)
+char *row_comment(const RowKernel *k)
 {
     Text text;
     open_text(&text);
@@ -97,10 +94,10 @@ char *row_operand_lines(const RowKernel *k)
         FILL(text.out, "* $name$kind: $type\n", { "name", k->array[i].name },
              { "kind", i < k->f->params.count ? "" : ", result" },
              { "type", type_text(k->m, &k->array[i].value->type) });
-    return close_text(&k->m->arena, &text);
+    return function_comment(k->m, row_title(k), close_text(&k->m->arena, &text));
 }
 
-static char *function_head(const RowKernel *k, const char *name)
+static int parameters(const RowKernel *k, const char *const **list)
 {
     const char **items = NEW_ARRAY(&k->m->arena, const char *, k->narrays + 1);
     int count = 0;
@@ -110,7 +107,8 @@ static char *function_head(const RowKernel *k, const char *name)
                                     k->array[i].name);
     if (k->scratch)
         items[count++] = "float *restrict scratch";
-    return wrapped_list(k->m, arena_text(&k->m->arena, "static void %s(", name), count, items, ")", 0);
+    *list = items;
+    return count;
 }
 
 /* A parameter that nothing reads is still passed. */
@@ -126,9 +124,10 @@ static void write_unread(RowKernel *k, FILE *out)
             FILL(out, "(void)$name;\n", { "name", k->array[i].name });
 }
 
-void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *name, FILE *out)
+FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool anonymous)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
+    k->is_anonymous = anonymous;
     plan_arrays(k);
     name_values(k);
     for (int i = 0; i < k->nregions; i++)
@@ -141,11 +140,13 @@ void emit_row_kernel(Module *m, const Func *kernel, const Op *call, const char *
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
         write_region(k, k->region_order[i], body.out);
-    FILL(out, kernel_template, { "title", row_title(k) }, { "operands", row_operand_lines(k) },
-         { "head", function_head(k, name) }, { "body", close_text(&m->arena, &body) });
+    FunctionText text = { .comment = row_comment(k), .body = close_text(&m->arena, &body) };
+    text.nparameters = parameters(k, &text.parameter);
+    return text;
 }
 
-char *row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[], const char *scratch)
+Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
+                          const char *scratch)
 {
     int count = kernel->params.count + kernel->results.count;
     const char **items = NEW_ARRAY(&m->arena, const char *, count + 1);
@@ -153,5 +154,5 @@ char *row_kernel_call(Module *m, const Func *kernel, const char *name, const cha
         items[i] = operand[i];
     if (row_kernel_scratch(m, kernel))
         items[count++] = scratch;
-    return wrapped_list(m, arena_text(&m->arena, "%s(", name), count, items, ");", 4);
+    return (Statement){ .function = name, .count = count, .operand = items };
 }

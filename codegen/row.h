@@ -23,10 +23,28 @@ enum {
 
 typedef unsigned DimSet; /* bit i: dim i of the kernel's space */
 
+/* A local whose declaration can be written after the text behind it, and so only where that names it. */
+typedef struct {
+    const char *name;
+    bool is_named;
+} Variable;
+
+static inline const char *use(Variable *variable)
+{
+    variable->is_named = true;
+    return variable->name;
+}
+
+static inline const char *declare(Variable *variable)
+{
+    variable->is_named = false;
+    return variable->name;
+}
+
 typedef struct {
     Name name;
     int64_t size;
-    const char *index; /* of a loop over it alone */
+    Variable *index; /* of a loop over it alone */
 } SpaceDim;
 
 /* Memory that the kernel reads or writes, as the call places it. */
@@ -74,12 +92,20 @@ typedef struct {
     const char *parts; /* of an array with the one sum of each block */
 } Sink;
 
+static inline bool is_number(const Op *op) { return op && info(op)->traits & WEAK; }
+
+/* Does it keep some elements and not others, by their positions? */
+static inline bool is_masking(const Op *op)
+{
+    return op && info(op)->family == POINTWISE && info(op)->traits & POSITIONAL;
+}
+
 /* Dims that memory and every use treat as one. */
 typedef struct {
     DimSet dims;
     int last; /* the innermost of them */
     int64_t size;
-    const char *index; /* the loop's variable */
+    Variable *index;
 } Loop;
 
 typedef struct {
@@ -111,9 +137,15 @@ typedef struct {
     int *region_order; /* in which they are written */
     int64_t scratch;   /* bytes */
     Wanted *wanted;    /* what results are to be copied, where that is asked; NULL: it is an error */
+    bool is_anonymous; /* names say where things stand and nothing else: kernels that do the same read the same */
     NameSpace names;
     int depth; /* of the C that is being written: levels of four columns */
 } RowKernel;
+
+/* row_names.c: what values are called. */
+const char *name_array(RowKernel *k, const Value *value, const Value *given);
+const char *name_dim(RowKernel *k, int dim);
+void name_values(RowKernel *k);
 
 /* row_plan.c: all that types decide. */
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call);
@@ -124,6 +156,7 @@ int64_t count_points(const RowKernel *k, DimSet dims);
 void place_arrays(RowKernel *k); /* where they lie */
 void plan_arrays(RowKernel *k);  /* and which of them may be the same memory */
 void plan_loops(RowKernel *k, Region *region);
+Variable *new_variable(RowKernel *k, const char *name);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
 int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[]);
 char *position_index(const RowKernel *k, const Region *region, const Type *type, const int64_t stride[]);
@@ -148,7 +181,6 @@ char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, cons
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);
 
 /* row_body.c: what one row does. */
-void name_values(RowKernel *k);
 void plan_kept(RowKernel *k);
 void write_scalars(RowKernel *k, FILE *out); /* once, before all loops */
 void write_row(RowKernel *k, int region, const char *low, const char *high, FILE *out);
@@ -157,10 +189,9 @@ void write_row(RowKernel *k, int region, const char *low, const char *high, FILE
 void write_columns(RowKernel *k, int region, FILE *out);
 
 /* row.c: loops. */
-char *loop_text(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
-                const char *body);
+char *row_loop(const RowKernel *k, const char *pragma, const Loop *loop, const char *low, const char *high,
+               const char *body);
 bool is_parallel(const Region *region);
-char *row_title(const RowKernel *k);
-char *row_operand_lines(const RowKernel *k);
+char *row_comment(const RowKernel *k);
 
 #endif

@@ -4,24 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-void name_values(RowKernel *k)
-{
-    for (int i = 0; i < k->nnodes; i++) {
-        Node *node = &k->node[i];
-        const char *array = node->array >= 0 ? k->array[node->array].name : NULL;
-        for (int j = 0; j < k->f->results.count; j++)
-            if (k->f->results.at[j] == node->value && !array)
-                array = k->array[k->f->params.count + j].name;
-        const char *kind = !node->dims ? "value" : k->by_rows && !(node->dims & k->inner) ? "row" : "i";
-        const char *name = array ? arena_text(&k->m->arena, "%s_%s", array, kind) : node->value->name;
-        node->name = new_identifier(&k->names, name);
-    }
-}
-
 static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
 static bool is_in_row(const Region *region, const Node *node) { return node->dims & region->inner; }
 static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
-static bool is_constant(const Node *node) { return node->op && node->op->kind == OP_constant; }
 
 /* Only what a sink reads is computed. */
 static void mark_wanted(RowKernel *k, int region)
@@ -126,7 +111,7 @@ static void write_result(Nest *n, const Sink *sink)
     const Array *array = &n->k->array[n->k->f->params.count + sink->result];
     char *index = index_text(n->k, region_of(n), array->dims, array->stride);
     const char *text = sink->node->text;
-    if (is_constant(sink->node))
+    if (is_number(sink->node->op))
         text = c_number(n->k->m, sink->node->op->attrs.value, !is_float(sink->node->value->type.dtype));
     write_store(n->k, array->value->type.dtype, array->name, index, text, n->out);
 }
@@ -240,7 +225,7 @@ static void write_nest(Nest *n, const char *low, const char *high)
     const char *pragma = simd_pragma(n);
     for (int i = region->nloops - 1; i >= region->nouter; i--)
         if (region->loop[i].dims & n->dims) {
-            text = loop_text(k, pragma, &region->loop[i], low, high, text);
+            text = row_loop(k, pragma, &region->loop[i], low, high, text);
             pragma = "";
         }
     fputs(text, out);

@@ -43,9 +43,9 @@ static void write_start(const RowKernel *k, const Sink *sink, const char *array,
         return;
     }
     fputs(array, out);
-    Loop all = { .size = sum_count(k, sink), .index = "i" };
+    Loop all = { .size = sum_count(k, sink), .index = &(Variable){ .name = "i" } };
     fputs(
-        loop_text(k, "", &all, NULL, NULL, arena_text(&k->m->arena, "%s[i] = %s;\n", sink->name, start_of(sink->node))),
+        row_loop(k, "", &all, NULL, NULL, arena_text(&k->m->arena, "%s[i] = %s;\n", sink->name, start_of(sink->node))),
         out);
 }
 
@@ -56,7 +56,7 @@ static char *result_loops(const RowKernel *k, const Sink *sink, const char *prag
     char *text = arena_text(&k->m->arena, "%s", body);
     for (int i = region->nloops - 1; i >= 0; i--)
         if (region->loop[i].dims & summed_into(k, sink)) {
-            text = loop_text(k, pragma, &region->loop[i], NULL, NULL, text);
+            text = row_loop(k, pragma, &region->loop[i], NULL, NULL, text);
             pragma = "";
         }
     return text;
@@ -95,7 +95,7 @@ static void write_own_turn(RowKernel *k, int region, int nown, FILE *out)
     k->depth -= r->nouter;
     char *text = close_text(&k->m->arena, &row);
     for (int i = r->nouter - 1; i >= nown; i--)
-        text = loop_text(k, "", &r->loop[i], NULL, NULL, text);
+        text = row_loop(k, "", &r->loop[i], NULL, NULL, text);
     fputs(text, out);
     for (int i = 0; i < k->nsinks; i++) {
         if (!is_column_of(k, i, region))
@@ -123,7 +123,7 @@ static void write_own(RowKernel *k, int region, FILE *out)
     if (nown > 1)
         pragma = arena_text(&k->m->arena, "%s collapse(%d)", pragma, nown);
     for (int i = nown - 1; i >= 0; i--)
-        text = loop_text(k, i == 0 && is_parallel(r) ? pragma : "", &r->loop[i], NULL, NULL, text);
+        text = row_loop(k, i == 0 && is_parallel(r) ? pragma : "", &r->loop[i], NULL, NULL, text);
     fputs(text, out);
 }
 
@@ -146,14 +146,14 @@ static char *block_rows(RowKernel *k, int region)
         char *index = below > 1 ? arena_text(&k->m->arena, "turn / %" PRId64, below) : "turn";
         if (i > 0)
             index = arena_text(&k->m->arena, "%s %% %" PRId64, index, r->loop[i].size);
-        FILL(row.out, "const int64_t $name = $index;\n", { "name", r->loop[i].index }, { "index", index });
+        FILL(row.out, "const int64_t $name = $index;\n", { "name", r->loop[i].index->name }, { "index", index });
     }
     k->depth += 1 + (r->nouter > 0);
     write_row(k, region, r->nouter ? NULL : low, r->nouter ? NULL : high, row.out);
     k->depth -= 1 + (r->nouter > 0);
     char *text = close_text(&k->m->arena, &row);
-    Loop turn = { .index = r->nouter == 1 ? r->loop[0].index : "turn" };
-    return r->nouter ? loop_text(k, "", &turn, low, high, text) : text;
+    Loop turn = { .index = r->nouter == 1 ? r->loop[0].index : &(Variable){ .name = "turn" } };
+    return r->nouter ? row_loop(k, "", &turn, low, high, text) : text;
 }
 
 /* The sums of block after block, added up. */
@@ -168,12 +168,12 @@ static void write_total(const RowKernel *k, const Sink *sink, FILE *out)
     open_text(&body);
     FILL(body.out, "$type $name = $start;\n", { "type", type_of(sink) }, { "name", sink->name },
          { "start", start_of(sink->node) });
-    Loop blocks = { .index = "block", .size = r->blocks };
+    Loop blocks = { .index = &(Variable){ .name = "block" }, .size = r->blocks };
     char *add = accumulation(k, sink->node, sink->name, part);
     if (info(sink->node->op)->over != SUM)
         add = arena_text(&k->m->arena, "const %s part = %s;\n%s", type_of(sink), part,
                          accumulation(k, sink->node, sink->name, "part"));
-    fputs(loop_text(k, "", &blocks, NULL, NULL, add), body.out);
+    fputs(row_loop(k, "", &blocks, NULL, NULL, add), body.out);
     write_sum(k, sink, sink->name, body.out);
     char *text = close_text(&k->m->arena, &body);
     bool is_long = sum_count(k, sink) * r->blocks >= SERIAL_POINTS * 16;

@@ -20,10 +20,10 @@ static int find_space_dim(const RowKernel *k, Name name)
 
 static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
-    Array *array = &k->array[k->narrays++];
-    *array = (Array){ .value = value, .storage = given->storage };
+    Array *array = &k->array[k->narrays];
+    *array = (Array){ .value = value, .storage = given->storage, .name = name_array(k, value, given) };
+    k->narrays++;
     array->overhangs = given->storage && overhangs(k->m, given);
-    array->name = new_identifier(&k->names, value->name);
     if (!given->storage) {
         error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
         array->storage = NEW(&k->m->arena, Storage);
@@ -167,14 +167,21 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
     return count;
 }
 
-static const char *loop_name(RowKernel *k, const Region *region, int at)
+Variable *new_variable(RowKernel *k, const char *name)
+{
+    Variable *variable = NEW(&k->m->arena, Variable);
+    variable->name = name;
+    return variable;
+}
+
+static Variable *loop_index(RowKernel *k, const Region *region, int at)
 {
     const Loop *loop = &region->loop[at];
     SpaceDim *dim = &k->dim[loop->last];
     if (loop->dims != 1u << loop->last)
-        return at == region->nloops - 1 ? "i" : at == 0 ? "row" : new_identifier(&k->names, "turn");
+        return new_variable(k, at == region->nloops - 1 ? "i" : at == 0 ? "row" : new_identifier(&k->names, "turn"));
     if (!dim->index)
-        dim->index = new_identifier(&k->names, dim->name);
+        dim->index = new_variable(k, name_dim(k, loop->last));
     return dim->index;
 }
 
@@ -214,7 +221,7 @@ void plan_loops(RowKernel *k, Region *region)
         region->inner = region->loop[region->nloops - 1].dims;
     for (int i = 0; i < region->nloops; i++) {
         region->nouter += !(region->loop[i].dims & region->inner);
-        region->loop[i].index = loop_name(k, region, i);
+        region->loop[i].index = loop_index(k, region, i);
     }
     check_loops(k, region);
 }
@@ -232,8 +239,8 @@ static const char *whole_index(const RowKernel *k, const Type *type, const Loop 
 {
     int at = find_dim(type, k->dim[loop->last].name);
     return at >= 0 && type->dim[at].split.count && loop->dims == 1u << loop->last
-               ? position_in_whole(k->m, &type->dim[at], loop->index)
-               : loop->index;
+               ? position_in_whole(k->m, &type->dim[at], use(loop->index))
+               : use(loop->index);
 }
 
 /* Where this rank's part begins along the dims that have no loop of their own: merged into one, or of one element. */
@@ -267,6 +274,6 @@ char *index_text(const RowKernel *k, const Region *region, DimSet dims, const in
     char *text = "";
     for (int i = 0; i < region->nloops; i++)
         if (region->loop[i].dims & dims)
-            text = plus_term(k, text, region->loop[i].index, stride[region->loop[i].last]);
+            text = plus_term(k, text, use(region->loop[i].index), stride[region->loop[i].last]);
     return *text ? text : "0";
 }

@@ -32,27 +32,6 @@ void write_local(const RowKernel *k, const char *type, const char *name, const c
 
 /* --- Ops --------------------------------------------------------------------------------------- */
 
-/* Where the text of ops.def is right but not the best: fmaxf asks for NaNs, and so does not vectorise; a long formula
- * is better a function; integers have no -f functions, and theirs wrap. */
-static const struct {
-    OpKind kind;
-    const char *of_floats, *of_ints; /* NULL: the text of the table */
-} better[] = {
-    { OP_maximum, "$a > $b ? $a : $b", "$a > $b ? $a : $b" },
-    { OP_minimum, "$a < $b ? $a : $b", "$a < $b ? $a : $b" },
-    { OP_relu, "$a > 0.0f ? $a : 0.0f", "$a > 0 ? $a : 0" },
-    { OP_add, NULL, "rt_add_i32($a, $b)" },
-    { OP_sub, NULL, "rt_sub_i32($a, $b)" },
-    { OP_mul, NULL, "rt_mul_i32($a, $b)" },
-    { OP_neg, NULL, "rt_sub_i32(0, $a)" },
-    { OP_square, NULL, "rt_mul_i32($a, $a)" },
-    { OP_abs, NULL, "$a < 0 ? rt_sub_i32(0, $a) : $a" },
-    { OP_sign, NULL, "($a > 0) - ($a < 0)" },
-    { OP_div, NULL, "rt_quotient($a, $b)" },
-    { OP_gelu, "rt_gelu($a)", NULL },
-    { OP_gelu_slope, "rt_gelu_slope($a)", NULL },
-};
-
 static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
 
 /* What the operands of an op are, numbers apart: these take the type of what they meet.  (A dropout's key is an
@@ -60,9 +39,9 @@ static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
 static bool meets_integers(const Op *op)
 {
     bool any_float = false, any = false;
-    for (int i = op->kind == OP_where; i < op->args.count && is_integer(result(op)->type.dtype); i++) {
+    for (int i = (info(op)->traits & CHOOSES) != 0; i < op->args.count && is_integer(result(op)->type.dtype); i++) {
         const Value *value = arg(op, i);
-        if (value->def && value->def->kind == OP_constant)
+        if (is_number(value->def))
             continue;
         any = true;
         any_float |= !is_integer(value->type.dtype);
@@ -70,20 +49,13 @@ static bool meets_integers(const Op *op)
     return any ? !any_float : is_integer(result(op)->type.dtype);
 }
 
-static const char *forward_text(const Op *op)
-{
-    bool ints = meets_integers(op);
-    for (size_t i = 0; i < sizeof better / sizeof *better; i++)
-        if (better[i].kind == op->kind && (ints ? better[i].of_ints : better[i].of_floats))
-            return ints ? better[i].of_ints : better[i].of_floats;
-    return info(op)->forward;
-}
+static const char *text_in_c(const Op *op) { return meets_integers(op) ? info(op)->integers : info(op)->forward; }
 
 int count_uses(const Op *op, int operand)
 {
     if (info(op)->family == REDUCTION)
         return info(op)->over == SUM ? 1 : 2;
-    const char *text = op->kind == OP_dropout ? "$a" : forward_text(op);
+    const char *text = is_masking(op) ? "$a" : text_in_c(op);
     int uses = 0;
     for (; text && *text; text++)
         uses += text[0] == '$' && text[1] == 'a' + operand;
@@ -93,7 +65,7 @@ int count_uses(const Op *op, int operand)
 static const char *operand_text(const RowKernel *k, const Op *op, int i)
 {
     const Op *def = arg(op, i)->def;
-    if (def && def->kind == OP_constant)
+    if (is_number(def))
         return c_number(k->m, def->attrs.value, is_integer(result(def)->type.dtype) || meets_integers(op));
     return find_node(k, arg(op, i))->text;
 }
@@ -108,7 +80,7 @@ static char *map_text(const RowKernel *k, const Op *op)
             holes[count++] = (Hole){ letter[i], operand_text(k, op, i) };
     Text text;
     open_text(&text);
-    fill(text.out, forward_text(op), holes);
+    fill(text.out, text_in_c(op), holes);
     return close_text(&k->m->arena, &text);
 }
 
@@ -144,13 +116,6 @@ static void write_dropout(RowKernel *k, const Region *region, const Node *node, 
                 out);
 }
 
-static char *iota_text(const RowKernel *k, const Region *region, const Node *node)
-{
-    const int64_t stride[MAX_RANK] = { 1 };
-    char *index = position_index(k, region, &node->value->type, stride);
-    return arena_text(&k->m->arena, strchr(index, '+') ? "(int32_t)(%s)" : "(int32_t)%s", index);
-}
-
 /* An op whose result is its operand, as far as C sees. */
 bool is_copy(const Node *node)
 {
@@ -165,13 +130,14 @@ bool is_copy(const Node *node)
 static char *op_text(const RowKernel *k, const Region *region, const Node *node)
 {
     const Op *op = node->op;
-    if (op->kind == OP_iota)
-        return iota_text(k, region, node);
+    if (info(op)->family == LEAF) /* iota */
+        return position_index(k, region, &node->value->type, (const int64_t[MAX_RANK]){ 1 });
     if (info(op)->family == REDUCTION) /* over dims of one element */
         return arena_text(&k->m->arena, "%s", operand_text(k, op, 0));
-    if (meets_integers(op) && result(op)->type.dtype == I32 && strstr(forward_text(op), "f("))
-        error_at(k->m->diags, (Where){ .at = op->loc }, "%s has no form for integers", info(op)->name);
-    return map_text(k, op);
+    if (text_in_c(op))
+        return map_text(k, op);
+    error_at(k->m->diags, (Where){ .at = op->loc }, "%s has no form for integers", info(op)->name);
+    return "0";
 }
 
 static void write_loaded(RowKernel *k, const Region *region, Node *node, FILE *out)
@@ -198,11 +164,11 @@ void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
 {
     if (!node->op || node->is_loaded) {
         write_loaded(k, region, node, out);
-    } else if (node->op->kind == OP_constant) {
+    } else if (is_number(node->op)) {
         node->text = c_number(k->m, node->op->attrs.value, is_integer(node->value->type.dtype));
     } else if (is_copy(node)) {
         node->text = operand_text(k, node->op, 0);
-    } else if (node->op->kind == OP_dropout) {
+    } else if (is_masking(node->op)) {
         write_dropout(k, region, node, out);
         node->text = node->name;
     } else {

@@ -14,10 +14,10 @@
 /* clang-format off */
 const OpInfo op_table[N_OPS] = {
 #define OP(name, args, res, family, over, linear, traits, flops, infer, vjp)                                           \
-    [OP_##name] = { #name, args, res, family, over, linear, traits, flops, NULL, { NULL, NULL, NULL },                 \
+    [OP_##name] = { #name, args, res, family, over, linear, traits, flops, NULL, NULL, { NULL, NULL, NULL },           \
                     infer_##infer, vjp_##vjp },
-#define MAP(name, args, linear, traits, flops, infer, forward, gradient_a, gradient_b, gradient_c)                     \
-    [OP_##name] = { #name, args, 1, POINTWISE, KEEP, linear, traits, flops, forward,                                   \
+#define MAP(name, args, linear, traits, flops, infer, forward, integers, gradient_a, gradient_b, gradient_c)           \
+    [OP_##name] = { #name, args, 1, POINTWISE, KEEP, linear, traits, flops, forward, integers,                         \
                     { gradient_a, gradient_b, gradient_c }, infer_##infer, vjp_by_text },
 #include "ops.def"
 };

@@ -257,6 +257,7 @@ typedef struct Module {
     int inferred_room;
     bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
     Diags *diags;
+    struct Places *places; /* of the text that the code generator is writing; NULL: it notes none */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
                                                               its results; NULL: nothing */
     unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their
@@ -280,6 +281,7 @@ enum {
     COMPARES = 2,     /* gives bool */
     WEAK = 4,         /* a number: takes the dtype of what it meets */
     POSITIONAL = 8,   /* reads the position of its elements: dropout, iota */
+    CHOOSES = 8192,   /* its first operand says which of the others */
     NARROW = 16,      /* runs on the narrow dtype that train.precision asks for */
     WIDENS = 32,      /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
     SENDS = 64,       /* ranks exchange messages */
@@ -302,6 +304,7 @@ typedef struct {
     unsigned traits;
     int flops;
     const char *forward;     /* of a MAP, in C */
+    const char *integers;    /* the same where it meets integers; NULL: it has no such form */
     const char *gradient[3]; /* of a MAP */
     bool (*infer)(Module *, const Op *, Type results[]);
     void (*vjp)(Builder *, const Op *, Value *const dy[], Value *dx[]);

@@ -1,4 +1,3 @@
-/* A product that cuBLASLt does not take in this layout, at $where */
 $head
 {
     int64_t item = (int64_t)blockIdx.x * $threads + threadIdx.x;

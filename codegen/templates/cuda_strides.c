@@ -1,3 +1,3 @@
-for ($type pack = $from; pack < $end; pack += $threads) {
+for ($type $pack = $from; $pack < $end; $pack += $threads) {
     $body
 }

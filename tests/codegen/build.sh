@@ -15,7 +15,7 @@ mkdir -p "$BUILD"
 codegen/embed.sh codegen/templates/*.c > "$BUILD/templates.h.new"
 cmp -s "$BUILD/templates.h.new" "$BUILD/templates.h" || mv "$BUILD/templates.h.new" "$BUILD/templates.h"
 objects=
-for source in ir/*.c codegen/fill.c codegen/names.c codegen/place.c codegen/extent.c codegen/row*.c codegen/product*.c codegen/library*.c; do
+for source in ir/*.c codegen/fill.c codegen/function.c codegen/names.c codegen/place.c codegen/extent.c codegen/row*.c codegen/product*.c codegen/library*.c; do
     object=$BUILD/$(basename "$source" .c).o
     objects="$objects $object"
     if [ ! -e "$object" ] || [ -n "$(find ir codegen "$BUILD/templates.h" \( -name '*.h' -o -name '*.def' -o -path "$source" \) -newer "$object")" ]; then

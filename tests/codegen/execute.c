@@ -139,6 +139,17 @@ static const char **operand_texts(Module *m, const Op *op)
 
 static int64_t scratch_bytes;
 
+static void write_kernel(Module *m, FunctionText text, const char *name, FILE *out)
+{
+    if (text.body)
+        fprintf(out, "%s%s\n", text.comment, function_code(m, &text, name));
+}
+
+static void write_run(Module *m, Statement statement, FILE *out)
+{
+    fprintf(out, "%s\n", statement_text(m, &statement));
+}
+
 static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE *create, FILE *run)
 {
     const char *const *operands = operand_texts(m, op);
@@ -148,14 +159,12 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
     int64_t scratch = 0;
     if (!kernel) {
         scratch = library_scratch(m, op);
-        if (emit_library_kernel(m, op, name, functions))
-            fprintf(run, "%s\n", library_call(m, op, name, operands, "scratch"));
-        fputc('\n', functions);
+        write_kernel(m, library_kernel_text(m, op), name, functions);
+        write_run(m, library_call(m, op, name, operands, "scratch"), run);
     } else if (!is_product_kernel(kernel)) {
         scratch = row_kernel_scratch(m, kernel);
-        emit_row_kernel(m, kernel, op, name, functions);
-        fputc('\n', functions);
-        fprintf(run, "%s\n", row_kernel_call(m, kernel, name, operands, "scratch"));
+        write_kernel(m, row_kernel_text(m, kernel, op, false), name, functions);
+        write_run(m, row_kernel_call(m, kernel, name, operands, "scratch"), run);
     } else {
         Product *products;
         int count = plan_products(m, kernel, op, &products);
@@ -166,15 +175,14 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
                 fprintf(run, "memcpy(%s, %s, %" PRId64 ");\n", operands[op->args.count + products[i].c],
                         operands[products[i].copied], local_bytes(m, &op->results.at[products[i].c]->type));
             if (products[i].naive) {
-                emit_naive_product(m, &products[i], op, product, functions);
-                fputc('\n', functions);
-                fprintf(run, "%s\n", naive_product_call(m, &products[i], product, op, operands));
+                write_kernel(m, naive_product_text(m, &products[i], op), product, functions);
+                write_run(m, naive_product_call(m, &products[i], product, op, operands), run);
                 continue;
             }
             fprintf(create, "const RtProductShape shape_%d = %s;\n", id,
                     product_shape_text(m, &products[i].shape, NULL));
             fprintf(create, "rt_product_create(rt, %d, shape_%d);\n", id, id);
-            fprintf(run, "%s\n", product_call(m, &products[i], id, op, operands));
+            write_run(m, product_call(m, &products[i], id, op, operands), run);
         }
     }
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;

@@ -11,7 +11,7 @@ mkdir -p "$BUILD"
 codegen/embed.sh codegen/templates/*.c > "$BUILD/templates.h.new"
 cmp -s "$BUILD/templates.h.new" "$BUILD/templates.h" || mv "$BUILD/templates.h.new" "$BUILD/templates.h"
 objects=
-for source in ir/*.c codegen/fill.c codegen/names.c codegen/place.c codegen/extent.c codegen/row*.c codegen/product*.c \
+for source in ir/*.c codegen/fill.c codegen/function.c codegen/names.c codegen/place.c codegen/extent.c codegen/row*.c codegen/product*.c \
     codegen/library*.c codegen/takes.c codegen/cuda*.c tests/cuda/emulator/*.c; do
     object=$BUILD/$(basename "$source" .c).o
     objects="$objects $object"

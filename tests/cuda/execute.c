@@ -31,10 +31,27 @@ static void place_all(Module *m)
             place_values(m, f);
 }
 
+static bool same_types(const Values *a, const Values *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++)
+        same = type_equal(&a->at[i]->type, &b->at[i]->type);
+    return same;
+}
+
+/* One kernel may be called with operands of several types: it has to fit all. */
+static bool same_call(const CudaCall *a, const CudaCall *b)
+{
+    bool same = a->launches == b->launches && a->count == b->count;
+    for (int i = 0; same && i < a->count; i++)
+        same = same_types(&a->op[i]->args, &b->op[i]->args) && same_types(&a->op[i]->results, &b->op[i]->results);
+    return same;
+}
+
 static bool is_new(const CudaCall *call)
 {
     for (int i = 0; i < ncalls; i++)
-        if (calls[i]->launches == call->launches)
+        if (same_call(calls[i], call))
             return false;
     return true;
 }

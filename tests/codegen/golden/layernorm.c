@@ -17,28 +17,28 @@ static void ln_0(const float *restrict x, const float *restrict gain, const floa
 {
 #pragma omp parallel for
     for (int64_t row = 0; row < 64; row++) {
-        float v1 = 0.0f;
-#pragma omp simd reduction(+ : v1)
+        float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
         for (int64_t embed = 0; embed < 768; embed++) {
-            v1 += x[row * 768 + embed];
+            sum += x[row * 768 + embed];
         }
-        const float mean_row = v1 * 0.00130208333f;
-        float v6 = 0.0f;
-#pragma omp simd reduction(+ : v6)
+        const float mean_row = sum * 0.00130208333f;
+        float sum_2 = 0.0f;
+#pragma omp simd reduction(+ : sum_2)
         for (int64_t embed = 0; embed < 768; embed++) {
             const float d = x[row * 768 + embed] - mean_row;
-            const float v5 = d * d;
-            v6 += v5;
+            const float square = d * d;
+            sum_2 += square;
         }
-        const float v7 = v6 * 0.00130208333f;
-        const float v9 = v7 + 1e-05f;
-        const float rstd_row = 1.0f / sqrtf(v9);
+        const float mul = sum_2 * 0.00130208333f;
+        const float add = mul + 1e-05f;
+        const float rstd_row = 1.0f / sqrtf(add);
 #pragma omp simd
         for (int64_t embed = 0; embed < 768; embed++) {
             const float d = x[row * 768 + embed] - mean_row;
             const float xhat = d * rstd_row;
-            const float v12 = xhat * gain[embed];
-            const float y_i = v12 + bias[embed];
+            const float mul_2 = xhat * gain[embed];
+            const float y_i = mul_2 + bias[embed];
             y[row * 768 + embed] = y_i;
         }
         mean[row] = mean_row;

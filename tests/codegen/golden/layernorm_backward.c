@@ -33,32 +33,32 @@ static void ln_bwd_0(const float *restrict x, const float *restrict mean, const 
         for (int64_t row = block * 1024 / 3; row < (block + 1) * 1024 / 3; row++) {
             const float mean_row = mean[row];
             const float rstd_row = rstd[row];
-            float v8 = 0.0f;
-            float v11 = 0.0f;
-#pragma omp simd reduction(+ : v8, v11)
+            float sum = 0.0f;
+            float sum_2 = 0.0f;
+#pragma omp simd reduction(+ : sum, sum_2)
             for (int64_t embed = 0; embed < 96; embed++) {
                 const float dy_i = dy[row * 96 + embed];
-                const float v1 = x[row * 96 + embed] - mean_row;
-                const float xhat = v1 * rstd_row;
-                const float v3 = dy_i * xhat;
+                const float sub = x[row * 96 + embed] - mean_row;
+                const float xhat = sub * rstd_row;
+                const float mul = dy_i * xhat;
                 const float g = dy_i * gain[embed];
-                const float v10 = g * xhat;
-                v8 += g;
-                v11 += v10;
-                dgain_sum[embed] += v3;
+                const float mul_3 = g * xhat;
+                sum += g;
+                sum_2 += mul_3;
+                dgain_sum[embed] += mul;
                 dbias_sum[embed] += dy_i;
             }
-            const float v9 = v8 * 0.010416667f;
-            const float v12 = v11 * 0.010416667f;
+            const float mul_2 = sum * 0.010416667f;
+            const float mul_4 = sum_2 * 0.010416667f;
 #pragma omp simd
             for (int64_t embed = 0; embed < 96; embed++) {
-                const float v1 = x[row * 96 + embed] - mean_row;
-                const float xhat = v1 * rstd_row;
+                const float sub = x[row * 96 + embed] - mean_row;
+                const float xhat = sub * rstd_row;
                 const float g = dy[row * 96 + embed] * gain[embed];
-                const float v13 = xhat * v12;
-                const float v14 = g - v9;
-                const float v15 = v14 - v13;
-                const float dx_i = v15 * rstd_row;
+                const float mul_5 = xhat * mul_4;
+                const float sub_2 = g - mul_2;
+                const float sub_3 = sub_2 - mul_5;
+                const float dx_i = sub_3 * rstd_row;
                 dx[row * 96 + embed] = dx_i;
             }
         }

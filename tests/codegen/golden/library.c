@@ -92,7 +92,7 @@ static void rope_2(const float *x, float *y)
     rt_rope(x, y, shape);
 }
 
-/* rope_3: rope
+/* rope: rope
  * x: f32[batch:2, key:70, kv:2, head:16]
  * y, result: f32[batch:2, key:70, kv:2, head:16]
  */
@@ -136,7 +136,7 @@ static void take_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked)
     rt_take(table, index, picked, shape);
 }
 
-/* scatter_add_5: scatter_add
+/* scatter_add: scatter_add
  * picked: bf16[batch:2, seq:70, embed:24]
  * index: i32[batch:2, seq:70]
  * table, result: f32[vocab:50~64, embed:24]

@@ -1,0 +1,48 @@
+/* function.c -- functions of the program, and statements that call them: what they are made of, until they are text. */
+#include "names.h"
+#include "templates.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { WIDTH = 120 };
+
+char *function_comment(Module *m, const char *title, const char *operands)
+{
+    Text text;
+    open_text(&text);
+    FILL(text.out, comment_template, { "title", title }, { "operands", operands });
+    return close_text(&m->arena, &text);
+}
+
+/* A body of one short line stands on a line with the head, as clang-format has it. */
+char *function_code(Module *m, const FunctionText *f, const char *name)
+{
+    char *head = wrapped_list(m, arena_text(&m->arena, "static void %s(", name), f->nparameters, f->parameter, ")", 0);
+    size_t line = strcspn(f->body, "\n"), room = strlen(head) + line + strlen(" {  }");
+    if (f->body[line] && !f->body[line + 1] && room <= WIDTH)
+        return arena_text(&m->arena, "%s { %.*s }\n", head, (int)line, f->body);
+    Text text;
+    open_text(&text);
+    FILL(text.out, function_template, { "head", head }, { "body", f->body });
+    return close_text(&m->arena, &text);
+}
+
+char *loop_text(Module *m, const char *pragma, const char *index, const char *low, const char *high, const char *body)
+{
+    Text text;
+    open_text(&text);
+    FILL(text.out, loop_template, { "pragma", pragma }, { "index", index }, { "low", low }, { "high", high },
+         { "body", body });
+    return close_text(&m->arena, &text);
+}
+
+char *statement_text(Module *m, const Statement *s)
+{
+    char *text =
+        wrapped_list(m, arena_text(&m->arena, "%s(", s->function), s->count, s->operand, ");", 4 + 4 * s->nloops);
+    for (int i = s->nloops - 1; i >= 0; i--)
+        text = loop_text(m, "", s->loop[i].index, "0", arena_text(&m->arena, "%" PRId64, s->loop[i].count),
+                         arena_text(&m->arena, "%s\n", text));
+    return text;
+}

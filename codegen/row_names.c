@@ -1,0 +1,77 @@
+/* row_names.c -- what the values of a row kernel are called in C.
+ *
+ * A kernel is written with names for readers, after its first call.  What it is compared by is the same text with names
+ * that only say where a value stands: the updates of four weights of one shape are then one function.
+ */
+#include "row.h"
+
+#include "ir/storage.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* "gain" of h.ln_1.gain; NULL of what the compiler has numbered. */
+static const char *last_word(const char *name)
+{
+    const char *dot = strrchr(name, '.'), *word = dot ? dot + 1 : name;
+    return isalpha((unsigned char)*word) ? word : NULL;
+}
+
+/* The array of the state that a result of the call takes the place of, or that one of them does; NULL: it is none. */
+static const Array *replaced_by(const RowKernel *k, const Value *given)
+{
+    for (int i = 0; i < k->narrays && i < k->f->params.count; i++)
+        if (port_is_state(arg(k->call, i)->port.kind) && coincide(arg(k->call, i), given))
+            return &k->array[i];
+    return NULL;
+}
+
+static bool is_replaced(const RowKernel *k, const Value *given)
+{
+    for (int i = 0; i < k->call->results.count; i++)
+        if (port_is_state(given->port.kind) && coincide(k->call->results.at[i], given))
+            return true;
+    return false;
+}
+
+/* Of the next array, which the call places where `given` is. */
+const char *name_array(RowKernel *k, const Value *value, const Value *given)
+{
+    Arena *arena = &k->m->arena;
+    bool is_result = k->narrays >= k->f->params.count;
+    int alike = is_result ? k->f->results.count : k->f->params.count;
+    const Array *before = is_result ? replaced_by(k, given) : NULL;
+    if (k->is_anonymous)
+        return new_identifier(&k->names, arena_text(arena, "array%d", k->narrays));
+    if (before)
+        return new_identifier(&k->names, arena_text(arena, "%s_new", before->name));
+    if (!is_result && is_replaced(k, given))
+        return new_identifier(&k->names, port_word(given->port.kind));
+    const char *word = alike > 1 ? last_word(value->name) : NULL;
+    return new_identifier(&k->names, word ? word : is_result ? "y" : "x");
+}
+
+const char *name_dim(RowKernel *k, int dim)
+{
+    return new_identifier(&k->names, k->is_anonymous ? arena_text(&k->m->arena, "dim%d", dim) : k->dim[dim].name);
+}
+
+/* After the array that it is loaded from or stored in; else after the model, or what computes it. */
+static const char *value_name(const RowKernel *k, const Node *node)
+{
+    const char *array = node->array >= 0 ? k->array[node->array].name : NULL;
+    for (int i = 0; i < k->f->results.count; i++)
+        if (k->f->results.at[i] == node->value && !array)
+            array = k->array[k->f->params.count + i].name;
+    if (!array)
+        return last_word(node->value->name) ? last_word(node->value->name) : info(node->op)->name;
+    const char *kind = !node->dims ? "value" : k->by_rows && !(node->dims & k->inner) ? "row" : "i";
+    return arena_text(&k->m->arena, "%s_%s", array, kind);
+}
+
+void name_values(RowKernel *k)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        k->node[i].name = new_identifier(&k->names, k->is_anonymous ? arena_text(&k->m->arena, "value%d", i)
+                                                                    : value_name(k, &k->node[i]));
+}

@@ -1,7 +1,0 @@
-/* $title
- $operands
- */
-$head
-{
-    $body
-}
