@@ -70,7 +70,7 @@ static bool is_contracted(const Op *op, int operand, Name dim)
 {
     if (op->attrs.key)
         return dim == (operand < 2 ? op->attrs.feature : op->attrs.key);
-    return dim == op->attrs.dim || op_role(op, dim) != KEEP;
+    return op_role(op, dim) != KEEP;
 }
 
 static void note_contracted(const Decay *d, const Op *op)

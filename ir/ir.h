@@ -59,8 +59,8 @@ typedef struct {
     Reduce by;
 } Type;
 
-typedef enum { KEEP, SUM, MAX, MIN, WHOLE } Role;      /* what an op does to one dim of its space */
-typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear; /* see ops.def */
+typedef enum { KEEP, SUM, MAX, MIN, PICK, WHOLE } Role; /* what an op does to one dim of its space */
+typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear;  /* see ops.def */
 typedef enum { LEAF, POINTWISE, PRODUCT, REDUCTION, VIEW, LIBRARY, COLLECTIVE, CONTROL } Family;
 
 typedef enum {
@@ -296,6 +296,7 @@ typedef struct {
     int args, results; /* -1: any number */
     Family family;
     Role over;
+    Role (*roles)(const Op *, Name dim); /* see op_role */
     Linear linear;
     unsigned traits;
     int flops;
@@ -314,7 +315,8 @@ static inline Value *result(const Op *op) { return op->results.at[0]; }
 /* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops,
  * FLOPs and sharding all follow from it.  Reports operands that do not fit; false if so. */
 bool op_space(Module *m, const Op *op, Type *space);
-Role op_role(const Op *op, Name dim);
+Role op_role(const Op *op, Name dim);     /* SUM: of one result at least */
+bool needs_whole(const Op *op, Name dim); /* all of the dim on each rank */
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
 /* Infers the types of all results of an op into results[], which has room for result_count(); reports what is wrong;

@@ -43,12 +43,6 @@ static int dim_meant(const Homes *h, const Type *type, Name name)
     return at;
 }
 
-static bool may_split(const Op *op, Name dim)
-{
-    Role role = op ? op_role(op, dim) : KEEP;
-    return role != WHOLE && role != MIN;
-}
-
 /* One more axis inside what splits the dim already; false if the dim does not divide. */
 static bool split_once(const Homes *h, Dim *dim, int axis, bool zigzag)
 {
@@ -66,7 +60,7 @@ static bool split_once(const Homes *h, Dim *dim, int axis, bool zigzag)
 static bool try_dim(const Homes *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
 {
     int at = dim_meant(h, type, name);
-    return at >= 0 && may_split(op, type->dim[at].name) && split_once(h, &type->dim[at], rule->axis, zigzag);
+    return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule->axis, zigzag);
 }
 
 void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)

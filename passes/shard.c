@@ -188,9 +188,8 @@ static void adopt_splits(const Shard *s, const Op *op, Type *space, Axes pending
             Dim *own = &space->dim[find_dim(space, dim->name)];
             for (int k = own->split.count; k < dim->split.count; k++) {
                 Dim more = *own;
-                Role role = op_role(op, dim->name);
                 Axes used = axes_in_use(space) | pending;
-                if (role == WHOLE || role == MIN || used & axis_bit(dim->split.axis[k]))
+                if (needs_whole(op, dim->name) || used & axis_bit(dim->split.axis[k]))
                     break;
                 more.split.axis[more.split.count++] = dim->split.axis[k];
                 if (!splits_evenly(s->m, &more))
@@ -250,7 +249,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     for (int i = 0; i < op->attrs.dims.count; i++) {
         Dim *dim = &op->attrs.dims.dim[i];
         const Dim *split = &space.dim[find_dim(&space, dim->name)];
-        if (op_role(op, dim->name) != WHOLE)
+        if (!needs_whole(op, dim->name))
             dim->split = split->split, dim->zigzag = split->zigzag;
     }
     retype_results(s, op);
