@@ -284,7 +284,7 @@ static const char *description(const FuncText *t)
 static void write_op(FuncText *t, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
-    if (op->kind == OP_wait)
+    if (info(op)->traits & WAITS)
         write_wait(t, op);
     if (info(op)->family == VIEW)
         return;

@@ -76,7 +76,7 @@ static Life *find_lives(Plan *plan, const Func *f, int *count)
         if (info(all[i].op)->family == VIEW)
             prolong(&lives, arg(all[i].op, 0), all[i].last);
     for (int i = 0; i < *count; i++)
-        if (all[i].op->kind == OP_wait) /* until here the collective reads its operand */
+        if (info(all[i].op)->traits & WAITS) /* until here the collective reads its operand */
             prolong(&lives, arg(arg(all[i].op, 0)->def, 0), all[i].first);
     return all;
 }

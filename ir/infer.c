@@ -277,8 +277,7 @@ INFER(cast)
 /* Zeros are a sum pending over any axes. */
 static bool pend_zeros(Module *m, const Op *op, Type *y)
 {
-    const Op *def = arg(op, 0)->def;
-    if (!def || info(def)->family != LEAF || info(def)->traits & POSITIONAL || def->attrs.value != 0)
+    if (!is_number(arg(op, 0), 0))
         return REFUSE("leave {axis} out", "only zeros are a pending sum without more ado");
     y->partial = op->attrs.axis;
     return true;

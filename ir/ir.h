@@ -287,8 +287,11 @@ enum {
     IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 512,
     ACTIVATES = IS_RELU | IS_GELU_TANH,
-    WISHES = 4096,   /* says how a value is to be held, and not yet by what: no target runs it */
-    CONTRACTS = 2048 /* a matrix: its operands are multiplied, or rows of them are taken */
+    WISHES = 4096,    /* says how a value is to be held, and not yet by what: no target runs it */
+    CONTRACTS = 2048, /* a matrix: its operands are multiplied, or rows of them are taken */
+    CASTS = 8192,     /* the same numbers in another dtype */
+    COPIES = 16384,   /* each element is one of the operand's, as it is or cast */
+    WAITS = 32768     /* gives what a collective that has been started brings */
 };
 
 typedef struct {
@@ -311,6 +314,11 @@ extern const OpInfo op_table[N_OPS];
 static inline const OpInfo *info(const Op *op) { return &op_table[op->kind]; }
 static inline Value *arg(const Op *op, int i) { return op->args.at[i]; }
 static inline Value *result(const Op *op) { return op->results.at[0]; }
+static inline bool is_addition(const Op *op) { return info(op)->linear == ALL && info(op)->traits & COMMUTES; }
+static inline bool is_number(const Value *value, double number)
+{
+    return value->def && info(value->def)->traits & WEAK && value->def->attrs.value == number;
+}
 
 /* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops,
  * FLOPs and sharding all follow from it.  Reports operands that do not fit; false if so. */

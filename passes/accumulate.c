@@ -97,7 +97,7 @@ static bool move_adds(Accumulate *a, Func *f)
     count_uses(a, f);
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
-        for (int side = 0; side < 2 && op->kind == OP_add; side++) {
+        for (int side = 0; side < 2 && is_addition(op); side++) {
             Func *callee = maker(a, op, arg(op, side), arg(op, 1 - side));
             if (!callee)
                 continue;

@@ -126,7 +126,7 @@ Extent rule_behind(const Homes *h, const Type *from, const Type *to)
 
 static void forget_op(Func *f, Op *op)
 {
-    if (op->kind == OP_reshard) {
+    if (info(op)->traits & WISHES) {
         replace_uses(f, result(op), arg(op, 0));
         remove_op(f, op);
         return;

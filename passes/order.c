@@ -155,7 +155,7 @@ static Value *find_copy(const Module *m, const Op *before, const Value *x, const
 {
     for (const Op *op = before->prev; op; op = op->prev) {
         const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && kernel->first->kind == OP_reorder &&
+        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && info(kernel->first)->traits & COPIES &&
             arg(op, 0) == x && type_equal(&result(op)->type, type))
             return result(op);
     }
@@ -191,7 +191,8 @@ static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
     if (op->attrs.started) /* it is there when it has been waited for */
         op = wait_for(op);
     Op *last = last_of_message(op);
-    while (last->next && last->kind == OP_wait && last->next->kind == OP_wait) /* those of a message stand together */
+    while (last->next && info(last)->traits & WAITS &&
+           info(last->next)->traits & WAITS) /* those of a message stand together */
         last = last->next;
     Value *old = op->results.at[i], *fresh = NEW(&m->arena, Value);
     *fresh = (Value){ .name = fresh_name(m), .type = *own, .def = op };

@@ -263,10 +263,9 @@ static void assign_op(Shard *s, Func *f, Op *op)
 
 static bool is_zeros(const Value *value)
 {
-    const Op *def = value->def;
-    if (def && def->kind == OP_broadcast)
-        def = arg(def, 0)->def;
-    return def && def->kind == OP_constant && def->attrs.value == 0;
+    while (value->def && info(value->def)->traits & COPIES)
+        value = arg(value->def, 0);
+    return is_number(value, 0);
 }
 
 static const Op *only_reader(const Func *f, const Value *value)
@@ -284,9 +283,8 @@ static const Op *only_reader(const Func *f, const Value *value)
 static bool is_accumulator(const Func *f, int i)
 {
     const Op *add = only_reader(f, f->params.at[i]);
-    return add && info(add)->linear == ALL && info(add)->traits & COMMUTES && add->args.count == 2 &&
-           result(add) == f->results.at[i] && arg(add, 0)->type.rank == arg(add, 1)->type.rank &&
-           arg(add, 0) != arg(add, 1);
+    return add && is_addition(add) && result(add) == f->results.at[i] &&
+           arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
 }
 
 /* An accumulator is held as what the op adds to it. */
@@ -427,7 +425,7 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     share_equal(f);
     count_uses(s, f);
     for (Op *op = f->first; op; op = op->next) {
-        if (op->kind == OP_reshard || map_get(&s->visited, op))
+        if (info(op)->traits & WISHES || map_get(&s->visited, op))
             continue; /* made on the way */
         close_accumulator(&frame, op);
         if (info(op)->family == CONTROL)
