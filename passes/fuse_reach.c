@@ -46,7 +46,8 @@ typedef struct {
     Plan *p;
     const Numbers *edges; /* users, or needs */
     int from, to;         /* nodes */
-    bool found, many;
+    int found;            /* a node by way of which the other is reached; -1: none */
+    bool many;
     Numbers *between; /* nodes that are reached, without both */
 } Search;
 
@@ -58,10 +59,11 @@ static bool is_between(const Plan *p, int node, int a, int b)
 
 static void visit(Search *s, int node)
 {
-    for (int op = node; op >= 0 && !s->found && !s->many; op = s->p->group[op] ? s->p->sibling[op] : -1)
+    for (int op = node; op >= 0 && s->found < 0 && !s->many; op = s->p->group[op] ? s->p->sibling[op] : -1)
         for (int i = 0; i < s->edges[op].count; i++) {
             int next = node_of(s->p, s->edges[op].at[i]);
-            s->found |= next == s->to && node != s->from;
+            if (next == s->to && node != s->from)
+                s->found = node;
             if (next == s->to || s->p->seen[next] == s->p->stamp || !is_between(s->p, next, s->from, s->to))
                 continue;
             s->p->seen[next] = s->p->stamp;
@@ -70,25 +72,40 @@ static void visit(Search *s, int node)
         }
 }
 
-/* All nodes between the two that are reached from one of them.  `found`: the other is reached by way of them. */
+/* All nodes between the two that are reached from one of them, unless the other is. */
 static Search search(Plan *p, const Numbers *edges, int from, int to, Numbers *between)
 {
-    Search s = { .p = p, .edges = edges, .from = from, .to = to, .between = between };
+    Search s = { .p = p, .edges = edges, .from = from, .to = to, .found = -1, .between = between };
+    const int apart = p->rank[from] - p->rank[to];
     between->count = 0;
     p->stamp++;
-    visit(&s, from);
-    for (int i = 0; i < between->count && !s.found && !s.many; i++)
+    if (apart != 1 && apart != -1)
+        visit(&s, from);
+    for (int i = 0; i < between->count && s.found < 0 && !s.many; i++)
         visit(&s, between->at[i]);
     return s;
 }
 
-bool has_way_around(Plan *p, const Group *a, const Group *b)
+/* Was there one already?  There is, as long as the op that it goes by way of is in neither of the two. */
+bool stay_apart(const Plan *p, const Group *a, const Group *b)
+{
+    if (final_group(a->apart) != b)
+        return false;
+    int node = node_of(p, a->between);
+    return node != a->index && node != b->index;
+}
+
+bool has_way_around(Plan *p, Group *a, Group *b)
 {
     const Group *first = p->rank[a->index] < p->rank[b->index] ? a : b, *second = first == a ? b : a;
     Search s = search(p, p->users, first->index, second->index, &p->after);
-    if (!s.found && !s.many)
+    if (s.found < 0 && !s.many)
         s = search(p, p->needs, second->index, first->index, &p->before);
-    return s.found || s.many;
+    if (s.found >= 0) {
+        a->apart = b, b->apart = a;
+        a->between = b->between = s.found;
+    }
+    return s.found >= 0 || s.many;
 }
 
 /* --- One node of two ---------------------------------------------------------------------------------- */
@@ -123,8 +140,8 @@ void join_ranks(Plan *p, int first, int second, int joined)
     int next = 0;
     for (int i = 0; i < p->before.count; i++)
         rank_node(p, p->before.at[i], pool->at[next++]);
-    rank_node(p, joined, pool->at[next]);
-    next += 2; /* one rank is left over */
+    next++; /* one rank is left over: so that a chain has no gap where it grows, the lower one */
+    rank_node(p, joined, pool->at[next++]);
     for (int i = 0; i < p->after.count; i++)
         rank_node(p, p->after.at[i], pool->at[next++]);
 }
