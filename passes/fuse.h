@@ -39,7 +39,8 @@ typedef struct {
     int *node;      /* of each rank */
     int *seen;      /* scratch, of each op: seen if it is `stamp` */
     int stamp;
-    Numbers before, after, pool; /* scratch of fuse_reach.c */
+    Numbers before, after, pool; /* scratch of fuse_reach.c ... */
+    int stays;                   /* ... and the node at whose rank the other comes if both are empty */
     Map number;                  /* op -> its number + 1 */
     Map readers;                 /* value -> Numbers: the ops that read it, in order */
     Map returned;                /* the results of the function */

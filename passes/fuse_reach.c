@@ -72,17 +72,20 @@ static void visit(Search *s, int node)
         }
 }
 
-/* All nodes between the two that are reached from one of them, unless the other is. */
-static Search search(Plan *p, const Numbers *edges, int from, int to, Numbers *between)
+/* All nodes between the two that are reached from the first, unless the other is. */
+static Search search(Plan *p, const Group *from, const Group *to)
 {
-    Search s = { .p = p, .edges = edges, .from = from, .to = to, .found = -1, .between = between };
-    const int apart = p->rank[from] - p->rank[to];
-    between->count = 0;
+    const bool up = p->rank[from->index] < p->rank[to->index];
+    Search s = { .p = p,
+                 .edges = up ? p->users : p->needs,
+                 .from = from->index,
+                 .to = to->index,
+                 .found = -1,
+                 .between = up ? &p->after : &p->before };
     p->stamp++;
-    if (apart != 1 && apart != -1)
-        visit(&s, from);
-    for (int i = 0; i < between->count && s.found < 0 && !s.many; i++)
-        visit(&s, between->at[i]);
+    visit(&s, s.from);
+    for (int i = 0; i < s.between->count && s.found < 0 && !s.many; i++)
+        visit(&s, s.between->at[i]);
     return s;
 }
 
@@ -95,12 +98,15 @@ bool stay_apart(const Plan *p, const Group *a, const Group *b)
     return node != a->index && node != b->index;
 }
 
+/* From the smaller one: if it leads to no node between, it can move to where the other stands. */
 bool has_way_around(Plan *p, Group *a, Group *b)
 {
-    const Group *first = p->rank[a->index] < p->rank[b->index] ? a : b, *second = first == a ? b : a;
-    Search s = search(p, p->users, first->index, second->index, &p->after);
-    if (s.found < 0 && !s.many)
-        s = search(p, p->needs, second->index, first->index, &p->before);
+    const Group *small = a->size < b->size ? a : b, *large = small == a ? b : a;
+    p->before.count = p->after.count = 0;
+    p->stays = large->index;
+    Search s = search(p, small, large);
+    if (s.found < 0 && !s.many && s.between->count > 0)
+        s = search(p, large, small);
     if (s.found >= 0) {
         a->apart = b, b->apart = a;
         a->between = b->between = s.found;
@@ -131,6 +137,10 @@ static void sort_by_rank(const Plan *p, Numbers *nodes, Numbers *pool)
 void join_ranks(Plan *p, int first, int second, int joined)
 {
     Numbers *pool = &p->pool;
+    if (!p->before.count && !p->after.count) {
+        rank_node(p, joined, p->rank[p->stays]);
+        return;
+    }
     pool->count = 0;
     push_number(&p->m->arena, pool, p->rank[first]);
     push_number(&p->m->arena, pool, p->rank[second]);
@@ -140,8 +150,8 @@ void join_ranks(Plan *p, int first, int second, int joined)
     int next = 0;
     for (int i = 0; i < p->before.count; i++)
         rank_node(p, p->before.at[i], pool->at[next++]);
-    next++; /* one rank is left over: so that a chain has no gap where it grows, the lower one */
-    rank_node(p, joined, pool->at[next++]);
+    rank_node(p, joined, pool->at[next]);
+    next += 2; /* one rank is left over */
     for (int i = 0; i < p->after.count; i++)
         rank_node(p, p->after.at[i], pool->at[next++]);
 }
