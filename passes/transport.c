@@ -133,6 +133,9 @@ void prune_interfaces(Module *m)
         for (Func *f = m->funcs; f; f = f->next) {
             const Call *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
             changed |= call && drop_params(f, call->op);
+        }
+        for (Func *f = m->funcs; f; f = f->next) {
+            const Call *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
             changed |= call && drop_residuals(f, call);
         }
         arena_free(&scratch);
