@@ -17,6 +17,7 @@
 
 typedef struct {
     Module *m;
+    Arena scratch;
     Map calls;  /* of a function: how often it is called */
     Map uses;   /* of a value of the function at hand */
     Map number; /* of an op of it: its place */
@@ -38,7 +39,7 @@ static void count_calls(Accumulate *a)
 static void look_at(Accumulate *a, const Func *f)
 {
     intptr_t number = 0;
-    a->uses = a->number = a->names = (Map){ .arena = &a->m->arena };
+    a->uses = a->number = a->names = (Map){ .arena = &a->scratch };
     for (const Op *op = f->first; op; op = op->next) {
         map_put(&a->number, op, (void *)++number);
         for (int i = 0; i < op->args.count; i++)
@@ -71,8 +72,8 @@ static Name free_name(Accumulate *a, const Func *f, Name name)
 {
     Map *names = map_get(&a->names, f);
     if (!names) {
-        map_put(&a->names, f, names = NEW(&a->m->arena, Map));
-        names->arena = &a->m->arena;
+        map_put(&a->names, f, names = NEW(&a->scratch, Map));
+        names->arena = &a->scratch;
         note_names(names, &f->params);
         for (const Op *op = f->first; op; op = op->next)
             note_names(names, &op->results);
@@ -106,7 +107,7 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Ma
 static bool move_adds(Accumulate *a, Func *f)
 {
     bool any = false;
-    Map instead = { .arena = &a->m->arena };
+    Map instead = { .arena = &a->scratch };
     look_at(a, f);
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
@@ -127,11 +128,13 @@ static bool move_adds(Accumulate *a, Func *f)
 void pass_accumulate(Module *m);
 void pass_accumulate(Module *m)
 {
-    Accumulate a = { .m = m, .calls.arena = &m->arena };
+    Accumulate a = { .m = m };
+    a.calls.arena = &a.scratch;
     count_calls(&a);
     for (bool again = true; again;) {
         again = false;
         for (Func *f = m->funcs; f; f = f->next)
             again |= f->role != KERNEL && f->role != MODEL && move_adds(&a, f);
     }
+    arena_free(&a.scratch);
 }
