@@ -218,8 +218,8 @@ static void write_guarded(const Launch *p, const char *condition, const char *te
 static const char *result_text(const Launch *p, const Sink *sink)
 {
     const Node *node = sink->node;
-    return is_number(node->op) ? c_number(p->k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
-                               : node->text;
+    return is_constant(node->op) ? c_number(p->k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
+                                 : node->text;
 }
 
 static void write_result(Launch *p, const Sink *sink, FILE *out)

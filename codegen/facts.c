@@ -13,8 +13,6 @@ static int count_copies(const Param *param)
 
 /* --- Work ---------------------------------------------------------------------------------- */
 
-static bool counts(const Op *op) { return info(op)->family == PRODUCT || op->kind == OP_attend; }
-
 /* Products and attention of one call, at any stage: callees may be layers or kernels. */
 static double forward_flops(Module *m, const Func *f)
 {
@@ -22,7 +20,7 @@ static double forward_flops(Module *m, const Func *f)
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         double turns = op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1;
-        flops += callee ? turns * forward_flops(m, callee) : counts(op) ? op_flops(m, op) : 0;
+        flops += callee ? turns * forward_flops(m, callee) : info(op)->traits & CONTRACTS ? op_flops(m, op) : 0;
     }
     return flops;
 }

@@ -76,7 +76,7 @@ static char *row_title(const RowKernel *k)
     size_t line = 0;
     bool seen[N_OPS] = { false }, any = false;
     for (const Op *op = k->f->first; op; op = op->next) {
-        if (seen[op->kind] || is_number(op))
+        if (seen[op->kind] || is_constant(op))
             continue;
         bool full = strlen(text) - line + strlen(info(op)->name) > WIDTH;
         line = full ? strlen(text) : line;

@@ -92,7 +92,7 @@ typedef struct {
     const char *parts; /* of an array with the one sum of each block */
 } Sink;
 
-static inline bool is_number(const Op *op) { return op && info(op)->traits & WEAK; }
+static inline bool is_constant(const Op *op) { return op && info(op)->traits & WEAK; }
 
 /* Does it keep some elements and not others, by their positions? */
 static inline bool is_masking(const Op *op)

@@ -111,7 +111,7 @@ static void write_result(Nest *n, const Sink *sink)
     const Array *array = &n->k->array[n->k->f->params.count + sink->result];
     char *index = index_text(n->k, region_of(n), array->dims, array->stride);
     const char *text = sink->node->text;
-    if (is_number(sink->node->op))
+    if (is_constant(sink->node->op))
         text = c_number(n->k->m, sink->node->op->attrs.value, !is_float(sink->node->value->type.dtype));
     write_store(n->k, array->value->type.dtype, array->name, index, text, n->out);
 }

@@ -41,7 +41,7 @@ static bool meets_integers(const Op *op)
     bool any_float = false, any = false;
     for (int i = (info(op)->traits & CHOOSES) != 0; i < op->args.count && is_integer(result(op)->type.dtype); i++) {
         const Value *value = arg(op, i);
-        if (is_number(value->def))
+        if (is_constant(value->def))
             continue;
         any = true;
         any_float |= !is_integer(value->type.dtype);
@@ -65,7 +65,7 @@ int count_uses(const Op *op, int operand)
 static const char *operand_text(const RowKernel *k, const Op *op, int i)
 {
     const Op *def = arg(op, i)->def;
-    if (is_number(def))
+    if (is_constant(def))
         return c_number(k->m, def->attrs.value, is_integer(result(def)->type.dtype) || meets_integers(op));
     return find_node(k, arg(op, i))->text;
 }
@@ -164,7 +164,7 @@ void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
 {
     if (!node->op || node->is_loaded) {
         write_loaded(k, region, node, out);
-    } else if (is_number(node->op)) {
+    } else if (is_constant(node->op)) {
         node->text = c_number(k->m, node->op->attrs.value, is_integer(node->value->type.dtype));
     } else if (is_copy(node)) {
         node->text = operand_text(k, node->op, 0);

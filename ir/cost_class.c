@@ -138,23 +138,21 @@ static void mark_gradient(Classes *classes, const Value *value, const Param *par
     }
 }
 
-static bool is_state(const Func *step, const Value *value)
-{
-    for (int i = first_state(step); i < step->params.count && value->storage; i++)
-        if (step->params.at[i]->storage->at == value->storage->at)
-            return true;
-    return false;
-}
+/* A key of a map; not NULL. */
+static const void *place_of(const Value *value) { return value->storage ? (void *)(value->storage->at + 1) : value; }
 
 /* The ops that write new state read, of its shape, old state and the gradient. */
 static void mark_gradients(Classes *classes, const Func *step)
 {
     const StepState state = state_of(step);
+    Map places = { .arena = &classes->m->arena }; /* where state is */
+    for (int i = 0; i < state.count; i++)
+        map_put(&places, place_of(state.before[i]), state.before[i]);
     for (int i = 0; i < state.count; i++) {
         const Value *new = state.after[i], *old = state.before[i];
         for (int j = 0; new->def &&j < new->def->args.count; j++) {
             const Value *operand = arg(new->def, j);
-            if (same_shape(&operand->type, &old->type) && !is_state(step, operand))
+            if (same_shape(&operand->type, &old->type) && !map_get(&places, place_of(operand)))
                 mark_gradient(classes, operand, param_behind(classes, old));
         }
     }

@@ -149,33 +149,34 @@ typedef struct {
 static Peak find_peak(Plan *plan, const Func *f, int64_t frame)
 {
     Peak peak = { .func = f, .bytes = -1 };
+    HeldList room = { 0 }; /* that of a list which is not the peak's */
     int count, number = 0;
     const Life *lives = find_lives(plan, f, &count);
     for (const Op *op = f->first; op; op = op->next, number++) {
         const Func *callee = frame_below(plan->m, op);
-        Peak here = { .func = f, .op = op };
+        Peak here = { .func = f, .op = op, .held = room };
+        here.held.count = 0;
         if (callee)
             here = find_peak(plan, callee, frame + op->attrs.frame);
         hold_values(plan, &here.held, lives, count, number, frame);
         hold_scratch(plan, &here.held, op, frame);
         here.bytes = bytes_held(&here.held);
-        if (here.bytes > peak.bytes)
-            peak = here;
+        const bool is_peak = here.bytes > peak.bytes;
+        room = is_peak ? peak.held : here.held;
+        peak = is_peak ? here : peak;
     }
     return peak;
 }
 
 /* --- What outlives the step ---------------------------------------------------------------------- */
 
-static void hold_params(Plan *plan, HeldList *list, const Func *f)
+static void hold_params(Plan *plan, HeldList *list, const Func *f, Map *seen)
 {
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
-        bool is_shared = false; /* evaluation reads the weights of the step */
-        for (int j = 0; j < list->count; j++)
-            is_shared |= list->at[j].value->storage == param->storage;
-        if (is_shared)
+        if (map_get(seen, param->storage)) /* evaluation reads the weights of the step */
             continue;
+        map_put(seen, param->storage, param->storage);
         int64_t begin = param->storage->at, end = begin + span_bytes(plan->m, param);
         plan->base = end > plan->base ? end : plan->base;
         add_held(plan, list, (Held){ begin, end, class_of(plan->classes, param), param, NULL });
@@ -232,10 +233,11 @@ MemoryUse memory_use(const Classes *classes)
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Plan plan = { .classes = classes, .m = classes->m };
     HeldList lasting = { 0 };
+    Map seen = { .arena = &plan.m->arena };
     MemoryUse use = { 0 };
     for (int i = 0; i < 3; i++)
         if (func_with_role(plan.m, roles[i]))
-            hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]));
+            hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]), &seen);
     plan.base = aligned_bytes(plan.base);
     for (int i = 0; i < 3; i++) {
         const Func *f = func_with_role(plan.m, roles[i]);

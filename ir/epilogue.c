@@ -46,11 +46,11 @@ static bool takes_activation(const Op *op, Epilogue *epilogue)
 static bool find_within(const Value *result, Epilogue *epilogue, int depth)
 {
     const Op *op = depth > 0 ? result->def : NULL;
-    if (op && op->kind == OP_cast)
+    if (op && info(op)->traits & CASTS)
         return find_within(arg(op, 0), epilogue, depth - 1) && !epilogue->bias && !epilogue->activation;
     if (op && info(op)->traits & ACTIVATES)
         return find_within(arg(op, 0), epilogue, depth - 1) && takes_activation(op, epilogue);
-    for (int i = 0; op && op->kind == OP_add && i < 2; i++)
+    for (int i = 0; op && is_addition(op) && i < 2; i++)
         if (find_within(arg(op, 1 - i), epilogue, depth - 1) && takes_term(op, arg(op, i), epilogue))
             return true;
     *epilogue = (Epilogue){ .dot = op };
@@ -91,7 +91,7 @@ static const Op *sum_of(const Func *f, const Uses *uses, const Op *dot)
 {
     Readers readers = readers_of(f, uses, result(dot));
     Epilogue epilogue;
-    bool is_sum = readers.loops == 1 && !readers.is_stored && readers.loop->kind == OP_add &&
+    bool is_sum = readers.loops == 1 && !readers.is_stored && is_addition(readers.loop) &&
                   find_epilogue(result(readers.loop), &epilogue) && epilogue.bias && epilogue.dot == dot;
     return is_sum ? readers.loop : NULL;
 }
@@ -99,7 +99,7 @@ static const Op *sum_of(const Func *f, const Uses *uses, const Op *dot)
 bool adds_bias(const Func *f, const Uses *uses, const Op *op)
 {
     Epilogue epilogue;
-    return op->kind == OP_add && find_epilogue(result(op), &epilogue) && epilogue.bias &&
+    return is_addition(op) && find_epilogue(result(op), &epilogue) && epilogue.bias &&
            sum_of(f, uses, epilogue.dot) == op;
 }
 

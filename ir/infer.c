@@ -7,17 +7,17 @@
 
 #include <string.h>
 
-#define OP(name, args, res, family, over, linear, traits, flops, infer, vjp)                                           \
+#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp)                                    \
     void vjp_##vjp(Builder *, const Op *, Value *const dy[], Value *dx[]);
 #include "ops.def"
 
 /* clang-format off */
 const OpInfo op_table[N_OPS] = {
-#define OP(name, args, res, family, over, linear, traits, flops, infer, vjp)                                           \
-    [OP_##name] = { #name, args, res, family, over, linear, traits, flops, NULL, NULL, { NULL, NULL, NULL },           \
-                    infer_##infer, vjp_##vjp },
+#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp)                                           \
+    [OP_##name] = { #name, args, res, family, over, role_##roles, linear, traits, flops, NULL, NULL,                   \
+                    { NULL, NULL, NULL }, infer_##infer, vjp_##vjp },
 #define MAP(name, args, linear, traits, flops, infer, forward, integers, gradient_a, gradient_b, gradient_c)           \
-    [OP_##name] = { #name, args, 1, POINTWISE, KEEP, linear, traits, flops, forward, integers,                         \
+    [OP_##name] = { #name, args, 1, POINTWISE, KEEP, role_over, linear, traits, flops, forward, integers,              \
                     { gradient_a, gradient_b, gradient_c }, infer_##infer, vjp_by_text },
 #include "ops.def"
 };
@@ -30,19 +30,6 @@ const char *origin_text(Module *m, const Op *op)
     if (!op->where || (strncmp(op->where, file, length) == 0 && op->where[length] == ':'))
         return NULL;
     return arena_text(&m->arena, "%s%s%s", op->path ? op->path : "", op->path ? ", " : "", op->where);
-}
-
-/* Of an op that mixes dims, those that it names elsewhere than in {over} are mixed too. */
-static bool is_mixed(const Op *op, Name dim)
-{
-    const Attrs *a = &op->attrs;
-    bool made = a->dims.count && a->dims.dim[0].name == dim;
-    return info(op)->over == WHOLE && (dim == a->dim || dim == a->key || dim == a->feature || made);
-}
-
-Role op_role(const Op *op, Name dim)
-{
-    return has_name(&op->attrs.over, dim) ? info(op)->over : is_mixed(op, dim) ? WHOLE : KEEP;
 }
 
 Axes split_axes(Split split)
@@ -166,26 +153,21 @@ static bool promote(Module *m, const Op *op, DType *dtype)
 }
 
 /* Applies the roles of the space's dims to the result. */
-static bool apply_roles(Module *m, const Op *op, const Type *space, Type *result)
+static void apply_roles(const Op *op, const Type *space, Type *result)
 {
     for (int i = 0; i < space->rank; i++) {
         const Dim *dim = &space->dim[i];
         Axes axes = split_axes(dim->split);
         switch (op_role(op, dim->name)) {
         case KEEP:
-            result->dim[result->rank++] = *dim;
-            break;
         case WHOLE:
-            if (axes)
-                return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, dim->name);
             result->dim[result->rank++] = *dim;
             break;
         case SUM:
+        case PICK:
             result->partial |= axes; /* summing over a split dim leaves a sum pending */
             break;
         case MIN:
-            if (axes)
-                return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, dim->name);
             break;
         case MAX:
             result->partial |= axes;
@@ -193,7 +175,6 @@ static bool apply_roles(Module *m, const Op *op, const Type *space, Type *result
             break;
         }
     }
-    return true;
 }
 
 INFER(by_name)
@@ -208,7 +189,8 @@ INFER(by_name)
         return REFUSE("all_reduce it first", "%s of partial integers", info(op)->name);
     if (info(op)->traits & COMPARES)
         y->dtype = BOOL;
-    return apply_roles(m, op, &space, y);
+    apply_roles(op, &space, y);
+    return true;
 }
 
 /* Sums and extremes of halves are f32: what many terms add up to deserves it. */
@@ -295,8 +277,7 @@ INFER(cast)
 /* Zeros are a sum pending over any axes. */
 static bool pend_zeros(Module *m, const Op *op, Type *y)
 {
-    const Op *def = arg(op, 0)->def;
-    if (!def || info(def)->family != LEAF || info(def)->traits & POSITIONAL || def->attrs.value != 0)
+    if (!is_number(arg(op, 0), 0))
         return REFUSE("leave {axis} out", "only zeros are a pending sum without more ado");
     y->partial = op->attrs.axis;
     return true;
@@ -358,7 +339,7 @@ bool infer_op(Module *m, const Op *op, Type results[])
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
     if (op->attrs.started && !(row->traits & SENDS))
         return REFUSE(NULL, "%s sends nothing that could be started", row->name);
-    if (!row->infer(m, op, results))
+    if (!has_whole_dims(m, op) || !row->infer(m, op, results))
         return false;
     if (op->attrs.started)
         results[0].in_flight = true;

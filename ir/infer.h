@@ -1,5 +1,5 @@
 /* infer.h -- shared by the files that say what ops mean for types: infer.c (the table, the common
- * rule), infer_views.c, infer_library.c, infer_collectives.c. */
+ * rule), roles.c, infer_more.c, infer_collectives.c. */
 #ifndef MPC_INFER_H
 #define MPC_INFER_H
 
@@ -21,10 +21,15 @@ bool infer_partial(Module *m, const Op *op, Type *result);
 /* A rank has one place on each axis, so an axis splits one dim or holds one pending sum. */
 bool each_axis_once(const Type *space, Axes pending);
 
+/* Is no dim split that the op needs all of? */
+bool has_whole_dims(Module *m, const Op *op);
+
 Axes split_axes(Split split);
 bool same_split(const Dim *a, const Dim *b); /* the same axes in the same order, and the same blocks */
 
-#define OP(name, args, res, family, over, linear, traits, flops, infer, vjp) INFER(infer);
+#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp)                                    \
+    INFER(infer);                                                                                                      \
+    Role role_##roles(const Op *op, Name dim);
 #include "ops.def"
 
 #endif

@@ -2,17 +2,13 @@
 #include "flight.h"
 #include "infer.h"
 
-/* Finds the dim that {dim=...} names in the first operand; it must be whole. */
-static int whole_dim(Module *m, const Op *op)
+/* Finds the dim that {dim=...} names in the first operand. */
+static int named_dim(Module *m, const Op *op)
 {
     const Type *x = &arg(op, 0)->type;
     int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
     if (at < 0)
         return (void)REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : ""), -1;
-    if (x->dim[at].split.count)
-        return (void)REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name,
-                            op->attrs.dim),
-               -1;
     return at;
 }
 
@@ -32,7 +28,7 @@ INFER(rename)
 INFER(slice)
 {
     const Type *x = &arg(op, 0)->type;
-    int at = whole_dim(m, op);
+    int at = named_dim(m, op);
     if (at < 0)
         return false;
     if (op->attrs.index < 0 || op->attrs.index >= x->dim[at].size)
@@ -64,7 +60,7 @@ static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim
 
 INFER(part)
 {
-    int at = whole_dim(m, op);
+    int at = named_dim(m, op);
     const Dim *to = &op->attrs.dims.dim[0];
     if (at < 0 || !gives_whole_dim(m, op))
         return false;
@@ -85,7 +81,7 @@ INFER(place)
     if (!gives_whole_dim(m, op))
         return false;
     Dim one = { .name = to->name, .size = 1, .padded = 1 };
-    int at = op->attrs.dim ? whole_dim(m, op) : 0, other = find_dim(x, to->name);
+    int at = op->attrs.dim ? named_dim(m, op) : 0, other = find_dim(x, to->name);
     if (at < 0)
         return false;
     if (other >= 0 && !(op->attrs.dim && other == at))
@@ -108,8 +104,6 @@ INFER(concat)
     int at = find_dim(a, to->name), bt = find_dim(b, to->name);
     if (at < 0 || bt < 0 || a->dim[at].size + b->dim[bt].size != to->size)
         return REFUSE(NULL, "the operands of concat do not add up to %lld along '%s'", (long long)to->size, to->name);
-    if (a->dim[at].split.count || b->dim[bt].split.count)
-        return REFUSE("all_gather it first", "concat needs all of '%s', which is split", to->name);
     Type like = *b;
     like.dim[bt] = a->dim[at];
     if (a->dtype != b->dtype || !same_dims(a, &like))
@@ -123,9 +117,9 @@ INFER(concat)
 INFER(take)
 {
     const Type *table = &arg(op, 0)->type, *index = &arg(op, 1)->type;
-    int at = op->attrs.dim ? find_dim(table, op->attrs.dim) : -1;
+    int at = named_dim(m, op);
     if (at < 0)
-        return REFUSE(NULL, "%%%s has no dim '%s'", arg(op, 0)->name, op->attrs.dim ? op->attrs.dim : "");
+        return false;
     if (index->dtype != I32 || index->partial)
         return REFUSE(NULL, "the index of take is whole and i32");
     if (table->dtype == BOOL)
@@ -199,8 +193,6 @@ static bool check_attend(Module *m, const Op *op)
         if (find_dim(k, a->key) < 0 || find_dim(k, a->feature) < 0 || find_dim(k, a->seq) >= 0)
             return REFUSE(NULL, "%%%s has to have '%s' and '%s', and not '%s'", arg(op, i)->name, a->key, a->feature,
                           a->seq);
-        if (find_dim(k, a->key) >= 0 && k->dim[find_dim(k, a->key)].split.count)
-            return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, a->key);
         for (int j = 0; j < k->rank; j++) {
             int at = find_dim(q, k->dim[j].name);
             if (k->dim[j].name != a->key && (at < 0 || q->dim[at].size != k->dim[j].size ||
@@ -209,8 +201,6 @@ static bool check_attend(Module *m, const Op *op)
                               arg(op, i)->name, k->dim[j].name);
         }
     }
-    if (q->dim[find_dim(q, a->feature)].split.count)
-        return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, a->feature);
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.partial)
             return REFUSE("all_reduce it first", "%s is not linear in %%%s, which is partial", info(op)->name,
@@ -250,7 +240,7 @@ INFER(attend_grad)
     for (int i = 0; i < 3; i++) {
         results[i] = arg(op, i)->type;
         for (int j = 0; i > 0 && j < q->rank; j++)
-            if (q->dim[j].name != op->attrs.feature && find_dim(&results[i], q->dim[j].name) < 0)
+            if (find_dim(&results[i], q->dim[j].name) < 0)
                 results[i].partial |= split_axes(q->dim[j].split);
     }
     return true;
@@ -264,8 +254,6 @@ INFER(rope)
         return REFUSE(NULL, "rope needs {seq, feature}, and both in its operand");
     if (x->dim[feature].size % 2)
         return REFUSE(NULL, "rope rotates pairs, but '%s' is %lld", op->attrs.feature, (long long)x->dim[feature].size);
-    if (x->dim[feature].split.count)
-        return REFUSE("all_gather it first", "rope needs all of '%s', which is split", op->attrs.feature);
     results[0] = *x;
     results[0].partial = 0;
     return infer_partial(m, op, &results[0]);

@@ -60,8 +60,8 @@ typedef struct {
     bool in_flight; /* the result of a collective that has been started: only `wait` may read it */
 } Type;
 
-typedef enum { KEEP, SUM, MAX, MIN, WHOLE } Role;      /* what an op does to one dim of its space */
-typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear; /* see ops.def */
+typedef enum { KEEP, SUM, MAX, MIN, PICK, WHOLE } Role; /* what an op does to one dim of its space */
+typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear;  /* see ops.def */
 typedef enum { LEAF, POINTWISE, PRODUCT, REDUCTION, VIEW, LIBRARY, COLLECTIVE, CONTROL } Family;
 
 typedef enum {
@@ -277,22 +277,24 @@ typedef struct Builder {
 } Builder;
 
 enum {
-    COMMUTES = 1,
-    COMPARES = 2,     /* gives bool */
-    WEAK = 4,         /* a number: takes the dtype of what it meets */
-    POSITIONAL = 8,   /* reads the position of its elements: dropout, iota */
-    CHOOSES = 8192,   /* its first operand says which of the others */
-    NARROW = 16,      /* runs on the narrow dtype that train.precision asks for */
-    WIDENS = 32,      /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
-    SENDS = 64,       /* ranks exchange messages */
-    IN_PLACE = 128,   /* may write its result where it reads its operand */
-    ONE_DTYPE = 1024, /* its operands have the same */
-    IS_RELU = 256,    /* these a product can apply to its result: see epilogue.h */
-    IS_GELU_TANH = 512,
+    COMMUTES = 1 << 0,
+    COMPARES = 1 << 1,   /* gives bool */
+    WEAK = 1 << 2,       /* a number: takes the dtype of what it meets */
+    POSITIONAL = 1 << 3, /* reads the position of its elements: dropout, iota */
+    CHOOSES = 1 << 4,    /* its first operand says which of the others */
+    NARROW = 1 << 5,     /* runs on the narrow dtype that train.precision asks for */
+    WIDENS = 1 << 6,     /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
+    CONTRACTS = 1 << 7,  /* a matrix: its operands are multiplied, or rows of them are taken */
+    CASTS = 1 << 8,      /* the same numbers in another dtype */
+    COPIES = 1 << 9,     /* each element is one of the operand's, as it is or cast */
+    ONE_DTYPE = 1 << 10, /* its operands have the same */
+    IS_RELU = 1 << 11,   /* these a product can apply to its result: see epilogue.h */
+    IS_GELU_TANH = 1 << 12,
     ACTIVATES = IS_RELU | IS_GELU_TANH,
-    WAITS = 8192,    /* reads what is in flight */
-    WISHES = 4096,   /* says how a value is to be held, and not yet by what: no target runs it */
-    CONTRACTS = 2048 /* a matrix: its operands are multiplied, or rows of them are taken */
+    SENDS = 1 << 13,    /* ranks exchange messages */
+    IN_PLACE = 1 << 14, /* may write its result where it reads its operand */
+    WAITS = 1 << 15,    /* reads what is in flight: gives what a collective that has been started brings */
+    WISHES = 1 << 16    /* says how a value is to be held, and not yet by what: no target runs it */
 };
 
 typedef struct {
@@ -300,6 +302,7 @@ typedef struct {
     int args, results; /* -1: any number */
     Family family;
     Role over;
+    Role (*roles)(const Op *, Name dim); /* see op_role */
     Linear linear;
     unsigned traits;
     int flops;
@@ -315,11 +318,17 @@ extern const OpInfo op_table[N_OPS];
 static inline const OpInfo *info(const Op *op) { return &op_table[op->kind]; }
 static inline Value *arg(const Op *op, int i) { return op->args.at[i]; }
 static inline Value *result(const Op *op) { return op->results.at[0]; }
+static inline bool is_addition(const Op *op) { return info(op)->linear == ALL && info(op)->traits & COMMUTES; }
+static inline bool is_number(const Value *value, double number)
+{
+    return value->def && info(value->def)->traits & WEAK && value->def->attrs.value == number;
+}
 
 /* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops,
  * FLOPs and sharding all follow from it.  Reports operands that do not fit; false if so. */
 bool op_space(Module *m, const Op *op, Type *space);
-Role op_role(const Op *op, Name dim);
+Role op_role(const Op *op, Name dim);     /* SUM: of one result at least */
+bool needs_whole(const Op *op, Name dim); /* all of the dim on each rank */
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
 /* Infers the types of all results of an op into results[], which has room for result_count(); reports what is wrong;

@@ -21,7 +21,7 @@ void *map_get(const Map *map, const void *key) { return map->room ? find_entry(m
 
 static void grow(Map *map)
 {
-    Map more = { .arena = map->arena, .count = map->count, .room = map->room ? map->room * 2 : 64 };
+    Map more = { .arena = map->arena, .count = map->count, .room = map->room ? map->room * 2 : 16 };
     more.entry = NEW_ARRAY(map->arena, struct MapEntry, more.room);
     for (int i = 0; i < map->room; i++)
         if (map->entry[i].key)

@@ -131,12 +131,10 @@ bool match(const Term *term, Value *value, Binding *binding)
             *bound = value;
         return *bound == value;
     }
-    const Op *def = value->def;
-    if (!def)
-        return false;
     if (term->is == NUMBER)
-        return def->kind == OP_constant && def->attrs.value == term->number;
-    if (def->kind != term->kind)
+        return is_number(value, term->number);
+    const Op *def = value->def;
+    if (!def || def->kind != term->kind)
         return false;
     return match_args(term, def, false, binding) ||
            (info(def)->traits & COMMUTES && match_args(term, def, true, binding));

@@ -17,8 +17,11 @@
 
 typedef struct {
     Module *m;
-    Map calls; /* of a function: how often it is called */
-    Map uses;  /* of a value of the function at hand */
+    Arena scratch;
+    Map calls;  /* of a function: how often it is called */
+    Map uses;   /* of a value of the function at hand */
+    Map number; /* of an op of it: its place */
+    Map names;  /* of a function that it calls: what its values are called */
 } Accumulate;
 
 static int count_of(const Map *map, const void *key) { return (int)(intptr_t)map_get(map, key); }
@@ -33,20 +36,17 @@ static void count_calls(Accumulate *a)
                 count(&a->calls, find_func(a->m, op->attrs.callee));
 }
 
-static void count_uses(Accumulate *a, const Func *f)
+static void look_at(Accumulate *a, const Func *f)
 {
-    for (const Op *op = f->first; op; op = op->next)
+    intptr_t number = 0;
+    a->uses = a->number = a->names = (Map){ .arena = &a->scratch };
+    for (const Op *op = f->first; op; op = op->next) {
+        map_put(&a->number, op, (void *)++number);
         for (int i = 0; i < op->args.count; i++)
             count(&a->uses, arg(op, i));
+    }
     for (int i = 0; i < f->results.count; i++)
         count(&a->uses, f->results.at[i]);
-}
-
-static bool is_above(const Value *value, const Op *op)
-{
-    while (op && op != value->def)
-        op = op->prev;
-    return !value->def || op;
 }
 
 /* The called function that makes `value`, if the addition can move there; NULL: it cannot. */
@@ -56,18 +56,42 @@ static Func *maker(const Accumulate *a, const Op *add, const Value *value, const
     Func *callee = call && call->attrs.callee ? find_func(a->m, call->attrs.callee) : NULL;
     bool may = callee && callee->role == PLAIN && count_of(&a->calls, callee) == 1 &&
                index_of(&call->results, value) >= call->attrs.carried && count_of(&a->uses, value) == 1 &&
-               type_equal(&value->type, &other->type) && type_equal(&value->type, &result(add)->type);
-    return may && is_above(other, call) ? callee : NULL;
+               type_equal(&value->type, &other->type) && type_equal(&value->type, &result(add)->type) &&
+               (!other->def || count_of(&a->number, other->def) < count_of(&a->number, call));
+    return may ? callee : NULL;
 }
 
-static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee)
+static void note_names(Map *names, const Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        map_put(names, values->at[i]->name, names);
+}
+
+/* `name`, unless a value of f has it. */
+static Name new_name(Accumulate *a, const Func *f, Name name)
+{
+    Map *names = map_get(&a->names, f);
+    if (!names) {
+        map_put(&a->names, f, names = NEW(&a->scratch, Map));
+        names->arena = &a->scratch;
+        note_names(names, &f->params);
+        for (const Op *op = f->first; op; op = op->next)
+            note_names(names, &op->results);
+    }
+    if (map_get(names, name))
+        return fresh_name(a->m);
+    map_put(names, name, names);
+    return name;
+}
+
+static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Map *instead)
 {
     Value *made = arg(add, side), *sum = arg(add, 1 - side);
     Op *call = made->def;
     Name dim = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     int at = index_of(&call->results, made);
     Value *param =
-        add_param(a->m, callee, free_name(a->m, callee, sum->name), dim ? without_dim(sum->type, dim) : sum->type);
+        add_param(a->m, callee, new_name(a, callee, sum->name), dim ? without_dim(sum->type, dim) : sum->type);
     push_value(&a->m->arena, &call->args, sum);
     Builder b = builder_at(a->m, callee, NULL);
     b.path = add->path, b.where = add->where, b.loc = add->loc;
@@ -75,7 +99,7 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee)
     sides[1 - side] = param;
     callee->results.at[at] = build_op(&b, OP_add, NO_ATTRS, 2, sides);
     made->name = result(add)->name;
-    replace_uses(f, result(add), made);
+    map_put(instead, result(add), made);
     remove_op(f, add);
 }
 
@@ -83,30 +107,34 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee)
 static bool move_adds(Accumulate *a, Func *f)
 {
     bool any = false;
-    a->uses = (Map){ .arena = &a->m->arena };
-    count_uses(a, f);
+    Map instead = { .arena = &a->scratch };
+    look_at(a, f);
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
-        for (int side = 0; side < 2 && op->kind == OP_add; side++) {
+        resolve_all(&instead, &op->args);
+        for (int side = 0; side < 2 && is_addition(op); side++) {
             Func *callee = maker(a, op, arg(op, side), arg(op, 1 - side));
             if (!callee)
                 continue;
-            move_add(a, f, op, side, callee);
+            move_add(a, f, op, side, callee, &instead);
             any = true;
             break;
         }
     }
+    resolve_all(&instead, &f->results);
     return any;
 }
 
 void pass_accumulate(Module *m);
 void pass_accumulate(Module *m)
 {
-    Accumulate a = { .m = m, .calls.arena = &m->arena };
+    Accumulate a = { .m = m };
+    a.calls.arena = &a.scratch;
     count_calls(&a);
     for (bool again = true; again;) {
         again = false;
         for (Func *f = m->funcs; f; f = f->next)
             again |= f->role != KERNEL && f->role != MODEL && move_adds(&a, f);
     }
+    arena_free(&a.scratch);
 }

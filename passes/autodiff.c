@@ -282,19 +282,19 @@ static void import(State *s, Derivative *d, Value *value, Map *imported)
 
 static void import_all(State *s, Derivative *d)
 {
-    Map imported = { .arena = &s->m->arena };
+    Map imported = { .arena = &s->m->arena }, own = { .arena = &s->m->arena };
     Func *g = d->bwd;
-    for (Op *op = g->first; op; op = op->next)
+    note_read(&own, &g->params);
+    for (Op *op = g->first; op; op = op->next) {
         for (int i = 0; i < op->args.count; i++) {
             Value *value = arg(op, i);
-            bool own = !value->def && index_of(&g->params, value) >= 0;
-            for (const Op *above = op->prev; above && !own; above = above->prev)
-                own = above == value->def;
-            if (!own)
-                import(s, d, value, &imported);
-            if (!own)
-                op->args.at[i] = map_get(&imported, value);
+            if (map_get(&own, value))
+                continue;
+            import(s, d, value, &imported);
+            op->args.at[i] = map_get(&imported, value);
         }
+        note_read(&own, &op->results);
+    }
     for (int i = first_residual(s->f); i < s->f->results.count; i++)
         push_value(&s->m->arena, &g->params, map_get(&imported, s->f->results.at[i]));
     for (int i = 0; i < d->read.count; i++)

@@ -29,14 +29,14 @@ static int uses_in(const Func *f, const Value *value)
     return uses;
 }
 
-static bool is_reshard(const Value *value) { return value->def && value->def->kind == OP_reshard; }
+static bool is_reshard(const Op *op) { return op && info(op)->traits & WISHES; }
 
 /* --- A reshard of a reshard -------------------------------------------------------------------- */
 
 static void join_reshards(Func *f)
 {
     for (Op *op = f->first; op; op = op->next)
-        while (op->kind == OP_reshard && is_reshard(arg(op, 0)) && uses_in(f, arg(op, 0)) == 1) {
+        while (is_reshard(op) && is_reshard(arg(op, 0)->def) && uses_in(f, arg(op, 0)) == 1) {
             Op *inner = arg(op, 0)->def;
             op->args.at[0] = arg(inner, 0);
             remove_op(f, inner);
@@ -55,7 +55,7 @@ static void move_op(Func *f, Op *op, Op *before)
 
 static bool is_cast(const Op *op, bool of_reshard)
 {
-    return op->kind == OP_cast && is_reshard(arg(op, 0)) == of_reshard;
+    return info(op)->traits & CASTS && is_reshard(arg(op, 0)->def) == of_reshard;
 }
 
 /* What is sent in another dtype is cast before and after.  Casts before go up, casts after go down, so that the
@@ -66,14 +66,14 @@ static void make_room(Func *f)
         Op *above = op;
         next = op->next;
         while (is_cast(op, false) && above->prev && arg(op, 0)->def != above->prev &&
-               (above->prev->kind == OP_reshard || is_cast(above->prev, true)))
+               (is_reshard(above->prev) || is_cast(above->prev, true)))
             above = above->prev;
         move_op(f, op, above);
     }
     for (Op *op = f->last, *prev; op; op = prev) {
         Op *below = op->next;
         prev = op->prev;
-        while (is_cast(op, true) && below && below->kind == OP_reshard && arg(below, 0) != result(op))
+        while (is_cast(op, true) && is_reshard(below) && arg(below, 0) != result(op))
             below = below->next;
         move_op(f, op, below);
     }
@@ -83,7 +83,7 @@ static void make_room(Func *f)
 
 static bool gathers_weight(const Op *op)
 {
-    bool is_parameter = op->kind == OP_reshard && !arg(op, 0)->def && !arg(op, 0)->type.partial;
+    bool is_parameter = is_reshard(op) && !arg(op, 0)->def && !arg(op, 0)->type.partial;
     return is_parameter && op->attrs.purpose == WEIGHT;
 }
 
@@ -125,7 +125,7 @@ static void gather_together(Module *m, Func *f)
 static bool is_sum(const Value *value, const Type *type)
 {
     const Op *op = value->def;
-    return op && op->kind == OP_add && type_equal(&arg(op, 0)->type, type) && type_equal(&arg(op, 1)->type, type);
+    return op && is_addition(op) && type_equal(&arg(op, 0)->type, type) && type_equal(&arg(op, 1)->type, type);
 }
 
 /* How often each value of a function is read, counted when it is asked for after a change. */
@@ -171,7 +171,7 @@ static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)
 
 static bool settles(const Sums *s, const Value *term)
 {
-    const Type *before = is_reshard(term) ? &arg(term->def, 0)->type : NULL;
+    const Type *before = is_reshard(term->def) ? &arg(term->def, 0)->type : NULL;
     return before && before->partial && before->by == BY_SUM && is_read_once(s, term);
 }
 
@@ -226,7 +226,7 @@ static void settle_sums(Module *m, Func *f)
         count_all_reads(&sums);
     for (Op *op = f->last, *above; op && m->naxes; op = above) {
         above = op->prev;
-        if (op->kind == OP_add && is_sum(result(op), &result(op)->type) && !map_get(&sums.inner, op))
+        if (is_addition(op) && is_sum(result(op), &result(op)->type) && !map_get(&sums.inner, op))
             settle_tree(&sums, op);
     }
     drop_dead(f);
@@ -339,7 +339,7 @@ static bool same_kind(const Way *a, const Way *b)
 {
     return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
            a->now->type.dtype == b->now->type.dtype && a->now->type.by == b->now->type.by &&
-           a->next.kind != OP_local_slice;
+           op_table[a->next.kind].traits & SENDS;
 }
 
 static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
@@ -396,7 +396,7 @@ static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
 static int count_together(Op *first, Way ways[])
 {
     int n = 0;
-    for (Op *op = first; op && op->kind == OP_reshard && n < MANY; op = op->next) {
+    for (Op *op = first; is_reshard(op) && n < MANY; op = op->next) {
         for (int i = 0; i < n; i++)
             if (arg(op, 0) == result(ways[i].reshard))
                 return n;

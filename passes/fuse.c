@@ -259,7 +259,7 @@ static bool keeps_old_state(Plan *p, const Group *a, const Group *b)
 
 static void try_merge(Plan *p, Group *a, Group *b)
 {
-    if (!a || !b || a == b || !fits(p, a, b))
+    if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b))
         return;
     Group as = joined(a, b);
     if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&

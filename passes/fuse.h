@@ -17,6 +17,8 @@ typedef struct Group {
     int last;             /* the last of its ops in the list of siblings */
     int size;             /* how many ops */
     struct Group *merged; /* into this one */
+    struct Group *apart;  /* the last one to which there was a way by way of others ... */
+    int between;          /* ... of which this op is one */
 } Group;
 
 typedef struct {
@@ -37,7 +39,8 @@ typedef struct {
     int *node;      /* of each rank */
     int *seen;      /* scratch, of each op: seen if it is `stamp` */
     int stamp;
-    Numbers before, after, pool; /* scratch of fuse_reach.c */
+    Numbers before, after, pool; /* scratch of fuse_reach.c ... */
+    int stays;                   /* ... and the node at whose rank the other comes if both are empty */
     Map number;                  /* op -> its number + 1 */
     Map readers;                 /* value -> Numbers: the ops that read it, in order */
     Map returned;                /* the results of the function */
@@ -56,7 +59,8 @@ void sort_numbers(Numbers *numbers);
 
 /* fuse_reach.c: ranks of nodes; is there a way between two groups by way of others, or too many others to know? */
 void rank_ops(Plan *p);
-bool has_way_around(Plan *p, const Group *a, const Group *b);
+bool has_way_around(Plan *p, Group *a, Group *b);
+bool stay_apart(const Plan *p, const Group *a, const Group *b); /* is that known? */
 /* Of the groups that were asked for last: they become the node `joined`. */
 void join_ranks(Plan *p, int first, int second, int joined);
 

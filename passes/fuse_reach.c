@@ -46,7 +46,8 @@ typedef struct {
     Plan *p;
     const Numbers *edges; /* users, or needs */
     int from, to;         /* nodes */
-    bool found, many;
+    int found;            /* a node by way of which the other is reached; -1: none */
+    bool many;
     Numbers *between; /* nodes that are reached, without both */
 } Search;
 
@@ -58,10 +59,11 @@ static bool is_between(const Plan *p, int node, int a, int b)
 
 static void visit(Search *s, int node)
 {
-    for (int op = node; op >= 0 && !s->found && !s->many; op = s->p->group[op] ? s->p->sibling[op] : -1)
+    for (int op = node; op >= 0 && s->found < 0 && !s->many; op = s->p->group[op] ? s->p->sibling[op] : -1)
         for (int i = 0; i < s->edges[op].count; i++) {
             int next = node_of(s->p, s->edges[op].at[i]);
-            s->found |= next == s->to && node != s->from;
+            if (next == s->to && node != s->from)
+                s->found = node;
             if (next == s->to || s->p->seen[next] == s->p->stamp || !is_between(s->p, next, s->from, s->to))
                 continue;
             s->p->seen[next] = s->p->stamp;
@@ -70,25 +72,46 @@ static void visit(Search *s, int node)
         }
 }
 
-/* All nodes between the two that are reached from one of them.  `found`: the other is reached by way of them. */
-static Search search(Plan *p, const Numbers *edges, int from, int to, Numbers *between)
+/* All nodes between the two that are reached from the first, unless the other is. */
+static Search search(Plan *p, const Group *from, const Group *to)
 {
-    Search s = { .p = p, .edges = edges, .from = from, .to = to, .between = between };
-    between->count = 0;
+    const bool up = p->rank[from->index] < p->rank[to->index];
+    Search s = { .p = p,
+                 .edges = up ? p->users : p->needs,
+                 .from = from->index,
+                 .to = to->index,
+                 .found = -1,
+                 .between = up ? &p->after : &p->before };
     p->stamp++;
-    visit(&s, from);
-    for (int i = 0; i < between->count && !s.found && !s.many; i++)
-        visit(&s, between->at[i]);
+    visit(&s, s.from);
+    for (int i = 0; i < s.between->count && s.found < 0 && !s.many; i++)
+        visit(&s, s.between->at[i]);
     return s;
 }
 
-bool has_way_around(Plan *p, const Group *a, const Group *b)
+/* Was there one already?  There is, as long as the op that it goes by way of is in neither of the two. */
+bool stay_apart(const Plan *p, const Group *a, const Group *b)
 {
-    const Group *first = p->rank[a->index] < p->rank[b->index] ? a : b, *second = first == a ? b : a;
-    Search s = search(p, p->users, first->index, second->index, &p->after);
-    if (!s.found && !s.many)
-        s = search(p, p->needs, second->index, first->index, &p->before);
-    return s.found || s.many;
+    if (final_group(a->apart) != b)
+        return false;
+    int node = node_of(p, a->between);
+    return node != a->index && node != b->index;
+}
+
+/* From the smaller one: if it leads to no node between, it can move to where the other stands. */
+bool has_way_around(Plan *p, Group *a, Group *b)
+{
+    const Group *small = a->size < b->size ? a : b, *large = small == a ? b : a;
+    p->before.count = p->after.count = 0;
+    p->stays = large->index;
+    Search s = search(p, small, large);
+    if (s.found < 0 && !s.many && s.between->count > 0)
+        s = search(p, large, small);
+    if (s.found >= 0) {
+        a->apart = b, b->apart = a;
+        a->between = b->between = s.found;
+    }
+    return s.found >= 0 || s.many;
 }
 
 /* --- One node of two ---------------------------------------------------------------------------------- */
@@ -114,6 +137,10 @@ static void sort_by_rank(const Plan *p, Numbers *nodes, Numbers *pool)
 void join_ranks(Plan *p, int first, int second, int joined)
 {
     Numbers *pool = &p->pool;
+    if (!p->before.count && !p->after.count) {
+        rank_node(p, joined, p->rank[p->stays]);
+        return;
+    }
     pool->count = 0;
     push_number(&p->m->arena, pool, p->rank[first]);
     push_number(&p->m->arena, pool, p->rank[second]);

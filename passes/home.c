@@ -23,6 +23,26 @@ Axes axes_in_use(const Type *type)
     return axes;
 }
 
+/* Does a step have but one micro-batch? */
+static bool runs_once(const Homes *h)
+{
+    const Func *step = func_with_role(h->m, STEP);
+    const Type *input = step && step->params.count ? &step->params.at[0]->type : NULL;
+    return input && input->rank > 0 && !has_name(&h->looped, input->dim[0].name);
+}
+
+static DataParallel data_parallel(const Homes *h)
+{
+    const Train *t = &h->m->train;
+    if (h->extent < BY_ZERO)
+        return (DataParallel){ 0 };
+    return (DataParallel){ .axes = t->zero_axes,
+                           .splits_state = t->zero >= 1,
+                           .settles_early = t->zero >= 2 || (t->overlap_grads && runs_once(h)),
+                           .splits_calls = t->zero >= 3,
+                           .sent = t->grad_dtype };
+}
+
 Homes homes_of(Module *m, Extent extent)
 {
     Homes h = { .m = m, .extent = extent };
@@ -30,6 +50,7 @@ Homes homes_of(Module *m, Extent extent)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->family == CONTROL && op->attrs.dims.count)
                 add_name(&h.looped, op->attrs.dims.dim[0].name);
+    h.data = data_parallel(&h);
     return h;
 }
 
@@ -41,12 +62,6 @@ static int dim_meant(const Homes *h, const Type *type, Name name)
         if (ruled_as(h->m, type->dim[i].name) == name)
             at = i;
     return at;
-}
-
-static bool may_split(const Op *op, Name dim)
-{
-    Role role = op ? op_role(op, dim) : KEEP;
-    return role != WHOLE && role != MIN;
 }
 
 /* One more axis inside what splits the dim already; false if the dim does not divide. */
@@ -66,7 +81,7 @@ static bool split_once(const Homes *h, Dim *dim, int axis, bool zigzag)
 static bool try_dim(const Homes *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
 {
     int at = dim_meant(h, type, name);
-    return at >= 0 && may_split(op, type->dim[at].name) && split_once(h, &type->dim[at], rule->axis, zigzag);
+    return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule->axis, zigzag);
 }
 
 void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)
@@ -80,24 +95,51 @@ void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)
             taken |= 1u << rule->axis;
 }
 
-/* The last axis, whose ranks are nearest, comes first: so gradients are reduced along it before what is left of them is
- * reduced along others, and parameters are gathered along it at the end. */
-void split_by_zero(const Homes *h, Type *type)
+/* Adds the axes along which data are parallel, if the type has no use for them yet: they split the first dim that
+ * divides.  The last axis, whose ranks are nearest, comes first: so gradients are reduced along it before what is left
+ * of them is reduced along others, and parameters are gathered along it at the end. */
+static void split_state(const Homes *h, Type *type)
 {
     Axes taken = axes_in_use(type);
     for (int axis = h->m->naxes - 1; axis >= 0; axis--)
-        for (int i = 0; i < type->rank && h->m->train.zero_axes & ~taken & 1u << axis; i++)
+        for (int i = 0; i < type->rank && h->data.axes & ~taken & 1u << axis; i++)
             if (!has_name(&h->looped, type->dim[i].name) && split_once(h, &type->dim[i], axis, false))
                 taken |= 1u << axis;
 }
 
-Type home_by(const Homes *homes, Type type, bool with_zero)
+Type home_by(const Homes *h, Type type)
 {
     Type home = unsplit_type(type);
-    split_by_rules(homes, &home, 0, NULL);
-    if (with_zero && homes->extent == BY_ZERO)
-        split_by_zero(homes, &home);
+    split_by_rules(h, &home, 0, NULL);
     return home;
+}
+
+Type state_home(const Homes *h, Type type)
+{
+    Type home = home_by(h, type);
+    if (h->data.splits_state)
+        split_state(h, &home);
+    return home;
+}
+
+static Type home_until(const Homes *h, Extent extent, Type type)
+{
+    Homes some = *h;
+    some.extent = extent;
+    return home_by(&some, type);
+}
+
+Type input_home(const Homes *h, Type type) { return home_until(h, BY_RULES, type); }
+
+Type gathered_type(const Homes *h, Type type)
+{
+    Type home = home_by(h, type);
+    for (int i = 0; i < type.rank; i++) {
+        Split *split = &type.dim[i].split;
+        while (split->count > home.dim[i].split.count && h->data.axes & 1u << split->axis[split->count - 1])
+            split->axis[--split->count] = 0;
+    }
+    return type;
 }
 
 static Axes axes_moved(const Type *from, const Type *to)
@@ -112,15 +154,12 @@ static Axes axes_moved(const Type *from, const Type *to)
 
 Extent rule_behind(const Homes *h, const Type *from, const Type *to)
 {
-    Homes plain = *h, full = *h;
-    plain.extent = BY_RULES;
-    full.extent = BY_ELSE;
     Axes moved = axes_moved(from, to);
     const Type *const sides[] = { from, to };
     for (int i = 0; i < 2; i++) {
-        Type by_rules = home_by(&plain, *sides[i], false), by_else = home_by(&full, *sides[i], false);
+        Type by_rules = home_until(h, BY_RULES, *sides[i]), by_else = home_until(h, BY_ELSE, *sides[i]);
         Axes extra = axes_in_use(sides[i]) & moved & ~sides[i]->partial;
-        if (extra & ~axes_in_use(&by_else) & h->m->train.zero_axes)
+        if (extra & ~axes_in_use(&by_else) & h->data.axes)
             return BY_ZERO;
         if (extra & axes_in_use(&by_else) & ~axes_in_use(&by_rules))
             return BY_ELSE;
@@ -132,7 +171,7 @@ Extent rule_behind(const Homes *h, const Type *from, const Type *to)
 
 static void forget_op(Func *f, Op *op)
 {
-    if (op->kind == OP_reshard) {
+    if (info(op)->traits & WISHES) {
         replace_uses(f, result(op), arg(op, 0));
         remove_op(f, op);
         return;

@@ -7,10 +7,21 @@
 /* How much of the layout counts already: the passes shard, sequence and zero each add to it. */
 typedef enum { BY_RULES, BY_ELSE, BY_ZERO } Extent;
 
+/* What ranks that have other data, but the same weights, share out among each other: `zero`, stage by stage.  Nothing
+ * before that pass. */
+typedef struct {
+    Axes axes;          /* along which data are parallel */
+    bool splits_state;  /* parameters, what the optimizer keeps of them, and gradients that are settled */
+    bool settles_early; /* gradients where they are made, and not after all micro-batches */
+    bool splits_calls;  /* parameters stay split in called functions, where each op that reads them gathers them */
+    Name sent;          /* the dtype in which gradients are; NULL: their own */
+} DataParallel;
+
 typedef struct {
     Module *m;
     Extent extent;
     Names looped; /* dims that a loop runs over: never split */
+    DataParallel data;
 } Homes;
 
 Homes homes_of(Module *m, Extent extent);
@@ -20,11 +31,14 @@ Homes homes_of(Module *m, Extent extent);
  * not used. */
 void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op);
 
-/* Adds the axes that `zero` is over, if the type has no use for them yet: they split the first dim that divides. */
-void split_by_zero(const Homes *h, Type *type);
+/* The type of a value, as the rules split it; of state, which `zero` may split too; of an input, for which `else` does
+ * not count: what a trainer reads from a file it need not be sent. */
+Type home_by(const Homes *h, Type type);
+Type state_home(const Homes *h, Type type);
+Type input_home(const Homes *h, Type type);
 
-/* The type as the rules split it, with_zero: and `zero` too, if that counts already. */
-Type home_by(const Homes *h, Type type, bool with_zero);
+/* The type without the splits that it has as state alone. */
+Type gathered_type(const Homes *h, Type type);
 
 /* Which rules want a value of type `from` held as `to`: those that split a dim on either side. */
 Extent rule_behind(const Homes *h, const Type *from, const Type *to);

@@ -149,7 +149,7 @@ static Value *find_copy(const Module *m, const Op *before, const Value *x, const
 {
     for (const Op *op = before->prev; op; op = op->prev) {
         const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && kernel->first->kind == OP_reorder &&
+        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && info(kernel->first)->traits & COPIES &&
             arg(op, 0) == x && type_equal(&result(op)->type, type))
             return result(op);
     }

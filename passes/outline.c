@@ -2,8 +2,6 @@
 #include "cleanup.h"
 #include "fuse.h"
 
-#include <string.h>
-
 Group *final_group(Group *g)
 {
     while (g && g->merged) {
@@ -84,8 +82,7 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
 static Value *as_typed(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
 {
     Value *own = result(clone);
-    const bool is_copy =
-        info(clone)->forward && strcmp(info(clone)->forward, "$a") == 0 && is_half(arg(clone, 0)->type.dtype);
+    const bool is_copy = info(clone)->traits & COPIES && is_half(arg(clone, 0)->type.dtype);
     if (g->product || is_copy || value->type.partial || !is_half(value->type.dtype) || !used_inside(p, value, g))
         return own;
     Builder at = *b;

@@ -55,9 +55,20 @@ static bool is_given(const Module *m, const Func *f, const Value *value)
     return true;
 }
 
-/* Does this operand have to be neutral in its padding?  One that is computed; of two that are not, the first. */
+static int last_float(const Op *op)
+{
+    int at = op->args.count - 1;
+    while (at >= 0 && !is_float(arg(op, at)->type.dtype))
+        at--;
+    return at;
+}
+
+/* Does this operand have to be neutral in its padding?  Of a library op the gradient, which is the last float operand;
+ * of others one that is computed; of two that are not, the first. */
 static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
 {
+    if (info(op)->family == LIBRARY)
+        return at == last_float(op);
     int computed = 0;
     for (int i = 0; i < op->args.count; i++)
         computed += !is_given(m, f, arg(op, i));
@@ -76,37 +87,13 @@ static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, doubl
 /* What a maximum is never. */
 static double lowest(const Type *type) { return is_float(type->dtype) ? -FLT_MAX : INT32_MIN; }
 
-static void mask_summed(Module *m, Func *f, Op *op, int at)
+static void mask_reduced(Module *m, Func *f, Op *op, int at)
 {
-    for (int i = 0; i < op->attrs.over.count; i++) {
-        const Type *type = &arg(op, at)->type;
-        const Dim dim = type->dim[find_dim(type, op->attrs.over.name[i])];
-        if (has_ragged_end(&dim) && is_masked(m, f, op, at))
-            mask_along(m, f, op, at, &dim, info(op)->over == MAX ? lowest(type) : 0);
-    }
-}
-
-static int last_float(const Op *op)
-{
-    int at = op->args.count - 1;
-    while (at >= 0 && !is_float(arg(op, at)->type.dtype))
-        at--;
-    return at;
-}
-
-/* Library ops sum without saying so over dims of their gradient (the last float operand) that a result lacks: those of
- * the index in scatter_add, of queries and their groups in attend_grad.  Not the dim that take looks things up along.
- */
-static void mask_gradient(Module *m, Func *f, Op *op)
-{
-    int at = last_float(op);
-    const Type type = at >= 0 ? arg(op, at)->type : (Type){ 0 };
+    const Type type = arg(op, at)->type;
     for (int i = 0; i < type.rank; i++) {
-        bool lacking = false;
-        for (int r = 0; r < op->results.count; r++)
-            lacking |= find_dim(&op->results.at[r]->type, type.dim[i].name) < 0;
-        if (lacking && type.dim[i].name != op->attrs.dim)
-            mask_along(m, f, op, at, &type.dim[i], 0);
+        Role role = has_ragged_end(&type.dim[i]) ? op_role(op, type.dim[i].name) : KEEP;
+        if ((role == SUM || role == MAX) && is_masked(m, f, op, at))
+            mask_along(m, f, op, at, &type.dim[i], role == MAX ? lowest(&type) : 0);
     }
 }
 
@@ -122,13 +109,10 @@ static void mask_indices(Module *m, Func *f, Op *op)
 
 static void mask_operands(Module *m, Func *f, Op *op)
 {
-    Family family = info(op)->family;
-    for (int i = 0; (family == REDUCTION || family == PRODUCT) && i < op->args.count; i++)
-        mask_summed(m, f, op, i);
-    if (family != LIBRARY)
-        return;
-    mask_gradient(m, f, op);
-    mask_indices(m, f, op);
+    for (int i = 0; i < op->args.count; i++)
+        mask_reduced(m, f, op, i);
+    if (info(op)->family == LIBRARY)
+        mask_indices(m, f, op);
 }
 
 /* --- State --------------------------------------------------------------------------------------- */

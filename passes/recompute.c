@@ -122,9 +122,11 @@ static bool should_repeat(Pair *p, const Value *value, const Value *param)
         return false;
     if (p->whole)
         return true;
-    Map seen = { .arena = &p->m->arena };
-    double own = (double)local_bytes(p->m, &value->type);
-    return extra_bytes(p, value, value, &seen) <= own + own / 16; /* the statistics of a row are small change */
+    Arena scratch = { 0 };
+    Map seen = { .arena = &scratch };
+    double own = (double)local_bytes(p->m, &value->type), extra = extra_bytes(p, value, value, &seen);
+    arena_free(&scratch);
+    return extra <= own + own / 16; /* the statistics of a row are small change */
 }
 
 /* The value in bwd, computed there if it is not at hand.  New ops go before `b`. */

@@ -4,10 +4,11 @@
  * rules say of its space, the union of its operands' dims; an operand that is held differently is resharded first.
  *
  *   rules: shard heads, ff over tp else seq
- *     %2 = dot %1, %w {over=embed}      =>   %3 = reshard %1 {dims=[seq, embed]}          (the space has ff: split over
- * tp) %2 = dot %3, %w {over=embed} : [seq, ff/tp] %4 = dot %2, %v {over=ff}         =>   %4 = dot %2, %v {over=ff} :
- * [seq, embed] partial(tp) %5 = square %4                    =>   %6 = reshard %4 {dims=[seq/tp, embed]}       (the
- * space has none: else seq)
+ *   %2 = dot %1, %w {over=embed}        =>  %3 = reshard %1 {dims=[seq, embed]}
+ *                                           %2 = dot %3, %w {over=embed} : [seq, ff/tp]     (the space has ff)
+ *   %4 = dot %2, %v {over=ff}           =>  %4 = dot %2, %v {over=ff} : [seq, embed] partial(tp)
+ *   %5 = square %4                      =>  %6 = reshard %4 {dims=[seq/tp, embed]}          (it has none: else seq)
+ *                                           %5 = square %6 : [seq/tp, embed]
  *
  * A sum stays pending as long as its only reader adds it up further; else it is settled where it arises, once, into
  * the home of its type.  So weights' gradients add up over micro-batches before anybody talks, and with zero they
@@ -47,12 +48,12 @@ static Axes axis_bit(int axis) { return 1u << axis; }
 /* A sum pending over the axes along which data are parallel, of a tensor: a gradient of a weight. */
 static bool is_gradient(const Shard *s, const Value *value)
 {
-    return s->homes.extent == BY_ZERO && value->type.rank > 0 && value->type.partial & s->m->train.zero_axes;
+    return value->type.rank > 0 && value->type.partial & s->homes.data.axes;
 }
 
 static Type settled_type(const Shard *s, const Value *value)
 {
-    return home_by(&s->homes, value->type, is_gradient(s, value) && s->m->train.zero > 0);
+    return is_gradient(s, value) ? state_home(&s->homes, value->type) : home_by(&s->homes, value->type);
 }
 
 static Dims dims_of(const Type *type)
@@ -107,10 +108,10 @@ static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
     return made;
 }
 
-/* A gradient is sent in the dtype that zero's grad_dtype asks for, and is again what it was. */
+/* A gradient is sent in a dtype of its own, and is again what it was. */
 static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
-    Name sent = is_gradient(s, value) ? s->m->train.grad_dtype : NULL;
+    Name sent = is_gradient(s, value) ? s->homes.data.sent : NULL;
     if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
         return reshard(s, f, before, value, to, reader);
     Builder b = builder_at(s->m, f, before);
@@ -188,9 +189,8 @@ static void adopt_splits(const Shard *s, const Op *op, Type *space, Axes pending
             Dim *own = &space->dim[find_dim(space, dim->name)];
             for (int k = own->split.count; k < dim->split.count; k++) {
                 Dim more = *own;
-                Role role = op_role(op, dim->name);
                 Axes used = axes_in_use(space) | pending;
-                if (role == WHOLE || role == MIN || used & axis_bit(dim->split.axis[k]))
+                if (needs_whole(op, dim->name) || used & axis_bit(dim->split.axis[k]))
                     break;
                 more.split.axis[more.split.count++] = dim->split.axis[k];
                 if (!splits_evenly(s->m, &more))
@@ -250,7 +250,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     for (int i = 0; i < op->attrs.dims.count; i++) {
         Dim *dim = &op->attrs.dims.dim[i];
         const Dim *split = &space.dim[find_dim(&space, dim->name)];
-        if (op_role(op, dim->name) != WHOLE)
+        if (!needs_whole(op, dim->name))
             dim->split = split->split, dim->zigzag = split->zigzag;
     }
     retype_results(s, op);
@@ -264,10 +264,9 @@ static void assign_op(Shard *s, Func *f, Op *op)
 
 static bool is_zeros(const Value *value)
 {
-    const Op *def = value->def;
-    if (def && def->kind == OP_broadcast)
-        def = arg(def, 0)->def;
-    return def && def->kind == OP_constant && def->attrs.value == 0;
+    while (value->def && info(value->def)->traits & COPIES)
+        value = arg(value->def, 0);
+    return is_number(value, 0);
 }
 
 static const Op *only_reader(const Func *f, const Value *value)
@@ -285,9 +284,8 @@ static const Op *only_reader(const Func *f, const Value *value)
 static bool is_accumulator(const Func *f, int i)
 {
     const Op *add = only_reader(f, f->params.at[i]);
-    return add && info(add)->linear == ALL && info(add)->traits & COMMUTES && add->args.count == 2 &&
-           result(add) == f->results.at[i] && arg(add, 0)->type.rank == arg(add, 1)->type.rank &&
-           arg(add, 0) != arg(add, 1);
+    return add && is_addition(add) && result(add) == f->results.at[i] &&
+           arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
 }
 
 /* An accumulator is held as what the op adds to it. */
@@ -321,27 +319,13 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 
 static Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL; }
 
-/* The type without the splits that it has for zero's sake alone. */
-static Type without_zero(const Shard *s, Type type)
-{
-    Type home = home_by(&s->homes, type, false);
-    for (int i = 0; i < type.rank; i++) {
-        Split *split = &type.dim[i].split;
-        while (split->count > home.dim[i].split.count &&
-               s->m->train.zero_axes & axis_bit(split->axis[split->count - 1]))
-            split->axis[--split->count] = 0;
-    }
-    return type;
-}
-
-/* How a callee takes an operand.  Weights that zero splits but does not partition (below 3) are gathered before the
- * call. */
+/* How a callee takes an operand.  Weights are gathered before the call of a step, unless they stay split. */
 static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
 {
     if (value->type.partial)
-        return home_by(&s->homes, value->type, false);
-    bool gathers = caller->role != PLAIN && s->homes.extent == BY_ZERO && s->m->train.zero < 3;
-    return gathers ? without_zero(s, value->type) : value->type;
+        return home_by(&s->homes, value->type);
+    bool gathers = caller->role != PLAIN && !s->homes.data.splits_calls;
+    return gathers ? gathered_type(&s->homes, value->type) : value->type;
 }
 
 static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
@@ -355,7 +339,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
         given = i >= carried && dim ? without_dim(given, dim) : given;
         open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
         given.dtype = param->dtype;
-        *param = i < carried ? home_by(&s->homes, *param, false) : given;
+        *param = i < carried ? home_by(&s->homes, *param) : given;
     }
     Map uses = s->uses;
     assign_func(s, callee, carried, open);
@@ -385,16 +369,6 @@ static void assign_call(Shard *s, Func *f, Op *op)
 
 /* --- Functions ------------------------------------------------------------------------------------ */
 
-/* Are gradients settled where they are made, and not after all micro-batches? */
-static bool settles_early(const Shard *s)
-{
-    const Train *t = &s->m->train;
-    const Func *step = func_with_role(s->m, STEP);
-    bool once = step && step->params.count && step->params.at[0]->type.rank > 0 &&
-                !has_name(&s->homes.looped, step->params.at[0]->type.dim[0].name);
-    return s->homes.extent == BY_ZERO && (t->zero >= 2 || (t->overlap_grads && once));
-}
-
 /* How a function returns its i-th result. */
 static Type returned_type(const Shard *s, const Func *f, int i, int carried)
 {
@@ -407,7 +381,7 @@ static Type returned_type(const Shard *s, const Func *f, int i, int carried)
     if (i < carried)
         return f->params.at[i]->type;
     bool residual = result_port(f, i).kind == PORT_RESIDUAL;
-    bool settled = residual || value->type.by == BY_MAX || (settles_early(s) && is_gradient(s, value));
+    bool settled = residual || value->type.by == BY_MAX || (s->homes.data.settles_early && is_gradient(s, value));
     return value->type.partial && settled ? settled_type(s, value) : value->type;
 }
 
@@ -428,7 +402,7 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     share_equal(f);
     count_uses(s, f);
     for (Op *op = f->first; op; op = op->next) {
-        if (op->kind == OP_reshard || map_get(&s->visited, op))
+        if (info(op)->traits & WISHES || map_get(&s->visited, op))
             continue; /* made on the way */
         close_accumulator(&frame, op);
         if (info(op)->family == CONTROL)
@@ -449,48 +423,40 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
 
 /* --- The passes ------------------------------------------------------------------------------------- */
 
-/* State is split as its parameter is, inputs by the rules alone: what a trainer reads from a file it need not be sent.
- */
 static void declare_homes(Shard *s)
 {
-    Homes plain = s->homes;
-    plain.extent = BY_RULES;
     for (Input *input = s->m->inputs; input; input = input->next)
-        input->type = home_by(&plain, input->type, false);
+        input->type = input_home(&s->homes, input->type);
     for (Param *param = s->m->params; param; param = param->next)
-        param->type = home_by(&s->homes, param->type, s->m->train.zero > 0);
+        param->type = state_home(&s->homes, param->type);
 }
 
 static void assign_entry(Shard *s, Func *f)
 {
-    Homes plain = s->homes;
-    plain.extent = BY_RULES;
     for (int i = 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
         bool is_input = param->port.kind == PORT_INPUT;
-        param->type =
-            is_input ? home_by(&plain, param->type, false) : home_by(&s->homes, param->type, s->m->train.zero > 0);
+        param->type = is_input ? input_home(&s->homes, param->type) : state_home(&s->homes, param->type);
     }
     assign_func(s, f, 0, NULL);
 }
 
-static bool has_else(const Module *m)
+/* Does the pass find what it would add to the layout? */
+static bool has_extent(const Module *m, Extent extent)
 {
     const ShardRule *rule = m->rules;
     while (rule && !rule->otherwise)
         rule = rule->next;
-    return rule;
+    return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
 }
 
 /* Each walk begins anew: the last one alone counts where nobody looks at the others. */
-static bool comes_again(const Module *m, Extent extent)
-{
-    return (extent < BY_ZERO && m->train.zero_axes) || (extent < BY_ELSE && has_else(m));
-}
-
 static void assign_layout(Module *m, Extent extent)
 {
-    if (m->naxes == 0 || (m->hurried && comes_again(m, extent)))
+    bool comes_again = false;
+    for (Extent later = extent + 1; later <= BY_ZERO; later++)
+        comes_again |= has_extent(m, later);
+    if (!has_extent(m, extent) || (m->hurried && comes_again))
         return;
     Shard s = { .m = m, .homes = homes_of(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
     forget_layout(m);
@@ -505,15 +471,7 @@ void pass_shard(Module *m);
 void pass_shard(Module *m) { assign_layout(m, BY_RULES); }
 
 void pass_sequence(Module *m);
-void pass_sequence(Module *m)
-{
-    if (has_else(m))
-        assign_layout(m, BY_ELSE);
-}
+void pass_sequence(Module *m) { assign_layout(m, BY_ELSE); }
 
 void pass_zero(Module *m);
-void pass_zero(Module *m)
-{
-    if (m->train.zero_axes)
-        assign_layout(m, BY_ZERO);
-}
+void pass_zero(Module *m) { assign_layout(m, BY_ZERO); }

@@ -69,14 +69,32 @@ static Map what_is_read(Arena *arena, const Func *f)
     return read;
 }
 
-static bool drop_params(Module *m, Func *f)
-{
+/* A call, and the function that it stands in. */
+typedef struct {
+    Op *op;
     Func *caller;
-    Op *call = call_of(m, f, &caller);
+} Call;
+
+/* Of the name of each function that is called: the first call. */
+static Map first_calls(Arena *arena, const Module *m)
+{
+    Map calls = { .arena = arena };
+    for (Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee && !map_get(&calls, op->attrs.callee)) {
+                Call *call = NEW(arena, Call);
+                *call = (Call){ op, f };
+                map_put(&calls, op->attrs.callee, call);
+            }
+    return calls;
+}
+
+static bool drop_params(Func *f, Op *call)
+{
     Arena scratch = { 0 };
     Map read = what_is_read(&scratch, f);
     bool changed = false;
-    for (int i = f->params.count - 1; call && i >= call->attrs.carried; i--)
+    for (int i = f->params.count - 1; i >= call->attrs.carried; i--)
         if (!map_get(&read, f->params.at[i])) {
             take_away(&f->params, i);
             take_away(&call->args, i);
@@ -86,18 +104,16 @@ static bool drop_params(Module *m, Func *f)
     return changed;
 }
 
-static bool drop_residuals(Module *m, Func *f)
+static bool drop_residuals(Func *f, const Call *call)
 {
-    Func *caller;
-    Op *call = call_of(m, f, &caller);
     Arena scratch = { 0 };
-    Map read = call ? what_is_read(&scratch, caller) : (Map){ 0 };
+    Map read = what_is_read(&scratch, call->caller);
     bool changed = false;
     const int first = first_residual(f);
-    for (int i = f->results.count - 1; call && i >= first; i--)
-        if (!map_get(&read, call->results.at[i])) {
+    for (int i = f->results.count - 1; i >= first; i--)
+        if (!map_get(&read, call->op->results.at[i])) {
             remove_result(f, i);
-            take_away(&call->results, i);
+            take_away(&call->op->results, i);
             changed = true;
         }
     arena_free(&scratch);
@@ -112,11 +128,16 @@ void prune_interfaces(Module *m)
         for (Func *f = m->funcs; f; f = f->next)
             drop_dead(f);
         drop_unreached(m);
+        Arena scratch = { 0 };
+        Map calls = first_calls(&scratch, m);
         for (Func *f = m->funcs; f; f = f->next) {
-            if (f->role != PLAIN)
-                continue;
-            changed |= drop_params(m, f);
-            changed |= drop_residuals(m, f);
+            const Call *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
+            changed |= call && drop_params(f, call->op);
         }
+        for (Func *f = m->funcs; f; f = f->next) {
+            const Call *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
+            changed |= call && drop_residuals(f, call);
+        }
+        arena_free(&scratch);
     }
 }

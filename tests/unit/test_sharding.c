@@ -5,6 +5,7 @@
  * accepts is run on all ranks and must be the tensor that one rank computes alone.  What it refuses
  * is not run; that it refuses enough shows here, that it does not refuse all is asked below.
  */
+#include "infer.h"
 #include "op_cases.h"
 
 #include <math.h>
@@ -158,10 +159,27 @@ static bool lay_out(Trial *t, const Case *c, Layout *l)
     return possible && is_possible(t->m, &attribute);
 }
 
+/* What is split is pending in a result if its role is to be reduced, and in none if it is kept. */
+static void check_roles(Trial *t, const Op *op)
+{
+    Axes pending = 0;
+    for (int i = 0; i < op->results.count; i++)
+        pending |= op->results.at[i]->type.partial;
+    for (int i = 0; i < op->args.count && info(op)->family != COLLECTIVE; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++) {
+            const Dim *dim = &arg(op, i)->type.dim[j];
+            const bool is_pending = pending & split_axes(dim->split), is_kept = op_role(op, dim->name) == KEEP;
+            if (dim->split.count && (is_pending == is_kept || needs_whole(op, dim->name)))
+                fail_msg("%s of%s is accepted as %s, but the role of '%s' is another", info(op)->name, layout_text(t),
+                         type_text(t->m, &result(op)->type), dim->name);
+        }
+}
+
 /* Runs what inference accepted. */
 static void run_on_ranks(Trial *t, const Case *c, const Func *f, const Op *op)
 {
     Tensor args[6], alone[3], together[3];
+    check_roles(t, op);
     random_operands(t, c, args);
     compute_alone(c, args, alone);
     if (!interpret(t->m, f, args, together))

@@ -1,0 +1,42 @@
+/* roles.c -- what an op does to each dim of its space: the functions that the column `roles` of ops.def names. */
+#include "infer.h"
+
+Role role_over(const Op *op, Name dim) { return has_name(&op->attrs.over, dim) ? info(op)->over : KEEP; }
+
+Role role_named(const Op *op, Name dim)
+{
+    const Attrs *a = &op->attrs;
+    bool made = a->dims.count && a->dims.dim[0].name == dim;
+    return dim == a->dim || dim == a->key || dim == a->feature || made ? info(op)->over : KEEP;
+}
+
+/* scatter_add: rows that have the same index are summed. */
+Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
+
+/* attend_grad: each query, and each group of them, adds to the gradients of the keys and values that it shares with
+ * others. */
+Role role_attended(const Op *op, Name dim)
+{
+    Role role = role_named(op, dim);
+    bool shared = find_dim(&arg(op, 1)->type, dim) < 0 || find_dim(&arg(op, 2)->type, dim) < 0;
+    return role == KEEP && shared ? SUM : role;
+}
+
+Role op_role(const Op *op, Name dim) { return info(op)->roles(op, dim); }
+
+bool needs_whole(const Op *op, Name dim)
+{
+    Role role = op_role(op, dim);
+    return role == WHOLE || role == MIN;
+}
+
+bool has_whole_dims(Module *m, const Op *op)
+{
+    for (int i = 0; i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++) {
+            const Dim *dim = &arg(op, i)->type.dim[j];
+            if (dim->split.count && needs_whole(op, dim->name))
+                return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, dim->name);
+        }
+    return true;
+}
