@@ -20,10 +20,11 @@
 
 typedef struct {
     Module *m;
-    Func *f;        /* being differentiated */
-    int carried;    /* so many of its parameters go from turn to turn */
-    Builder b;      /* into its backward */
-    Map active;     /* values of f that a wanted parameter reaches */
+    Func *f;     /* being differentiated */
+    int carried; /* so many of its parameters go from turn to turn */
+    Builder b;   /* into its backward */
+    const Map *useful;
+    Map active;     /* useful values of f that a wanted parameter reaches */
     Map gradient;   /* value of f -> its gradient so far */
     Map derivative; /* loop or call -> Derivative of its callee */
 } State;
@@ -102,7 +103,7 @@ static bool is_active(const State *s, const Value *value) { return map_get(&s->a
 
 static void set_active(State *s, Value *value)
 {
-    if (is_float(value->type.dtype))
+    if (map_get(s->useful, value))
         map_put(&s->active, value, value);
 }
 
@@ -122,6 +123,8 @@ static void extend_results(Module *m, Op *op)
     }
 }
 
+static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int carried, const Map *useful);
+
 /* Differentiates the callee of a loop or call for the operands that are active here. */
 static void differentiate_callee(State *s, Op *op)
 {
@@ -136,7 +139,7 @@ static void differentiate_callee(State *s, Op *op)
     }
     if (!any)
         return;
-    Derivative *d = differentiate(m, callee, active, shared, carried);
+    Derivative *d = differentiate(m, callee, active, shared, carried, s->useful);
     map_put(&s->derivative, op, d);
     op->attrs.callee = d->fwd->name;
     extend_results(m, op);
@@ -200,7 +203,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
     Values args = { 0 };
     int n = d->fwd->params.count, returned = first_residual(d->fwd);
     for (int i = 0; i < returned; i++)
-        if (is_float(op->results.at[i]->type.dtype) && (i >= d->carried || d->active[i]))
+        if (d->given[i])
             push_value(&m->arena, &args, gradient_or_zeros(s, op->results.at[i]));
     for (int i = 0; i < n; i++)
         if (d->active[i] && d->shared[i]) {
@@ -305,7 +308,8 @@ static void take_result_gradients(State *s, const Derivative *d)
 {
     for (int i = 0; i < s->f->results.count; i++) {
         Value *value = s->f->results.at[i];
-        if (!is_float(value->type.dtype) || (i < d->carried && !d->active[i]))
+        d->given[i] = i < d->carried ? d->active[i] : map_get(s->useful, value) != NULL;
+        if (!d->given[i])
             continue;
         Name name = intern_format(s->m, "d.%s", value->name);
         if (param_named(d->bwd, name)) /* one value that is returned twice */
@@ -326,7 +330,7 @@ static void return_gradients(State *s, Derivative *d, Value *const accumulator[]
                 continue;
             DType dtype = gradient_dtype(value, kind != 0);
             Value *gradient = map_get(&s->gradient, value);
-            d->unread[i] = !gradient && kind == 0;
+            d->unread[i] = !gradient;
             Type type = value->type;
             type.dtype = dtype;
             gradient = gradient ? finish_gradient(&s->b, gradient, &value->type, dtype) : build_zeros(&s->b, &type);
@@ -349,23 +353,27 @@ static Value **add_accumulators(State *s, const Derivative *d)
     return accumulator;
 }
 
-/* A carried parameter is active if what it starts as is, or what a turn makes of it: settled by trying. */
-static void settle_carried(Module *m, Func *f, bool *active, int carried)
+/* What is carried is active, if it is useful, where anything is active that a turn may make it of. */
+static void settle_carried(const Func *f, bool *active, int carried, const Map *useful)
 {
+    bool any = false;
+    for (int i = 0; i < f->params.count; i++)
+        any |= active[i];
     for (int i = 0; i < carried; i++)
-        for (int j = 0; !active[i] && j < f->params.count; j++)
-            active[i] |= active[j] && is_float(f->params.at[i]->type.dtype);
+        active[i] |= any && (map_get(useful, f->params.at[i]) || map_get(useful, f->results.at[i]));
 }
 
-Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int carried)
+static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int carried, const Map *useful)
 {
     Derivative *d = NEW(&m->arena, Derivative);
-    settle_carried(m, f, active, carried);
+    settle_carried(f, active, carried, useful);
     *d = (Derivative){ .fwd = f, .carried = carried, .active = active, .shared = shared };
-    d->unread = NEW_ARRAY(&m->arena, bool, f->params.count + 1);
+    d->unread = new_flags(m, f->params.count + 1);
+    d->given = new_flags(m, f->results.count + 1);
     State s = { .m = m,
                 .f = f,
                 .carried = carried,
+                .useful = useful,
                 .active.arena = &m->arena,
                 .gradient.arena = &m->arena,
                 .derivative.arena = &m->arena };
@@ -393,5 +401,7 @@ void pass_autodiff(Module *m)
     bool *active = new_flags(m, model->params.count);
     for (int i = 0; i < model->params.count; i++)
         active[i] = model->params.at[i]->port.kind == PORT_PARAM;
-    write_step(m, differentiate(m, model, active, new_flags(m, model->params.count), 0));
+    Map useful = { .arena = &m->arena };
+    find_useful(m, model, &useful);
+    write_step(m, differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful));
 }

@@ -3,6 +3,7 @@
 #define MPC_AUTODIFF_H
 
 #include "ir.h"
+#include "map.h"
 
 /* A differentiated function.  `fwd` is the function itself, with residuals; its last `saves` results are these.
  * The parameters of `bwd` are, in order: the gradients of the active results; one accumulator for each gradient of
@@ -13,13 +14,13 @@ typedef struct {
     int carried;  /* of a loop's body: so many parameters are carried; 0 for a called function */
     bool *active; /* of each parameter of fwd: does it have a gradient? */
     bool *shared; /* of each: the same for all turns of the loop, so that its gradients add up */
-    bool *unread; /* of each that is carried: no turn has used what it starts as, whose gradient is zero, whatever it is
-                   */
+    bool *given;  /* of each result of fwd: does bwd take its gradient? */
+    bool *unread; /* of each parameter of fwd: nothing has used it, and its gradient is zero, whatever it is */
     Values read;  /* parameters of fwd that bwd reads */
 } Derivative;
 
-/* `active` says of each parameter whether its gradient is wanted; carried ones are found out. */
-Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int carried);
+/* The floating-point values of the model, and of the functions that it calls, on whose gradients the loss depends. */
+void find_useful(const Module *m, const Func *model, Map *useful);
 
 /* Makes a gradient's type that of what it is the gradient of: sums the dims it has too many, spreads it
  * over those it lacks, in the same memory order.  `dtype`: of the result. */
