@@ -59,63 +59,51 @@ Value *transport(Module *m, Link *link, Value *value)
     return own;
 }
 
-/* Is the value read by an op of f, or returned? */
-static Map what_is_read(Arena *arena, const Func *f)
+static bool drop_params(Func *f, Op *call, const Map *read)
 {
-    Map read = { .arena = arena };
-    for (const Op *op = f->first; op; op = op->next)
-        note_read(&read, &op->args);
-    note_read(&read, &f->results);
-    return read;
-}
-
-/* A call, and the function that it stands in. */
-typedef struct {
-    Op *op;
-    Func *caller;
-} Call;
-
-/* Of the name of each function that is called: the first call. */
-static Map first_calls(Arena *arena, const Module *m)
-{
-    Map calls = { .arena = arena };
-    for (Func *f = m->funcs; f; f = f->next)
-        for (Op *op = f->first; op; op = op->next)
-            if (op->attrs.callee && !map_get(&calls, op->attrs.callee)) {
-                Call *call = NEW(arena, Call);
-                *call = (Call){ op, f };
-                map_put(&calls, op->attrs.callee, call);
-            }
-    return calls;
-}
-
-static bool drop_params(Func *f, Op *call)
-{
-    Arena scratch = { 0 };
-    Map read = what_is_read(&scratch, f);
     bool changed = false;
     for (int i = f->params.count - 1; i >= call->attrs.carried; i--)
-        if (!map_get(&read, f->params.at[i])) {
+        if (!map_get(read, f->params.at[i])) {
             take_away(&f->params, i);
             take_away(&call->args, i);
             changed = true;
         }
-    arena_free(&scratch);
     return changed;
 }
 
-static bool drop_residuals(Func *f, const Call *call)
+static bool drop_residuals(Func *f, Op *call, const Map *read)
 {
-    Arena scratch = { 0 };
-    Map read = what_is_read(&scratch, call->caller);
     bool changed = false;
     const int first = first_residual(f);
     for (int i = f->results.count - 1; i >= first; i--)
-        if (!map_get(&read, call->op->results.at[i])) {
+        if (!map_get(read, call->results.at[i])) {
             remove_result(f, i);
-            take_away(&call->op->results, i);
+            take_away(&call->results, i);
             changed = true;
         }
+    return changed;
+}
+
+/* What nobody reads, as the module is now; an op that loses its last reader by that goes in the next round. */
+static bool prune_once(Module *m)
+{
+    Arena scratch = { 0 };
+    Map calls = { .arena = &scratch }; /* of the name of a function: the first call of it */
+    Map read = { .arena = &scratch };
+    bool changed = false;
+    for (Func *f = m->funcs; f; f = f->next) {
+        for (Op *op = f->first; op; op = op->next) {
+            note_read(&read, &op->args);
+            if (op->attrs.callee && !map_get(&calls, op->attrs.callee))
+                map_put(&calls, op->attrs.callee, op);
+        }
+        note_read(&read, &f->results);
+    }
+    for (Func *f = m->funcs; f; f = f->next) {
+        Op *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
+        changed |= call && drop_params(f, call, &read);
+        changed |= call && drop_residuals(f, call, &read);
+    }
     arena_free(&scratch);
     return changed;
 }
@@ -123,21 +111,9 @@ static bool drop_residuals(Func *f, const Call *call)
 /* A backward that nobody needs goes with the last call of it. */
 void prune_interfaces(Module *m)
 {
-    for (bool changed = true; changed;) {
-        changed = false;
+    do {
         for (Func *f = m->funcs; f; f = f->next)
             drop_dead(f);
         drop_unreached(m);
-        Arena scratch = { 0 };
-        Map calls = first_calls(&scratch, m);
-        for (Func *f = m->funcs; f; f = f->next) {
-            const Call *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
-            changed |= call && drop_params(f, call->op);
-        }
-        for (Func *f = m->funcs; f; f = f->next) {
-            const Call *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
-            changed |= call && drop_residuals(f, call);
-        }
-        arena_free(&scratch);
-    }
+    } while (prune_once(m));
 }
