@@ -115,8 +115,8 @@ void lower_assign(Lower *l, const Ast *ast)
         complain(l, (Where){ .at = target->next->loc }, "one value for two names");
         operand = wrong;
     }
-    if (operand.kind == NUMBER && ast->type)
-        operand = tensor_operand(value_of(l, operand, F32));
+    if (ast->type)
+        operand = scalar_of(l, operand, ast->type->name ? dtype_named(ast->type->name) : F32);
     set_place(l, ast->init->loc);
     if (operand.kind == TENSOR && ast->type && !conform(l, &operand.value, ast->type))
         operand = wrong;
@@ -331,8 +331,7 @@ static Operand lower_argument(Lower *l, const Ast *arg, const Ast *given)
     }
     Operand operand = lower_expr(l, given);
     set_place(l, given->loc);
-    if (operand.kind == NUMBER)
-        operand = tensor_operand(value_of(l, operand, F32));
+    operand = scalar_of(l, operand, arg->type->name ? dtype_named(arg->type->name) : F32);
     return operand.kind == TENSOR && argument_fits(l, arg, given, operand.value) ? operand : wrong;
 }
 

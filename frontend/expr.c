@@ -130,6 +130,12 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
 
 static bool fits_i32(Constant c) { return !c.real && c.integer >= INT32_MIN && c.integer <= INT32_MAX; }
 
+Operand scalar_of(Lower *l, Operand operand, DType stated)
+{
+    const bool is_whole = stated == I32 && fits_i32(operand.number);
+    return operand.kind == NUMBER ? tensor_operand(value_of(l, operand, is_whole ? I32 : F32)) : operand;
+}
+
 static DType dtype_of(Operand operand)
 {
     if (operand.kind == TENSOR)

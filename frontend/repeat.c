@@ -140,8 +140,8 @@ static bool leave_carried(Lower *l, Carried *carried)
             continue;
         }
         set_place(l, carried->loc);
-        Value *value = value_of(l, after, F32);
         const Type *before = &carried->before.value->type;
+        Value *value = scalar_of(l, after, before->dtype).value;
         if (value && (value->type.dtype != before->dtype || dims_lacking(&value->type, before).count ||
                       dims_lacking(before, &value->type).count)) {
             complain(l, (Where){ .at = carried->loc }, "each copy gets '%s' as %s, but this one hands on %s",

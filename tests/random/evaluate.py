@@ -65,7 +65,7 @@ class Evaluation:
         value = self.expression(statement.value, values, place)
         if statement.type is None:
             return value
-        value = self.as_tensor(value)
+        value = self.as_tensor(value, statement.type.dtype)
         if set(value.dims) != set(statement.type.dims):
             raise Wrong(f"{statement.name} is stated as {statement.type.dims}, but it is {value.dims}")
         return value.ordered(tuple(statement.type.dims))
@@ -100,6 +100,8 @@ class Evaluation:
         """A number as a tensor without dims."""
         if isinstance(value, Tensor):
             return value
+        if dtype == "i32" and value != int(value):
+            raise Wrong(f"{value} is no whole number")
         return Tensor(torch.tensor(value, dtype=self.dtype if dtype in (None, "f32") else torch.int64), ())
 
     def tensor(self, expression, values, place):
@@ -200,8 +202,8 @@ class Evaluation:
 
     def instance(self, e, values, place):
         block, name = self.blocks[e.function], e.instance or e.function
-        arguments = [self.tensor(a, values, place) for a in e.arguments]
-        inside = {a.name: value for a, value in zip(block.arguments, arguments)}
+        inside = {a.name: self.as_tensor(self.expression(x, values, place), a.type.dtype)
+                  for a, x in zip(block.arguments, e.arguments)}
         path = ".".join([place.path] * bool(place.path) + [name] + [str(copy) for copy in place.copies])
         return self.body(block.body, inside, Place(path, (), place.key))
 

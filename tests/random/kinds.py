@@ -84,6 +84,8 @@ KINDS = {
     "sum_name": Kind("accumulate gives a name a second time", "crash|verifier", drawn=False, later=True),
     "decay_paths": Kind("weight decay follows each path from a parameter to a product", "crash", drawn=False, later=True),
     "half_scatter": Kind("gradients of a gather are added up in bf16", "wrong", drawn=False, later=True),
+    "stated_number": Kind("a whole number that is stated, or declared, to be i32", "refused", drawn=False, later=True),
+    "no_gradient": Kind("a gradient of zero in the place of none, times infinity", "wrong", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

@@ -29,7 +29,7 @@ for name in ${*:-interp region storage extent message exact gradients tangents s
     objects=
     compile ir/*.c
     if [ "$name" = autodiff ]; then
-        compile passes/autodiff.c passes/step.c passes/cleanup.c
+        compile passes/activity.c passes/autodiff.c passes/step.c passes/cleanup.c
     fi
     if [ "$name" = extent ]; then
         compile codegen/extent.c codegen/names.c codegen/fill.c
