@@ -229,11 +229,11 @@ bool constant_of(Lower *l, const Ast *ast, Constant *number);        /* false af
 bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; reports that `what` has to be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
-Operand tensor_operand(Value *value);                    /* WRONG if NULL */
-Value *value_of(Lower *l, Operand operand, DType dtype); /* a number as a scalar of that dtype */
+Operand tensor_operand(Value *value);                       /* WRONG if NULL */
+Value *value_of(Lower *l, Operand operand, DType dtype);    /* a number as a scalar of that dtype */
 Operand scalar_of(Lower *l, Operand operand, DType stated); /* a number as a scalar: a whole one of i32, if stated */
-void look_at_arguments(Lower *l, const Ast *list);       /* of a call that is wrong: names are used, errors told */
-void set_place(Lower *l, Loc loc);                       /* of the ops that follow */
+void look_at_arguments(Lower *l, const Ast *list);          /* of a call that is wrong: names are used, errors told */
+void set_place(Lower *l, Loc loc);                          /* of the ops that follow */
 
 /* By name: one operand has all the dims, unless all are i32 or bool. */
 bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[]);
