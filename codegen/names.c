@@ -75,13 +75,17 @@ static bool is_taken(const NameSpace *names, const char *name)
 const char *new_identifier(NameSpace *names, const char *text)
 {
     Arena *arena = &names->module->arena;
-    const char *name = c_identifier(names->module, text, 20);
-    for (int i = 2; is_taken(names, name); i++)
-        name = arena_text(arena, "%s%s_%d", strncmp(name, "rt_", 3) == 0 ? "v_" : "",
-                          c_identifier(names->module, text, 20), i);
+    const Name base = intern_text(names->module, c_identifier(names->module, text, 20));
+    const char *name, *before = strncmp(base, "rt_", 3) == 0 ? "v_" : "";
+    intptr_t number = (intptr_t)map_get(&names->last, base);
+    do {
+        number++;
+        name = number == 1 ? base : arena_text(arena, "%s%s_%d", before, base, (int)number);
+    } while (is_taken(names, name));
     Name own = intern_text(names->module, name);
-    names->taken.arena = arena;
+    names->taken.arena = names->last.arena = arena;
     map_put(&names->taken, own, (void *)(uintptr_t)own);
+    map_put(&names->last, base, (void *)number);
     return own;
 }
 

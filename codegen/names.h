@@ -10,6 +10,7 @@
 typedef struct {
     Module *module;
     Map taken; /* texts that are interned */
+    Map last;  /* of such a text: the number behind its last identifier */
 } NameSpace;
 
 /* `text` as an identifier that nobody in `names` has: "x", else "x_2", "x_3", ... */

@@ -50,6 +50,7 @@ typedef struct {
 /* Memory that the kernel reads or writes, as the call places it. */
 typedef struct {
     const Value *value; /* the kernel's parameter or result */
+    const Value *given; /* what the call has in its place */
     DimSet dims;
     int64_t stride[MAX_RANK]; /* by dim of the space */
     const Storage *storage;
@@ -143,7 +144,7 @@ typedef struct {
 } RowKernel;
 
 /* row_names.c: what values are called. */
-const char *name_array(RowKernel *k, const Value *value, const Value *given);
+void name_arrays(RowKernel *k);
 const char *name_dim(RowKernel *k, int dim);
 void name_values(RowKernel *k);
 

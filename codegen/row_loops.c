@@ -20,9 +20,8 @@ static int find_space_dim(const RowKernel *k, Name name)
 
 static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
-    Array *array = &k->array[k->narrays];
-    *array = (Array){ .value = value, .storage = given->storage, .name = name_array(k, value, given) };
-    k->narrays++;
+    Array *array = &k->array[k->narrays++];
+    *array = (Array){ .value = value, .given = given, .storage = given->storage };
     array->overhangs = given->storage && overhangs(k->m, given);
     if (!given->storage) {
         error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
@@ -50,6 +49,7 @@ void place_arrays(RowKernel *k)
 void plan_arrays(RowKernel *k)
 {
     place_arrays(k);
+    name_arrays(k);
     plan_sharing(k);
 }
 

@@ -20,7 +20,7 @@ static const char *last_word(const char *name)
 /* The array of the state that a result of the call takes the place of, or that one of them does; NULL: it is none. */
 static const Array *replaced_by(const RowKernel *k, const Value *given)
 {
-    for (int i = 0; i < k->narrays && i < k->f->params.count; i++)
+    for (int i = 0; i < k->f->params.count; i++)
         if (port_is_state(arg(k->call, i)->port.kind) && coincide(arg(k->call, i), given))
             return &k->array[i];
     return NULL;
@@ -28,27 +28,31 @@ static const Array *replaced_by(const RowKernel *k, const Value *given)
 
 static bool is_replaced(const RowKernel *k, const Value *given)
 {
-    for (int i = 0; i < k->call->results.count; i++)
-        if (port_is_state(given->port.kind) && coincide(k->call->results.at[i], given))
+    for (int i = 0; i < k->call->results.count && port_is_state(given->port.kind); i++)
+        if (coincide(k->call->results.at[i], given))
             return true;
     return false;
 }
 
-/* Of the next array, which the call places where `given` is. */
-const char *name_array(RowKernel *k, const Value *value, const Value *given)
+static const char *array_name(const RowKernel *k, int number)
 {
-    Arena *arena = &k->m->arena;
-    bool is_result = k->narrays >= k->f->params.count;
+    const Array *array = &k->array[number];
+    bool is_result = number >= k->f->params.count;
     int alike = is_result ? k->f->results.count : k->f->params.count;
-    const Array *before = is_result ? replaced_by(k, given) : NULL;
-    if (k->is_anonymous)
-        return new_identifier(&k->names, arena_text(arena, "array%d", k->narrays));
+    const Array *before = is_result ? replaced_by(k, array->given) : NULL;
     if (before)
-        return new_identifier(&k->names, arena_text(arena, "%s_new", before->name));
-    if (!is_result && is_replaced(k, given))
-        return new_identifier(&k->names, port_word(given->port.kind));
-    const char *word = alike > 1 ? last_word(value->name) : NULL;
-    return new_identifier(&k->names, word ? word : is_result ? "y" : "x");
+        return arena_text(&k->m->arena, "%s_new", before->name);
+    if (!is_result && is_replaced(k, array->given))
+        return port_word(array->given->port.kind);
+    const char *word = alike > 1 ? last_word(array->value->name) : NULL;
+    return word ? word : is_result ? "y" : "x";
+}
+
+void name_arrays(RowKernel *k)
+{
+    for (int i = 0; i < k->narrays; i++)
+        k->array[i].name = new_identifier(
+            &k->names, k->is_anonymous ? arena_text(&k->m->arena, "array%d", i) : array_name(k, i));
 }
 
 const char *name_dim(RowKernel *k, int dim)

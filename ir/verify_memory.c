@@ -343,18 +343,18 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
 static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
 {
     const Op *op = t->op;
+    Scene others = { .around = scene };
     bool good = true;
+    for (int i = 0; i < op->args.count && op->attrs.carried; i++)
+        add_living(c, &others, arg(op, i), region_at(c, t->place, arg(op, i)), 1);
     for (int i = 0; good && i < op->attrs.carried; i++) {
-        t->carried[i] = address_of(t->place, arg(op, i));
+        const int64_t from = t->carried[i] = address_of(t->place, arg(op, i));
         if (!is_carried_in_place(op, t->callee, i))
             continue;
         t->carried[i] = address_of(t->place, op->results.at[i]);
-        Scene others = { .around = scene };
-        for (int j = 0; j < op->args.count && t->carried[i] != address_of(t->place, arg(op, i)); j++)
-            if (j >= op->attrs.carried || !is_carried_in_place(op, t->callee, j) || j > i)
-                add_living(c, &others, arg(op, j), region_at(c, t->place, arg(op, j)), 1);
+        others.at[i].last = -1; /* it has been copied */
         Region to = written_at(c, t->place, op->results.at[i]);
-        good = may_write(c, t->place, &others, op, op->results.at[i], &to);
+        good = may_write(c, t->place, from == t->carried[i] ? scene : &others, op, op->results.at[i], &to);
     }
     return good;
 }
