@@ -343,7 +343,8 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
 static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
 {
     const Op *op = t->op;
-    Scene others = { .around = scene };
+    const Scene none = { .around = scene };
+    Scene others = none;
     bool good = true;
     for (int i = 0; i < op->args.count && op->attrs.carried; i++)
         add_living(c, &others, arg(op, i), region_at(c, t->place, arg(op, i)), 1);
@@ -354,7 +355,7 @@ static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
         t->carried[i] = address_of(t->place, op->results.at[i]);
         others.at[i].last = -1; /* it has been copied */
         Region to = written_at(c, t->place, op->results.at[i]);
-        good = may_write(c, t->place, from == t->carried[i] ? scene : &others, op, op->results.at[i], &to);
+        good = may_write(c, t->place, from == t->carried[i] ? &none : &others, op, op->results.at[i], &to);
     }
     return good;
 }
