@@ -119,10 +119,21 @@ static void write_traced(FuncText *t, const Op *op, int row, Statement call)
 const char **operands_of(FuncText *t, const Op *op)
 {
     const char **operands = NEW_ARRAY(&t->h->m->arena, const char *, op->args.count + op->results.count + 1);
-    for (int i = 0; i < op->args.count; i++)
-        operands[i] = pointer_to(t, arg(op, i));
-    for (int i = 0; i < op->results.count; i++)
-        operands[op->args.count + i] = pointer_to(t, op->results.at[i]);
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        operands[i] = pointer_to(t, arg_or_result(op, i));
+    return operands;
+}
+
+/* Of the operands those that the product names. */
+static const char **operands_of_product(FuncText *t, const Op *op, const Product *p)
+{
+    const char **operands = NEW_ARRAY(&t->h->m->arena, const char *, op->args.count + op->results.count + 1);
+    const char *names[MAX_PRODUCT_OPERANDS];
+    int at[MAX_PRODUCT_OPERANDS + 1], count = product_operands(p, op, names, at);
+    if (p->copied >= 0)
+        at[count++] = p->copied;
+    for (int i = 0; i < count; i++)
+        operands[at[i]] = pointer_to(t, arg_or_result(op, at[i]));
     return operands;
 }
 
@@ -134,7 +145,7 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
         int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
-        const char **operands = operands_of(t, op);
+        const char **operands = operands_of_product(t, op, p);
         if (p->copied >= 0)
             write_statement(t, place_text(m, op),
                             t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],

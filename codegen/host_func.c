@@ -1,12 +1,11 @@
 /* host_func.c -- one function of the program in C: a list of statements.
  *
- * Every value is a pointer into the frame, declared where a statement first names it, with its shape.  Which
- * parameters a function has is known when its body is: those that the body names.  So statements are written
+ * Every value is a pointer into the frame, declared before the first statement that names it, with its shape.  Which
+ * parameters a function has is known when its body is: those that its statements name.  So statements are written
  * first, and whoever calls it comes after it.
  */
 #include "host_parts.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -43,9 +42,11 @@ const Value *viewed(const Value *value)
     return value;
 }
 
-static const char *plain_pointer(const FuncText *t, const Value *value)
+/* The name of that parameter, in a statement. */
+static const char *parameter(const FuncText *t, int number)
 {
-    return value->storage->base == BY_POINTER && value->storage->at == 0 ? t->pointer[value->storage->pointer] : NULL;
+    t->c->takes[number] = true;
+    return t->pointer[number];
 }
 
 /* Functions of the file begin with these: a pointer may not hide them. */
@@ -56,28 +57,31 @@ static const char *local_name(FuncText *t, const char *text)
     return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
 }
 
-static int number_of(const Map *numbers, const void *key) { return (int)(intptr_t)map_get(numbers, key) - 1; }
-
-static void put_number(const FuncText *t, Map *numbers, const void *key, int number)
+static Local *find_local(FuncText *t, const Value *value)
 {
-    numbers->arena = &t->h->m->arena;
-    map_put(numbers, key, (void *)(intptr_t)(number + 1));
+    Local *local = map_get(&t->locals, value);
+    if (local)
+        return local;
+    local = NEW(&t->h->m->arena, Local);
+    *local = (Local){ .name = local_name(t, value->name), .value = value };
+    t->locals.arena = &t->h->m->arena;
+    map_put(&t->locals, value, local);
+    return local;
 }
 
 const char *pointer_to(FuncText *t, const Value *value)
 {
     value = viewed(value);
-    const char *plain = plain_pointer(t, value);
-    if (plain)
-        return plain;
-    int known = number_of(&t->local_numbers, value);
-    if (known >= 0)
-        return t->local[known].name;
-    t->local = with_room(t->h->m, t->local, t->nlocals, &t->local_room, sizeof *t->local);
-    t->local[t->nlocals] = (Local){ .name = local_name(t, value->name), .value = value };
-    put_number(t, &t->local_numbers, value, t->nlocals);
-    put_number(t, &t->local_numbers, t->local[t->nlocals].name, t->nlocals);
-    return t->local[t->nlocals++].name;
+    const Storage *s = value->storage;
+    if (s->base == BY_POINTER && s->at == 0)
+        return parameter(t, s->pointer);
+    Local *local = find_local(t, value);
+    if (!local->declared) {
+        t->fresh = with_room(t->h->m, t->fresh, t->nfresh, &t->fresh_room, sizeof *t->fresh);
+        t->fresh[t->nfresh++] = local;
+        local->declared = true;
+    }
+    return local->name;
 }
 
 const char *in_frame(FuncText *t, int64_t offset)
@@ -119,84 +123,38 @@ static char *declaration(FuncText *t, const Local *local)
         return arena_text(arena, "%s *%s = %s;", type, local->name, typed_in_frame(t, type, s->at));
     const int number = s->pointer;
     return arena_text(arena, "%s%s *%s = %s + %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,
-                      t->pointer[number], s->at / dtype_bytes(value->type.dtype));
+                      parameter(t, number), s->at / dtype_bytes(value->type.dtype));
 }
 
 /* Pointers that one statement names first: their shapes stand behind them, in one column, or above. */
-static void write_declarations(FuncText *t, int count, Local *const locals[])
+static void write_declarations(FuncText *t)
 {
     enum { WIDTH = 116 };
     Module *m = t->h->m;
     int code = 0, shape = 0;
-    for (int i = 0; i < count; i++) {
-        int c = (int)strlen(declaration(t, locals[i])), s = (int)strlen(shape_text(m, &locals[i]->value->type)) + 6;
+    for (int i = 0; i < t->nfresh; i++) {
+        int c = (int)strlen(declaration(t, t->fresh[i])), s = (int)strlen(shape_text(m, &t->fresh[i]->value->type)) + 6;
         code = c > code ? c : code;
         shape = s > shape ? s : shape;
     }
-    for (int i = 0; i < count; i++) {
-        const char *text = declaration(t, locals[i]), *comment = shape_text(m, &locals[i]->value->type);
+    for (int i = 0; i < t->nfresh; i++) {
+        const char *text = declaration(t, t->fresh[i]), *comment = shape_text(m, &t->fresh[i]->value->type);
         if (code + 1 + shape <= WIDTH)
             fprintf(t->body.out, "%-*s /* %s */\n", code, text, comment);
         else
             fprintf(t->body.out, "/* %s */\n%s\n", comment, text);
     }
+    t->nfresh = 0;
 }
 
 /* --- Statements ---------------------------------------------------------------------------- */
 
-static bool is_identifier(char c) { return isalnum((unsigned char)c) || c == '_'; }
-
-/* The next identifier of a text, and moves on; false at the end. */
-static bool next_identifier(const char **text, const char **word, int *length)
-{
-    const char *at = *text;
-    while (*at && !isalpha((unsigned char)*at) && *at != '_')
-        at += isdigit((unsigned char)*at) ? strspn(at, "0123456789.eE") : 1;
-    *word = at;
-    while (is_identifier(*at))
-        at++;
-    *length = (int)(at - *word);
-    *text = at;
-    return *length > 0;
-}
-
-static bool is_word(const char *name, const char *word, int length)
-{
-    return (int)strlen(name) == length && memcmp(name, word, (size_t)length) == 0;
-}
-
-/* Notes what a text names: parameters of the function, and locals, which go into fresh[]. */
-static int note_names(FuncText *t, const char *text, Local *fresh[])
-{
-    const char *word;
-    int length, count = 0;
-    while (next_identifier(&text, &word, &length)) {
-        Name name = intern(t->h->m, word, length);
-        int local = number_of(&t->local_numbers, name), pointer = number_of(&t->pointer_numbers, name);
-        t->c->takes_rt |= is_word("rt", word, length);
-        t->c->takes_frame |= is_word(t->frame, word, length);
-        if (pointer >= 0)
-            t->c->takes[pointer] = true;
-        if (local < 0 || t->local[local].declared)
-            continue;
-        t->local[local].declared = true;
-        t->ndeclared++;
-        fresh[count++] = &t->local[local];
-    }
-    return count;
-}
-
 void write_statement(FuncText *t, const char *comment, const char *text)
 {
-    Module *m = t->h->m;
-    Local **fresh = NEW_ARRAY(&m->arena, Local *, t->nlocals - t->ndeclared + 1);
-    int count = note_names(t, text, fresh);
-    for (int i = 0; i < count; i++)
-        note_names(t, declaration(t, fresh[i]), fresh + count);
     if (!t->comment || strcmp(comment, t->comment) != 0)
         fprintf(t->body.out, "%s/* %s */\n", t->comment ? "\n" : "", comment);
     t->comment = comment;
-    write_declarations(t, count, fresh);
+    write_declarations(t);
     fputs(text, t->body.out);
 }
 
@@ -209,7 +167,6 @@ static void name_pointer(FuncText *t, int64_t number, const Value *of, const cha
         return;
     t->c->of[number] = of;
     t->pointer[number] = local_name(t, name);
-    put_number(t, &t->pointer_numbers, t->pointer[number], (int)number);
 }
 
 static void name_pointers(FuncText *t)
@@ -230,23 +187,22 @@ static void name_pointers(FuncText *t)
     }
 }
 
+/* Entries have one type; other functions have no frame where it has no bytes. */
+bool takes_frame(const Func *f) { return f->role != PLAIN || f->frame > 0; }
+
 static char *function_head(const FuncText *t)
 {
     Module *m = t->h->m;
     const HostFunc *c = t->c;
     const char **items = NEW_ARRAY(&m->arena, const char *, c->npointers + 2);
     int count = 0;
-    bool is_entry = t->f->role != PLAIN;
-    if (c->takes_rt || is_entry)
-        items[count++] = "Rt *rt";
-    if (c->takes_frame || is_entry)
+    items[count++] = "Rt *rt";
+    if (takes_frame(t->f))
         items[count++] = arena_text(&m->arena, "char *%s", t->frame);
     for (int i = 0; i < c->npointers; i++)
         if (c->takes[i])
             items[count++] = arena_text(&m->arena, "%s%s *%s", c->written[i] ? "" : "const ",
                                         element_type(c->of[i]->type.dtype), t->pointer[i]);
-    if (count == 0)
-        items[count++] = "void";
     return wrapped_list(m, arena_text(&m->arena, "static void %s(", c->name), count, items, ")", 0);
 }
 

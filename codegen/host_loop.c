@@ -123,23 +123,21 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
 static void fill_pointers(LoopText *l, const char *pointers[])
 {
     const Op *op = l->op;
+    const bool *takes = l->c->takes;
     for (int i = 0; i < op->args.count; i++) {
         const Value *param = l->callee->params.at[i];
-        if (is_prefetched(op, i))
-            pointers[i] = next_slice_of(l, arg(op, i), param);
-        else if (i >= op->attrs.carried)
-            pointers[i] = slice_of(l, arg(op, i), param);
-        else if (in_place(l, i))
+        if (i < op->attrs.carried && in_place(l, i)) {
             copy_initial(l, arg(op, i), op->results.at[i]);
-        else {
+            pointers[i] = takes[i] ? pointer_to(l->t, op->results.at[i]) : NULL;
+        } else if (i < op->attrs.carried) {
             lies_as(l, arg(op, i), param);
             pointers[i] = swap_buffers(l, i, &pointers[op->args.count + i]);
-        }
-        if (i < op->attrs.carried && in_place(l, i))
-            pointers[i] = pointer_to(l->t, op->results.at[i]);
+        } else if (takes[i])
+            pointers[i] = is_prefetched(op, i) ? next_slice_of(l, arg(op, i), param) : slice_of(l, arg(op, i), param);
     }
     for (int i = (int)op->attrs.carried; i < op->results.count; i++)
-        pointers[op->args.count + i] = slice_of(l, op->results.at[i], l->callee->results.at[i]);
+        if (takes[op->args.count + i])
+            pointers[op->args.count + i] = slice_of(l, op->results.at[i], l->callee->results.at[i]);
 }
 
 static char *call_text(LoopText *l, const char *const pointers[], int indent)
@@ -147,9 +145,8 @@ static char *call_text(LoopText *l, const char *const pointers[], int indent)
     Module *m = l->t->h->m;
     const char **items = NEW_ARRAY(&m->arena, const char *, l->c->npointers + 2);
     int count = 0;
-    if (l->c->takes_rt)
-        items[count++] = "rt";
-    if (l->c->takes_frame)
+    items[count++] = "rt";
+    if (takes_frame(l->callee))
         items[count++] = in_frame(l->t, l->op->attrs.frame);
     for (int i = 0; i < l->c->npointers; i++)
         if (l->c->takes[i])
@@ -170,7 +167,7 @@ static char *loop_head(const LoopText *l)
 static char *turn_text(const LoopText *l, const char *turn)
 {
     Module *m = l->t->h->m;
-    return l->c->takes_rt ? arena_text(&m->arena, "RT_TURN(rt, %s, %s);", string_text(m, l->dim), turn) : "";
+    return arena_text(&m->arena, "RT_TURN(rt, %s, %s);", string_text(m, l->dim), turn);
 }
 
 void write_loop(FuncText *t, const Op *op)

@@ -36,7 +36,6 @@ typedef struct {
 /* A function of the IR in C. */
 typedef struct {
     const char *name;
-    bool takes_rt, takes_frame;
     bool *takes;      /* of each pointer: is it a parameter of the C function? */
     bool *written;    /* of each pointer: is it a result? */
     const Value **of; /* of each pointer: the value that names it; NULL: no such pointer */
@@ -90,10 +89,9 @@ typedef struct {
     NameSpace names;
     const char *frame;    /* "frame"; "arena" in step, eval and predict */
     const char **pointer; /* names of the parameters */
-    int nlocals, local_room, ndeclared;
-    Local *local;
-    Map local_numbers;   /* of a value, or of the name of its local -> the local's number + 1 */
-    Map pointer_numbers; /* likewise, of a parameter's name */
+    Map locals;           /* of values: Local */
+    int nfresh, fresh_room;
+    Local **fresh; /* those that the next statement names first */
     Text body;
     const char *comment; /* the last one written */
 } FuncText;
@@ -113,6 +111,7 @@ const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
 /* Appends a statement (lines at the left margin) after its comment and the pointers it names for the first time. */
 void write_statement(FuncText *t, const char *comment, const char *text);
 
+bool takes_frame(const Func *f);             /* is the function in C given a pointer to its frame? */
 HostFunc *host_func(Host *h, const Func *f); /* writes it if that has not been done */
 bool internal_error(Module *m, const Op *op, const char *what);
 

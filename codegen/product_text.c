@@ -188,9 +188,8 @@ int product_parameters(Module *m, const Product *p, const Op *call, const char *
 {
     int at[MAX_PRODUCT_OPERANDS], count = product_operands(p, call, name, at);
     for (int i = 0; i < count; i++) {
-        bool is_result = at[i] >= call->args.count;
-        const Value *value = is_result ? call->results.at[at[i] - call->args.count] : arg(call, at[i]);
-        name[i] = arena_text(&m->arena, "%s%s *%s%s", is_result ? "" : "const ", element_type(value->type.dtype),
+        const DType dtype = arg_or_result(call, at[i])->type.dtype;
+        name[i] = arena_text(&m->arena, "%s%s *%s%s", at[i] < call->args.count ? "const " : "", element_type(dtype),
                              qualifier, name[i]);
     }
     return count;

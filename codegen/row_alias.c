@@ -145,7 +145,7 @@ bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted want
     int nparams = kernel->params.count;
     bool good = true;
     for (int i = 0; i < call->args.count + call->results.count; i++)
-        if (!(i < nparams ? arg(call, i) : call->results.at[i - nparams])->storage)
+        if (!arg_or_result(call, i)->storage)
             return true; /* the kernel's emitter says so */
     place_arrays(k);
     bool ordered = order_regions(k);

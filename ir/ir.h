@@ -318,6 +318,10 @@ extern const OpInfo op_table[N_OPS];
 static inline const OpInfo *info(const Op *op) { return &op_table[op->kind]; }
 static inline Value *arg(const Op *op, int i) { return op->args.at[i]; }
 static inline Value *result(const Op *op) { return op->results.at[0]; }
+static inline Value *arg_or_result(const Op *op, int i) /* results behind the operands */
+{
+    return i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
+}
 static inline bool is_addition(const Op *op) { return info(op)->linear == ALL && info(op)->traits & COMMUTES; }
 static inline bool is_number(const Value *value, double number)
 {

@@ -18,11 +18,6 @@ enum { MOST_PLANS = 12 };
 
 /* --- What an op wants ----------------------------------------------------------------------------- */
 
-static Value *operand_of(const Op *op, int i)
-{
-    return i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
-}
-
 static bool is_called_once(const Module *m, const Func *f)
 {
     int calls = 0;
@@ -53,8 +48,9 @@ static void want_carried(const Module *m, const Op *op, Wanted wanted[])
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         int number = i < op->args.count ? i : i - op->args.count;
         const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
-        bool as_it_lies = alone && number >= op->attrs.carried && lies_as(op, operand_of(op, i), there);
-        wanted[i].copied = (!as_it_lies && !is_row_major(m, operand_of(op, i))) || overhangs(m, operand_of(op, i));
+        bool as_it_lies = alone && number >= op->attrs.carried && lies_as(op, arg_or_result(op, i), there);
+        wanted[i].copied =
+            (!as_it_lies && !is_row_major(m, arg_or_result(op, i))) || overhangs(m, arg_or_result(op, i));
     }
 }
 
@@ -62,7 +58,7 @@ static void want_carried(const Module *m, const Op *op, Wanted wanted[])
 static void want_sent(const Module *m, const Op *op, Wanted wanted[])
 {
     for (int i = 0; i < op->args.count + op->results.count; i++)
-        wanted[i].copied = !is_row_major(m, operand_of(op, i)) || overhangs(m, operand_of(op, i));
+        wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || overhangs(m, arg_or_result(op, i));
 }
 
 static bool any_copied(int count, const Wanted wanted[])
