@@ -51,33 +51,25 @@ static int add_collective(Host *h, const Op *const ops[], int count)
                                          [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL" };
     Module *m = h->m;
     const RtCollective c = collective_of(m, ops, count);
-    Text pieces, row;
+    Text pieces;
     open_text(&pieces);
     for (int i = 0; i < count; i++)
         fprintf(pieces.out, "    %s,\n", piece_text(&m->arena, &c.piece[i]));
-    open_text(&row);
-    FILL(row.out,
-         "    {\n"
-         "        .kind = $kind,\n"
-         "        .type = $type,\n"
-         "        .maximum = $maximum,\n"
-         "        .naxes = $naxes,\n"
-         "        .axis = { $axes },\n"
-         "        .name = $name,\n"
-         "        .where = $where,\n"
-         "        .cause = $cause,\n"
-         "        .piece = pieces_$id,\n"
-         "        .npieces = $count,\n"
-         "    },\n",
-         { "kind", kinds[c.kind] }, { "type", element_constant(arg(ops[0], 0)->type.dtype) },
-         { "maximum", c.maximum ? "true" : "false" }, { "naxes", arena_text(&m->arena, "%d", c.naxes) },
-         { "axes", axes_text(&m->arena, &c) },
-         { "name", string_text(m, ops[0]->path ? ops[0]->path : info(ops[0])->name) },
-         { "where", string_text(m, ops[0]->where ? ops[0]->where : "") },
-         { "cause", string_text(m, type_change(m, ops[0])) }, { "id", arena_text(&m->arena, "%d", h->ncollectives) },
-         { "count", arena_text(&m->arena, "%d", count) });
+    const Field fields[] = {
+        { "kind", kinds[c.kind] },
+        { "type", element_constant(arg(ops[0], 0)->type.dtype) },
+        { "maximum", c.maximum ? "true" : NULL },
+        { "naxes", arena_text(&m->arena, "%d", c.naxes) },
+        { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, &c)) },
+        { "name", string_text(m, ops[0]->path ? ops[0]->path : info(ops[0])->name) },
+        { "where", string_text(m, ops[0]->where ? ops[0]->where : "") },
+        { "cause", string_text(m, type_change(m, ops[0])) },
+        { "piece", arena_text(&m->arena, "pieces_%d", h->ncollectives) },
+        { "npieces", arena_text(&m->arena, "%d", count) },
+        { NULL, NULL },
+    };
     h->collective = with_room(m, h->collective, h->ncollectives, &h->collective_room, sizeof *h->collective);
-    h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), close_text(&m->arena, &row) };
+    h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), initialiser_text(m, fields) };
     return h->ncollectives++;
 }
 
@@ -87,10 +79,10 @@ void write_collectives(Host *h, FILE *out)
         return;
     for (int i = 0; i < h->ncollectives; i++)
         fprintf(out, "static const RtPiece pieces_%d[] = {\n%s};\n\n", i, h->collective[i].pieces);
-    fputs("static const RtCollective collectives[] = {\n", out);
+    open_table("RtCollective", "collectives", out);
     for (int i = 0; i < h->ncollectives; i++)
-        fputs(h->collective[i].row, out);
-    fputs("};\n\n", out);
+        fprintf(out, "%s,\n", h->collective[i].row);
+    close_table(out);
 }
 
 /* --- Statements -------------------------------------------------------------------------------------- */

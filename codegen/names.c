@@ -114,6 +114,24 @@ char *wrapped_list(Module *m, const char *head, int nitems, const char *const it
     return close_text(&m->arena, &text);
 }
 
+char *initialiser_text(Module *m, const Field fields[])
+{
+    enum { MOST_FIELDS = 32 };
+    const char *items[MOST_FIELDS];
+    int count = 0;
+    for (; fields->name; fields++)
+        if (fields->value)
+            items[count++] = arena_text(&m->arena, ".%s = %s", fields->name, fields->value);
+    return wrapped_list(m, "    { ", count, items, " }", 0);
+}
+
+void open_table(const char *type, const char *name, FILE *out)
+{
+    fprintf(out, "/* clang-format off */\nstatic const %s %s[] = {\n", type, name);
+}
+
+void close_table(FILE *out) { fputs("};\n/* clang-format on */\n\n", out); }
+
 char *comment_text(Module *m, const char *text)
 {
     char *copy = arena_text(&m->arena, "%s", text);

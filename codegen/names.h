@@ -20,6 +20,17 @@ const char *new_identifier(NameSpace *names, const char *text);
  * later ones begin under the first item.  `head` is one line, indented by `indent` columns later. */
 char *wrapped_list(Module *m, const char *head, int nitems, const char *const items[], const char *tail, int indent);
 
+/* "    { .size = 4, .init = ZEROS }", which may be several lines.  Fields whose value is NULL are left out; the
+ * list ends with a NULL name. */
+typedef struct {
+    const char *name, *value;
+} Field;
+char *initialiser_text(Module *m, const Field fields[]);
+
+/* Around rows that hold more than clang-format leaves on a line. */
+void open_table(const char *type, const char *name, FILE *out);
+void close_table(FILE *out);
+
 /* A text that somebody wrote, as part of a comment: it does not end the comment, and it stays on its line. */
 char *comment_text(Module *m, const char *text);
 

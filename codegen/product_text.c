@@ -15,30 +15,25 @@ static char *matrix_text(Module *m, RtType type, int64_t row, int64_t column, in
 
 static char *number(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
 
-/* The fields that plain products do not have. */
-static char *epilogue_text(Module *m, const RtProductShape *s, const char *rest)
-{
-    static const char *const activation[] = { [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH" };
-    char *text = s->has_bias ? ".has_bias = true,\n" : "";
-    if (s->activation)
-        text = arena_text(&m->arena, "%s.activation = %s,\n", text, activation[s->activation]);
-    if (s->keeps_before)
-        text = arena_text(&m->arena, "%s.keeps_before = true,\n", text);
-    return rest ? arena_text(&m->arena, "%s.rest = %s,\n", text, rest) : text;
-}
-
 char *product_shape_text(Module *m, const RtProductShape *s, const char *rest)
 {
-    Text text;
-    open_text(&text);
-    FILL(text.out, product_shape_template, { "m", number(m, s->m) }, { "n", number(m, s->n) }, { "k", number(m, s->k) },
-         { "batch", number(m, s->batch) }, { "left", matrix_text(m, s->a.type, s->a.row, s->a.column, s->a.batch) },
-         { "right", matrix_text(m, s->b.type, s->b.row, s->b.column, s->b.batch) },
-         { "result", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
-         { "accumulate", s->accumulate ? "true" : "false" }, { "epilogue", epilogue_text(m, s, rest) });
-    char *lines = close_text(&m->arena, &text);
-    lines[strlen(lines) - 1] = '\0'; /* the last line is the caller's to end */
-    return lines;
+    static const char *const activation[] = { [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH" };
+    const Field fields[] = {
+        { "m", number(m, s->m) },
+        { "n", number(m, s->n) },
+        { "k", number(m, s->k) },
+        { "batch", number(m, s->batch) },
+        { "a", matrix_text(m, s->a.type, s->a.row, s->a.column, s->a.batch) },
+        { "b", matrix_text(m, s->b.type, s->b.row, s->b.column, s->b.batch) },
+        { "c", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
+        { "accumulate", s->accumulate ? "true" : NULL },
+        { "has_bias", s->has_bias ? "true" : NULL },
+        { "activation", s->activation ? activation[s->activation] : NULL },
+        { "keeps_before", s->keeps_before ? "true" : NULL },
+        { "rest", rest },
+        { NULL, NULL },
+    };
+    return initialiser_text(m, fields);
 }
 
 /* --- Products of the library ---------------------------------------------------------------------------- */

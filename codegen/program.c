@@ -64,7 +64,7 @@ static char *splits_text(Module *m, const Type *type)
         any |= type->dim[i].split.count > 0;
         text = arena_text(&m->arena, "%s%s%s", text, i ? ", " : "", split_initialiser(m, &type->dim[i]));
     }
-    return any ? arena_text(&m->arena, "        .split = { %s },\n", text) : "";
+    return any ? arena_text(&m->arena, "{ %s }", text) : NULL;
 }
 
 enum { FIRST_LOSS_SCALE = 65536 }; /* as PyTorch's GradScaler begins */
@@ -97,36 +97,31 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
     const Port port = value->port;
     const Param *param = port.of ? find_param(m, port.of) : NULL;
     const char *path = param ? param->path : NULL;
-    FILL(out,
-         "    {\n"
-         "        .name = $name,\n"
-         "        .state = $state,\n"
-         "        .type = $type,\n"
-         "        .rank = $rank,\n"
-         "        .copies = $copies,\n"
-         "        .dim = $dims,\n"
-         "        .size = $sizes,\n"
-         "        .padded = $padded,\n"
-         "        .stride = $strides,\n"
-         "$splits"
-         "        .offset = $offset,\n"
-         "        .stored_bytes = $bytes,\n"
-         "        .init = $init,\n"
-         "    },\n",
-         { "name", string_text(m, path) }, { "state", string_text(m, stored_as(port.kind)) },
-         { "type", element_constant(value->type.dtype) }, { "rank", integer_text(m, value->type.rank) },
-         { "copies", integer_text(m, count_copies(path)) }, { "dims", dim_list(m, value, 0) },
-         { "sizes", dim_list(m, value, 1) }, { "padded", dim_list(m, value, 3) }, { "strides", dim_list(m, value, 2) },
-         { "splits", splits_text(m, &value->type) }, { "offset", integer_text(m, value->storage->at) },
-         { "bytes", integer_text(m, span_bytes(m, value)) }, { "init", init_text(m, port.kind, param) });
+    const Field fields[] = {
+        { "name", string_text(m, path) },
+        { "state", stored_as(port.kind) ? string_text(m, stored_as(port.kind)) : NULL },
+        { "type", element_constant(value->type.dtype) },
+        { "rank", integer_text(m, value->type.rank) },
+        { "copies", integer_text(m, count_copies(path)) },
+        { "dim", dim_list(m, value, 0) },
+        { "size", dim_list(m, value, 1) },
+        { "padded", dim_list(m, value, 3) },
+        { "stride", dim_list(m, value, 2) },
+        { "split", splits_text(m, &value->type) },
+        { "offset", integer_text(m, value->storage->at) },
+        { "stored_bytes", integer_text(m, span_bytes(m, value)) },
+        { "init", init_text(m, port.kind, param) },
+        { NULL, NULL },
+    };
+    fprintf(out, "%s,\n", initialiser_text(m, fields));
 }
 
 static void write_tensors(Module *m, const Func *step, FILE *out)
 {
-    fputs("static const RtTensor tensors[] = {\n", out);
+    open_table("RtTensor", "tensors", out);
     for (int i = first_state(step); i < step->params.count; i++)
         write_tensor(m, step->params.at[i], out);
-    fputs("};\n\n", out);
+    close_table(out);
 }
 
 /* --- Kernels ------------------------------------------------------------------------------- */
@@ -155,11 +150,11 @@ void write_products(Host *h, FILE *out)
 {
     if (h->nproducts == 0)
         return;
-    fputs("static const RtProductShape products[] = {\n", out);
+    open_table("RtProductShape", "products", out);
     for (int i = 0; i < h->nproducts; i++)
-        FILL(out, "    $shape\n", { "shape", arena_text(&h->m->arena, "%s,", h->product[i]) });
+        fprintf(out, "%s,\n", h->product[i]);
+    close_table(out);
     FILL(out,
-         "};\n\n"
          "static void create_products(Rt *rt)\n"
          "{\n"
          "    for (int i = 0; i < $count; i++)\n"
@@ -328,11 +323,10 @@ static const char *schedule_text(Module *m)
 /* Text as string literals, one below the other, none longer than a line of the file. */
 static void write_literals(Module *m, const char *name, const char *text, FILE *out)
 {
-    enum { ROOM = 60 };
+    enum { ROOM = 72 }; /* what is quoted gets longer */
     const char *head = arena_text(&m->arena, "static const char %s[] = ", name), *before = head;
     while (*text) {
-        int length = (int)strcspn(text, "\n");
-        length = length > ROOM ? ROOM : length + (text[length] == '\n');
+        int length = (int)strnlen(text, ROOM);
         while (((unsigned char)text[length] & 0xC0) == 0x80) /* not inside of a character */
             length++;
         fprintf(out, "%s%s", before, string_text(m, arena_text(&m->arena, "%.*s", length, text)));

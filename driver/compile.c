@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cjson/cJSON.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -123,7 +125,9 @@ static bool write_trainer(Run *run, Module *m, const CudaProgram *cuda, const ch
     NewFile file;
     if (!open_new(run, &file, path))
         return false;
-    TrainerTexts texts = { .plan = plan, .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
+    char *compact = arena_text(&run->arena, "%s", plan);
+    cJSON_Minify(compact);
+    TrainerTexts texts = { .plan = compact, .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
     bool good = emit_trainer(m, texts, file.out);
     if (good)
         return close_new(run, &file);

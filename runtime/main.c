@@ -30,6 +30,16 @@ static void print_version(const RtProgram *program)
     cJSON_Delete(plan);
 }
 
+/* As plan.json has it; in the trainer it has no white space. */
+static void print_plan(const RtProgram *program)
+{
+    cJSON *plan = cJSON_Parse(program->plan);
+    char *text = cJSON_Print(plan);
+    printf("%s\n", text ? text : program->plan);
+    free(text);
+    cJSON_Delete(plan);
+}
+
 /* --help, --plan and --version end the trainer before anything is opened. */
 static bool answers(const RtRun *run, const char *command)
 {
@@ -40,7 +50,7 @@ static bool answers(const RtRun *run, const char *command)
     else if (options->version)
         print_version(program);
     else if (options->plan)
-        printf("%s\n", program->plan);
+        print_plan(program);
     return options->help || options->version || options->plan;
 }
 

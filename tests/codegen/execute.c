@@ -179,9 +179,10 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
                 write_run(m, naive_product_call(m, &products[i], product, op, operands), run);
                 continue;
             }
-            fprintf(create, "const RtProductShape shape_%d = %s;\n", id,
-                    product_shape_text(m, &products[i].shape, NULL));
-            fprintf(create, "rt_product_create(rt, %d, shape_%d);\n", id, id);
+            open_table("RtProductShape", arena_text(&m->arena, "shape_%d", id), create);
+            fprintf(create, "%s", product_shape_text(m, &products[i].shape, NULL));
+            close_table(create);
+            fprintf(create, "rt_product_create(rt, %d, shape_%d[0]);\n", id, id);
             write_run(m, product_call(m, &products[i], id, op, operands), run);
         }
     }
