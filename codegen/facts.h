@@ -2,7 +2,7 @@
 #ifndef MPC_FACTS_H
 #define MPC_FACTS_H
 
-#include "ir/cost.h"
+#include "ir/cost/cost.h"
 
 typedef struct {
     int64_t parameters;        /* trainable numbers, without padding */

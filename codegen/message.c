@@ -2,7 +2,7 @@
 #include "host_parts.h"
 
 #include "flight.h"
-#include "ir/cost.h"
+#include "ir/cost/cost.h"
 #include "runtime/cuda/sizes.h"
 
 #include <string.h>

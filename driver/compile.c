@@ -1,6 +1,6 @@
 /* compile.c -- mpc compile: from a model to a trainer. */
 #include "cc.h"
-#include "cost.h"
+#include "cost/cost.h"
 #include "nvrtc.h"
 #include "plan.h"
 

@@ -11,7 +11,7 @@
 #include "driver.h"
 
 #include "codegen/facts.h"
-#include "cost.h"
+#include "cost/cost.h"
 
 #include <cjson/cJSON.h>
 

@@ -1,7 +1,7 @@
 /* meaning.c -- a module's programs run through the interpreter, on values that depend on names alone. */
 #include "meaning.h"
 
-#include "interp_number.h"
+#include "interp/interp_number.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef MPC_MEANING_H
 #define MPC_MEANING_H
 
-#include "interp.h"
+#include "interp/interp.h"
 
 /* Before there is a step: the loss of the whole batch, for the tokens of two steps.  From then on, for each of two
  * steps, one after the other: the loss, the norm of the gradient, all state that the step leaves behind, what it adds

@@ -10,7 +10,7 @@
 #include "slopes.h"
 
 #include "meaning.h"
-#include "parse.h"
+#include "mir/parse.h"
 
 #include <math.h>
 #include <stdlib.h>

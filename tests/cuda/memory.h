@@ -2,7 +2,7 @@
 #ifndef MPC_TESTS_MEMORY_H
 #define MPC_TESTS_MEMORY_H
 
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 
 enum { MAX_OPERANDS_HERE = 512, GAP = 256 };
 

@@ -18,8 +18,8 @@
 #include "plant.h"
 
 #include "codegen/host.h"
-#include "interp_number.h"
-#include "parse.h"
+#include "interp/interp_number.h"
+#include "mir/parse.h"
 #include "slopes.h"
 #include "storage.h"
 

@@ -27,7 +27,7 @@ compile() {
 
 for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules}; do
     objects=
-    compile ir/*.c
+    compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then
         compile passes/activity.c passes/autodiff.c passes/step.c passes/cleanup.c
     fi

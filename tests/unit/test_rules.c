@@ -1,5 +1,5 @@
 /* test_rules.c -- both sides of every row of passes/rules.def, on random tensors through the interpreter. */
-#include "interp.h"
+#include "interp/interp.h"
 #include "rewrite.h"
 
 #include <setjmp.h>
