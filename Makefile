@@ -9,7 +9,7 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
 ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 
-COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*.c codegen/*.c driver/*.c)
+COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c driver/*.c)
 TEMPLATES = $(sort $(wildcard codegen/templates/*.c))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
 RUNTIME   = $(filter-out runtime/trainer_%,$(wildcard runtime/*.c))

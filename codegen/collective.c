@@ -156,7 +156,7 @@ static void write_local_slice(FuncText *t, const Op *op)
     write_statement(t, place_text(m, op), text);
 }
 
-/* passes/order.c has seen to it. */
+/* passes/memory/order.c has seen to it. */
 static bool are_in_order(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;

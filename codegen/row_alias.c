@@ -38,7 +38,7 @@ static bool same_layout(const Array *a, const Array *b)
            dtype_bytes(a->value->type.dtype) == dtype_bytes(b->value->type.dtype);
 }
 
-/* Rows of one length of which each array has another part: members of a pack (passes/pack.h). */
+/* Rows of one length of which each array has another part: members of a pack (passes/memory/pack.h). */
 static bool are_interleaved(const RowKernel *k, const Array *in, const Array *out)
 {
     int64_t pitch = 0, row[2] = { 1, 1 }, bytes = dtype_bytes(in->value->type.dtype);

@@ -6,7 +6,7 @@
 
 #include "codegen/cuda.h"
 #include "codegen/host.h"
-#include "pass.h"
+#include "manager/pass.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

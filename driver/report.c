@@ -2,7 +2,7 @@
 #include "report.h"
 
 #include "codegen/host.h"
-#include "pass.h"
+#include "manager/pass.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 
 #include "codegen/cuda.h"
 #include "codegen/host.h"
-#include "pass.h"
+#include "manager/pass.h"
 #include "storage.h"
 
 #include <inttypes.h>

@@ -19,8 +19,8 @@
 
 #include "codegen/host.h"
 #include "interp/interp_number.h"
+#include "manager/slopes.h"
 #include "mir/parse.h"
-#include "slopes.h"
 #include "storage.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* outline.c -- a group of ops that fuse has put together becomes a function with the role KERNEL, and a call of it. */
-#include "cleanup.h"
 #include "fuse.h"
+#include "simplify/cleanup.h"
 
 Group *final_group(Group *g)
 {

@@ -9,7 +9,7 @@
  *     state' = optimizer(state, gradients * min(1, clip / (norm + 1e-6)))
  */
 #include "autodiff.h"
-#include "cleanup.h"
+#include "simplify/cleanup.h"
 #include "term.h"
 
 #include <math.h>

@@ -9,9 +9,9 @@
  */
 #include "memory.h"
 #include "epilogue.h"
+#include "manager/pass.h"
 #include "map.h"
 #include "pack.h"
-#include "pass.h"
 #include "storage.h"
 
 #include <stdint.h>

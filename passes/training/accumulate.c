@@ -12,8 +12,8 @@
  * An addition to what a called function returns moves into that function, and so on down.  Then there is no second set
  * of gradients beside the sums: each layer's is gone once it is added, and `memory` writes the sum over the old one.
  */
-#include "cleanup.h"
 #include "map.h"
+#include "simplify/cleanup.h"
 
 typedef struct {
     Module *m;

@@ -14,11 +14,11 @@
  */
 #include "fuse.h"
 
-#include "cleanup.h"
 #include "epilogue.h"
 #include "infer.h"
-#include "pass.h"
-#include "rewrite.h"
+#include "manager/pass.h"
+#include "simplify/cleanup.h"
+#include "simplify/rewrite.h"
 #include "storage.h"
 
 #include <string.h>

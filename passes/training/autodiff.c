@@ -13,8 +13,8 @@
  */
 #include "autodiff.h"
 
-#include "cleanup.h"
 #include "map.h"
+#include "simplify/cleanup.h"
 
 #include <string.h>
 

@@ -11,10 +11,10 @@
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
  *                                            %g = gelu %u
  */
-#include "cleanup.h"
 #include "epilogue.h"
+#include "manager/pass.h"
 #include "map.h"
-#include "pass.h"
+#include "simplify/cleanup.h"
 #include "transport.h"
 #include "uses.h"
 

@@ -14,9 +14,9 @@
  * the home of its type.  So weights' gradients add up over micro-batches before anybody talks, and with zero they
  * become shards.  Each pass begins with the program without layout, so each can run alone.
  */
-#include "cleanup.h"
 #include "home.h"
 #include "map.h"
+#include "simplify/cleanup.h"
 
 typedef struct {
     Module *m;

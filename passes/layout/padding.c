@@ -12,7 +12,7 @@
  * padding, and then both are made neutral.  The comparison is by position in the whole dim, so it fuses with whatever
  * made the operand.
  */
-#include "pass.h"
+#include "manager/pass.h"
 #include "storage.h"
 
 #include <float.h>

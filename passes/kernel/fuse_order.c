@@ -3,8 +3,8 @@
  * An op comes behind those whose results it reads.  New state is written where the old one is, so an update comes
  * behind all that read the old state, or a view of it.
  */
-#include "cleanup.h"
 #include "fuse.h"
+#include "simplify/cleanup.h"
 #include "storage.h"
 
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  * and memory is planned again.  Most programs have none of this, and are planned once.
  */
 #include "flight.h"
+#include "manager/pass.h"
 #include "memory.h"
-#include "pass.h"
 #include "storage.h"
 
 enum { MOST_PLANS = 12 };

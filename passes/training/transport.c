@@ -1,6 +1,6 @@
 #include "transport.h"
 
-#include "cleanup.h"
+#include "simplify/cleanup.h"
 
 Op *call_of(const Module *m, const Func *f, Func **caller)
 {

@@ -9,10 +9,10 @@
  * the weights of a layer are gathered together, as far as `bucket` lets them.  Then those that stand together are
  * written step by step, like beside like, and get a bucket's number: the runtime sends a bucket as one message.
  */
-#include "cleanup.h"
 #include "home.h"
+#include "manager/pass.h"
 #include "map.h"
-#include "pass.h"
+#include "simplify/cleanup.h"
 
 #include <string.h>
 

@@ -15,10 +15,10 @@
  * layer is computed, the next one's parameters come (prefetch.c).
  */
 #include "overlap.h"
-#include "cleanup.h"
 #include "flight.h"
+#include "manager/pass.h"
 #include "map.h"
-#include "pass.h"
+#include "simplify/cleanup.h"
 #include "storage.h"
 
 #include <string.h>

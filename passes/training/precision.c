@@ -9,7 +9,7 @@
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
  *                                        %2 = dot %n, %w : bf16[...]
  */
-#include "cleanup.h"
+#include "simplify/cleanup.h"
 
 #include <string.h>
 
