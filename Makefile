@@ -9,8 +9,8 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
 ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 
-COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c driver/*.c)
-TEMPLATES = $(sort $(wildcard codegen/templates/*.c))
+COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c)
+TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
 RUNTIME   = $(filter-out runtime/trainer_%,$(wildcard runtime/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
@@ -66,9 +66,9 @@ $(BUILD)/gen/scan.c: frontend/scan.l
 	@mkdir -p $(@D)
 	flex -o $@ $<
 
-$(BUILD)/gen/templates.h: codegen/embed.sh $(TEMPLATES)
+$(BUILD)/gen/templates.h: codegen/text/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
-	sh codegen/embed.sh $(TEMPLATES) > $@
+	sh codegen/text/embed.sh $(TEMPLATES) > $@
 
 # What bison and flex write is theirs.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h

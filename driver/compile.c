@@ -4,8 +4,8 @@
 #include "nvrtc.h"
 #include "plan.h"
 
-#include "codegen/cuda.h"
-#include "codegen/host.h"
+#include "codegen/cuda/cuda.h"
+#include "codegen/host/host.h"
 #include "manager/pass.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 
 #include "driver.h"
 
-#include "codegen/facts.h"
+#include "codegen/host/facts.h"
 #include "cost/cost.h"
 
 #include <cjson/cJSON.h>

@@ -1,7 +1,7 @@
 /* ranks.c -- places on the mesh, counted with the last axis fastest. */
 #include "ranks.h"
 
-#include "codegen/names.h"
+#include "codegen/text/names.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #include "noticed.h"
 #include "plant.h"
 
-#include "codegen/host.h"
+#include "codegen/host/host.h"
 #include "interp/interp_number.h"
 #include "manager/slopes.h"
 #include "mir/parse.h"

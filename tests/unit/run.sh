@@ -32,7 +32,7 @@ for name in ${*:-interp region storage extent message exact gradients tangents s
         compile passes/training/activity.c passes/training/autodiff.c passes/training/step.c passes/simplify/cleanup.c
     fi
     if [ "$name" = extent ]; then
-        compile codegen/extent.c codegen/names.c codegen/fill.c
+        compile codegen/extent.c codegen/text/names.c codegen/text/fill.c
     fi
     if [ "$name" = rules ]; then
         compile passes/simplify/rewrite.c passes/simplify/cleanup.c

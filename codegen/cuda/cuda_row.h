@@ -14,7 +14,7 @@
 #define MPC_CUDA_ROW_H
 
 #include "cuda.h"
-#include "row.h"
+#include "row/row.h"
 
 enum {
     WARP = 32,

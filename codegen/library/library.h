@@ -3,7 +3,7 @@
 #define MPC_LIBRARY_H
 
 #include "extent.h"
-#include "names.h"
+#include "text/names.h"
 
 enum { MAX_OPERANDS = 9 };
 

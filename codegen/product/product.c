@@ -7,7 +7,7 @@
 #include "extent.h"
 #include "ir/epilogue.h"
 #include "ir/storage.h"
-#include "names.h"
+#include "text/names.h"
 
 #include <string.h>
 

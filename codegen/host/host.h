@@ -2,7 +2,7 @@
 #ifndef MPC_HOST_H
 #define MPC_HOST_H
 
-#include "cuda.h"
+#include "cuda/cuda.h"
 
 /* Attention has tiles of whole heads on the stack of a thread. */
 enum { C_LARGEST_HEAD = 1024 };

@@ -3,7 +3,7 @@
 #define MPC_CUDA_LIBRARY_H
 
 #include "cuda.h"
-#include "library.h"
+#include "library/library.h"
 
 const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
 int64_t cuda_library_scratch(Module *m, const Op *op);

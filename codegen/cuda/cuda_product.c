@@ -1,8 +1,8 @@
 /* cuda_product.c -- products in an order of operands that cuBLASLt does not take: a thread for each element. */
 #include "cuda_library.h"
 #include "cuda_row.h"
-#include "names.h"
 #include "templates.h"
+#include "text/names.h"
 
 #include <inttypes.h>
 

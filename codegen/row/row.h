@@ -11,7 +11,7 @@
 #ifndef MPC_ROW_H
 #define MPC_ROW_H
 
-#include "names.h"
+#include "text/names.h"
 
 enum {
     MAX_BLOCKS = 64,       /* parts into which a column sum divides its rows */

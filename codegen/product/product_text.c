@@ -1,6 +1,6 @@
 /* product_text.c -- products as text: shapes, calls of rt_product, and loops for those that no library takes. */
-#include "names.h"
 #include "templates.h"
+#include "text/names.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -14,12 +14,12 @@
 #define MPC_HOST_PARTS_H
 
 #include "codegen.h"
-#include "cuda.h"
+#include "cuda/cuda.h"
 #include "facts.h"
 #include "host.h"
 #include "ir/storage.h"
 #include "map.h"
-#include "names.h"
+#include "text/names.h"
 
 /* --- What has been written so far ------------------------------------------------------------- */
 
