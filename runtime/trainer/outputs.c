@@ -2,8 +2,8 @@
  * path lead to the same one. */
 #include "outputs.h"
 
-#include "output.h"
 #include "state.h"
+#include "store/output.h"
 #include "trace.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* sample.c -- text from a byte model, byte by byte: the last `seq` bytes go in, the prediction after the last one is
  * drawn from. */
-#include "comm.h"
 #include "device.h"
+#include "mesh/comm.h"
 #include "philox.h"
 #include "train.h"
 

@@ -3,7 +3,7 @@
  *
  * Two threads call it, never at once (MPI_THREAD_SERIALIZED): a lock sees to that.  Messages are sent in pieces of
  * 2^30 bytes, since MPI counts in int. */
-#include "comm.h"
+#include "mesh/comm.h"
 
 #include <stdlib.h>
 

@@ -2,10 +2,10 @@
  *
  * One thread runs started collectives one after the other, in the order in which they were started.  All ranks run the
  * same program and so start them in the same order: two groups cannot wait for each other in a ring. */
-#include "comm.h"
 #include "device.h"
-#include "trace.h"
-#include "workspace.h"
+#include "mesh/comm.h"
+#include "mesh/workspace.h"
+#include "trainer/trace.h"
 
 #include <sched.h>
 #include <stdatomic.h>

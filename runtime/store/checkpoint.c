@@ -2,10 +2,10 @@
  * Checkpoints. */
 #include "checkpoint.h"
 
-#include "agree.h"
 #include "checksum.h"
-#include "comm.h"
 #include "convert.h"
+#include "mesh/agree.h"
+#include "mesh/comm.h"
 #include "output.h"
 #include "safetensors.h"
 

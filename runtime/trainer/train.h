@@ -2,12 +2,12 @@
 #ifndef MPC_RUNTIME_TRAIN_H
 #define MPC_RUNTIME_TRAIN_H
 
-#include "checkpoint.h"
-#include "data.h"
-#include "lock.h"
+#include "data/data.h"
 #include "log.h"
 #include "options.h"
 #include "state.h"
+#include "store/checkpoint.h"
+#include "store/lock.h"
 
 typedef struct {
     Rt rt;

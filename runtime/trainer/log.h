@@ -2,7 +2,7 @@
 #ifndef MPC_RUNTIME_LOG_H
 #define MPC_RUNTIME_LOG_H
 
-#include "comm.h"
+#include "mesh/comm.h"
 
 /* Of a step that is done.  NAN: the program or this step has no such figure. */
 typedef struct {

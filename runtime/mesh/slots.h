@@ -11,7 +11,7 @@
 #ifndef MPC_RUNTIME_SLOTS_H
 #define MPC_RUNTIME_SLOTS_H
 
-#include "rt.h"
+#include "../rt.h"
 
 static inline int64_t rt_type_bytes(RtType type)
 {

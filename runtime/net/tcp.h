@@ -11,7 +11,7 @@
 #ifndef MPC_RUNTIME_TCP_H
 #define MPC_RUNTIME_TCP_H
 
-#include "comm.h"
+#include "mesh/comm.h"
 
 #include <netinet/in.h>
 #include <sys/un.h>

@@ -1,13 +1,13 @@
 /* main.c -- a trainer from its command line to its exit status. */
-#include "agree.h"
-#include "comm.h"
 #include "device.h"
-#include "map.h"
 #include "memory.h"
-#include "output.h"
+#include "mesh/agree.h"
+#include "mesh/comm.h"
 #include "outputs.h"
 #include "signals.h"
-#include "tensors.h"
+#include "store/map.h"
+#include "store/output.h"
+#include "store/tensors.h"
 #include "trace.h"
 #include "train.h"
 

@@ -3,7 +3,7 @@
 #include "trace.h"
 
 #include "device.h"
-#include "output.h"
+#include "store/output.h"
 
 #include <assert.h>
 #include <stdio.h>

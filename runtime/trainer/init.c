@@ -3,7 +3,7 @@
  * counter (i, i >> 32, 0, 0).  Its outputs x are made numbers of (0, 1) by u = (x + 1/2) / 2^32. */
 #include "device.h"
 #include "philox.h"
-#include "tensors.h"
+#include "store/tensors.h"
 
 #include <math.h>
 #include <string.h>

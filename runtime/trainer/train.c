@@ -1,10 +1,10 @@
 /* train.c -- the loop over steps. */
 #include "train.h"
 
-#include "comm.h"
+#include "data/order.h"
 #include "device.h"
 #include "memory.h"
-#include "order.h"
+#include "mesh/comm.h"
 #include "philox.h"
 #include "schedule.h"
 #include "signals.h"

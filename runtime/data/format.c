@@ -8,8 +8,8 @@
  *   npy        NumPy's arrays (npy.c)
  */
 #include "data.h"
-#include "map.h"
 #include "state.h"
+#include "store/map.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* log.c -- the file of --log: one JSON object a line, one line a step. */
 #include "log.h"
 
-#include "lock.h"
 #include "outputs.h"
+#include "store/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

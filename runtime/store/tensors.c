@@ -2,9 +2,9 @@
  * arena, whatever their memory order. */
 #include "tensors.h"
 
-#include "comm.h"
 #include "convert.h"
 #include "device.h"
+#include "mesh/comm.h"
 
 #include <assert.h>
 #include <stdlib.h>

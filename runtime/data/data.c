@@ -1,9 +1,9 @@
 /* data.c -- maps the data files and copies sequences of tokens into the inputs of a program's function. */
 #include "data.h"
 
-#include "comm.h"
 #include "device.h"
-#include "map.h"
+#include "mesh/comm.h"
+#include "store/map.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
  * What a message holds of each tensor stands in slots.h.  An all_reduce is a reduce_scatter and an all_gather, on the
  * tensors laid end to end and cut into n pieces.  Sums are in the order of ranks, so the bits of a sum depend on the
  * number of ranks alone, not on a library's choice of algorithm. */
-#include "comm.h"
 #include "convert.h"
-#include "workspace.h"
+#include "mesh/comm.h"
+#include "mesh/workspace.h"
 
 #include <stdlib.h>
 #include <string.h>
