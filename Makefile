@@ -9,18 +9,17 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
 ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 
-COMPILER  = $(wildcard ir/*.c frontend/*.c passes/*.c codegen/*.c driver/*.c)
-TEMPLATES = $(sort $(wildcard codegen/templates/*.c))
+COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c)
+TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
-RUNTIME   = $(filter-out runtime/trainer_%,$(wildcard runtime/*.c))
+RUNTIME   = $(filter-out runtime/cuda/%,$(wildcard runtime/*.c runtime/*/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
 
 # Where CUDA is; without it there is no runtime for GPUs, and all else is built.  A trainer for GPUs has cuda/ in the
-# place of what makes this processor its device.
+# place of cpu/, and no MPI.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 GPU        = $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),$(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(wildcard runtime/cuda/*.c)))
-PROCESSOR  = processor product collective exchange comm_mpi
-GPU_OBJECTS = $(filter-out $(PROCESSOR:%=$(BUILD)/runtime/%.o),$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
+GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.o,$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
@@ -54,7 +53,7 @@ $(BUILD)/libmpcrt_cuda.a: $(GPU_OBJECTS)
 	rm -f $@
 	ar rcs $@ $(GPU_OBJECTS)
 
-$(BUILD)/gen/kernels_header.cu: runtime/cuda/flatten.sh $(wildcard runtime/*.h runtime/kernels/*.h runtime/cuda/*.[ch] runtime/cuda/*.cuh runtime/cuda/nvrtc/*.h)
+$(BUILD)/gen/kernels_header.cu: runtime/cuda/flatten.sh $(wildcard runtime/*.h runtime/mesh/*.h runtime/kernels/*.h runtime/cuda/*.[ch] runtime/cuda/*.cuh runtime/cuda/nvrtc/*.h)
 	@mkdir -p $(@D)
 	sh runtime/cuda/flatten.sh runtime/cuda/kernels.cuh > $@
 
@@ -66,16 +65,16 @@ $(BUILD)/gen/scan.c: frontend/scan.l
 	@mkdir -p $(@D)
 	flex -o $@ $<
 
-$(BUILD)/gen/templates.h: codegen/embed.sh $(TEMPLATES)
+$(BUILD)/gen/templates.h: codegen/text/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
-	sh codegen/embed.sh $(TEMPLATES) > $@
+	sh codegen/text/embed.sh $(TEMPLATES) > $@
 
 # What bison and flex write is theirs.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
 
 # The wrapper knows where MPI is; the compiler is ours.
-$(BUILD)/runtime/comm_mpi.o: runtime/comm_mpi.c
+$(BUILD)/runtime/net/comm_mpi.o: runtime/net/comm_mpi.c
 	@mkdir -p $(@D)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -c -o $@ $<
 

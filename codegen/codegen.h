@@ -34,7 +34,7 @@ char *c_identifier(Module *m, const char *text, int room);
 char *hashed_identifier(Module *m, const char *text, bool is_plain);
 
 /* How many elements a loop over the dim visits: of a split one all that a rank holds, padding too, since where that
- * begins depends on the rank (passes/padding.c keeps it out of sums). */
+ * begins depends on the rank (passes/layout/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
 
 /* --- place.c: which part of a split dim this rank has --------------------------------------- */

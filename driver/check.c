@@ -4,9 +4,9 @@
  */
 #include "driver.h"
 
-#include "codegen/cuda.h"
-#include "codegen/facts.h"
-#include "codegen/host.h"
+#include "codegen/cuda/cuda.h"
+#include "codegen/host/facts.h"
+#include "codegen/host/host.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* compile.c -- mpc compile: from a model to a trainer. */
 #include "cc.h"
-#include "cost.h"
+#include "cost/cost.h"
 #include "nvrtc.h"
 #include "plan.h"
 
-#include "codegen/cuda.h"
-#include "codegen/host.h"
-#include "pass.h"
+#include "codegen/cuda/cuda.h"
+#include "codegen/host/host.h"
+#include "manager/pass.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "ir.h"
 #include "lower.h"
+#include "manager/pass.h"
 #include "options.h"
-#include "pass.h"
 
 #include <sys/stat.h>
 

@@ -6,8 +6,8 @@
  */
 #include "explain.h"
 
+#include "manager/pass.h"
 #include "near.h"
-#include "pass.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* help.c -- what mpc says of itself, for readers of a terminal, of a manual, and for bash. */
 #include "options.h"
 
-#include "pass.h"
+#include "manager/pass.h"
 
 #include <stdio.h>
 #include <string.h>

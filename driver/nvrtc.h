@@ -4,7 +4,7 @@
 
 #include "driver.h"
 
-#include "codegen/cuda.h"
+#include "codegen/cuda/cuda.h"
 
 /* Compiles all kernels for an architecture ("sm_90"), and prints what each takes.  False after an error. */
 bool report_nvrtc(Run *run, const CudaProgram *program, const char *architecture);

@@ -1,7 +1,7 @@
 /* opt.c -- mpc opt and mpc print: IR in, IR out. */
 #include "driver.h"
 
-#include "pass.h"
+#include "manager/pass.h"
 
 #include <stdlib.h>
 

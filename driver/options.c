@@ -1,8 +1,8 @@
 /* options.c -- reads the command line by the table of options.def. */
 #include "options.h"
 
+#include "manager/pass.h"
 #include "near.h"
-#include "pass.h"
 
 #include <stdarg.h>
 #include <stddef.h>

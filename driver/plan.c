@@ -1,7 +1,7 @@
 /* plan.c -- plan.json: every effective value, its unit, and where it came from. */
 #include "plan.h"
 
-#include "codegen/facts.h"
+#include "codegen/host/facts.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>

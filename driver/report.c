@@ -1,8 +1,8 @@
 /* report.c -- mpc report: what one training step costs each rank of a mesh, read off the compiled program. */
 #include "report.h"
 
-#include "codegen/host.h"
-#include "pass.h"
+#include "codegen/host/host.h"
+#include "manager/pass.h"
 
 #include <stdlib.h>
 

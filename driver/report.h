@@ -10,8 +10,8 @@
 
 #include "driver.h"
 
-#include "codegen/facts.h"
-#include "cost.h"
+#include "codegen/host/facts.h"
+#include "cost/cost.h"
 
 #include <cjson/cJSON.h>
 

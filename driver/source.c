@@ -1,9 +1,9 @@
 /* source.c -- a command's operand becomes a module. */
 #include "driver.h"
 
-#include "codegen/cuda.h"
-#include "codegen/host.h"
-#include "pass.h"
+#include "codegen/cuda/cuda.h"
+#include "codegen/host/host.h"
+#include "manager/pass.h"
 #include "storage.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * by the interpreter; what the data give is noted for the trainer, which looks at the data. */
 #include "lowering.h"
 
-#include "interp.h"
+#include "interp/interp.h"
 
 #include <stdlib.h>
 

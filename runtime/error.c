@@ -1,5 +1,6 @@
 /* error.c -- messages, and the few small things that every part of the runtime uses. */
-#include "comm.h"
+#include "state.h"
+#include "transport.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
 /* options.c -- parses, checks and prints the options of options.def. */
 #include "options.h"
 
-#include "comm.h"
+#include "state.h"
+#include "transport.h"
 
 #include <errno.h>
 #include <math.h>

@@ -8,9 +8,9 @@
  * graph runs, of which the processor sees only beginning and end. */
 #include "gpu.h"
 
-#include "comm.h"
+#include "mesh/comm.h"
 #include "sizes.h"
-#include "trace.h"
+#include "trainer/trace.h"
 
 #include <math.h>
 #include <nccl.h>

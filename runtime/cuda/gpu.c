@@ -1,9 +1,9 @@
 /* gpu.c -- the GPU of this rank: which one, its memory, and copies to and from it. */
 #include "gpu.h"
 
-#include "comm.h"
-#include "memory.h"
+#include "mesh/comm.h"
 #include "sizes.h"
+#include "trainer/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

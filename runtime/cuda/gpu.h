@@ -13,8 +13,8 @@
 #ifndef MPC_CUDA_GPU_H
 #define MPC_CUDA_GPU_H
 
-#include "comm.h"
 #include "device.h"
+#include "mesh/comm.h"
 
 #include <cuda_runtime_api.h>
 

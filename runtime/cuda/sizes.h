@@ -2,7 +2,7 @@
 #ifndef MPC_CUDA_SIZES_H
 #define MPC_CUDA_SIZES_H
 
-#include "../workspace.h"
+#include "../mesh/workspace.h"
 #include "message.h"
 
 enum {

@@ -9,7 +9,7 @@
  * -e: only writes the C, to stdout.
  */
 #include "codegen/codegen.h"
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 #include "runtime/convert.h"
 #include "tests/codegen/files.h"
 

@@ -2,7 +2,7 @@
 #ifndef MPC_TESTS_FILES_H
 #define MPC_TESTS_FILES_H
 
-#include "codegen/fill.h"
+#include "codegen/text/fill.h"
 #include "ir/ir.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* test_fill.c -- templates with named holes: what goes in, what comes out, what is refused. */
-#include "codegen/fill.h"
-#include "codegen/names.h"
+#include "codegen/text/fill.h"
+#include "codegen/text/names.h"
 
 #include <setjmp.h>
 #include <signal.h>

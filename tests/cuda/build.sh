@@ -6,13 +6,13 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 BUILD=${BUILD:-build/cuda}
-FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Iruntime -I$BUILD -Itests/cuda"
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Icodegen -Iruntime -I$BUILD -Itests/cuda"
 mkdir -p "$BUILD"
-codegen/embed.sh codegen/templates/*.c > "$BUILD/templates.h.new"
+codegen/text/embed.sh codegen/text/templates/*.c > "$BUILD/templates.h.new"
 cmp -s "$BUILD/templates.h.new" "$BUILD/templates.h" || mv "$BUILD/templates.h.new" "$BUILD/templates.h"
 objects=
-for source in ir/*.c codegen/fill.c codegen/function.c codegen/names.c codegen/place.c codegen/extent.c codegen/row*.c codegen/product*.c \
-    codegen/library*.c codegen/takes.c codegen/cuda*.c tests/cuda/emulator/*.c; do
+for source in ir/*.c ir/*/*.c codegen/*.c codegen/text/*.c codegen/row/*.c codegen/product/*.c codegen/library/*.c \
+    codegen/cuda/*.c tests/cuda/emulator/*.c; do
     object=$BUILD/$(basename "$source" .c).o
     objects="$objects $object"
     if [ ! -e "$object" ] || [ -n "$(find ir codegen tests/cuda/emulator "$BUILD/templates.h" \( -name '*.h' -o -name '*.def' -o -path "$source" \) -newer "$object")" ]; then

@@ -7,7 +7,7 @@
  * nothing but the operands may be touched and where results hold nothing yet.  Calls that differ in nothing run once.
  * -e: only writes the CUDA text, to stdout.
  */
-#include "codegen/cuda.h"
+#include "codegen/cuda/cuda.h"
 #include "machine.h"
 #include "memory.h"
 #include "ranks.h"

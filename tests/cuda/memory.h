@@ -2,7 +2,7 @@
 #ifndef MPC_TESTS_MEMORY_H
 #define MPC_TESTS_MEMORY_H
 
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 
 enum { MAX_OPERANDS_HERE = 512, GAP = 256 };
 
@@ -24,7 +24,7 @@ void allow_operand(const Module *m, const Operands *o, int operand, bool is_writ
 double rounded(double x, DType dtype);
 
 /* What the rank has of a tensor, into memory.  Padding stays what it is, but masks are false there, since
- * passes/padding.c makes them by position. */
+ * passes/layout/padding.c makes them by position. */
 void put_part(const Module *m, const Operands *o, int operand, const Tensor *tensor, int rank);
 
 /* What the rank has computed, into the tensor: pending sums are added, pending maxima taken.  False if an element was

@@ -1,7 +1,7 @@
 /* ranks.c -- places on the mesh, counted with the last axis fastest. */
 #include "ranks.h"
 
-#include "codegen/names.h"
+#include "codegen/text/names.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static int64_t coordinate(const Module *m, int rank, int axis)
     return rank / step % m->axis_size[axis];
 }
 
-/* As runtime/comm.c deals them out, of which this is independent. */
+/* As runtime/mesh/comm.c deals them out, of which this is independent. */
 RtPart part_of(const Module *m, const Dim *dim, int rank)
 {
     int64_t block = 0, length = local_size(m, dim);

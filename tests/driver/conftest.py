@@ -63,7 +63,7 @@ def trainer(tmp_path_factory):
 def train(trainer, tmp_path):
     """train(folder, steps, option, ...): its log, a list of dictionaries."""
     import json
-    text = b"".join(path.read_bytes() for path in sorted((ROOT / "ir").glob("*.c")))
+    text = b"".join(path.read_bytes() for path in sorted((ROOT / "ir").rglob("*.c")))
     (tmp_path / "text").write_bytes(bytes(byte % 250 for byte in text))
 
     def run(folder, steps, *options):

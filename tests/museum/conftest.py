@@ -73,8 +73,9 @@ done
 exec cc "$@"
 """
     else:
-        wrong.write_text(plant_into(RUNTIME / name, command))
-        edit = f'exec cc -D_GNU_SOURCE -I{RUNTIME} {wrong} "$@"\n'
+        right, = RUNTIME.rglob(name)
+        wrong.write_text(plant_into(right, command))
+        edit = f'exec cc -D_GNU_SOURCE -I{RUNTIME} -I{right.parent} {wrong} "$@"\n'
     script.write_text("#!/bin/sh\nset -e\n" + edit)
     script.chmod(0o755)
     return script

@@ -5,9 +5,13 @@ set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 mkdir -p "$build/museum"
-# shellcheck disable=SC2086
+objects() # FOLDER...
+{
+    find "$@" -name '*.c' ! -path '*/templates/*' | sed "s|\(.*\)c$|$build/\1o|"
+}
+# shellcheck disable=SC2046,SC2086
 ${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -Iir -Ipasses \
-    -Itests/mutate tests/museum/judge.c tests/mutate/noticed.c "$build/passes/meaning.o" "$build"/ir/*.o -lm \
+    -Itests/mutate tests/museum/judge.c tests/mutate/noticed.c "$build/passes/manager/meaning.o" $(objects ir) -lm \
     -o "$build/museum/judge"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -17,10 +17,10 @@
 #include "noticed.h"
 #include "plant.h"
 
-#include "codegen/host.h"
-#include "interp_number.h"
-#include "parse.h"
-#include "slopes.h"
+#include "codegen/host/host.h"
+#include "interp/interp_number.h"
+#include "manager/slopes.h"
+#include "mir/parse.h"
 #include "storage.h"
 
 #include <stdlib.h>

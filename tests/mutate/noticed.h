@@ -2,7 +2,7 @@
 #ifndef MPC_NOTICED_H
 #define MPC_NOTICED_H
 
-#include "meaning.h"
+#include "manager/meaning.h"
 
 /* `right` is what a program means before something is planted, in the names of any module; `m` is the program with it.
  * Noticed is what cannot be run, and what gives other tensors.  `exact`: both in residues modulo a prime. */

@@ -3,10 +3,10 @@
  * Each rank knows the whole tensor of each rank (a hash of the place), so it works out alone what must come.  A split
  * is described by place_of below, from the words of rt.h; nothing here is shared with exchange.c.  Usage: mpirun -n N
  * collectives N, N = 2, 4 or 8; prints how many it has compared, or ends with the first difference. */
-#include "comm.h"
 #include "convert.h"
 #include "device.h"
-#include "workspace.h"
+#include "mesh/comm.h"
+#include "mesh/workspace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

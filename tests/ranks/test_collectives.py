@@ -4,9 +4,10 @@ import shlex
 import pytest
 from conftest import EXTRA, ROOT, mpirun, start
 
-SOURCES = ["comm", "collective", "exchange", "error", "trace", "output", "traffic", "processor", "index", "agree", "options"]
-TRANSPORT = {"mpi": ["comm_mpi"],
-             "tcp": ["comm_tcp", *(path.stem for path in (ROOT / "runtime").glob("tcp_*.c"))]}
+SOURCES = ["mesh/comm", "mesh/agree", "mesh/traffic", "cpu/collective", "cpu/exchange", "cpu/processor", "trainer/trace",
+           "store/output", "error", "index", "options"]
+TRANSPORT = {"mpi": ["net/comm_mpi"],
+             "tcp": ["net/comm_tcp", *(f"net/{path.stem}" for path in (ROOT / "runtime/net").glob("tcp_*.c"))]}
 
 
 @pytest.fixture(scope="session")

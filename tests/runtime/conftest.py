@@ -27,13 +27,14 @@ def compile_program(directory, name, sources):
 
 @pytest.fixture(scope="session")
 def trainer(tmp_path_factory):
-    sources = [p for p in sorted(RUNTIME.glob("*.c")) if p.name not in ("product.c", "comm_mpi.c")]
+    sources = [p for p in sorted(RUNTIME.rglob("*.c"))
+               if p.parent.name != "cuda" and p.name not in ("product.c", "comm_mpi.c")]
     return compile_program(tmp_path_factory.mktemp("tiny"), "tiny", [HERE / "tiny.c", *sources])
 
 
 @pytest.fixture(scope="session")
 def numbers(tmp_path_factory):
-    sources = [HERE / "numbers.c", RUNTIME / "order.c", RUNTIME / "schedule.c"]
+    sources = [HERE / "numbers.c", RUNTIME / "data/order.c", RUNTIME / "trainer/schedule.c"]
     return compile_program(tmp_path_factory.mktemp("numbers"), "numbers", sources)
 
 

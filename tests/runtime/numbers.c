@@ -1,9 +1,9 @@
 /* numbers.c -- shows the runtime's pure functions to test_numbers.py: a command and its numbers as arguments, results
  * on stdout, a line each, or raw for the conversions. */
 #include "convert.h"
-#include "order.h"
+#include "data/order.h"
 #include "philox.h"
-#include "schedule.h"
+#include "trainer/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #ifndef MPC_IR_TEST_H
 #define MPC_IR_TEST_H
 
-#include "interp.h"
-#include "parse.h"
+#include "interp/interp.h"
+#include "mir/parse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #ifndef MPC_OP_CASES_H
 #define MPC_OP_CASES_H
 
-#include "interp_number.h"
+#include "interp/interp_number.h"
 #include "ir_test.h"
 
 /* An operand: its type, and from where to where its elements go. */

@@ -27,15 +27,15 @@ compile() {
 
 for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules}; do
     objects=
-    compile ir/*.c
+    compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then
-        compile passes/activity.c passes/autodiff.c passes/step.c passes/cleanup.c
+        compile passes/training/activity.c passes/training/autodiff.c passes/training/step.c passes/simplify/cleanup.c
     fi
     if [ "$name" = extent ]; then
-        compile codegen/extent.c codegen/names.c codegen/fill.c
+        compile codegen/extent.c codegen/text/names.c codegen/text/fill.c
     fi
     if [ "$name" = rules ]; then
-        compile passes/rewrite.c passes/cleanup.c
+        compile passes/simplify/rewrite.c passes/simplify/cleanup.c
     fi
     # shellcheck disable=SC2086
     $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/test_$name" -lcmocka -lm

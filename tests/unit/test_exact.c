@@ -1,7 +1,7 @@
 /* test_exact.c -- residues modulo a prime: the field, unknown functions, and what an exact run tells apart. */
 #include "ir_test.h"
 
-#include "interp_number.h"
+#include "interp/interp_number.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* test_region.c -- do two boxes of bytes meet?  Against a map of their bytes. */
-#include "region.h"
+#include "verify/region.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

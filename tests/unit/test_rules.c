@@ -1,6 +1,6 @@
-/* test_rules.c -- both sides of every row of passes/rules.def, on random tensors through the interpreter. */
-#include "interp.h"
-#include "rewrite.h"
+/* test_rules.c -- both sides of every row of passes/simplify/rules.def, on random tensors through the interpreter. */
+#include "interp/interp.h"
+#include "simplify/rewrite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

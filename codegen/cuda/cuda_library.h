@@ -1,0 +1,25 @@
+/* cuda_library.h -- LIBRARY ops in CUDA: calls of the kernels in runtime/cuda/. */
+#ifndef MPC_CUDA_LIBRARY_H
+#define MPC_CUDA_LIBRARY_H
+
+#include "cuda.h"
+#include "library/library.h"
+
+const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
+int64_t cuda_library_scratch(Module *m, const Op *op);
+
+/* cuda_attend.c */
+void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
+int64_t cuda_attend_scratch(Module *m, const Op *op);
+
+/* One launch: the head of a function of the op's operands, with `body`, a call of the runtime's kernel. */
+void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out);
+
+/* The widest pack, in elements, on whose boundary all rows of these operands begin. */
+int library_width(const Operands *o, int first, int end, int widest);
+
+/* cuda_product.c */
+const char *emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
+                              FILE *out);
+
+#endif

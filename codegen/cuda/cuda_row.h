@@ -1,0 +1,129 @@
+/* cuda_row.h -- inside the CUDA emitter of row kernels: how the work of a kernel is dealt out to threads.
+ *
+ * row_plan.c says what a kernel computes: regions, phases, sinks.  Here each region becomes one launch or several (a
+ * later one adds up what blocks have summed), by one of four mappings:
+ *
+ *   MAP_POINTS   each thread has one pack of neighbours
+ *   MAP_ROWS     a warp or several have a row at a time, in registers where it fits: read once for all phases
+ *   MAP_COLUMNS  each thread adds up some columns over the rows of its part
+ *   MAP_SUMS     a block adds up all that belongs to one result, or a part of it
+ *
+ * No atomics: who adds what is a function of sizes alone, so the bits are the same on every run and device.
+ */
+#ifndef MPC_CUDA_ROW_H
+#define MPC_CUDA_ROW_H
+
+#include "cuda.h"
+#include "row/row.h"
+
+enum {
+    WARP = 32,
+    BLOCK = 256,                  /* threads of a block, if nothing asks for another number */
+    MOST_THREADS = 1024,          /* of a block */
+    PARTS = 264,                  /* blocks that add up columns: two for each multiprocessor of a large device */
+    ROW_TURNS = 4,                /* packs of a row that one thread has in registers, at most */
+    REGISTERS = 65536,            /* of a multiprocessor */
+    MOST_REGISTERS = 128,         /* of a thread: with more, too few warps live on a multiprocessor */
+    OTHER_REGISTERS = 36,         /* of a thread: what is neither the row nor its sums */
+    ROW_REGISTERS = 40,           /* of a thread, for a row without sums: more would leave too few warps */
+    MOST_SHARED = 99 * 1024 - 512 /* of a block, beside what is declared: sm_86, sm_89 and sm_120 have 99 KiB */
+};
+
+typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;
+
+/* A column sum of a launch. */
+typedef struct {
+    Sink *sink;
+    bool is_wide; /* one for each inner element, else a single one */
+    int64_t at;   /* in scratch, in elements; -1: straight into the result */
+} Column;
+
+typedef struct {
+    RowKernel *k;
+    Mapping mapping;
+    Region region; /* a copy, whose loops are those of this launch; inner: what a row, or a block of columns, has */
+    bool *has;     /* by sink of k */
+    int ncolumns;
+    Column *column;
+    DimSet own, reduced; /* column sums: outer dims that they keep, and the others */
+    int64_t parts;       /* column sums: blocks that share the same results */
+
+    const char *index_type; /* int, or int64_t for tensors of 2^31 elements */
+    Loop *vector;           /* the innermost loop, gone over in packs; NULL: no loop at all */
+    Variable *first;        /* the first element of a pack; vector->index is one element */
+    Variable *item, *pack;  /* what a thread has of all turns, or of a row's packs */
+    Variable *count;        /* elements of a pack at the end of a row */
+    int width;              /* elements of a pack */
+    int64_t packs;          /* of a row, of a block of columns, or of all points */
+
+    int threads;      /* of a block */
+    int row_threads;  /* of one row, or of one row of a block of columns */
+    int turns;        /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
+    bool takes_sides; /* rows take turns with two sides of shared memory */
+    bool is_full;     /* of what is being written: packs that lie within the row as a whole */
+    bool is_member;   /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
+    int64_t blocks;
+    bool *is_early;         /* by array: the row's packs of it stay in registers */
+    bool *is_near;          /* by array: the row's packs of it stay in shared memory */
+    int64_t shared;         /* bytes of that */
+    const char **pack_name; /* by array */
+    const char **near_name;
+} Launch;
+
+/* cuda_row_plan.c: all that types decide. */
+int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch);
+
+/* cuda_row_threads.c: all that strides decide. */
+void plan_threads(Launch *p);
+bool is_packed(const Launch *p, int array);     /* loaded and stored in packs */
+int64_t turns_of(const Launch *p, DimSet dims); /* of the loops over these dims */
+int64_t packs_of(const Launch *p, DimSet dims);
+char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all);
+bool has_wide_sums(const Launch *p);
+char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body);
+char *each_element(const Launch *p, bool to_the_end, const char *body);
+static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }
+static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; }
+
+/* cuda_row_body.c: statements for one pack, and for one row. */
+void mark_needed(Launch *p);
+void write_needed_scalars(Launch *p, FILE *out);
+void write_early_loads(Launch *p, FILE *out);
+void write_near_rows(const Launch *p, FILE *out);
+void write_near_loads(Launch *p, FILE *out);
+bool is_phase_needed(const Launch *p, int phase);
+void write_pack(Launch *p, int phase, FILE *out);
+void write_phase_values(Launch *p, int phase, FILE *out);
+void write_row_results(Launch *p, FILE *out);
+bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction that the phase adds up */
+
+/* cuda_columns.c: column sums. */
+void write_sums_start(Launch *p, FILE *out);
+void write_sums_end(Launch *p, FILE *out);
+void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out);
+char *fold_text(const Launch *p, const Node *reduction, const char *into, const char *text);
+void add_to_column(Launch *p, const Column *column, const char *text, FILE *out);
+
+/* cuda_row.c */
+int64_t cuda_row_scratch(Module *m, const Func *kernel);
+/* Does no launch store where a later one may still read?  If one does, its results want to lie elsewhere. */
+bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                          CudaLaunches *launches, FILE *out);
+
+/* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
+typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;
+CudaMember cuda_member(Module *m, const Func *kernel);
+/* Functions of one member, one for each of its launches. */
+void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
+                      CudaLaunches *launches, FILE *out);
+
+char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
+char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
+typedef void TurnText(Launch *p, const void *context, FILE *out);
+void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
+char *launch_head(const Launch *p, const char *name, int threads);
+const char *block_index(const Launch *p);      /* the number of the block: of a member, among its own */
+const char *functor_of(const Node *reduction); /* RtSum, ... */
+
+#endif

@@ -1,0 +1,205 @@
+/* collective.c -- collectives: the table of RtCollective, and the statements that run them.
+ *
+ *   rt_collective(rt, 3, RT_IN(v27), RT_OUT(v1118));
+ *
+ * Operands and results are row-major in memory.  Ops of one bucket that stand together are one collective, with a piece
+ * for each tensor.  A local_slice moves nothing between ranks: it is a copy.
+ */
+#include "host_parts.h"
+
+#include "extent.h"
+#include "flight.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- The table ------------------------------------------------------------------------------------- */
+
+static char *piece_text(Arena *arena, const RtPiece *p)
+{
+    const char *zigzag = p->zigzag ? ", .zigzag = true" : "", *cut = p->zigzag_cut ? ", .zigzag_cut = true" : "";
+    if (p->inner == 0) /* no all_to_all */
+        return arena_text(arena, "{ .outer = %" PRId64 ", .block = %" PRId64 "%s }", p->outer, p->block, zigzag);
+    return arena_text(arena,
+                      "{ .outer = %" PRId64 ", .block = %" PRId64 ", .middle = %" PRId64 ", .cut = %" PRId64
+                      ", .inner = %" PRId64 ", .gathers_first = %s%s%s }",
+                      p->outer, p->block, p->middle, p->cut, p->inner, p->gathers_first ? "true" : "false", zigzag,
+                      cut);
+}
+
+static char *axes_text(Arena *arena, const RtCollective *c)
+{
+    char *text = "";
+    for (int i = 0; i < c->naxes; i++)
+        text = arena_text(arena, "%s%s%d", text, i ? ", " : "", c->axis[i]);
+    return text;
+}
+
+static char *type_change(Module *m, const Op *op)
+{
+    Type landed = result(op)->type;
+    landed.in_flight = false;
+    return arena_text(&m->arena, "%s: %s to %s", op->attrs.cause ? op->attrs.cause : "program",
+                      type_text(m, &arg(op, 0)->type), type_text(m, &landed));
+}
+
+static int add_collective(Host *h, const Op *const ops[], int count)
+{
+    static const char *const kinds[] = { [RT_ALL_REDUCE] = "RT_ALL_REDUCE",
+                                         [RT_ALL_GATHER] = "RT_ALL_GATHER",
+                                         [RT_REDUCE_SCATTER] = "RT_REDUCE_SCATTER",
+                                         [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL" };
+    Module *m = h->m;
+    const RtCollective c = collective_of(m, ops, count);
+    Text pieces;
+    open_text(&pieces);
+    for (int i = 0; i < count; i++)
+        fprintf(pieces.out, "    %s,\n", piece_text(&m->arena, &c.piece[i]));
+    const Field fields[] = {
+        { "kind", kinds[c.kind] },
+        { "type", element_constant(arg(ops[0], 0)->type.dtype) },
+        { "maximum", c.maximum ? "true" : NULL },
+        { "naxes", arena_text(&m->arena, "%d", c.naxes) },
+        { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, &c)) },
+        { "name", string_text(m, ops[0]->path ? ops[0]->path : info(ops[0])->name) },
+        { "where", string_text(m, ops[0]->where ? ops[0]->where : "") },
+        { "cause", string_text(m, type_change(m, ops[0])) },
+        { "piece", arena_text(&m->arena, "pieces_%d", h->ncollectives) },
+        { "npieces", arena_text(&m->arena, "%d", count) },
+        { NULL, NULL },
+    };
+    h->collective = with_room(m, h->collective, h->ncollectives, &h->collective_room, sizeof *h->collective);
+    h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), initialiser_text(m, fields) };
+    return h->ncollectives++;
+}
+
+void write_collectives(Host *h, FILE *out)
+{
+    if (h->ncollectives == 0)
+        return;
+    for (int i = 0; i < h->ncollectives; i++)
+        fprintf(out, "static const RtPiece pieces_%d[] = {\n%s};\n\n", i, h->collective[i].pieces);
+    open_table("RtCollective", "collectives", out);
+    for (int i = 0; i < h->ncollectives; i++)
+        fprintf(out, "%s,\n", h->collective[i].row);
+    close_table(out);
+}
+
+/* --- Statements -------------------------------------------------------------------------------------- */
+
+char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],
+                      const char *const out[])
+{
+    enum { WIDTH = 116 };
+    char *from = wrapped_list(m, "RT_IN(", count, in, ")", 4), *to = wrapped_list(m, "RT_OUT(", count, out, ")", 4);
+    char *line = arena_text(&m->arena, "%s(rt, %d, %s, %s);\n", function, id, from, to);
+    bool fits = strlen(line) <= WIDTH && !strchr(from, '\n') && !strchr(to, '\n');
+    return fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", function, id, from, to);
+}
+
+/* Of the last iteration, which gets no operands for the next one, nothing is started. */
+static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
+{
+    Module *m = t->h->m;
+    const char **in = NEW_ARRAY(&m->arena, const char *, count), **out = NEW_ARRAY(&m->arena, const char *, count);
+    for (int i = 0; i < count; i++) {
+        in[i] = pointer_to(t, arg(ops[i], 0));
+        out[i] = pointer_to(t, result(ops[i]));
+    }
+    char *text =
+        collective_text(m, ops[0]->attrs.started ? "rt_collective_start" : "rt_collective", id, count, in, out);
+    if (handed_on(t->f, ops[0]) < 0)
+        return text;
+    Text guarded;
+    open_text(&guarded);
+    FILL(guarded.out, "if ($next) {\n    $start\n}\n", { "next", in[0] }, { "start", text });
+    return close_text(&m->arena, &guarded);
+}
+
+/* A copy of this rank's block: of a dim that was whole, the part that it gets; else a block of its own block. */
+static void write_local_slice(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    Arena *arena = &m->arena;
+    const Value *x = arg(op, 0), *y = result(op);
+    int at = find_dim(&y->type, op->attrs.dim), bytes = dtype_bytes(y->type.dtype);
+    const Dim *dim = &y->type.dim[at], *old = &x->type.dim[at];
+    int64_t outer = count_between(m, &y->type, 0, at), inner = count_between(m, &y->type, at + 1, y->type.rank);
+    int64_t size = local_size(m, dim);
+    const char *from = pointer_to(t, x), *to = pointer_to(t, y);
+    char *text = "";
+    for (int piece = 0; piece < (dim->zigzag && !old->zigzag ? 2 : 1); piece++) {
+        int64_t rows = dim->zigzag && !old->zigzag ? size / 2 : size;
+        const char *first = NULL;
+        if (old->split.count == 0)
+            first = position_in_whole(m, dim, arena_text(arena, "%" PRId64, piece * rows));
+        else
+            first = arena_text(arena, "rt_coordinate(rt, %d) * INT64_C(%" PRId64 ")",
+                               dim->split.axis[dim->split.count - 1], size);
+        const RowsCopy copy = { .to = arena_text(arena, "%s + %" PRId64, to, piece * rows * inner),
+                                .from = arena_text(arena, "%s + %s * %" PRId64, from, first, inner),
+                                .element = bytes,
+                                .rows = outer,
+                                .row = rows * inner,
+                                .to_row = size * inner,
+                                .from_row = local_size(m, old) * inner };
+        text = arena_text(arena, "%s%s", text, t->h->dialect->copy_rows(m, &copy));
+    }
+    write_statement(t, place_text(m, op), text);
+}
+
+/* passes/memory/order.c has seen to it. */
+static bool are_in_order(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    for (int i = 0; i < 2; i++) {
+        const Value *value = i ? result(op) : arg(op, 0);
+        if (!is_row_major(m, value))
+            return internal_error(m, op, "an operand is not row-major in memory");
+        if (!holds(m, op, value, count_between(m, &value->type, 0, value->type.rank)))
+            return false;
+    }
+    return true;
+}
+
+/* The number of one that is started. */
+static int number_of(Host *h, const Op *op)
+{
+    const Op *ops[MOST_PIECES], *continued = continued_by(h->m, op);
+    intptr_t known = (intptr_t)map_get(&h->started, continued);
+    if (known)
+        return (int)known - 1;
+    int count = find_bucket(continued, ops), id = add_collective(h, ops, count);
+    for (int i = 0; i < count; i++)
+        map_put(&h->started, ops[i], (void *)(intptr_t)(id + 1));
+    return id;
+}
+
+const Op *write_collective(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    const Op *ops[MOST_PIECES];
+    if (!(info(op)->traits & SENDS)) {
+        if (are_in_order(t, op))
+            write_local_slice(t, op);
+        return op;
+    }
+    int count = find_bucket(op, ops);
+    for (int i = 0; i < count; i++)
+        if (!are_in_order(t, ops[i]))
+            return ops[count - 1];
+    const int id = op->attrs.started ? number_of(t->h, op) : add_collective(t->h, ops, count);
+    write_statement(t, place_text(m, op), run_text(t, id, count, ops));
+    return ops[count - 1];
+}
+
+void write_wait(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    const int id = number_of(t->h, flight_start(t->f, arg(op, 0)));
+    const Op *before = op->prev;
+    bool is_first =
+        !before || !(info(before)->traits & WAITS) || number_of(t->h, flight_start(t->f, arg(before, 0))) != id;
+    if (is_first)
+        write_statement(t, place_text(m, op), arena_text(&m->arena, "rt_collective_wait(rt, %d);\n", id));
+}

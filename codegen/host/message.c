@@ -1,0 +1,141 @@
+/* message.c -- collectives as the runtime is told of them, and what they take of memory there. */
+#include "host_parts.h"
+
+#include "flight.h"
+#include "ir/cost/cost.h"
+#include "runtime/cuda/sizes.h"
+
+#include <string.h>
+
+/* --- One collective -------------------------------------------------------------------------------- */
+
+int64_t count_between(const Module *m, const Type *type, int first, int end)
+{
+    int64_t count = 1;
+    for (int i = first; i < end; i++)
+        count *= local_size(m, &type->dim[i]);
+    return count;
+}
+
+static RtPiece piece_of(const Module *m, const Op *op)
+{
+    const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
+    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1, to = op->attrs.to ? find_dim(x, op->attrs.to) : -1;
+    if (at < 0)
+        return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
+    const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* where the dim is in blocks */
+    if (op->kind != OP_all_to_all)
+        return (RtPiece){ .outer = count_between(m, x, 0, at),
+                          .block = count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank),
+                          .zigzag = split->dim[at].zigzag && split->dim[at].split.count == 1 };
+    int first = at < to ? at : to, second = at < to ? to : at;
+    return (RtPiece){ .outer = count_between(m, x, 0, first),
+                      .block = local_size(m, &x->dim[at]),
+                      .middle = count_between(m, x, first + 1, second),
+                      .cut = local_size(m, &y->dim[to]),
+                      .inner = count_between(m, x, second + 1, x->rank),
+                      .gathers_first = at < to,
+                      .zigzag = x->dim[at].zigzag && !y->dim[at].split.count,
+                      .zigzag_cut = op->attrs.zigzag };
+}
+
+/* The axes of the group, outermost first: as the dim's split has them, which the collective takes away or adds. */
+static void find_axes(const Module *m, const Op *op, RtCollective *c)
+{
+    const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
+    int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1;
+    const Split *split = at < 0 ? NULL : op->kind == OP_reduce_scatter ? &y->dim[at].split : &x->dim[at].split;
+    for (int i = 0; i < (split ? split->count : m->naxes); i++) {
+        int axis = split ? split->axis[i] : i;
+        if (op->attrs.axis >> axis & 1)
+            c->axis[c->naxes++] = axis;
+    }
+}
+
+RtCollective collective_of(Module *m, const Op *const ops[], int count)
+{
+    const Op *first = ops[0];
+    const Type *type = &arg(first, 0)->type;
+    RtPiece *piece = NEW_ARRAY(&m->arena, RtPiece, count);
+    for (int i = 0; i < count; i++)
+        piece[i] = piece_of(m, ops[i]);
+    RtCollective c = { .kind = first->kind == OP_all_reduce       ? RT_ALL_REDUCE
+                               : first->kind == OP_all_gather     ? RT_ALL_GATHER
+                               : first->kind == OP_reduce_scatter ? RT_REDUCE_SCATTER
+                                                                  : RT_ALL_TO_ALL,
+                       .type = element_rt_type(type->dtype),
+                       .maximum = type->by == BY_MAX && type->partial,
+                       .piece = piece,
+                       .npieces = count };
+    find_axes(m, first, &c);
+    return c;
+}
+
+int find_bucket(const Op *first, const Op *ops[MOST_PIECES])
+{
+    int count = 0;
+    const Op *op = first;
+    do {
+        ops[count++] = op;
+        op = op->next;
+    } while (op && count < MOST_PIECES && is_one_message(first, op));
+    return count;
+}
+
+/* --- Memory ------------------------------------------------------------------------------------------ */
+
+/* Collectives that share a workspace: on a processor all of them, on a GPU those over the same axes. */
+typedef struct Sharing {
+    RtCollective first;
+    int64_t bytes;
+    struct Sharing *next;
+} Sharing;
+
+typedef struct {
+    Module *m;
+    bool on_gpu;
+    int collectives, parts; /* messages that are put together from parts, and what says where these lie */
+    Sharing *sharing;
+} Space;
+
+static Sharing *sharing_of(Space *s, const RtCollective *c)
+{
+    Sharing *at = s->sharing;
+    while (at && s->on_gpu && (at->first.naxes != c->naxes || memcmp(at->first.axis, c->axis, sizeof c->axis) != 0))
+        at = at->next;
+    if (at)
+        return at;
+    at = NEW(&s->m->arena, Sharing);
+    *at = (Sharing){ .first = *c, .next = s->sharing };
+    return s->sharing = at;
+}
+
+/* Of the collective that begins with this op; the last of its ops. */
+static const Op *add_space(Space *s, const Op *op)
+{
+    const Op *ops[MOST_PIECES];
+    int count = find_bucket(op, ops);
+    const RtCollective c = collective_of(s->m, ops, count);
+    int64_t ranks = count_ranks(s->m, op->attrs.axis);
+    int64_t bytes = s->on_gpu ? rt_nccl_workspace(&c, ranks) : rt_exchange_workspace(&c, ranks);
+    Sharing *sharing = sharing_of(s, &c);
+    sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;
+    s->collectives++;
+    s->parts += rt_packed_parts(&c);
+    return ops[count - 1];
+}
+
+int64_t product_space(bool on_gpu) { return on_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
+
+int64_t message_space(Module *m, bool on_gpu)
+{
+    Space s = { .m = m, .on_gpu = on_gpu };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
+            if (info(op)->traits & SENDS && continued_by(m, op) == op)
+                op = add_space(&s, op);
+    int64_t bytes = on_gpu ? rt_gpu_tables_bytes(s.collectives, s.parts) : 0;
+    for (const Sharing *at = s.sharing; at; at = at->next)
+        bytes += at->bytes;
+    return bytes;
+}

@@ -1,0 +1,13 @@
+/* takes.c -- what this back end asks of the memory order of operands and results: whatever it does not take as it lies
+ * passes/memory/order.c copies. */
+#include "library.h"
+
+bool kernels_take(Module *m, const Op *op, Wanted wanted[])
+{
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (info(op)->family == LIBRARY)
+        return library_takes(m, op, wanted);
+    if (kernel && is_product_kernel(kernel))
+        return products_take(m, kernel, op, wanted);
+    return !row_kernel_of(m, op) || row_kernel_takes(m, kernel, op, wanted);
+}

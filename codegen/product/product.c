@@ -1,0 +1,344 @@
+/* product.c -- dots as products of matrices: which dims are rows, columns, batch, and which are loops around them.
+ *
+ * A dim of a dot is one of four kinds, by who has it: m (only the left operand), n (only the right),
+ * k (both, summed) and batch (both, kept).  Dims of a kind that lie one behind the other in every operand
+ * are one dim.  What is left over of m and n becomes the batch, or a loop around the product.
+ */
+#include "extent.h"
+#include "ir/epilogue.h"
+#include "ir/storage.h"
+#include "text/names.h"
+
+#include <string.h>
+
+/* A dim, or several that are one in memory; 0 is the stride in an operand that does not have it. */
+typedef struct {
+    Name name;
+    int64_t size, a, b, c, bias;
+} Axis;
+
+enum { KIND_M, KIND_N, KIND_K, KIND_BATCH, N_KINDS };
+
+typedef struct {
+    int count;
+    Axis at[MAX_RANK * 2];
+} AxisList;
+
+bool is_product_kernel(const Func *kernel)
+{
+    for (const Op *op = kernel->first; op; op = op->next)
+        if (info(op)->family == PRODUCT)
+            return true;
+    return false;
+}
+
+/* --- One dot ------------------------------------------------------------------------------------------ */
+
+int64_t stride_of(const Value *value, Name dim)
+{
+    int at = find_dim(&value->type, dim);
+    return at < 0 ? 0 : value->storage->stride[at];
+}
+
+static void add_axis(AxisList *list, Axis axis)
+{
+    if (axis.size == 1)
+        return;
+    int at = list->count++;
+    for (; at > 0 && list->at[at - 1].c + list->at[at - 1].a < axis.c + axis.a; at--)
+        list->at[at] = list->at[at - 1]; /* outermost first */
+    list->at[at] = axis;
+}
+
+static void merge_axes(AxisList *list)
+{
+    int count = 0;
+    for (int i = 0; i < list->count; i++) {
+        Axis *last = count ? &list->at[count - 1] : NULL, *next = &list->at[i];
+        if (last && last->a == next->a * next->size && last->b == next->b * next->size &&
+            last->c == next->c * next->size && last->bias == next->bias * next->size)
+            *last = (Axis){ next->name, last->size * next->size, next->a, next->b, next->c, next->bias };
+        else
+            list->at[count++] = *next;
+    }
+    list->count = count;
+}
+
+static void find_axes(Module *m, const Op *dot, const Op *call, const Product *p, AxisList kinds[N_KINDS])
+{
+    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[p->c];
+    const Value *bias = p->bias < 0 ? NULL : arg(call, p->bias), *operands[] = { a, b };
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < operands[i]->type.rank; j++) {
+            const Dim *dim = &operands[i]->type.dim[j];
+            bool in_a = find_dim(&a->type, dim->name) >= 0, in_b = find_dim(&b->type, dim->name) >= 0;
+            if (i == 1 && in_a)
+                continue;
+            int kind = has_name(&dot->attrs.over, dim->name) ? KIND_K
+                       : in_a && in_b                        ? KIND_BATCH
+                       : in_a                                ? KIND_M
+                                                             : KIND_N;
+            add_axis(&kinds[kind],
+                     (Axis){ dim->name, loop_size(m, dim), stride_of(a, dim->name), stride_of(b, dim->name),
+                             stride_of(c, dim->name), bias ? stride_of(bias, dim->name) : 0 });
+        }
+    for (int kind = 0; kind < N_KINDS; kind++)
+        merge_axes(&kinds[kind]);
+}
+
+/* A matrix of one row or one column may have any stride there: the one that makes it ordinary. */
+static bool has_unit_stride(int64_t rows, int64_t *row, int64_t columns, int64_t *column)
+{
+    if (rows == 1)
+        *row = *column == 1 ? columns : 1;
+    if (columns == 1 && *row != 1)
+        *column = 1;
+    return *row == 1 || *column == 1;
+}
+
+/* The shape with one axis of each kind; -1: a matrix of one row or one column. */
+static bool shape_of(const AxisList kinds[], int m, int n, RtProductShape *s)
+{
+    static const Axis one = { .size = 1 };
+    const Axis *rows = m < 0 ? &one : &kinds[KIND_M].at[m], *columns = n < 0 ? &one : &kinds[KIND_N].at[n];
+    const Axis *sum = kinds[KIND_K].count ? &kinds[KIND_K].at[0] : &one;
+    s->m = rows->size;
+    s->n = columns->size;
+    s->k = sum->size;
+    s->a.row = rows->a;
+    s->a.column = sum->a;
+    s->b.row = sum->b;
+    s->b.column = columns->b;
+    s->c.row = rows->c;
+    s->c.column = columns->c;
+    return (!s->has_bias || n < 0 || columns->bias == 1) && has_unit_stride(s->m, &s->a.row, s->k, &s->a.column) &&
+           has_unit_stride(s->k, &s->b.row, s->n, &s->b.column) && has_unit_stride(s->m, &s->c.row, s->n, &s->c.column);
+}
+
+/* The largest of the axes that are left goes into the batch, which has one bias; the others are loops. */
+static void put_around(Product *p, const AxisList *left)
+{
+    int batch = -1;
+    for (int i = 0; i < left->count; i++)
+        if (!left->at[i].bias && (batch < 0 || left->at[i].size > left->at[batch].size))
+            batch = i;
+    p->shape.batch = 1;
+    for (int i = 0; i < left->count; i++) {
+        const Axis *axis = &left->at[i];
+        if (i == batch) {
+            p->shape.batch = axis->size;
+            p->shape.a.batch = axis->a;
+            p->shape.b.batch = axis->b;
+            p->shape.c.batch = axis->c;
+        } else {
+            p->loop[p->nloops].dim = axis->name;
+            p->loop[p->nloops].count = axis->size;
+            p->loop[p->nloops].a = axis->a;
+            p->loop[p->nloops].b = axis->b;
+            p->loop[p->nloops].c = axis->c;
+            p->loop[p->nloops++].bias = axis->bias;
+        }
+    }
+}
+
+/* Of all choices of one m and one n the largest that rt_product takes. */
+static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
+{
+    int best_m = -1, best_n = -1;
+    int64_t best = 0;
+    for (int m = kinds[KIND_M].count ? 0 : -1; m < kinds[KIND_M].count; m++)
+        for (int n = kinds[KIND_N].count ? 0 : -1; n < kinds[KIND_N].count; n++) {
+            RtProductShape shape = p->shape;
+            if (shape_of(kinds, m, n, &shape) && shape.m * shape.n > best) {
+                best = shape.m * shape.n;
+                best_m = m;
+                best_n = n;
+            }
+        }
+    p->naive = best <= 1 || kinds[KIND_K].count > 1; /* of one row and one column it is no work for a library */
+    if (p->naive)
+        return;
+    shape_of(kinds, best_m, best_n, &p->shape);
+    AxisList left = kinds[KIND_BATCH];
+    for (int i = 0; i < kinds[KIND_M].count; i++)
+        if (i != best_m)
+            left.at[left.count++] = kinds[KIND_M].at[i];
+    for (int i = 0; i < kinds[KIND_N].count; i++)
+        if (i != best_n)
+            left.at[left.count++] = kinds[KIND_N].at[i];
+    put_around(p, &left);
+}
+
+/* Of two values of the same dims; where a dim has one element, any stride is right. */
+static bool same_strides(const Value *x, const Value *y)
+{
+    for (int i = 0; i < x->type.rank; i++)
+        if (x->type.dim[i].padded > 1 && x->storage->stride[i] != y->storage->stride[i])
+            return false;
+    return true;
+}
+
+/* A sum goes on where it lies, or is copied byte by byte to where it is to go on. */
+static bool goes_on(const Module *m, const Value *added, const Value *c)
+{
+    return same_strides(added, c) && (coincide(added, c) || is_row_major(m, c));
+}
+
+bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+{
+    bool good = true;
+    for (int i = 0; i < kernel->results.count; i++) {
+        Epilogue epilogue;
+        if (!find_epilogue(kernel->results.at[i], &epilogue) || !epilogue.added)
+            continue;
+        int at = index_of(&kernel->params, epilogue.added), to = call->args.count + i;
+        if (goes_on(m, arg(call, at), call->results.at[i]))
+            continue;
+        wanted[at].copied = !is_row_major(m, arg(call, at));
+        wanted[to].copied = !is_row_major(m, call->results.at[i]);
+        good = false;
+    }
+    return good;
+}
+
+static bool refuse(Module *m, const Op *op, const char *why)
+{
+    error_at(m->diags, (Where){ .at = op->loc }, "internal: product '%s': %s", op->path ? op->path : "", why);
+    return false;
+}
+
+/* Bias and activation; false if an operand is none of the kernel's. */
+static bool plan_epilogue(const Func *kernel, const Op *call, const Epilogue *e, Product *p)
+{
+    unsigned traits = e->activation ? info(e->activation)->traits : 0;
+    p->bias = e->bias ? index_of(&kernel->params, e->bias) : -1;
+    p->before = e->activation ? index_of(&kernel->results, e->before) : -1;
+    p->activation = e->activation;
+    p->shape.has_bias = e->bias;
+    p->shape.activation = traits & IS_RELU ? RT_RELU : traits & IS_GELU_TANH ? RT_GELU_TANH : RT_NO_ACTIVATION;
+    p->shape.keeps_before = p->before >= 0;
+    return (!e->bias || p->bias >= 0) && (p->before < 0 || call->results.at[p->before]->storage);
+}
+
+/* Loops, batch, rows and columns of one operand stay inside of it. */
+static bool covers(Module *m, const Op *call, const Value *value, const Product *p, const int64_t around[],
+                   const Access *matrix)
+{
+    Access access = *matrix;
+    for (int i = 0; i < p->nloops; i++)
+        add_access(&access, p->loop[i].count, around[i]);
+    return stays_inside(m, call, value->name, &value->type, value->storage, &access);
+}
+
+static bool check_product(Module *m, const Op *call, const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    int64_t a[MAX_RANK], b[MAX_RANK], c[MAX_RANK], bias[MAX_RANK];
+    if (p->naive) /* indexed by the strides of its operands' own dims */
+        return true;
+    for (int i = 0; i < p->nloops; i++)
+        a[i] = p->loop[i].a, b[i] = p->loop[i].b, c[i] = p->loop[i].c, bias[i] = p->loop[i].bias;
+    const Access left = { 3, { s->batch, s->m, s->k }, { s->a.batch, s->a.row, s->a.column } };
+    const Access right = { 3, { s->batch, s->k, s->n }, { s->b.batch, s->b.row, s->b.column } };
+    const Access made = { 3, { s->batch, s->m, s->n }, { s->c.batch, s->c.row, s->c.column } };
+    const Access row = { 1, { s->n }, { 1 } };
+    return covers(m, call, arg(call, p->a), p, a, &left) && covers(m, call, arg(call, p->b), p, b, &right) &&
+           covers(m, call, call->results.at[p->c], p, c, &made) &&
+           (p->before < 0 || covers(m, call, call->results.at[p->before], p, c, &made)) &&
+           (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
+}
+
+static bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
+{
+    Epilogue epilogue;
+    if (!find_epilogue(kernel->results.at[result_index], &epilogue))
+        return refuse(m, call, "a result is no dot, nor one with an epilogue");
+    *p = (Product){ .dot = epilogue.dot, .c = result_index, .copied = -1 };
+    p->a = index_of(&kernel->params, arg(p->dot, 0));
+    p->b = index_of(&kernel->params, arg(p->dot, 1));
+    if (p->a < 0 || p->b < 0 || !plan_epilogue(kernel, call, &epilogue, p))
+        return refuse(m, call, "an operand is computed inside of the kernel");
+    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[result_index];
+    if (!a->storage || !b->storage || !c->storage)
+        return refuse(m, call, "an operand has no place in memory");
+    if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(c->type.dtype))
+        return refuse(m, call, "integers are not multiplied");
+    if (epilogue.added) {
+        int added = index_of(&kernel->params, epilogue.added);
+        if (!goes_on(m, arg(call, added), c))
+            return refuse(m, call, "what it adds to lies in another order than its result");
+        p->shape.accumulate = true;
+        p->copied = coincide(arg(call, added), c) ? -1 : added;
+    }
+    p->shape.a.type = element_rt_type(a->type.dtype);
+    p->shape.b.type = element_rt_type(b->type.dtype);
+    p->shape.c.type = element_rt_type(c->type.dtype);
+    AxisList kinds[N_KINDS] = { { 0 } };
+    find_axes(m, p->dot, call, p, kinds);
+    choose_shape(kinds, p);
+    p->naive |= p->before >= 0 && !same_strides(call->results.at[p->before], c);
+    return check_product(m, call, p);
+}
+
+/* --- Several dots --------------------------------------------------------------------------------------- */
+
+/* How many bytes the second of two values begins behind the first; false where that is not known. */
+static bool distance(const Value *first, const Value *second, int64_t *bytes)
+{
+    const Storage *a = first->storage, *b = second->storage;
+    *bytes = b->at - a->at;
+    return same_base(a, b);
+}
+
+/* Do both have no bias, or the second one where the first one ends? */
+static bool biases_meet(const Op *call, const Product *product, const Product *next)
+{
+    if (product->bias < 0 || next->bias < 0)
+        return product->bias == next->bias;
+    const Value *bias = arg(call, product->bias);
+    int64_t bytes;
+    return distance(bias, arg(call, next->bias), &bytes) && bytes == product->shape.n * dtype_bytes(bias->type.dtype);
+}
+
+/* `next` begins where `product` ends, in B and in C: one product of more columns. */
+static bool lies_beside(const Op *call, const Product *product, const Product *next)
+{
+    const RtProductShape *s = &product->shape, *t = &next->shape;
+    const Value *b = arg(call, product->b), *c = call->results.at[product->c];
+    int64_t of_b, of_c;
+    return distance(b, arg(call, next->b), &of_b) && distance(c, call->results.at[next->c], &of_c) && !product->naive &&
+           !next->naive && biases_meet(call, product, next) && !product->activation && !next->activation &&
+           product->copied < 0 && next->copied < 0 && product->a == next->a && !product->nloops && !next->nloops &&
+           s->m == t->m && s->k == t->k && s->batch == t->batch && s->accumulate == t->accumulate &&
+           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
+           memcmp(&s->c, &t->c, sizeof s->c) == 0 && of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
+           of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
+}
+
+/* Does the product of another result write this one along? */
+static bool is_kept(const Func *kernel, const Value *result)
+{
+    Epilogue epilogue;
+    for (int i = 0; i < kernel->results.count; i++)
+        if (find_epilogue(kernel->results.at[i], &epilogue) && epilogue.before == result)
+            return true;
+    return false;
+}
+
+int plan_products(Module *m, const Func *kernel, const Op *call, Product **planned)
+{
+    int count = 0;
+    Product *products = *planned = NEW_ARRAY(&m->arena, Product, kernel->results.count + 1);
+    for (int i = 0; i < kernel->results.count; i++) {
+        Product next;
+        if (is_kept(kernel, kernel->results.at[i]))
+            continue;
+        if (!plan_product(m, kernel, call, i, &next))
+            return 0;
+        if (count && lies_beside(call, &products[count - 1], &next))
+            products[count - 1].shape.n += next.shape.n;
+        else
+            products[count++] = next;
+    }
+    return count;
+}

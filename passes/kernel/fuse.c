@@ -1,0 +1,459 @@
+/* fuse.c -- groups of ops become kernels: functions with the role KERNEL, each one loop nest.
+ *
+ *   %1 = sub %x, %mean                      func kernel @h.ln_1(%x, %mean, %gain) inner(embed) {
+ *   %2 = square %1                 =>         ...
+ *   %3 = sum %2 {over=embed}                }
+ *   ...                                     %y, %rstd = call %x, %mean, %gain {callee=h.ln_1}
+ *
+ * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of
+ * inner (rows), and reductions over all of outer (columns), whose results leave the group.  Groups
+ * grow along values and between readers of one value, as long as nothing outside stands between
+ * their ops.  A product is a group of its own, or with what it adds up to (C += A B), with its
+ * bias and activation (C = f(A B + b)), or with others that multiply the same left operand with weights (q, k, v): one
+ * product of more columns.
+ */
+#include "fuse.h"
+
+#include "epilogue.h"
+#include "infer.h"
+#include "manager/pass.h"
+#include "simplify/cleanup.h"
+#include "simplify/rewrite.h"
+#include "storage.h"
+
+#include <string.h>
+
+static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
+
+/* --- Dims ---------------------------------------------------------------------------------- */
+
+static Names names_of(const Type *type)
+{
+    Names names = { 0 };
+    for (int i = 0; i < type->rank; i++)
+        add_name(&names, type->dim[i].name);
+    return names;
+}
+
+static bool subset(const Names *a, const Names *b)
+{
+    for (int i = 0; i < a->count; i++)
+        if (!has_name(b, a->name[i]))
+            return false;
+    return true;
+}
+
+static bool same_names(const Names *a, const Names *b) { return subset(a, b) && subset(b, a); }
+
+static Names without(const Names *a, const Names *b)
+{
+    Names names = { 0 };
+    for (int i = 0; i < a->count; i++)
+        if (!has_name(b, a->name[i]))
+            add_name(&names, a->name[i]);
+    return names;
+}
+
+/* The space of the op's loop: of its operands and its result (broadcast has more). */
+static Type loop_space(Module *m, const Op *op)
+{
+    Type space;
+    op_space(m, op, &space);
+    const Type *y = &result(op)->type;
+    return y->rank > space.rank ? *y : space;
+}
+
+/* What a group that holds just this op is like. */
+static Group *new_group(Plan *p, const Op *op, int index)
+{
+    Group *g = NEW(&p->m->arena, Group);
+    *g = (Group){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
+    if (g->product)
+        return g;
+    g->space = loop_space(p->m, op);
+    g->space.partial = 0;
+    Names all = names_of(&g->space);
+    if (info(op)->family == REDUCTION && op->attrs.over.count < all.count) {
+        g->settled = true; /* rows or columns? a reduction of what stands last runs along rows */
+        Name last = g->space.dim[g->space.rank - 1].name;
+        g->inner = has_name(&op->attrs.over, last) ? op->attrs.over : without(&all, &op->attrs.over);
+    }
+    return g;
+}
+
+/* --- May two groups be one? ---------------------------------------------------------------- */
+
+static bool same_space(const Group *a, const Group *b)
+{
+    Names x = names_of(&a->space), y = names_of(&b->space);
+    return same_names(&x, &y);
+}
+
+/* A group without inner dims of its own, like the statistics of rows, fits into one whose outer dims it has. */
+static bool is_outer_part(const Group *small, const Group *large)
+{
+    if (small->settled || !large->settled)
+        return false;
+    Names all = names_of(&large->space), outer = without(&all, &large->inner), own = names_of(&small->space);
+    return same_names(&own, &outer) && outer.count > 0;
+}
+
+/* Two products of one left operand with weights: memory.c can place these, and the results, side by side. */
+static bool share_left(const Op *a, const Op *b)
+{
+    return arg(a, 0) == arg(b, 0) && !arg(a, 1)->def && !arg(b, 1)->def && arg(a, 1) != arg(b, 1) &&
+           attrs_equal(&a->attrs, &b->attrs);
+}
+
+/* Does an op of one read what an op of the other makes?  A product takes its operands from memory. */
+static bool is_read_by(const Plan *p, const Group *a, const Group *b)
+{
+    for (int i = a->index; i >= 0; i = p->sibling[i])
+        for (int j = 0; j < p->users[i].count; j++)
+            if (final_group(p->group[p->users[i].at[j]]) == b)
+                return true;
+    return false;
+}
+
+/* Does each dim that both loops have run over the same elements on each rank? */
+static bool hold_alike(const Group *a, const Group *b)
+{
+    for (int i = 0; i < a->space.rank; i++) {
+        int at = find_dim(&b->space, a->space.dim[i].name);
+        if (at >= 0 && !same_split(&a->space.dim[i], &b->space.dim[at]))
+            return false;
+    }
+    return true;
+}
+
+static bool fits(const Plan *p, const Group *a, const Group *b)
+{
+    if (a->product || b->product)
+        return a->product && b->product && !a->epilogue && !b->epilogue &&
+               share_left(p->ops[a->index], p->ops[b->index]) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
+    if (!hold_alike(a, b))
+        return false;
+    if (same_space(a, b))
+        return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
+    return is_outer_part(a, b) || is_outer_part(b, a);
+}
+
+/* A column reduction: its result lacks outer dims, so no op of the same loop can read it. */
+static bool leaves_loop(const Op *op, const Group *g)
+{
+    if (info(op)->family != REDUCTION)
+        return false;
+    if (!g->settled)
+        return true;
+    return !same_names(&op->attrs.over, &g->inner) && !(subset(&op->attrs.over, &g->inner) && op->attrs.over.count > 0);
+}
+
+/* Does an op of `b` read what a column reduction of `a` gives?  As the smaller of the two knows it. */
+static bool reads_column(const Plan *p, const Group *a, const Group *b, const Group *as)
+{
+    bool ask_readers = b->size <= a->size;
+    for (int i = ask_readers ? b->index : a->index; i >= 0; i = p->sibling[i]) {
+        for (int j = 0; ask_readers && j < p->ops[i]->args.count; j++) {
+            Op *def = arg(p->ops[i], j)->def;
+            if (def && group_of(p, def) == a && leaves_loop(def, as))
+                return true;
+        }
+        const Numbers *readers =
+            ask_readers || !leaves_loop(p->ops[i], as) ? NULL : map_get(&p->readers, result(p->ops[i]));
+        for (int j = 0; readers && j < readers->count; j++)
+            if (final_group(p->group[readers->at[j]]) == b)
+                return true;
+    }
+    return false;
+}
+
+/* In a loop over outer and inner dims each result has all outer dims, or is a column's. */
+static bool results_fit(const Plan *p, const Group *g, const Group *as)
+{
+    if (!as->settled || (g->size > 1 && g->settled && same_names(&g->inner, &as->inner) && same_space(g, as)))
+        return true; /* as it was when its ops came together */
+    Names all = names_of(&as->space), outer = without(&all, &as->inner);
+    for (int i = g->index; i >= 0; i = p->sibling[i]) {
+        const Op *op = p->ops[i];
+        Names own = names_of(&result(op)->type);
+        if (leaves_loop(op, as)) {
+            Names space = names_of(&arg(op, 0)->type), outer_here = without(&space, &as->inner);
+            if (!subset(&outer_here, &op->attrs.over))
+                return false;
+        } else if (!subset(&outer, &own)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static Group joined(const Group *a, const Group *b)
+{
+    Group g = *(a->index < b->index ? a : b);
+    const Group *settled = a->settled ? a : b->settled ? b : NULL;
+    const Group *large = a->space.rank >= b->space.rank ? a : b;
+    g.space = large->space;
+    g.updates = a->updates || b->updates;
+    g.size = a->size + b->size;
+    if (settled)
+        g.settled = true, g.inner = settled->inner;
+    return g;
+}
+
+static void merge(Plan *p, Group *a, Group *b, Group as)
+{
+    Group *into = a->index < b->index ? a : b, *from = into == a ? b : a;
+    join_ranks(p, a->index, b->index, into->index);
+    p->sibling[into->last] = from->index;
+    as.last = from->last;
+    *into = as;
+    from->merged = into;
+}
+
+static bool is_in(const Plan *p, int i, const Group *a, const Group *b)
+{
+    const Group *g = final_group(p->group[i]);
+    return g == a || g == b;
+}
+
+/* Is what op i reads of a parameter of this rank, or what is computed from it in these groups element by element,
+ * summed there or spread? */
+static bool is_spread(Plan *p, int i, int rank, const Group *a, const Group *b)
+{
+    const Op *op = p->ops[i];
+    if (p->seen[i] == p->stamp || !is_in(p, i, a, b))
+        return false;
+    p->seen[i] = p->stamp;
+    if (info(op)->family != POINTWISE || result(op)->type.rank != rank)
+        return true;
+    for (int j = 0; j < p->users[i].count; j++)
+        if (is_spread(p, p->users[i].at[j], rank, a, b))
+            return true;
+    return false;
+}
+
+static bool is_shown_in(const Plan *p, const Value *old, const Group *g)
+{
+    for (int i = g->index; i >= 0; i = p->sibling[i])
+        if (reads_view_of(p->ops[i], old))
+            return true;
+    return false;
+}
+
+/* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
+static bool keeps_old_state(Plan *p, const Group *a, const Group *b)
+{
+    const Group *const groups[] = { a, b };
+    for (int k = 0; k < 2; k++)
+        for (int i = groups[k]->updates ? groups[k]->index : -1; i >= 0; i = p->sibling[i]) {
+            const Numbers *readers = p->over[i] ? map_get(&p->readers, p->over[i]) : NULL;
+            if (p->over[i] && (is_shown_in(p, p->over[i], a) || is_shown_in(p, p->over[i], b)))
+                return false;
+            p->stamp++;
+            for (int j = 0; readers && j < readers->count; j++)
+                if (is_spread(p, readers->at[j], p->over[i]->type.rank, a, b))
+                    return false;
+        }
+    return true;
+}
+
+static void try_merge(Plan *p, Group *a, Group *b)
+{
+    if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b))
+        return;
+    Group as = joined(a, b);
+    if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
+        results_fit(p, b, &as) && keeps_old_state(p, a, b) && !has_way_around(p, a, b))
+        merge(p, a, b, as);
+}
+
+/* --- Epilogues ------------------------------------------------------------------------------ */
+
+static int count_readers(const Plan *p, const Value *value)
+{
+    const Numbers *readers = map_get(&p->readers, value);
+    return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
+}
+
+/* Does nobody but the next op read what the product makes on its way to `op`? */
+static bool is_chain(const Plan *p, const Op *op, const Epilogue *epilogue)
+{
+    while (op != epilogue->dot) {
+        op = op_before(epilogue, op);
+        if (count_readers(p, result(op)) != 1)
+            return false;
+    }
+    return true;
+}
+
+/* A sum that only this op reads, and that the function hands back instead: memory.c can let it stand in one place. */
+static bool is_running_sum(const Plan *p, const Value *sum, const Op *op)
+{
+    const Numbers *readers = map_get(&p->readers, sum);
+    return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
+           map_get(&p->returned, result(op));
+}
+
+static bool merge_after(Plan *p, const Op *before, const Op *op)
+{
+    Group *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
+    as.product = true;
+    if (has_way_around(p, product, own))
+        return false;
+    merge(p, product, own, as);
+    return true;
+}
+
+/* A bias and an activation: C = activation(A B + bias). */
+static void take_tail(Plan *p, const Uses *uses, int i)
+{
+    const Op *dot = p->ops[i];
+    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
+    if (tail.sum && !merge_after(p, dot, tail.sum))
+        return;
+    if (tail.activation)
+        merge_after(p, dot, tail.activation);
+}
+
+/* Op i adds a product to a running sum: C += A B. */
+static void take_epilogue(Plan *p, int i)
+{
+    Epilogue epilogue;
+    const Op *op = p->ops[i];
+    if (op->results.count != 1 || !find_epilogue(result(op), &epilogue) || !epilogue.added ||
+        !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
+        return;
+    for (const Op *part = op; part != epilogue.dot;)
+        if (!merge_after(p, part = op_before(&epilogue, part), op))
+            return;
+    group_of(p, op)->epilogue = true;
+}
+
+/* --- Growing ---------------------------------------------------------------------------------- */
+
+static bool worth_sharing(const Group *g, const Value *value)
+{
+    return value->type.rank > 0 && value->type.rank == g->space.rank;
+}
+
+/* Where in the list the last readers before op i begin: those far before would be tried in vain, and there may be
+ * many. */
+static int nearest(const Numbers *readers, int i)
+{
+    enum { MOST = 64 };
+    int at = 0, low = 0, high = readers->count;
+    while (low < high) {
+        at = (low + high) / 2;
+        if (readers->at[at] < i)
+            low = at + 1;
+        else
+            high = at;
+    }
+    return low > MOST ? low - MOST : 0;
+}
+
+static void grow_groups(Plan *p)
+{
+    const Uses uses = find_uses(&p->m->arena, p->f);
+    for (int i = 0; i < p->n; i++) {
+        take_epilogue(p, i);
+        take_tail(p, &uses, i);
+    }
+    for (int i = 0; i < p->n; i++) /* along values */
+        for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
+            try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));
+    for (int i = 0; i < p->n; i++) /* between readers of one value */
+        for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++) {
+            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], j));
+            for (int k = nearest(readers, i); readers->at[k] < i; k++)
+                if (p->group[readers->at[k]] && worth_sharing(final_group(p->group[i]), arg(p->ops[i], j)))
+                    try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
+        }
+    for (int i = 0; i < p->n; i++) /* products */
+        if (p->group[i] && p->group[i]->product && info(p->ops[i])->family == PRODUCT) {
+            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], 0));
+            for (int k = nearest(readers, i); readers->at[k] < i; k++)
+                if (p->group[readers->at[k]] && p->group[readers->at[k]]->product)
+                    try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
+        }
+}
+
+/* --- The pass ------------------------------------------------------------------------------- */
+
+static Value *stored(Builder b, Value *value) { return BUILD(&b, OP_stop_gradient, NO_ATTRS, value); }
+
+/* What a function hands back through a pointer is written by it: not a number, not a parameter or a part of
+ * one, and not the same value twice. */
+static bool needs_copy(const Func *f, int at)
+{
+    const Value *value = f->results.at[at];
+    if (!value->def)
+        return f->role == PLAIN;
+    return info(value->def)->family == LEAF || info(value->def)->family == VIEW || index_of(&f->results, value) < at;
+}
+
+/* A number that a loop or a library op reads has to be in memory, and so has a result. */
+static void store_numbers(Module *m, Func *f)
+{
+    for (Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++) {
+            Value *value = arg(op, i);
+            if (!is_fusible(op) && value->def && info(value->def)->family == LEAF)
+                op->args.at[i] = stored(builder_at(m, f, op), value);
+        }
+    for (int i = 0; i < f->results.count; i++)
+        if (needs_copy(f, i))
+            f->results.at[i] = stored(builder_at(m, f, NULL), f->results.at[i]);
+}
+
+static void fuse_func(Module *m, Func *f)
+{
+    store_numbers(m, f);
+    Plan p = { .m = m, .f = f, .number.arena = &m->arena };
+    p.readers.arena = p.returned.arena = &m->arena;
+    for (int k = 0; k < f->results.count; k++)
+        map_put(&p.returned, f->results.at[k], f->results.at[k]);
+    for (Op *op = f->first; op; op = op->next)
+        p.n++;
+    p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
+    p.group = NEW_ARRAY(&m->arena, Group *, p.n);
+    p.over = NEW_ARRAY(&m->arena, Value *, p.n);
+    p.sibling = NEW_ARRAY(&m->arena, int, p.n);
+    p.users = NEW_ARRAY(&m->arena, Numbers, p.n);
+    p.needs = NEW_ARRAY(&m->arena, Numbers, p.n);
+    p.seen = NEW_ARRAY(&m->arena, int, p.n);
+    p.rank = NEW_ARRAY(&m->arena, int, p.n);
+    p.node = NEW_ARRAY(&m->arena, int, p.n);
+    int i = 0;
+    for (Op *op = f->first; op; op = op->next, i++) {
+        p.ops[i] = op;
+        p.group[i] = is_fusible(op) || info(op)->family == PRODUCT ? new_group(&p, op, i) : NULL;
+        p.sibling[i] = -1;
+        map_put(&p.number, op, (void *)(intptr_t)(i + 1));
+    }
+    find_order(&p);
+    rank_ops(&p);
+    grow_groups(&p);
+    gather_groups(&p);
+    outline_groups(&p);
+    drop_dead(f);
+}
+
+void pass_fuse(Module *m);
+void pass_fuse(Module *m)
+{
+    inline_calls(m);
+    Func *last = NULL;
+    for (Func *f = m->funcs; f; f = f->next) {
+        apply_rules(m, f);
+        open_row_dots(m, f);
+        share_equal(f);
+        drop_dead(f);
+        last = f;
+    }
+    for (Func *f = m->funcs; f; f = f->next) {
+        fuse_func(m, f);
+        if (f == last) /* behind it stand the kernels */
+            break;
+    }
+}

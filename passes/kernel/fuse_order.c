@@ -1,0 +1,117 @@
+/* fuse_order.c -- which op of a function has to come before which, and the new order, in which groups stand together.
+ *
+ * An op comes behind those whose results it reads.  New state is written where the old one is, so an update comes
+ * behind all that read the old state, or a view of it.
+ */
+#include "fuse.h"
+#include "simplify/cleanup.h"
+#include "storage.h"
+
+#include <stdlib.h>
+
+void push_number(Arena *arena, Numbers *numbers, int number)
+{
+    if (numbers->count == numbers->room) {
+        int room = numbers->room ? numbers->room * 2 : 4, *more = NEW_ARRAY(arena, int, room);
+        for (int i = 0; i < numbers->count; i++)
+            more[i] = numbers->at[i];
+        numbers->at = more;
+        numbers->room = room;
+    }
+    numbers->at[numbers->count++] = number;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+void sort_numbers(Numbers *numbers)
+{
+    if (numbers->count)
+        qsort(numbers->at, (size_t)numbers->count, sizeof *numbers->at, compare_numbers);
+}
+
+static void add_order(Plan *p, int before, int after)
+{
+    push_number(&p->m->arena, &p->users[before], after);
+    push_number(&p->m->arena, &p->needs[after], before);
+}
+
+static void add_reader(Plan *p, Map *readers, const Value *value, int i)
+{
+    Numbers *list = map_get(readers, value);
+    if (!list) {
+        list = NEW(&p->m->arena, Numbers);
+        map_put(readers, value, list);
+    }
+    if (!list->count || list->at[list->count - 1] != i)
+        push_number(&p->m->arena, list, i);
+}
+
+/* New state is written where the old one is: whoever reads the old one comes first. */
+static void order_updates(Plan *p)
+{
+    const StepState state = state_of(p->f);
+    Map readers = { .arena = &p->m->arena }; /* of the value itself, or of views of it */
+    for (int k = 0; k < p->n && state.count; k++)
+        for (int j = 0; j < p->ops[k]->args.count; j++)
+            add_reader(p, &readers, shown_by(arg(p->ops[k], j)), k);
+    for (int i = 0; i < state.count; i++) {
+        Value *old = state.before[i];
+        int update = op_number(p, state.after[i]->def);
+        if (update >= 0)
+            p->over[update] = old;
+        if (update >= 0 && p->group[update])
+            p->group[update]->updates = true;
+        const Numbers *before = map_get(&readers, old);
+        for (int k = 0; before && k < before->count && update >= 0; k++)
+            if (before->at[k] != update)
+                add_order(p, before->at[k], update);
+    }
+}
+
+void find_order(Plan *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int j = 0; j < p->ops[i]->args.count; j++) {
+            add_reader(p, &p->readers, arg(p->ops[i], j), i);
+            int def = op_number(p, arg(p->ops[i], j)->def);
+            if (def >= 0)
+                add_order(p, def, i);
+        }
+    order_updates(p);
+}
+
+/* --- Groups as wholes, each as early as the order of the ops allows ------------------------------------- */
+
+/* Appends op i and what it needs first; the ops of a group stand together. */
+static void place_op(Plan *p, int i)
+{
+    const Group *g = final_group(p->group[i]);
+    int first = g ? g->index : i;
+    if (p->seen[first] == p->stamp)
+        return;
+    p->seen[first] = p->stamp;
+    for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
+        for (int j = 0; j < p->needs[k].count; j++)
+            if (!g || final_group(p->group[p->needs[k].at[j]]) != g)
+                place_op(p, p->needs[k].at[j]);
+    Numbers *ops = &p->pool; /* in their old order */
+    ops->count = 0;
+    for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
+        push_number(&p->m->arena, ops, k);
+    sort_numbers(ops);
+    for (int k = 0; k < ops->count; k++)
+        insert_op(p->f, p->ops[ops->at[k]], NULL);
+}
+
+void gather_groups(Plan *p)
+{
+    p->stamp++;
+    for (int i = 0; i < p->n; i++)
+        remove_op(p->f, p->ops[i]);
+    for (int i = 0; i < p->n; i++)
+        place_op(p, i);
+}

@@ -1,0 +1,151 @@
+/* outline.c -- a group of ops that fuse has put together becomes a function with the role KERNEL, and a call of it. */
+#include "fuse.h"
+#include "simplify/cleanup.h"
+
+Group *final_group(Group *g)
+{
+    while (g && g->merged) {
+        if (g->merged->merged)
+            g->merged = g->merged->merged; /* a shorter way for those that ask later */
+        g = g->merged;
+    }
+    return g;
+}
+
+int op_number(const Plan *p, const Op *op) { return op ? (int)(intptr_t)map_get(&p->number, op) - 1 : -1; }
+
+Group *group_of(const Plan *p, const Op *op)
+{
+    int number = op_number(p, op);
+    return number < 0 ? NULL : final_group(p->group[number]);
+}
+
+/* Inner dims of a loop without reductions: from the last one on, until they are worth a vector loop. */
+static Names trailing_dims(const Type *space)
+{
+    enum { WORTH = 512 };
+    Names names = { 0 };
+    int64_t size = 1;
+    for (int i = space->rank - 1; i >= 0 && size < WORTH; i--) {
+        add_name(&names, space->dim[i].name);
+        size *= space->dim[i].size;
+    }
+    return names;
+}
+
+Name kernel_name(Module *m, const Op *op, const char *suffix)
+{
+    const char *path = op->path ? op->path : info(op)->name;
+    Name name = intern_format(m, "k.%s%s", path, suffix);
+    for (int i = 2; find_func(m, name); i++)
+        name = intern_format(m, "k.%s%s.%d", path, suffix, i);
+    return name;
+}
+
+/* Does an op of the group read the value, or else one that is in another? */
+static bool is_read(const Plan *p, const Value *value, const Group *g, bool inside)
+{
+    const Numbers *readers = map_get(&p->readers, value);
+    for (int i = 0; readers && i < readers->count; i++)
+        if ((final_group(p->group[readers->at[i]]) == g) == inside)
+            return true;
+    return false;
+}
+
+static bool used_inside(const Plan *p, const Value *value, const Group *g) { return is_read(p, value, g, true); }
+
+static bool used_outside(const Plan *p, const Value *value, const Group *g)
+{
+    return is_read(p, value, g, false) || map_get(&p->returned, value);
+}
+
+/* An operand inside the kernel: a clone's result, a number made here, or a parameter. */
+static Value *inside(Builder *b, Map *map, Values *args, Value *value)
+{
+    Value *own = map_get(map, value);
+    if (own)
+        return own;
+    if (value->def && info(value->def)->family == LEAF) {
+        own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
+    } else {
+        own = add_param(b->module, b->func, value->name, value->type);
+        push_value(&b->module->arena, args, value);
+    }
+    map_put(map, value, own);
+    return own;
+}
+
+/* A kernel computes in f32; what it reads itself of a half is rounded, whether it is stored or not.  So a value is what
+ * its type says, however ops are grouped, in the forward pass and where it is computed again: in `x - mean(x)` both are
+ * of the same x, and of x == max(x) one at least is true.  (Of a product the library hands its epilogue what it has
+ * summed; and a term of a sum over ranks is no value yet.) */
+static Value *as_typed(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
+{
+    Value *own = result(clone);
+    const bool is_copy = info(clone)->traits & COPIES && is_half(arg(clone, 0)->type.dtype);
+    if (g->product || is_copy || value->type.partial || !is_half(value->type.dtype) || !used_inside(p, value, g))
+        return own;
+    Builder at = *b;
+    at.loc = clone->loc, at.path = clone->path, at.where = clone->where;
+    Value *rounded = build_rounded(&at, value->type.dtype, own);
+    rounded->name = own->name;
+    own->name = fresh_name(p->m);
+    return rounded;
+}
+
+/* The ops from `first` to `last`, which are the group, become a kernel and a call of it. */
+static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
+{
+    Module *m = p->m;
+    Func *kernel = add_func(m, kernel_name(m, first, ""), KERNEL);
+    Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
+    Map map = { .arena = &m->arena };
+    Values args = { 0 }, outputs = { 0 };
+    if (!g->product)
+        kernel->inner = g->settled ? g->inner : trailing_dims(&g->space);
+    for (Op *op = first; op != last->next; op = op->next) {
+        Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count);
+        for (int i = 0; i < op->args.count; i++)
+            own[i] = inside(&b, &map, &args, arg(op, i));
+        const Op *clone = clone_op(&b, op, own);
+        map_put(&map, result(op), as_typed(p, &b, g, clone, result(op)));
+        for (int i = 1; i < op->results.count; i++)
+            map_put(&map, op->results.at[i], clone->results.at[i]);
+    }
+    for (Op *op = first; op != last->next; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            if (used_outside(p, op->results.at[i], g)) {
+                push_value(&m->arena, &kernel->results, map_get(&map, op->results.at[i]));
+                push_value(&m->arena, &outputs, op->results.at[i]);
+            }
+    Builder at = builder_at(m, p->f, first);
+    Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
+    for (int i = 0; i < outputs.count; i++) {
+        call->results.at[i]->name = outputs.at[i]->name;
+        map_put(instead, outputs.at[i], call->results.at[i]);
+    }
+    for (Op *op = first, *next; op != last->next; op = next) {
+        next = op->next;
+        remove_op(p->f, op);
+        if (op == last)
+            break;
+    }
+}
+
+void outline_groups(Plan *p)
+{
+    Map instead = { .arena = &p->m->arena };
+    for (Op *op = p->f->first, *next; op; op = next) {
+        Group *g = group_of(p, op);
+        Op *last = op;
+        resolve_all(&instead, &op->args);
+        while (g && last->next && group_of(p, last->next) == g) {
+            last = last->next;
+            resolve_all(&instead, &last->args);
+        }
+        next = last->next;
+        if (g)
+            outline(p, op, last, g, &instead);
+    }
+    resolve_all(&instead, &p->f->results);
+}

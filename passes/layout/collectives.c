@@ -1,0 +1,426 @@
+/* collectives.c -- how tensors get from one type to another: each reshard becomes collectives, chosen from its two
+ * types.
+ *
+ *   partial -> replicated   all_reduce           split -> replicated     all_gather
+ *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
+ *   replicated -> split     local_slice, no communication
+ *
+ * First, sums of several settled sums become one sum that is settled once, and a reshard of a reshard one reshard;
+ * the weights of a layer are gathered together, as far as `bucket` lets them.  Then those that stand together are
+ * written step by step, like beside like, and get a bucket's number: the runtime sends a bucket as one message.
+ */
+#include "home.h"
+#include "manager/pass.h"
+#include "map.h"
+#include "simplify/cleanup.h"
+
+#include <string.h>
+
+static Type type_after(const Op *reshard) { return result(reshard)->type; }
+
+static int uses_in(const Func *f, const Value *value)
+{
+    int uses = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            uses += arg(op, i) == value;
+    for (int i = 0; i < f->results.count; i++)
+        uses += f->results.at[i] == value;
+    return uses;
+}
+
+static bool is_reshard(const Op *op) { return op && info(op)->traits & WISHES; }
+
+/* --- A reshard of a reshard -------------------------------------------------------------------- */
+
+static void join_reshards(Func *f)
+{
+    for (Op *op = f->first; op; op = op->next)
+        while (is_reshard(op) && is_reshard(arg(op, 0)->def) && uses_in(f, arg(op, 0)) == 1) {
+            Op *inner = arg(op, 0)->def;
+            op->args.at[0] = arg(inner, 0);
+            remove_op(f, inner);
+        }
+}
+
+/* --- Reshards with casts between them -------------------------------------------------------------- */
+
+static void move_op(Func *f, Op *op, Op *before)
+{
+    if (before == op || before == op->next)
+        return;
+    remove_op(f, op);
+    insert_op(f, op, before);
+}
+
+static bool is_cast(const Op *op, bool of_reshard)
+{
+    return info(op)->traits & CASTS && is_reshard(arg(op, 0)->def) == of_reshard;
+}
+
+/* What is sent in another dtype is cast before and after.  Casts before go up, casts after go down, so that the
+ * reshards stand together. */
+static void make_room(Func *f)
+{
+    for (Op *op = f->first, *next; op; op = next) {
+        Op *above = op;
+        next = op->next;
+        while (is_cast(op, false) && above->prev && arg(op, 0)->def != above->prev &&
+               (is_reshard(above->prev) || is_cast(above->prev, true)))
+            above = above->prev;
+        move_op(f, op, above);
+    }
+    for (Op *op = f->last, *prev; op; op = prev) {
+        Op *below = op->next;
+        prev = op->prev;
+        while (is_cast(op, true) && is_reshard(below) && arg(below, 0) != result(op))
+            below = below->next;
+        move_op(f, op, below);
+    }
+}
+
+/* --- Weights that zero 3 gathers ----------------------------------------------------------------- */
+
+static bool gathers_weight(const Op *op)
+{
+    bool is_parameter = is_reshard(op) && !arg(op, 0)->def && !arg(op, 0)->type.partial;
+    return is_parameter && op->attrs.purpose == WEIGHT;
+}
+
+/* The one of those from `first` to `last` that gathers the same, or NULL. */
+static Op *find_gathered(Op *first, const Op *last, const Op *op)
+{
+    for (Op *other = first; other; other = other == last ? NULL : other->next)
+        if (arg(other, 0) == arg(op, 0) && type_equal(&result(other)->type, &result(op)->type))
+            return other;
+    return NULL;
+}
+
+/* Each moves up to those before it that are of its bucket: as they are read first, so they are sent. */
+static void gather_together(Module *m, Func *f)
+{
+    Op *first = NULL, *last = NULL;
+    int64_t bytes = 0;
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        if (!gathers_weight(op))
+            continue;
+        Op *same = find_gathered(first, last, op);
+        if (same) {
+            replace_uses(f, result(op), result(same));
+            remove_op(f, op);
+            continue;
+        }
+        bytes += local_bytes(m, &result(op)->type);
+        if (last && (m->train.bucket == 0 || bytes <= m->train.bucket))
+            move_op(f, op, last->next);
+        else
+            first = op, bytes = local_bytes(m, &result(op)->type);
+        last = op;
+    }
+}
+
+/* --- Sums of settled sums ---------------------------------------------------------------------- */
+
+static bool is_sum(const Value *value, const Type *type)
+{
+    const Op *op = value->def;
+    return op && is_addition(op) && type_equal(&arg(op, 0)->type, type) && type_equal(&arg(op, 1)->type, type);
+}
+
+/* How often each value of a function is read, counted when it is asked for after a change. */
+typedef struct {
+    Module *m;
+    Func *f;
+    Map count;
+    Map inner; /* additions that belong to the tree of one further down, which has been looked at */
+} Sums;
+
+static void count_reads(Sums *s, const Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        map_put(&s->count, values->at[i], (void *)((intptr_t)map_get(&s->count, values->at[i]) + 1));
+}
+
+static void count_all_reads(Sums *s)
+{
+    s->count = (Map){ .arena = &s->m->arena };
+    for (const Op *op = s->f->first; op; op = op->next)
+        count_reads(s, &op->args);
+    count_reads(s, &s->f->results);
+}
+
+static bool is_read_once(const Sums *s, const Value *value) { return (intptr_t)map_get(&s->count, value) == 1; }
+
+/* The terms of a tree of additions, from left to right, through additions that nobody else reads. */
+static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)
+{
+    Values left = { 0 };
+    push_value(&s->m->arena, &left, root);
+    while (left.count) {
+        Value *value = left.at[--left.count];
+        if (is_sum(value, type) && (value == root || is_read_once(s, value))) {
+            map_put(&s->inner, value->def, value);
+            push_value(&s->m->arena, &left, arg(value->def, 1));
+            push_value(&s->m->arena, &left, arg(value->def, 0));
+        } else {
+            push_value(&s->m->arena, terms, value);
+        }
+    }
+}
+
+static bool settles(const Sums *s, const Value *term)
+{
+    const Type *before = is_reshard(term->def) ? &arg(term->def, 0)->type : NULL;
+    return before && before->partial && before->by == BY_SUM && is_read_once(s, term);
+}
+
+static Value *sum_of(Builder *b, const Values *terms)
+{
+    Value *sum = terms->at[0];
+    for (int i = 1; i < terms->count; i++)
+        sum = BUILD(b, OP_add, NO_ATTRS, sum, terms->at[i]);
+    return sum;
+}
+
+/* Takes out of `terms` all that settle a sum of one type; puts in their place one that settles the sum of them. */
+static bool settle_together(const Sums *s, Builder *b, Values *terms, int first)
+{
+    Arena *arena = &s->m->arena;
+    const Op *like = terms->at[first]->def;
+    Values pending = { 0 }, rest = { 0 };
+    for (int i = 0; i < terms->count; i++) {
+        Value *term = terms->at[i];
+        bool same = settles(s, term) && type_equal(&arg(term->def, 0)->type, &arg(like, 0)->type);
+        push_value(arena, same ? &pending : &rest, same ? arg(term->def, 0) : term);
+    }
+    if (pending.count < 2)
+        return false;
+    Value *sum = sum_of(b, &pending);
+    push_value(arena, &rest, build_op(b, OP_reshard, like->attrs, 1, &sum));
+    *terms = rest;
+    return true;
+}
+
+static void settle_tree(Sums *s, Op *root)
+{
+    Values terms = { 0 };
+    find_terms(s, result(root), &result(root)->type, &terms);
+    Builder b = builder_at(s->m, s->f, root);
+    bool changed = false;
+    for (int i = 0; i < terms.count; i++)
+        if (settles(s, terms.at[i]) && settle_together(s, &b, &terms, i))
+            changed = true, i = -1;
+    if (!changed)
+        return;
+    Value *sum = sum_of(&b, &terms);
+    sum->name = result(root)->name;
+    replace_uses(s->f, result(root), sum);
+    count_all_reads(s);
+}
+
+static void settle_sums(Module *m, Func *f)
+{
+    Sums sums = { .m = m, .f = f, .inner = { .arena = &m->arena } };
+    if (m->naxes)
+        count_all_reads(&sums);
+    for (Op *op = f->last, *above; op && m->naxes; op = above) {
+        above = op->prev;
+        if (is_addition(op) && is_sum(result(op), &result(op)->type) && !map_get(&sums.inner, op))
+            settle_tree(&sums, op);
+    }
+    drop_dead(f);
+}
+
+/* --- From type to type, step by step ------------------------------------------------------------- */
+
+typedef struct {
+    OpKind kind;
+    Attrs attrs;
+} Collective;
+
+static Axes bit(int axis) { return 1u << axis; }
+
+/* The axis that `to` has next inside what splits `now` already; -1: none, or `now` is split otherwise. */
+static int next_axis(const Dim *now, const Dim *to)
+{
+    if (now->split.count >= to->split.count || (now->split.count && now->zigzag != to->zigzag))
+        return -1;
+    for (int i = 0; i < now->split.count; i++)
+        if (now->split.axis[i] != to->split.axis[i])
+            return -1;
+    return to->split.axis[now->split.count];
+}
+
+/* The innermost axis of `now`, where it has to go; -1: none. */
+static int axis_too_many(const Dim *now, const Dim *to)
+{
+    bool is_prefix = now->split.count <= to->split.count && (now->split.count == 0 || now->zigzag == to->zigzag);
+    for (int i = 0; i < now->split.count && is_prefix; i++)
+        is_prefix = now->split.axis[i] == to->split.axis[i];
+    return is_prefix ? -1 : now->split.axis[now->split.count - 1];
+}
+
+static bool deals_zigzag(const Dim *now, const Dim *to) { return to->zigzag && now->split.count == 0; }
+
+/* A dim that gets one more axis out of `axes`, as the last step towards `to` or one of them. */
+static bool splitting(const Type *now, const Type *to, Axes axes, OpKind kind, Collective *step)
+{
+    for (int i = 0; i < now->rank; i++) {
+        int axis = next_axis(&now->dim[i], &to->dim[i]);
+        if (axis < 0 || !(axes & bit(axis)))
+            continue;
+        *step = (Collective){
+            kind, { .dim = now->dim[i].name, .axis = bit(axis), .zigzag = deals_zigzag(&now->dim[i], &to->dim[i]) }
+        };
+        return true;
+    }
+    return false;
+}
+
+static bool exchanging(const Type *now, const Type *to, Collective *step)
+{
+    for (int i = 0; i < now->rank; i++) {
+        int axis = axis_too_many(&now->dim[i], &to->dim[i]);
+        for (int j = 0; j < now->rank && axis >= 0; j++)
+            if (j != i && next_axis(&now->dim[j], &to->dim[j]) == axis) {
+                *step = (Collective){ OP_all_to_all,
+                                      { .dim = now->dim[i].name,
+                                        .to = now->dim[j].name,
+                                        .axis = bit(axis),
+                                        .zigzag = deals_zigzag(&now->dim[j], &to->dim[j]) } };
+                return true;
+            }
+    }
+    return false;
+}
+
+static bool gathering(const Type *now, const Type *to, Collective *step)
+{
+    for (int i = 0; i < now->rank; i++) {
+        int axis = axis_too_many(&now->dim[i], &to->dim[i]);
+        if (axis < 0)
+            continue;
+        *step = (Collective){ OP_all_gather, { .dim = now->dim[i].name, .axis = bit(axis) } };
+        return true;
+    }
+    return false;
+}
+
+static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->partial; }
+
+/* What to do first to get from one type to another: what makes the tensor smaller comes before what makes it larger. */
+static bool next_step(const Type *now, const Type *to, Collective *step)
+{
+    Axes pending = now->partial & ~to->partial, whole = pending & ~split_axes_of(to);
+    if (splitting(now, to, pending, OP_reduce_scatter, step))
+        return true;
+    if (splitting(now, to, ~axes_in_use(now), OP_local_slice, step))
+        return true;
+    if (whole) {
+        *step = (Collective){ OP_all_reduce, { .axis = whole } };
+        return true;
+    }
+    return exchanging(now, to, step) || gathering(now, to, step);
+}
+
+/* --- Those that stand together -------------------------------------------------------------------- */
+
+enum { MANY = 256 };
+
+typedef struct {
+    Op *reshard;
+    Value *now; /* how far it has come */
+    Collective next;
+    bool done;
+} Way;
+
+static bool same_kind(const Way *a, const Way *b)
+{
+    return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
+           a->now->type.dtype == b->now->type.dtype && a->now->type.by == b->now->type.by &&
+           op_table[a->next.kind].traits & SENDS;
+}
+
+static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
+{
+    Builder b = builder_at(m, f, before);
+    b.path = way->reshard->path, b.where = way->reshard->where, b.loc = way->reshard->loc;
+    way->next.attrs.purpose = way->reshard->attrs.purpose;
+    way->next.attrs.cause = way->reshard->attrs.cause;
+    way->next.attrs.bucket = bucket;
+    way->now = build_op(&b, way->next.kind, way->next.attrs, 1, &way->now);
+    Type to = type_after(way->reshard);
+    way->done = !next_step(&way->now->type, &to, &way->next);
+}
+
+/* One step of `ways[first]`, and of all that are of its kind, bucket by bucket. */
+static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *before, int64_t *buckets)
+{
+    const Way like = ways[first];
+    int64_t bytes = 0, bucket = 0;
+    int alike = 0;
+    for (int i = first; i < n; i++)
+        alike += !ways[i].done && same_kind(&ways[i], &like);
+    for (int i = first; i < n; i++) {
+        if (i != first && (ways[i].done || !same_kind(&ways[i], &like)))
+            continue;
+        int64_t more = local_bytes(m, &ways[i].now->type);
+        if (alike > 1 && (!bucket || (m->train.bucket && bytes + more > m->train.bucket)))
+            bucket = ++*buckets, bytes = 0;
+        bytes += more;
+        take_step(m, f, &ways[i], before, bucket);
+    }
+}
+
+/* The reshards from ways[0] to ways[n - 1] stand together, and none needs another. */
+static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
+{
+    Op *before = ways[n - 1].reshard->next;
+    for (int i = 0; i < n; i++) {
+        Type to = type_after(ways[i].reshard);
+        ways[i].now = arg(ways[i].reshard, 0);
+        ways[i].done = !next_step(&ways[i].now->type, &to, &ways[i].next);
+    }
+    for (int i = 0; i < n; i++)
+        while (!ways[i].done)
+            step_together(m, f, ways, n, i, before, buckets);
+    for (int i = 0; i < n; i++) {
+        ways[i].now->name = result(ways[i].reshard)->name;
+        replace_uses(f, result(ways[i].reshard), ways[i].now);
+        remove_op(f, ways[i].reshard);
+    }
+}
+
+/* From `first` on: how many reshards stand together of which none needs another. */
+static int count_together(Op *first, Way ways[])
+{
+    int n = 0;
+    for (Op *op = first; is_reshard(op) && n < MANY; op = op->next) {
+        for (int i = 0; i < n; i++)
+            if (arg(op, 0) == result(ways[i].reshard))
+                return n;
+        ways[n++] = (Way){ .reshard = op };
+    }
+    return n;
+}
+
+void pass_collectives(Module *m);
+void pass_collectives(Module *m)
+{
+    int64_t buckets = 0;
+    for (Func *f = m->funcs; f; f = f->next) {
+        settle_sums(m, f);
+        join_reshards(f);
+        share_equal(f);
+        make_room(f);
+        gather_together(m, f);
+        for (Op *op = f->first, *next; op; op = next) {
+            Way ways[MANY];
+            int n = count_together(op, ways);
+            next = n ? ways[n - 1].reshard->next : op->next;
+            if (n)
+                write_steps(m, f, ways, n, &buckets);
+        }
+    }
+}

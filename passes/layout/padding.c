@@ -1,0 +1,153 @@
+/* padding.c -- keeps padding out of sums.  A rank's part of a split dim is as long in memory on every rank; where its
+ * padding begins depends on the rank, and loops run over all of it.  So what is summed (or maximised) along such a dim
+ * is made neutral there first:
+ *
+ *   %2 = sum %1 {over=vocab}     =>     %3 = iota {dims=[vocab:50257~50304/tp]}
+ *                                       %4 = lt %3, 50257
+ *                                       %5 = where %4, %1, 0
+ *                                       %2 = sum %5 {over=vocab}
+ *
+ * Inputs and state are finite in their padding: the step makes it zero in all state that it leaves.  Of a product that
+ * reads such a one the other operand is enough: a number times 0.  What has been computed may be infinite in its
+ * padding, and then both are made neutral.  The comparison is by position in the whole dim, so it fuses with whatever
+ * made the operand.
+ */
+#include "manager/pass.h"
+#include "storage.h"
+
+#include <float.h>
+#include <stdint.h>
+
+static bool has_ragged_end(const Dim *dim) { return dim->split.count && dim->padded > dim->size; }
+
+static Value *constant(Builder *b, double value, const char *dtype)
+{
+    return build_op(b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(b->module, dtype) }, 0, NULL);
+}
+
+/* The number everywhere, held as x is: zeros beside terms of a sum are terms of it, too. */
+static Value *number_like(Builder *b, const Value *x, double number)
+{
+    Value *value = constant(b, number, dtype_name[x->type.dtype]);
+    return x->type.partial ? BUILD(b, OP_broadcast, ((Attrs){ .axis = x->type.partial }), value) : value;
+}
+
+/* `x`, and `neutral` in the padding of the dim. */
+static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutral)
+{
+    Attrs along = { .dims = { .count = 1, .dim = { *dim } } };
+    Value *index = build_op(b, OP_iota, along, 0, NULL);
+    Value *inside = BUILD(b, OP_lt, NO_ATTRS, index, constant(b, (double)dim->size, "i32"));
+    return BUILD(b, OP_where, NO_ATTRS, inside, x, number_like(b, x, neutral));
+}
+
+/* Is it an input or state, or a part of one, or handed over to this function as one by all that call it? */
+static bool is_given(const Module *m, const Func *f, const Value *value)
+{
+    value = shown_by(value);
+    if (value->def)
+        return false;
+    int number = index_of(&f->params, value);
+    for (const Func *caller = m->funcs; caller && f->role == PLAIN; caller = caller->next)
+        for (const Op *op = caller->first; op; op = op->next)
+            if (op->attrs.callee == f->name && (number < op->attrs.carried || !is_given(m, caller, arg(op, number))))
+                return false;
+    return true;
+}
+
+static int last_float(const Op *op)
+{
+    int at = op->args.count - 1;
+    while (at >= 0 && !is_float(arg(op, at)->type.dtype))
+        at--;
+    return at;
+}
+
+/* Does this operand have to be neutral in its padding?  Of a library op the gradient, which is the last float operand;
+ * of others one that is computed; of two that are not, the first. */
+static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
+{
+    if (info(op)->family == LIBRARY)
+        return at == last_float(op);
+    int computed = 0;
+    for (int i = 0; i < op->args.count; i++)
+        computed += !is_given(m, f, arg(op, i));
+    return computed ? !is_given(m, f, arg(op, at)) : at == 0;
+}
+
+/* Masks operand `at` along one dim, if that has a ragged end. */
+static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, double neutral)
+{
+    if (!has_ragged_end(dim))
+        return;
+    Builder b = builder_at(m, f, op);
+    op->args.at[at] = without_padding(&b, arg(op, at), dim, neutral);
+}
+
+/* What a maximum is never. */
+static double lowest(const Type *type) { return is_float(type->dtype) ? -FLT_MAX : INT32_MIN; }
+
+static void mask_reduced(Module *m, Func *f, Op *op, int at)
+{
+    const Type type = arg(op, at)->type;
+    for (int i = 0; i < type.rank; i++) {
+        Role role = has_ragged_end(&type.dim[i]) ? op_role(op, type.dim[i].name) : KEEP;
+        if ((role == SUM || role == MAX) && is_masked(m, f, op, at))
+            mask_along(m, f, op, at, &type.dim[i], role == MAX ? lowest(&type) : 0);
+    }
+}
+
+/* Indices are looked at one by one, in the padding too: there they are 0, which every dim has. */
+static void mask_indices(Module *m, Func *f, Op *op)
+{
+    for (int at = 0; at < op->args.count; at++) {
+        const Type type = arg(op, at)->type;
+        for (int i = 0; i < type.rank && type.dtype == I32; i++)
+            mask_along(m, f, op, at, &type.dim[i], 0);
+    }
+}
+
+static void mask_operands(Module *m, Func *f, Op *op)
+{
+    for (int i = 0; i < op->args.count; i++)
+        mask_reduced(m, f, op, i);
+    if (info(op)->family == LIBRARY)
+        mask_indices(m, f, op);
+}
+
+/* --- State --------------------------------------------------------------------------------------- */
+
+/* `value` with zeros in its padding: where it is computed, not where it is sent. */
+static Value *finite_state(Module *m, Func *step, Value *value)
+{
+    Op *def = value->def;
+    if (def && info(def)->family == COLLECTIVE && def->args.count == 1) {
+        def->args.at[0] = finite_state(m, step, arg(def, 0));
+        return value;
+    }
+    Builder b = def ? builder_at(m, step, def) : (Builder){ 0 };
+    b.before = def ? def->next : NULL;
+    for (int i = 0; i < value->type.rank && def; i++) {
+        const Dim dim = value->type.dim[i];
+        if (has_ragged_end(&dim))
+            value = without_padding(&b, value, &dim, 0);
+    }
+    return value;
+}
+
+static void keep_state_finite(Module *m, Func *step)
+{
+    for (int i = 0; i < step->results.count; i++)
+        step->results.at[i] = finite_state(m, step, step->results.at[i]);
+}
+
+void pass_padding(Module *m);
+void pass_padding(Module *m)
+{
+    for (Func *f = m->funcs; f && m->naxes; f = f->next) {
+        for (Op *op = f->first; op; op = op->next)
+            mask_operands(m, f, op);
+        if (f->role == STEP)
+            keep_state_finite(m, f);
+    }
+}

@@ -1,0 +1,477 @@
+/* shard.c -- the passes shard, sequence and zero: how every value is held, and where it has to be held differently.
+ *
+ * All three are one walk, which differs in how much of the layout counts (home.h).  An op is computed split as the
+ * rules say of its space, the union of its operands' dims; an operand that is held differently is resharded first.
+ *
+ *   rules: shard heads, ff over tp else seq
+ *   %2 = dot %1, %w {over=embed}        =>  %3 = reshard %1 {dims=[seq, embed]}
+ *                                           %2 = dot %3, %w {over=embed} : [seq, ff/tp]     (the space has ff)
+ *   %4 = dot %2, %v {over=ff}           =>  %4 = dot %2, %v {over=ff} : [seq, embed] partial(tp)
+ *   %5 = square %4                      =>  %6 = reshard %4 {dims=[seq/tp, embed]}          (it has none: else seq)
+ *                                           %5 = square %6 : [seq/tp, embed]
+ *
+ * A sum stays pending as long as its only reader adds it up further; else it is settled where it arises, once, into
+ * the home of its type.  So weights' gradients add up over micro-batches before anybody talks, and with zero they
+ * become shards.  Each pass begins with the program without layout, so each can run alone.
+ */
+#include "home.h"
+#include "map.h"
+#include "simplify/cleanup.h"
+
+typedef struct {
+    Module *m;
+    Homes homes;
+    Map visited; /* functions, and ops that were made with all their types */
+    Map uses;    /* of values of the function at hand: how often they are read, as a pointer's number */
+} Shard;
+
+/* One function on its way through the walk. */
+typedef struct {
+    Func *f;
+    int carried; /* the first so many parameters and results go from turn to turn */
+    bool *open;  /* of each carried one: an accumulator, whose type is that of what is added to it */
+} Frame;
+
+static void assign_func(Shard *s, Func *f, int carried, bool *open);
+
+static int uses_of(const Shard *s, const Value *value) { return (int)(intptr_t)map_get(&s->uses, value); }
+
+static void add_use(Shard *s, const Value *value)
+{
+    map_put(&s->uses, value, (void *)(intptr_t)(uses_of(s, value) + 1));
+}
+
+static Axes axis_bit(int axis) { return 1u << axis; }
+
+/* --- Reshards -------------------------------------------------------------------------- */
+
+/* A sum pending over the axes along which data are parallel, of a tensor: a gradient of a weight. */
+static bool is_gradient(const Shard *s, const Value *value)
+{
+    return value->type.rank > 0 && value->type.partial & s->homes.data.axes;
+}
+
+static Type settled_type(const Shard *s, const Value *value)
+{
+    return is_gradient(s, value) ? state_home(&s->homes, value->type) : home_by(&s->homes, value->type);
+}
+
+static Dims dims_of(const Type *type)
+{
+    Dims dims = { .count = type->rank };
+    for (int i = 0; i < type->rank; i++)
+        dims.dim[i] = type->dim[i];
+    return dims;
+}
+
+/* Who wants a value held otherwise. */
+typedef struct {
+    const char *name;
+    Purpose purpose;
+} Reader;
+
+static const Reader of_gradient = { "gradient", GRADIENT }, returned = { "return", ANY_PURPOSE };
+
+static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader reader)
+{
+    static const char *const pass[] = { [BY_RULES] = "shard", [BY_ELSE] = "sequence", [BY_ZERO] = "zero" };
+    Extent rule = rule_behind(&s->homes, from, to);
+    return (Attrs){ .dims = dims_of(to),
+                    .axis = to->partial,
+                    .purpose = !reader.purpose && rule == BY_ZERO ? WEIGHT : reader.purpose,
+                    .cause = intern_format(s->m, "%s.%s", pass[rule], reader.name) };
+}
+
+/* `value`, held as `to` says, for `reader`, before which it is made. */
+static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
+{
+    if (same_dims(&value->type, to))
+        return value;
+    Builder b = builder_at(s->m, f, before);
+    Op *made;
+    if (value->def && info(value->def)->family == LEAF) { /* made here as it is needed */
+        Attrs attrs = value->def->attrs;
+        attrs.dims = dims_of(to);
+        made = build(&b, value->def->kind, attrs, 0, NULL);
+    } else {
+        made = build(&b, OP_reshard, reshard_attrs(s, &value->type, to, reader), 1, &value);
+    }
+    add_use(s, result(made));
+    return result(made);
+}
+
+static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
+{
+    Value *made = BUILD(b, OP_cast, ((Attrs){ .dtype = dtype }), value);
+    map_put(&s->visited, made->def, made->def);
+    add_use(s, made);
+    return made;
+}
+
+/* A gradient is sent in a dtype of its own, and is again what it was. */
+static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
+{
+    Name sent = is_gradient(s, value) ? s->homes.data.sent : NULL;
+    if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
+        return reshard(s, f, before, value, to, reader);
+    Builder b = builder_at(s->m, f, before);
+    Value *reduced = reshard(s, f, before, cast_as(s, &b, value, sent), to, reader);
+    return cast_as(s, &b, reduced, intern_text(s->m, dtype_name[value->type.dtype]));
+}
+
+/* A pending sum of several readers, or a maximum, is settled where it arises. */
+static void settle(Shard *s, Func *f, Op *op, Value *value)
+{
+    if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
+        return;
+    Type home = settled_type(s, value);
+    bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
+    Op *next = op->next;
+    Value *settled = of_weight ? reduce_gradient(s, f, next, value, &home, of_gradient)
+                               : reshard(s, f, next, value, &home, (Reader){ info(op)->name, ANY_PURPOSE });
+    for (Op *made = op->next; made != next; made = made->next) {
+        made->path = of_weight ? value->name : op->path;
+        made->where = op->where;
+    }
+    for (Op *reader = settled->def->next; reader; reader = reader->next)
+        for (int i = 0; i < reader->args.count; i++)
+            if (arg(reader, i) == value)
+                reader->args.at[i] = settled, add_use(s, settled);
+    for (int i = 0; i < f->results.count; i++)
+        if (f->results.at[i] == value)
+            f->results.at[i] = settled, add_use(s, settled);
+}
+
+/* --- Ops ------------------------------------------------------------------------------------------ */
+
+static int64_t bytes_of(const Type *type) { return element_count(type) * dtype_bytes(type->dtype); }
+
+/* Do all operands but this one leave the sum as it is: are they numbers? */
+static bool others_are_scalars(const Op *op, int at)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (i != at && arg(op, i)->type.rank > 0)
+            return false;
+    return true;
+}
+
+/* Which pending sums of its operands may the op add up further?  Those that all the operands share for which it is
+ * linear, if that makes nothing larger.  first, last: these operands. */
+static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
+{
+    Linear linear = info(op)->linear;
+    *first = linear == REST ? 1 : 0;
+    *last = linear == ALL || linear == REST ? op->args.count - 1 : 0;
+    for (int i = 0; linear == EACH && i < op->args.count; i++)
+        if (arg(op, i)->type.partial)
+            *first = *last = i;
+    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || info(op)->family == PRODUCT ||
+        result(op)->type.dtype == BOOL)
+        return 0;
+    if ((linear == EACH || linear == FIRST) && !others_are_scalars(op, *first))
+        return 0;
+    Axes pending = ~0u;
+    for (int i = *first; i <= *last; i++) {
+        const Value *value = arg(op, i);
+        bool may =
+            value->type.by == BY_SUM && uses_of(s, value) == 1 && bytes_of(&result(op)->type) <= bytes_of(&value->type);
+        pending &= may ? value->type.partial : 0;
+    }
+    return pending;
+}
+
+/* Axes that the rules have no use for, but that split an operand already: state under zero stays as it is. */
+static void adopt_splits(const Shard *s, const Op *op, Type *space, Axes pending)
+{
+    for (int i = 0; i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++) {
+            const Dim *dim = &arg(op, i)->type.dim[j];
+            Dim *own = &space->dim[find_dim(space, dim->name)];
+            for (int k = own->split.count; k < dim->split.count; k++) {
+                Dim more = *own;
+                Axes used = axes_in_use(space) | pending;
+                if (needs_whole(op, dim->name) || used & axis_bit(dim->split.axis[k]))
+                    break;
+                more.split.axis[more.split.count++] = dim->split.axis[k];
+                if (!splits_evenly(s->m, &more))
+                    break;
+                *own = more;
+            }
+        }
+}
+
+/* The union of the operands' dims, and those that {dims} gives the result; sizes only. */
+static Type whole_space(const Op *op)
+{
+    Type space = { 0 };
+    for (int i = 0; i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++)
+            if (find_dim(&space, arg(op, i)->type.dim[j].name) < 0 && space.rank < MAX_RANK)
+                space.dim[space.rank++] = arg(op, i)->type.dim[j];
+    for (int i = 0; i < op->attrs.dims.count; i++)
+        if (find_dim(&space, op->attrs.dims.dim[i].name) < 0 && space.rank < MAX_RANK)
+            space.dim[space.rank++] = op->attrs.dims.dim[i];
+    return unsplit_type(space);
+}
+
+/* The type in which an operand is wanted: split as the space is, with these sums still pending. */
+static Type wanted_type(const Type *given, const Type *space, Axes pending)
+{
+    Type wanted = unsplit_type(*given);
+    wanted.partial = pending;
+    for (int i = 0; i < wanted.rank; i++) {
+        const Dim *dim = &space->dim[find_dim(space, wanted.dim[i].name)];
+        wanted.dim[i].split = dim->split;
+        wanted.dim[i].zigzag = dim->zigzag;
+    }
+    return wanted;
+}
+
+static void retype_results(Shard *s, Op *op)
+{
+    const Type *types = infer_results(s->m, op);
+    if (!types)
+        return; /* reported: the verifier says the same again */
+    for (int i = 0; i < op->results.count; i++)
+        op->results.at[i]->type = types[i];
+}
+
+static void assign_op(Shard *s, Func *f, Op *op)
+{
+    int first, last;
+    Axes pending = pending_sums(s, op, &first, &last);
+    Type space = whole_space(op);
+    split_by_rules(&s->homes, &space, pending, op);
+    adopt_splits(s, op, &space, pending);
+    for (int i = 0; i < op->args.count; i++) {
+        Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
+        op->args.at[i] = reshard(s, f, op, arg(op, i), &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
+    }
+    for (int i = 0; i < op->attrs.dims.count; i++) {
+        Dim *dim = &op->attrs.dims.dim[i];
+        const Dim *split = &space.dim[find_dim(&space, dim->name)];
+        if (!needs_whole(op, dim->name))
+            dim->split = split->split, dim->zigzag = split->zigzag;
+    }
+    retype_results(s, op);
+    for (int i = 0; i < op->results.count; i++)
+        settle(s, f, op, op->results.at[i]);
+}
+
+/* --- Accumulators --------------------------------------------------------------------------------
+ * What a loop carries only to add to it begins as zeros, and zeros are a pending sum over any axes: so it is held as
+ * what is added, and is settled once, after the loop. */
+
+static bool is_zeros(const Value *value)
+{
+    while (value->def && info(value->def)->traits & COPIES)
+        value = arg(value->def, 0);
+    return is_number(value, 0);
+}
+
+static const Op *only_reader(const Func *f, const Value *value)
+{
+    const Op *reader = NULL;
+    for (const Op *op = f->first; op; op = op->next)
+        if (index_of(&op->args, value) >= 0) {
+            if (reader)
+                return NULL;
+            reader = op;
+        }
+    return index_of(&f->results, value) < 0 ? reader : NULL;
+}
+
+static bool is_accumulator(const Func *f, int i)
+{
+    const Op *add = only_reader(f, f->params.at[i]);
+    return add && is_addition(add) && result(add) == f->results.at[i] &&
+           arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
+}
+
+/* An accumulator is held as what the op adds to it. */
+static void close_accumulator(const Frame *frame, const Op *op)
+{
+    for (int i = 0; i < op->args.count && frame->open; i++) {
+        int at = arg(op, i)->def ? -1 : index_of(&frame->f->params, arg(op, i));
+        if (at < 0 || at >= frame->carried || !frame->open[at])
+            continue;
+        const Type *added = &arg(op, 1 - i)->type;
+        Type *own = &arg(op, i)->type;
+        for (int j = 0; j < own->rank; j++) {
+            const Dim *dim = &added->dim[find_dim(added, own->dim[j].name)];
+            own->dim[j].split = dim->split;
+            own->dim[j].zigzag = dim->zigzag;
+        }
+        own->partial = added->by == BY_SUM ? added->partial : 0;
+        frame->open[at] = false;
+    }
+}
+
+static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
+{
+    Builder b = builder_at(s->m, f, before);
+    Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
+    Value *number = build_op(&b, OP_constant, zero, 0, NULL);
+    return BUILD(&b, OP_broadcast, ((Attrs){ .dims = dims_of(type), .axis = type->partial }), number);
+}
+
+/* --- Calls and loops -------------------------------------------------------------------------- */
+
+static Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL; }
+
+/* How a callee takes an operand.  Weights are gathered before the call of a step, unless they stay split. */
+static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
+{
+    if (value->type.partial)
+        return home_by(&s->homes, value->type);
+    bool gathers = caller->role != PLAIN && !s->homes.data.splits_calls;
+    return gathers ? gathered_type(&s->homes, value->type) : value->type;
+}
+
+static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
+{
+    Name dim = looped_dim(op);
+    int carried = dim ? (int)op->attrs.carried : 0;
+    bool *open = NEW_ARRAY(&s->m->arena, bool, carried + 1);
+    for (int i = 0; i < callee->params.count; i++) {
+        Type *param = &callee->params.at[i]->type;
+        Type given = type_for_callee(s, f, arg(op, i));
+        given = i >= carried && dim ? without_dim(given, dim) : given;
+        open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
+        given.dtype = param->dtype;
+        *param = i < carried ? home_by(&s->homes, *param) : given;
+    }
+    Map uses = s->uses;
+    assign_func(s, callee, carried, open);
+    s->uses = uses;
+    map_put(&s->visited, callee, callee);
+}
+
+static void assign_call(Shard *s, Func *f, Op *op)
+{
+    Func *callee = find_func(s->m, op->attrs.callee);
+    Name dim = looped_dim(op);
+    if (!map_get(&s->visited, callee))
+        enter_callee(s, f, op, callee);
+    for (int i = 0; i < op->args.count; i++) {
+        Value *value = arg(op, i);
+        Type wanted = callee->params.at[i]->type;
+        if (dim && find_dim(&value->type, dim) == 0)
+            wanted = with_dim_first(wanted, value->type.dim[0]);
+        bool from_zeros = !same_dims(&value->type, &wanted) && is_zeros(value);
+        op->args.at[i] = from_zeros ? zeros_held_as(s, f, op, &wanted)
+                                    : reshard(s, f, op, value, &wanted, (Reader){ callee->name, ANY_PURPOSE });
+    }
+    retype_results(s, op);
+    for (int i = 0; i < op->results.count; i++)
+        settle(s, f, op, op->results.at[i]);
+}
+
+/* --- Functions ------------------------------------------------------------------------------------ */
+
+/* How a function returns its i-th result. */
+static Type returned_type(const Shard *s, const Func *f, int i, int carried)
+{
+    const Value *value = f->results.at[i];
+    const int old = state_replaced(f, i);
+    if (old >= 0)
+        return f->params.at[old]->type;
+    if (f->role != PLAIN)
+        return unsplit_type(value->type); /* the trainer reads it */
+    if (i < carried)
+        return f->params.at[i]->type;
+    bool residual = result_port(f, i).kind == PORT_RESIDUAL;
+    bool settled = residual || value->type.by == BY_MAX || (s->homes.data.settles_early && is_gradient(s, value));
+    return value->type.partial && settled ? settled_type(s, value) : value->type;
+}
+
+static void count_uses(Shard *s, const Func *f)
+{
+    s->uses = (Map){ .arena = &s->m->arena };
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            add_use(s, arg(op, i));
+    for (int i = 0; i < f->results.count; i++)
+        add_use(s, f->results.at[i]);
+}
+
+/* Its parameters have their types already. */
+static void assign_func(Shard *s, Func *f, int carried, bool *open)
+{
+    Frame frame = { f, carried, open };
+    share_equal(f);
+    count_uses(s, f);
+    for (Op *op = f->first; op; op = op->next) {
+        if (info(op)->traits & WISHES || map_get(&s->visited, op))
+            continue; /* made on the way */
+        close_accumulator(&frame, op);
+        if (info(op)->family == CONTROL)
+            assign_call(s, f, op);
+        else
+            assign_op(s, f, op);
+    }
+    for (int i = 0; i < f->results.count; i++) {
+        Type wanted = returned_type(s, f, i, carried);
+        bool is_residual = result_port(f, i).kind == PORT_RESIDUAL;
+        f->results.at[i] = is_residual ? reshard(s, f, NULL, f->results.at[i], &wanted, returned)
+                                       : reduce_gradient(s, f, NULL, f->results.at[i], &wanted,
+                                                         is_gradient(s, f->results.at[i]) ? of_gradient : returned);
+    }
+    share_equal(f);
+    drop_dead(f);
+}
+
+/* --- The passes ------------------------------------------------------------------------------------- */
+
+static void declare_homes(Shard *s)
+{
+    for (Input *input = s->m->inputs; input; input = input->next)
+        input->type = input_home(&s->homes, input->type);
+    for (Param *param = s->m->params; param; param = param->next)
+        param->type = state_home(&s->homes, param->type);
+}
+
+static void assign_entry(Shard *s, Func *f)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        Value *param = f->params.at[i];
+        bool is_input = param->port.kind == PORT_INPUT;
+        param->type = is_input ? input_home(&s->homes, param->type) : state_home(&s->homes, param->type);
+    }
+    assign_func(s, f, 0, NULL);
+}
+
+/* Does the pass find what it would add to the layout? */
+static bool has_extent(const Module *m, Extent extent)
+{
+    const ShardRule *rule = m->rules;
+    while (rule && !rule->otherwise)
+        rule = rule->next;
+    return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
+}
+
+/* Each walk begins anew: the last one alone counts where nobody looks at the others. */
+static void assign_layout(Module *m, Extent extent)
+{
+    bool comes_again = false;
+    for (Extent later = extent + 1; later <= BY_ZERO; later++)
+        comes_again |= has_extent(m, later);
+    if (!has_extent(m, extent) || (m->hurried && comes_again))
+        return;
+    Shard s = { .m = m, .homes = homes_of(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
+    forget_layout(m);
+    declare_homes(&s);
+    for (Func *f = m->funcs; f; f = f->next)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+            assign_entry(&s, f);
+    drop_unreached(m);
+}
+
+void pass_shard(Module *m);
+void pass_shard(Module *m) { assign_layout(m, BY_RULES); }
+
+void pass_sequence(Module *m);
+void pass_sequence(Module *m) { assign_layout(m, BY_ELSE); }
+
+void pass_zero(Module *m);
+void pass_zero(Module *m) { assign_layout(m, BY_ZERO); }

@@ -1,0 +1,324 @@
+/* meaning.c -- a module's programs run through the interpreter, on values that depend on names alone. */
+#include "meaning.h"
+
+#include "interp/interp_number.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOSS_SCALE = 8 };
+
+/* What a run is fed with. */
+typedef struct {
+    Module *m;
+    int step;       /* 0, and 1 for the second step */
+    bool overflows; /* fp16: as if gradients were too large */
+    bool exact;
+    const Observer *observer; /* of a step; or NULL */
+    Name moved;               /* the parameter that moves; NULL: none */
+    Shaking shaking;
+} Run;
+
+static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
+
+static void note(Module *m, Meaning *meaning, Named named)
+{
+    if (meaning->count == meaning->room) {
+        Named *grown = NEW_ARRAY(&m->arena, Named, meaning->room = meaning->room ? 2 * meaning->room : 64);
+        for (int i = 0; i < meaning->count; i++)
+            grown[i] = meaning->at[i];
+        meaning->at = grown;
+    }
+    meaning->at[meaning->count++] = named;
+}
+
+void forget_meaning(Meaning *meaning)
+{
+    for (int i = 0; i < meaning->count; i++)
+        free_tensors(&meaning->at[i].tensor, 1);
+    meaning->count = 0;
+}
+
+const Tensor *find_tensor(const Meaning *meaning, const char *name)
+{
+    for (int i = 0; i < meaning->count; i++)
+        if (strcmp(meaning->at[i].name, name) == 0)
+            return &meaning->at[i].tensor;
+    return NULL;
+}
+
+/* --- What the trainer would put there ------------------------------------------------------------------ */
+
+static double scalar_for(const Run *run, PortKind kind)
+{
+    switch (kind) {
+    case PORT_STEP_NUMBER:
+        return 3 + run->step;
+    case PORT_DROPOUT_KEY:
+        return 12345 + run->step;
+    case PORT_LEARNING_RATE:
+        return 0.01 / (1 + run->step);
+    case PORT_LOSS_SCALE:
+        return run->overflows ? 1e300 : LOSS_SCALE; /* squares of such gradients are no doubles */
+    default:
+        return 0;
+    }
+}
+
+double loss_scale_of(const Module *m) { return m->train.precision == PRECISION_FP16 ? LOSS_SCALE : 1; }
+
+Tensor direction_of(Module *m, const char *name, const Type *type)
+{
+    return random_tensor(arena_text(&m->arena, "along.%s", name), type, -1, 1);
+}
+
+static Tensor real_for(const Run *run, const Value *param)
+{
+    const Port port = param->port;
+    if (port.kind == PORT_INPUT) {
+        const Input *input = find_input(run->m, port.of);
+        double below = input->vocab ? (double)input->vocab : 2;
+        const char *stream = arena_text(&run->m->arena, "tokens.%d.%d", (int)input->shift, run->step);
+        return random_tensor(stream, &param->type, 0, below);
+    }
+    if (port.kind && !port.of) {
+        Tensor tensor = new_tensor(&param->type);
+        tensor.data[0] = scalar_for(run, port.kind);
+        return tensor;
+    }
+    if (port.kind == PORT_SECOND_MOMENT) /* of squares */
+        return random_tensor(param->name, &param->type, 0.5, 1);
+    if (port.kind == PORT_FIRST_MOMENT || port.kind == PORT_MOMENTUM || port.kind == PORT_TOTAL)
+        return new_tensor(&param->type);
+    return random_tensor(port.of ? port.of : param->name, &param->type, -0.5, 0.5);
+}
+
+/* A tensor for a parameter of a program. */
+static Tensor value_for(const Run *run, const Value *param)
+{
+    Tensor tensor = real_for(run, param);
+    if (run->exact)
+        make_exact(&tensor);
+    return tensor;
+}
+
+/* --- Whole programs ------------------------------------------------------------------------------------ */
+
+/* What a result of a program is called in the meaning; the second step's have an ending. */
+static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
+{
+    if (f->role == EVAL || f->role == PREDICT)
+        return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
+                        PORT_NONE, tensor, 0 };
+    const int old = state_replaced(f, at);
+    const Value *before = old < 0 ? NULL : f->params.at[old];
+    Name name = before ? before->name : intern_text(run->m, at ? "the gradient norm" : "loss");
+    const PortKind kind = before && before->port.of ? before->port.kind : PORT_NONE;
+    if (run->overflows)
+        return (Named){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };
+    return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
+}
+
+/* The state that the step before has left behind, and what is fed anew. */
+static Tensor argument_for(const Run *run, const Func *f, const Value *param, const Meaning *meaning)
+{
+    const Tensor *left = f->role == STEP && run->step ? find_tensor(meaning, param->name) : NULL;
+    if (!left)
+        return value_for(run, param);
+    Tensor copy = new_tensor(&param->type);
+    memcpy(copy.data, left->data, (size_t)element_count(&param->type) * sizeof *copy.data);
+    return copy;
+}
+
+/* What a step has added to a weight: a wrong gradient is plain there, but may be small beside the weight itself. */
+static void note_change(const Run *run, const Tensor *before, const Named *after, Meaning *meaning)
+{
+    Tensor change = new_tensor(&after->tensor.type);
+    for (int64_t i = 0; i < element_count(&change.type); i++)
+        change.data[i] = after->tensor.data[i] - before->data[i];
+    Name name = intern_format(run->m, "the change of %s", after->name);
+    note(run->m, meaning, (Named){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
+}
+
+/* Runs one program as it stands. */
+static bool run_program(const Run *run, const Func *f, Meaning *meaning)
+{
+    int n = f->params.count;
+    Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, n + 1);
+    Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
+    for (int i = 0; i < n; i++)
+        args[i] = argument_for(run, f, f->params.at[i], meaning);
+    RunOptions options = { .exact = run->exact,
+                           .placed = n > 0 && f->params.at[0]->storage,
+                           .observer = run->observer };
+    bool good = interpret_with(run->m, f, args, results, &options);
+    for (int i = 0; good && i < f->results.count; i++) {
+        if (run->overflows && i < 2) { /* of the norm nothing but that it is no number */
+            free_tensors(&results[i], 1);
+            continue;
+        }
+        Named named = name_result(run, f, i, results[i]);
+        note(run->m, meaning, named);
+        if (!run->exact && !run->overflows && named.kind == PORT_PARAM) /* residues are equal or not */
+            note_change(run, &args[state_replaced(f, i)], &named, meaning);
+    }
+    free_tensors(args, n);
+    return good;
+}
+
+/* --- The model alone, micro-batch by micro-batch --------------------------------------------------------- */
+
+/* One micro-batch out of what the trainer would feed a step. */
+static Tensor micro_input(const Run *run, const Value *param, int64_t micro, int64_t micros)
+{
+    Type whole = param->type;
+    if (micros > 1)
+        whole = with_dim_first(whole, (Dim){ .name = intern_text(run->m, "micro"), .size = micros, .padded = micros });
+    const Value all = { .name = param->name, .type = whole, .port = param->port };
+    Tensor tokens = value_for(run, &all), part = new_tensor(&param->type);
+    int64_t count = element_count(&param->type);
+    memcpy(part.data, tokens.data + micro * count, (size_t)count * sizeof *part.data);
+    free(tokens.data);
+    return part;
+}
+
+/* The arguments of the model or of its totals for one micro-batch. */
+static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t micros, const double totals[],
+                       Tensor args[])
+{
+    const Func *counts = func_with_role(run->m, TOTALS);
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        if (param->port.kind == PORT_INPUT) {
+            args[i] = micro_input(run, param, micro, micros);
+            continue;
+        }
+        args[i] = value_for(run, param);
+        if (param->port.kind == PORT_ORIGIN)
+            args[i].data[0] = (double)(micro * run->m->train.microbatch);
+        else if (param->port.kind == PORT_TOTAL)
+            args[i].data[0] = numbers_of(run)->map(OP_maximum, totals[result_at(counts, param->port)], 1);
+    }
+}
+
+/* Where each parameter of f moves to. */
+static Tensor *directions(const Run *run, const Func *f)
+{
+    Tensor *ways = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1);
+    for (int i = 0; i < f->params.count; i++)
+        if (same_port(f->params.at[i]->port, (Port){ PORT_PARAM, run->moved }))
+            ways[i] = direction_of(run->m, run->moved, &f->params.at[i]->type);
+    return ways;
+}
+
+/* Adds up the scalar results of f over micro-batches, and by how much they move. */
+static bool sum_over_micros(const Run *run, const Func *f, const double totals[], double sums[], double moves[])
+{
+    int64_t micros = run->m->train.microbatch > 0 ? run->m->train.batch / run->m->train.microbatch : 1;
+    Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1), *ways = directions(run, f);
+    Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
+    Tensor *moved = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
+    Tangents tangents = { ways, moved, run->shaking.by, run->shaking.seed };
+    bool good = true;
+    for (int64_t micro = 0; good && micro < micros; micro++) {
+        micro_args(run, f, micro, micros, totals, args);
+        good = interpret_with(run->m, f, args, results,
+                              &(RunOptions){ .exact = run->exact, .tangents = run->moved ? &tangents : NULL });
+        for (int i = 0; good && i < f->results.count; i++) {
+            sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
+            moves[i] += moved[i].data ? moved[i].data[0] : 0;
+        }
+        free_tensors(args, f->params.count);
+        if (good) {
+            free_tensors(results, f->results.count);
+            free_tensors(moved, f->results.count);
+        }
+    }
+    free_tensors(ways, f->params.count);
+    return good;
+}
+
+static bool run_model(const Run *run, double *loss, double *slope)
+{
+    const Func *model = func_with_role(run->m, MODEL), *counts = func_with_role(run->m, TOTALS);
+    int ncounts = counts ? counts->results.count : 0;
+    double *totals = NEW_ARRAY(&run->m->arena, double, ncounts), *moves = NEW_ARRAY(&run->m->arena, double, ncounts);
+    Run still = *run;
+    still.moved = NULL;
+    *loss = *slope = 0;
+    if (counts && !sum_over_micros(&still, counts, NULL, totals, moves))
+        return false;
+    return sum_over_micros(run, model, totals, loss, slope);
+}
+
+bool find_slope(Module *m, const char *param, const Shaking *shaking, double *slope)
+{
+    double loss;
+    return run_model(&(Run){ .m = m, .moved = intern_text(m, param), .shaking = *shaking }, &loss, slope);
+}
+
+bool watch_step(Module *m, const Observer *observer)
+{
+    Meaning unread = { 0 };
+    bool good = run_program(&(Run){ .m = m, .observer = observer }, func_with_role(m, STEP), &unread);
+    forget_meaning(&unread);
+    return good;
+}
+
+static bool note_loss(const Run *run, Meaning *meaning)
+{
+    Type type = scalar_type(F32);
+    Tensor loss = new_tensor(&type);
+    double slope;
+    bool good = run_model(run, loss.data, &slope);
+    note(run->m, meaning,
+         (Named){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), PORT_NONE, loss, 0 });
+    return good;
+}
+
+bool find_meaning(Module *m, bool exact, Meaning *meaning)
+{
+    static const struct {
+        FuncRole role;
+        int step;
+        bool overflows;
+    } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
+    bool good = true;
+    for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* of the tokens of both */
+        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, meaning);
+    for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
+        if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
+            good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },
+                               func_with_role(m, runs[i].role), meaning);
+    return good;
+}
+
+/* --- Comparing ------------------------------------------------------------------------------------------ */
+
+/* What rounding leaves of a gradient that is zero by its mathematics (a key's bias adds the same to all scores of a
+ * query) is as large as a few ulps of the terms that cancel, which are of the size of other gradients: 1e-15 of the
+ * largest tensor of its kind, and of 1 where all of them are tiny: weights and data are about as large.  With the
+ * tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
+static double size_of_noise(const Meaning *meaning, PortKind kind)
+{
+    double largest = 1;
+    for (int i = 0; kind && i < meaning->count; i++)
+        if (meaning->at[i].kind == kind)
+            largest = fmax(largest, root_mean_square(&meaning->at[i].tensor));
+    return 1e-6 * largest;
+}
+
+bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference)
+{
+    const double tolerance = exact ? 0 : 1e-9;
+    for (*at = 0; *at < after->count; ++*at) {
+        const Named *is = &after->at[*at];
+        const Tensor *was = find_tensor(before, is->name);
+        double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
+        *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };
+        if (difference->by > tolerance)
+            return false;
+    }
+    return true;
+}

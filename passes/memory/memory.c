@@ -1,0 +1,502 @@
+/* memory.c -- one arena, every value's place in it: the peak is known to the byte before anything runs.
+ *
+ * A value lives from the op that defines it to the last op that reads it; values that never live at one
+ * time share memory.  A called function has a frame of its own inside its caller's; what it takes and
+ * returns comes as pointers.  First in the arena stand the tensors that outlive a step, then scalars and
+ * inputs, then the frame that step, evaluation and prediction share.
+ *
+ * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
+ */
+#include "memory.h"
+#include "epilogue.h"
+#include "manager/pass.h"
+#include "map.h"
+#include "pack.h"
+#include "storage.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* A stretch of memory with a lifetime: one value, and all that are views of it or take its place. */
+typedef struct Buffer {
+    int64_t bytes, at;
+    int first, last;  /* ops, by number */
+    const Pack *pack; /* NULL: one tensor, whose place another may take */
+    struct Buffer *next;
+} Buffer;
+
+typedef struct {
+    Module *m;
+    Func *f;
+    int64_t base;  /* the frame begins here: 0 in a called function */
+    Map buffer;    /* value -> Buffer; none: a pointer, or what outlives the step */
+    Pack *packs;   /* values that lie side by side */
+    Map pack_of;   /* value -> its pack */
+    Map last;      /* value -> the op that reads it last, by number, + 1 */
+    Map lifetimes; /* of functions that it calls: see lifetimes_of() */
+    Buffer *buffers;
+    int nbuffers;
+} Frame;
+
+static Storage *new_storage(Module *m, const Type *type, int64_t at)
+{
+    Storage *storage = NEW(&m->arena, Storage);
+    storage->at = at;
+    int64_t stride = 1;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        storage->stride[i] = stride;
+        stride *= local_size(m, &type->dim[i]);
+    }
+    return storage;
+}
+
+static Storage *new_pointer(Module *m, const Type *type, int pointer)
+{
+    Storage *storage = new_storage(m, type, 0);
+    storage->base = BY_POINTER;
+    storage->pointer = pointer;
+    return storage;
+}
+
+static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
+{
+    Buffer *buffer = NEW(&frame->m->arena, Buffer);
+    *buffer = (Buffer){ .bytes = aligned_bytes(bytes), .first = first, .last = last, .next = frame->buffers };
+    frame->buffers = buffer;
+    frame->nbuffers++;
+    return buffer;
+}
+
+/* --- Lifetimes ----------------------------------------------------------------------------- */
+
+static bool has_reduction(const Func *kernel)
+{
+    for (const Op *op = kernel->first; op; op = op->next)
+        if (info(op)->family == REDUCTION || info(op)->family == PRODUCT)
+            return true;
+    return false;
+}
+
+static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
+
+/* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
+static bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+{
+    const Op *op = result->def;
+    int at = op ? index_of(&op->args, param) : -1;
+    if (at < 0 || reads_view_of(op, param))
+        return false;
+    const Lifetimes *own = lifetimes_of(m, lifetimes, f);
+    return later(&own->last, param, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
+           may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
+}
+
+/* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */
+static bool adds_to(const Func *kernel, int result, int param)
+{
+    Epilogue epilogue;
+    return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
+}
+
+/* May the op write this result where it reads that operand?  Only a kernel that reads and writes element
+ * by element, on a tensor of the same dims; or a function that does so, slice by slice. */
+static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
+{
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
+    if (kernel && kernel->role != KERNEL)
+        return result >= op->attrs.carried && operand >= op->attrs.carried && same_dims(written, read) &&
+               may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
+    if (info(op)->traits & IN_PLACE && !op->attrs.started)
+        return local_bytes(m, written) == local_bytes(m, read);
+    return kernel && kernel->role == KERNEL && same_dims(written, read) &&
+           dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
+           (!has_reduction(kernel) || adds_to(kernel, result, operand));
+}
+
+static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)
+{
+    for (int i = 0; i < before; i++)
+        if (map_get(&frame->buffer, op->results.at[i]) == buffer)
+            return true;
+    return false;
+}
+
+/* A loop that carries something on in place begins with it where it will end; what is in flight ends where it began. */
+static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && result == operand && result < op->attrs.carried &&
+           (op->results.at[result]->type.in_flight || is_carried_in_place(op, callee, result));
+}
+
+/* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries
+ * on in place it copies to where that will end before the first turn: such a reader does no harm. */
+static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buffer, int operand)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (i != operand && map_get(&frame->buffer, arg(op, i)) == buffer && !carries_in_place(frame->m, op, i, i))
+            return true;
+    return false;
+}
+
+/* The buffer of an operand that dies at this op and whose place the result can take. */
+static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at)
+{
+    for (int i = 0; i < op->args.count; i++) {
+        const Value *operand = arg(op, i);
+        Buffer *buffer = operand->def ? map_get(&frame->buffer, operand) : NULL;
+        if (!buffer || buffer->pack || buffer->last != number || info(operand->def)->family == VIEW)
+            continue;
+        bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
+        if (may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer))
+            return buffer;
+    }
+    return NULL;
+}
+
+/* --- Views: other strides over the same memory ------------------------------------------------ */
+
+static void place_view(Module *m, const Op *op)
+{
+    const Value *x = arg(op, 0);
+    Value *y = result(op);
+    Storage *storage = NEW(&m->arena, Storage);
+    *storage = *x->storage;
+    int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
+    if (at >= 0 && y->type.rank <= x->type.rank && op->attrs.index) {
+        int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
+        storage->at += bytes;
+    }
+    for (int i = at; y->type.rank < x->type.rank && i + 1 < x->type.rank; i++)
+        storage->stride[i] = storage->stride[i + 1];
+    y->storage = storage;
+}
+
+/* --- Calls: frames inside frames --------------------------------------------------------------- */
+
+/* Does member i lie where the pack wants it, seen from member 0? */
+static bool is_in_place(const Module *m, const Pack *pack, int i)
+{
+    const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
+    const Storage *wanted = pack_storage((Module *)m, pack, i, 0);
+    bool good = same_base(first, own);
+    for (int d = 0; d < pack->member[i]->type.rank; d++)
+        good &= own->stride[d] == wanted->stride[d];
+    return good && own->at - first->at == pack_offset(m, pack, i);
+}
+
+/* Those that f's caller has placed side by side, or that are f's own to place. */
+static Pack *placeable(const Module *m, Pack *list)
+{
+    Pack *kept = NULL;
+    for (Pack *pack = list, *next; pack; pack = next) {
+        int placed = 0, good = 0;
+        next = pack->next;
+        for (int i = 0; i < pack->count; i++)
+            placed += pack->member[i]->storage != NULL;
+        for (int i = 0; i < pack->count && placed == pack->count; i++)
+            good += is_in_place(m, pack, i);
+        if (placed == 0 || good == pack->count)
+            pack->next = kept, kept = pack;
+    }
+    return kept;
+}
+
+static void note_packs(Frame *frame)
+{
+    frame->pack_of.arena = &frame->m->arena;
+    for (Pack *pack = frame->packs; pack; pack = pack->next)
+        for (int i = 0; i < pack->count; i++)
+            if (!map_get(&frame->pack_of, pack->member[i]))
+                map_put(&frame->pack_of, pack->member[i], pack);
+}
+
+static const Pack *pack_of(const Frame *frame, const Value *value) { return map_get(&frame->pack_of, value); }
+
+/* Where a value of the caller lies, as far as is known: of a pack the place in it. */
+static Storage *layout_of(const Frame *frame, const Value *value)
+{
+    const Pack *pack = pack_of(frame, value);
+    if (value->storage)
+        return value->storage;
+    return pack ? pack_storage(frame->m, pack, member_of(pack, value), 0) : NULL;
+}
+
+/* `there`, of the callee, is `here`, of the caller, or a slice of it, and comes by that pointer: with the strides that
+ * it has here.  Members of a pack come as one pointer, that of the first: callers and callees are those that have come
+ * before, and others. */
+static void place_pointer(const Frame *frame, Value *there, const Value *here, int pointer, const Values *callees,
+                          const Values *callers)
+{
+    const Pack *pack = pack_of(frame, here);
+    const Storage *known = layout_of(frame, here);
+    there->storage = new_pointer(frame->m, &there->type, pointer);
+    int skipped = here->type.rank - there->type.rank;
+    for (int i = 0; i < there->type.rank && known; i++)
+        there->storage->stride[i] = known->stride[i + skipped];
+    if (!pack)
+        return;
+    for (int i = 0; i < callers->count && callers->at[i] != here; i++)
+        if (member_of(pack, callers->at[i]) >= 0) {
+            const Storage *first = callees->at[i]->storage;
+            int64_t from = pack_offset(frame->m, pack, member_of(pack, callers->at[i]));
+            there->storage->pointer = first->pointer;
+            there->storage->at = pack_offset(frame->m, pack, member_of(pack, here)) - from + first->at;
+            return;
+        }
+}
+
+/* A result that is waited for lies where its collective writes it. */
+static void place_started(const Value *value)
+{
+    if (value->def && info(value->def)->traits & WAITS)
+        arg(value->def, 0)->storage = value->storage;
+}
+
+/* The parameter that lies where the caller wants result i; NULL: none. */
+static Value *param_in_place(const Func *f, const Op *call, int i)
+{
+    for (int j = (int)call->attrs.carried; j < f->params.count; j++)
+        if (coincide(arg(call, j), call->results.at[i]))
+            return f->params.at[j];
+    return NULL;
+}
+
+/* The pointer numbers of a called function: parameters, results.  A result takes the number
+ * of the parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter
+ * last. */
+static void number_pointers(Frame *frame, Func *f, const Op *call)
+{
+    Module *m = frame->m;
+    int pointer = 0;
+    for (int i = 0; i < f->params.count; i++)
+        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args);
+    for (int i = 0; i < f->results.count; i++, pointer++) {
+        Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
+        if (!param)
+            param = param_in_place(f, call, i);
+        bool in_place = param && may_return_over(m, &frame->lifetimes, f, value, param);
+        for (int j = 0; in_place && j < f->results.count; j++)
+            in_place = f->results.at[j] != param;
+        if (in_place)
+            value->storage = new_pointer(m, &value->type, param->storage->pointer);
+        else
+            place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results);
+        place_started(value);
+    }
+}
+
+static void plan_frame(Frame *frame);
+
+static int64_t bytes_beside_results(Frame *frame, Op *op)
+{
+    Module *m = frame->m;
+    Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (!callee || callee->role == KERNEL)
+        return m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+    number_pointers(frame, callee, op);
+    Frame inner = { .m = m,
+                    .f = callee,
+                    .buffer.arena = &m->arena,
+                    .lifetimes.arena = &m->arena,
+                    .packs = placeable(m, find_packs(m, callee)) };
+    plan_frame(&inner);
+    return aligned_bytes(callee->frame) + turn_buffers(m, op, callee);
+}
+
+/* --- Placing ------------------------------------------------------------------------------- */
+
+static int larger_first(const void *a, const void *b)
+{
+    const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->first != y->first ? x->first - y->first : x->last - y->last;
+}
+
+/* The largest first, each at the lowest place that nobody who lives at the same time holds. */
+static int64_t place_buffers(Frame *frame)
+{
+    Buffer **all = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
+    Buffer **placed = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1); /* the lowest first */
+    int n = 0;
+    int64_t end = 0;
+    for (Buffer *buffer = frame->buffers; buffer; buffer = buffer->next)
+        all[n++] = buffer;
+    qsort(all, (size_t)n, sizeof *all, larger_first);
+    for (int i = 0; i < n; i++) {
+        int64_t at = 0;
+        for (int j = 0; j < i && at + all[i]->bytes > placed[j]->at; j++)
+            if (placed[j]->first <= all[i]->last && all[i]->first <= placed[j]->last)
+                at = at > placed[j]->at + placed[j]->bytes ? at : placed[j]->at + placed[j]->bytes;
+        all[i]->at = at;
+        int place = i;
+        for (; place > 0 && placed[place - 1]->at > at; place--)
+            placed[place] = placed[place - 1];
+        placed[place] = all[i];
+        end = end > at + all[i]->bytes ? end : at + all[i]->bytes;
+    }
+    return end;
+}
+
+/* One buffer for all members; it begins to live with the first of them. */
+static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
+{
+    for (int i = 0; i < pack->count; i++)
+        if (map_get(&frame->buffer, pack->member[i]))
+            return map_get(&frame->buffer, pack->member[i]);
+    Buffer *buffer = new_buffer(frame, pack_bytes(frame->m, pack), number, number);
+    buffer->pack = pack;
+    return buffer;
+}
+
+/* Ops behind this one that the target runs at the same time. */
+static int ops_that_keep_scratch(Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    bool is_frame = callee && callee->role != KERNEL;
+    return m->scratch_stays && !is_frame ? m->scratch_stays(m, op) : 0;
+}
+
+static void find_buffers(Frame *frame)
+{
+    int number = 0;
+    Map *map = &frame->buffer;
+    for (Op *op = frame->f->first; op; op = op->next, number++) {
+        int64_t beside = bytes_beside_results(frame, op);
+        if (beside)
+            map_put(map, op, new_buffer(frame, beside, number, number + ops_that_keep_scratch(frame->m, op)));
+        for (int i = 0; i < op->results.count; i++) {
+            Value *value = op->results.at[i];
+            int last = later(&frame->last, value, -1);
+            if (value->storage) /* a pointer, or state */
+                continue;
+            Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0))
+                             : pack_of(frame, value)  ? buffer_of_pack(frame, pack_of(frame, value), number)
+                                                      : dying_operand(frame, op, number, i);
+            if (!buffer && info(op)->family != VIEW)
+                buffer = new_buffer(frame, local_bytes(frame->m, &value->type), number, number);
+            if (!buffer) /* a view of a pointer */
+                continue;
+            buffer->last = last > buffer->last ? last : buffer->last;
+            map_put(map, value, buffer);
+        }
+    }
+}
+
+static Storage *place_member(Module *m, const Pack *pack, const Value *value, int64_t at)
+{
+    int number = member_of(pack, value);
+    return pack_storage(m, pack, number, at + pack_offset(m, pack, number));
+}
+
+static void plan_frame(Frame *frame)
+{
+    frame->last = last_uses(&frame->m->arena, frame->f);
+    note_packs(frame);
+    find_buffers(frame);
+    frame->f->frame = place_buffers(frame);
+    for (Op *op = frame->f->first; op; op = op->next) {
+        const Buffer *beside = map_get(&frame->buffer, op);
+        if (beside)
+            op->attrs.frame = frame->base + beside->at;
+        for (int i = 0; i < op->results.count; i++) {
+            Value *value = op->results.at[i];
+            const Buffer *buffer = map_get(&frame->buffer, value);
+            if (info(op)->family == VIEW)
+                place_view(frame->m, op);
+            else if (!value->storage && buffer->pack && member_of(buffer->pack, value) >= 0)
+                value->storage = place_member(frame->m, buffer->pack, value, frame->base + buffer->at);
+            else if (!value->storage)
+                value->storage = new_storage(frame->m, &value->type, frame->base + buffer->at);
+        }
+    }
+}
+
+/* --- Programs ------------------------------------------------------------------------------- */
+
+static int64_t place_value(Module *m, Value *value, int64_t at)
+{
+    value->storage = new_storage(m, &value->type, at);
+    return aligned_bytes(at + local_bytes(m, &value->type));
+}
+
+/* What the step returns as new state is written where the old one is. */
+static void place_new_state(Module *m, Func *step)
+{
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++) {
+        Value *new = state.after[i], *old = state.before[i];
+        if (new->def)
+            new->storage = old->storage;
+        place_started(new);
+    }
+}
+
+/* Parameters of the step that lie side by side; false if one of them is no state. */
+static bool place_pack(Module *m, const Pack *pack, int64_t *at)
+{
+    for (int i = 0; i < pack->count; i++)
+        if (!port_is_state(pack->member[i]->port.kind))
+            return false;
+    for (int i = 0; i < pack->count; i++)
+        pack->member[i]->storage = place_member(m, pack, pack->member[i], *at);
+    *at = aligned_bytes(*at + pack_bytes(m, pack));
+    return true;
+}
+
+static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at)
+{
+    Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
+    note_packs(&frame);
+    for (int i = 0; i < f->params.count; i++) {
+        Value *value = f->params.at[i];
+        const Pack *pack = pack_of(&frame, value);
+        if (value->storage || (f == step && state && pack && place_pack(m, pack, &at)))
+            continue;
+        const bool is_weight = value->port.kind == PORT_PARAM;
+        const Value *shared = f != step && step && is_weight ? param_for(step, PORT_PARAM, value->port.of) : NULL;
+        if (shared)
+            value->storage = shared->storage;
+        else if (f == step ? port_is_state(value->port.kind) == state : !state)
+            at = place_value(m, value, at);
+    }
+    return at;
+}
+
+void plan_memory(Module *m)
+{
+    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
+    Func *step = func_with_role(m, STEP);
+    Pack *packs[3] = { 0 };
+    int64_t base = 0, end = 0;
+    for (int i = 0; i < 3; i++)
+        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i])) : NULL;
+    for (int state = 1; state >= 0; state--)
+        for (int i = 0; i < 3; i++) {
+            Func *f = func_with_role(m, roles[i]);
+            if (f)
+                base = place_params(m, f, step, packs[i], state, base);
+        }
+    if (step)
+        place_new_state(m, step);
+    for (int i = 0; i < 3; i++) {
+        Func *f = func_with_role(m, roles[i]);
+        if (!f)
+            continue;
+        Frame frame = { .m = m,
+                        .f = f,
+                        .base = base,
+                        .buffer.arena = &m->arena,
+                        .lifetimes.arena = &m->arena,
+                        .packs = placeable(m, packs[i]) };
+        plan_frame(&frame);
+        end = f->frame > end ? f->frame : end;
+    }
+    for (int i = 0; i < 3; i++) {
+        Func *f = func_with_role(m, roles[i]);
+        if (f)
+            f->frame = base + end;
+    }
+}

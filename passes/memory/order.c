@@ -1,0 +1,256 @@
+/* order.c -- copies of what lies otherwise than its reader takes it.
+ *
+ *   %3 = slice %2 {dim=seq, index=3}                 rows of it are far apart
+ *   %4 = all_reduce %3 {axis=tp}             =>      %9 = call %3 {callee=k.loss.copy}
+ *                                                    %4 = all_reduce %9 {axis=tp}
+ *
+ * Where a value lies is known when memory is planned: a slice lies as its tensor does, an operand of a loop as the
+ * caller has it, a member of a pack between the others.  Collectives and what loops carry want rows in one piece;
+ * the target says what its kernels take (Module.takes).  Where the two do not meet, the op gets a copy, or writes one,
+ * and memory is planned again.  Most programs have none of this, and are planned once.
+ */
+#include "flight.h"
+#include "manager/pass.h"
+#include "memory.h"
+#include "storage.h"
+
+enum { MOST_PLANS = 12 };
+
+/* --- What an op wants ----------------------------------------------------------------------------- */
+
+static bool is_called_once(const Module *m, const Func *f)
+{
+    int calls = 0;
+    for (const Func *caller = m->funcs; caller; caller = caller->next)
+        for (const Op *op = caller->first; op; op = op->next)
+            calls += op->attrs.callee == f->name;
+    return calls == 1;
+}
+
+/* Does it lie as the function called expects: with the strides that its own name for it has? */
+static bool lies_as(const Op *call, const Value *here, const Value *there)
+{
+    Name looped = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
+    bool good = true;
+    for (int i = 0; i < here->type.rank; i++) {
+        int at = find_dim(&there->type, here->type.dim[i].name);
+        if (here->type.dim[i].name != looped && here->type.dim[i].padded > 1)
+            good &= at >= 0 && there->storage->stride[at] == here->storage->stride[i];
+    }
+    return good;
+}
+
+/* What is carried goes to and fro between buffers without gaps; the rest is handed over as it lies. */
+static void want_carried(const Module *m, const Op *op, Wanted wanted[])
+{
+    const Func *callee = find_func(m, op->attrs.callee);
+    bool alone = is_called_once(m, callee);
+    for (int i = 0; i < op->args.count + op->results.count; i++) {
+        int number = i < op->args.count ? i : i - op->args.count;
+        const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
+        bool as_it_lies = alone && number >= op->attrs.carried && lies_as(op, arg_or_result(op, i), there);
+        wanted[i].copied =
+            (!as_it_lies && !is_row_major(m, arg_or_result(op, i))) || overhangs(m, arg_or_result(op, i));
+    }
+}
+
+/* Messages have their padding with them. */
+static void want_sent(const Module *m, const Op *op, Wanted wanted[])
+{
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || overhangs(m, arg_or_result(op, i));
+}
+
+static bool any_copied(int count, const Wanted wanted[])
+{
+    for (int i = 0; i < count; i++)
+        if (wanted[i].copied)
+            return true;
+    return false;
+}
+
+/* False: the op is done with everything as it lies. */
+static bool find_wanted(Module *m, const Op *op, Wanted wanted[])
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    int count = op->args.count + op->results.count;
+    if (callee && callee->role != KERNEL)
+        want_carried(m, op, wanted);
+    else if (info(op)->family == COLLECTIVE)
+        want_sent(m, op, wanted);
+    else if ((callee || info(op)->family == LIBRARY) && m->takes && m->takes(m, op, wanted))
+        return false;
+    return any_copied(count, wanted);
+}
+
+/* --- Copies --------------------------------------------------------------------------------------- */
+
+static Type wanted_type(const Value *value, const Wanted *wanted)
+{
+    Type type = value->type;
+    for (int i = 0; i < wanted->order.count; i++)
+        type.dim[i] = value->type.dim[find_dim(&value->type, wanted->order.name[i])];
+    for (int i = 0; i < type.rank && wanted->tight; i++)
+        if (!type.dim[i].split.count)
+            type.dim[i].padded = type.dim[i].size;
+    return type;
+}
+
+static Attrs reorder_attrs(const Type *from, const Type *to)
+{
+    Attrs attrs = { 0 };
+    for (int i = 0; i < to->rank; i++) {
+        const Dim *dim = &to->dim[i];
+        add_name(&attrs.order, dim->name);
+        if (from->dim[find_dim(from, dim->name)].padded != dim->padded)
+            attrs.dims.dim[attrs.dims.count++] = *dim;
+    }
+    return attrs;
+}
+
+/* A call, before `before`, of a new kernel that copies x into a tensor of the type; it has the names of `op`. */
+static Op *add_copy(Module *m, Func *f, const Op *op, Op *before, Value *x, const Type *type)
+{
+    Func *kernel = add_func(m, kernel_name(m, op, ".copy"), KERNEL);
+    Builder b = { .module = m, .func = kernel, .loc = op->loc, .path = op->path, .where = op->where };
+    Value *own = add_param(m, kernel, intern_text(m, "x"), x->type);
+    push_value(&m->arena, &kernel->results, build_op(&b, OP_reorder, reorder_attrs(&x->type, type), 1, &own));
+    if (type->rank)
+        add_name(&kernel->inner, type->dim[type->rank - 1].name);
+    b.func = f;
+    b.before = before;
+    return build(&b, OP_call, (Attrs){ .callee = kernel->name }, 1, &x);
+}
+
+/* --- Operands and results --------------------------------------------------------------------------- */
+
+/* Those that are sent as one message stand together: what they read comes before all, what they write is read behind
+ * all. */
+static Op *first_of_message(Op *op)
+{
+    while (op->prev && is_one_message(op->prev, op))
+        op = op->prev;
+    return op;
+}
+
+static Op *last_of_message(Op *op)
+{
+    while (op->next && is_one_message(op, op->next))
+        op = op->next;
+    return op;
+}
+
+/* What an earlier op was given already. */
+static Value *find_copy(const Module *m, const Op *before, const Value *x, const Type *type)
+{
+    for (const Op *op = before->prev; op; op = op->prev) {
+        const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && info(kernel->first)->traits & COPIES &&
+            arg(op, 0) == x && type_equal(&result(op)->type, type))
+            return result(op);
+    }
+    return NULL;
+}
+
+static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted)
+{
+    Value *x = arg(op, i);
+    Type type = wanted_type(x, wanted);
+    remark(m, op, "copies %%%s: %s takes it only as %s, row by row", x->name, info(op)->name, type_text(m, &type));
+    Value *copy = find_copy(m, first_of_message(op), x, &type);
+    op->args.at[i] = copy ? copy : result(add_copy(m, f, op, first_of_message(op), x, &type));
+    Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (kernel && kernel->role == KERNEL)
+        kernel->params.at[i]->type = type;
+}
+
+static Op *wait_for(Op *op)
+{
+    Op *wait = op->next;
+    while (index_of(&wait->args, result(op)) < 0)
+        wait = wait->next;
+    return wait;
+}
+
+/* The op writes a value of its own, of the type that it infers, and a copy of that is what the others read. */
+static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
+{
+    remark(m, op, "copies its result %%%s: %s writes it only as %s, row by row", op->results.at[i]->name,
+           info(op)->name, type_text(m, own));
+    if (op->attrs.started) /* it is there when it has been waited for */
+        op = wait_for(op);
+    Op *last = last_of_message(op);
+    while (last->next && info(last)->traits & info(last->next)->traits & WAITS) /* those of a message stand together */
+        last = last->next;
+    Value *old = op->results.at[i], *fresh = NEW(&m->arena, Value);
+    *fresh = (Value){ .name = fresh_name(m), .type = *own, .def = op };
+    op->results.at[i] = fresh;
+    Op *copy = add_copy(m, f, op, last->next, fresh, &old->type);
+    copy->results.at[0] = old;
+    old->def = copy;
+}
+
+static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
+{
+    enum { MOST_RESULTS = 16 }; /* of a LIBRARY op */
+    Type types[MOST_RESULTS];
+    bool is_library = info(op)->family == LIBRARY;
+    for (int i = 0; i < op->args.count; i++)
+        if (wanted[i].copied)
+            copy_operand(m, f, op, i, &wanted[i]);
+    if (is_library && !infer_op(m, op, types))
+        ill_typed(m, f, op->kind, op->args.count, op->args.at);
+    for (int i = 0; i < op->results.count; i++) {
+        Type type = is_library ? types[i] : op->results.at[i]->type;
+        if (wanted[op->args.count + i].copied || !type_equal(&type, &op->results.at[i]->type))
+            copy_result(m, f, op, i, &type);
+    }
+}
+
+/* --- The pass ----------------------------------------------------------------------------------------- */
+
+static bool copy_for_func(Module *m, Func *f)
+{
+    bool changed = false;
+    for (Op *op = f->first, *next; op; op = next) {
+        Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
+        next = op->next;
+        if (info(op)->family == VIEW || !find_wanted(m, op, wanted))
+            continue;
+        give_copies(m, f, op, wanted);
+        changed = true;
+    }
+    return changed;
+}
+
+static bool copy_where_wanted(Module *m)
+{
+    bool changed = false;
+    for (Func *f = m->funcs; f; f = f->next)
+        changed |= f->role != KERNEL && copy_for_func(m, f);
+    return changed;
+}
+
+static void forget_plan(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next) {
+        f->frame = 0;
+        for (int i = 0; i < f->params.count; i++)
+            f->params.at[i]->storage = NULL;
+        for (Op *op = f->first; op; op = op->next) {
+            op->attrs.frame = 0;
+            for (int i = 0; i < op->results.count; i++)
+                op->results.at[i]->storage = NULL;
+        }
+    }
+}
+
+void pass_memory(Module *m);
+void pass_memory(Module *m)
+{
+    plan_memory(m);
+    for (int plans = 1; plans < MOST_PLANS && copy_where_wanted(m); plans++) {
+        forget_plan(m);
+        plan_memory(m);
+    }
+}

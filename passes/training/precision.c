@@ -1,0 +1,157 @@
+/* precision.c -- fp32 programs become mixed ones: narrow weights, activations and products.
+ *
+ * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step
+ * casts them once a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest
+ * dtype of its operands, and ops that are NARROW (products, attention) take narrow operands.  What is cast to f32
+ * stays f32: so a norm is computed, and its result rounded once, where a product reads it.
+ *
+ *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
+ *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
+ *                                        %2 = dot %n, %w : bf16[...]
+ */
+#include "simplify/cleanup.h"
+
+#include <string.h>
+
+static Value *narrowed(Builder *b, Value *value, DType dtype)
+{
+    if (!is_float(value->type.dtype) || value->type.dtype == dtype)
+        return value;
+    return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, value);
+}
+
+/* Where some operands are narrow already and others are not, none loses anything. */
+static DType widest(const Op *op)
+{
+    DType dtype = arg(op, 0)->type.dtype;
+    for (int i = 1; i < op->args.count; i++)
+        dtype = arg(op, i)->type.dtype == F32 ? F32 : dtype;
+    return dtype;
+}
+
+/* The dtype in which an operand has to come; N_DTYPES if any does. */
+static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
+{
+    if (info(op)->traits & NARROW)
+        return narrow;
+    if (info(op)->traits & ONE_DTYPE)
+        return widest(op);
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee ? callee->params.at[operand]->type.dtype : N_DTYPES;
+}
+
+static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
+{
+    Builder b = builder_at(m, f, op);
+    for (int i = 0; i < op->args.count; i++) {
+        DType dtype = wanted(m, op, i, narrow);
+        if (dtype != N_DTYPES && is_float(dtype))
+            op->args.at[i] = narrowed(&b, arg(op, i), dtype);
+    }
+    const Type *types = infer_results(m, op);
+    if (types)
+        for (int i = 0; i < op->results.count; i++)
+            op->results.at[i]->type = types[i];
+}
+
+/* Tensors become narrow; scalars (divisors, scales) stay. */
+static void narrow_params(Func *f, DType narrow)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        Type *type = &f->params.at[i]->type;
+        if (type->dtype == F32 && type->rank > 0)
+            type->dtype = narrow;
+    }
+}
+
+/* What a loop carries keeps its dtype from turn to turn. */
+static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
+{
+    for (const Op *op = caller->first; op; op = op->next)
+        for (int i = 0; op->attrs.callee == f->name && i < op->attrs.carried; i++) {
+            Builder b = builder_at(m, f, NULL);
+            if (f->last)
+                b.path = f->last->path, b.where = f->last->where;
+            f->results.at[i] = narrowed(&b, f->results.at[i], f->params.at[i]->type.dtype);
+        }
+}
+
+/* Callees first: a call takes its types from them. */
+static void narrow_func(Module *m, Func *f, DType narrow)
+{
+    narrow_params(f, narrow);
+    for (Op *op = f->first; op; op = op->next) {
+        Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (callee) {
+            narrow_func(m, callee, narrow);
+            narrow_results(m, callee, f, narrow);
+        }
+        narrow_op(m, f, op, narrow);
+    }
+}
+
+/* A weak number beside narrow operands takes their dtype by inference; the losses and counts that a
+ * program returns stay f32. */
+static void widen_results(Module *m, Func *f)
+{
+    for (int i = 0; i < f->results.count; i++) {
+        Builder b = builder_at(m, f, NULL);
+        f->results.at[i] = narrowed(&b, f->results.at[i], F32);
+    }
+}
+
+/* Programs that run beside the step read the optimizer's f32 weights, and narrow them first. */
+static void widen_params(Module *m, Func *f)
+{
+    for (int i = 0; i < f->params.count; i++) {
+        Value *param = f->params.at[i];
+        if (param->port.kind != PORT_PARAM || param->type.dtype == F32)
+            continue;
+        Builder b = builder_at(m, f, f->first);
+        b.path = param->name;
+        Value *wide = NEW(&m->arena, Value);
+        *wide = (Value){ .name = param->name, .type = param->type, .port = param->port };
+        wide->type.dtype = F32;
+        Value *cast = narrowed(&b, wide, param->type.dtype);
+        f->params.at[i] = wide;
+        replace_uses(f, param, cast);
+    }
+}
+
+/* A cast to f32 of what has stayed f32. */
+static void drop_idle_casts(Module *m, Func *f)
+{
+    Map instead = { .arena = &m->arena };
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        resolve_all(&instead, &op->args);
+        const Op *made = op->kind == OP_cast ? arg(op, 0)->def : NULL;
+        const bool of_number = made && info(made)->traits & WEAK; /* whose dtype is as good as none */
+        if (op->kind != OP_cast || of_number || !type_equal(&arg(op, 0)->type, &result(op)->type))
+            continue;
+        map_put(&instead, result(op), arg(op, 0));
+        remove_op(f, op);
+    }
+    resolve_all(&instead, &f->results);
+}
+
+void pass_precision(Module *m);
+void pass_precision(Module *m)
+{
+    static const DType dtype[N_Precision] = { F32, F32, BF16, F16 };
+    const DType narrow = dtype[m->train.precision];
+    static const FuncRole programs[] = { MODEL, TOTALS, EVAL, PREDICT };
+    for (size_t i = 0; narrow != F32 && i < sizeof programs / sizeof *programs; i++) {
+        Func *f = func_with_role(m, programs[i]);
+        if (!f)
+            continue;
+        narrow_func(m, f, narrow);
+        widen_results(m, f);
+        if (f->role == EVAL || f->role == PREDICT)
+            widen_params(m, f);
+    }
+    for (Func *f = m->funcs; f; f = f->next)
+        drop_idle_casts(m, f);
+    for (Func *f = m->funcs; f && narrow != F32; f = f->next)
+        share_equal(f); /* what several products read is rounded once, and saved once for the backward */
+}

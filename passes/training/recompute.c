@@ -1,0 +1,279 @@
+/* recompute.c -- which residuals are saved, and which the backward computes again.
+ *
+ *   none       saves what the backward reads, but what pointwise ops make of other saved values: that is
+ *              computed where it is read, in the same kernel, and costs nothing
+ *   selective  computes all again but products, attention and gathers: what is large and cheap
+ *   full       saves only what goes into a layer (Chen et al., arXiv 1604.06174)
+ *
+ * A bias is a part of the product that it is added to.
+ *
+ *   func @h.fwd ... saves(%u, %g)          func @h.fwd ... saves(%u)
+ *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
+ *                                            %g = gelu %u
+ */
+#include "epilogue.h"
+#include "manager/pass.h"
+#include "map.h"
+#include "simplify/cleanup.h"
+#include "transport.h"
+#include "uses.h"
+
+#include <stdint.h>
+#include <string.h>
+
+typedef struct {
+    Module *m;
+    Func *fwd, *bwd;
+    bool again[CONTROL + 1]; /* of each family: may its ops be computed again? */
+    bool for_products;       /* may what a product or a library op reads be computed again? */
+    bool whole;              /* full: whatever it costs */
+    bool views_only;         /* what is being decided on is read by a product: another view of it is all that is free */
+    int carried;
+    Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
+    Map made;  /* value of fwd -> its copy in bwd */
+    Link link; /* of fwd and bwd */
+    Uses fwd_uses, bwd_uses;
+    Map forward, params; /* name -> value of fwd, parameter of bwd that stands for it */
+    Map returned;        /* parameters of bwd that are results of it, too */
+} Pair;
+
+static void note_names(Map *named, const Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        if (!map_get(named, values->at[i]->name))
+            map_put(named, values->at[i]->name, values->at[i]);
+}
+
+static void note_param(Pair *p, Value *param)
+{
+    if (param->port.kind == PORT_FORWARD && !map_get(&p->params, param->port.of))
+        map_put(&p->params, param->port.of, param);
+}
+
+static void look_around(Pair *p)
+{
+    Arena *arena = &p->m->arena;
+    p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
+    p->fwd_uses = find_uses(arena, p->fwd);
+    p->bwd_uses = find_uses(arena, p->bwd);
+    for (int i = 0; i < p->bwd->params.count; i++)
+        note_param(p, p->bwd->params.at[i]);
+    note_read(&p->returned, &p->bwd->results);
+    note_names(&p->forward, &p->fwd->params);
+    for (const Op *op = p->fwd->first; op; op = op->next)
+        note_names(&p->forward, &op->results);
+}
+
+static Value *backward_param(const Pair *p, const Value *value) { return map_get(&p->params, value->name); }
+
+static bool is_read(const Pair *p, const Value *param)
+{
+    return users_of(&p->bwd_uses, param)->count || map_get(&p->returned, param);
+}
+
+static bool is_carried(const Pair *p, const Value *value)
+{
+    int at = value->def ? -1 : index_of(&p->fwd->params, value);
+    return at >= 0 && at < p->carried;
+}
+
+/* At hand in the backward without saving more: a number, an operand that can be handed over, a residual. */
+static bool at_hand(const Pair *p, const Value *value)
+{
+    if (!value->def && !is_carried(p, value))
+        return true;
+    return backward_param(p, value) != NULL || map_get(&p->made, value);
+}
+
+static bool may_repeat(const Pair *p, const Op *op)
+{
+    Family family = adds_bias(p->fwd, &p->fwd_uses, op) ? PRODUCT : info(op)->family;
+    return p->views_only ? family == VIEW : p->again[family];
+}
+
+/* Bytes that would have to be saved in addition, so that `value` can be computed again.  A carried value has to be
+ * copied to be saved, so it counts twice. */
+static double extra_bytes(const Pair *p, const Value *value, const Value *wanted, Map *seen)
+{
+    if ((value != wanted && at_hand(p, value)) || map_get(seen, value))
+        return 0;
+    map_put(seen, value, (void *)value);
+    if (!value->def || (!may_repeat(p, value->def) && info(value->def)->family != LEAF))
+        return (double)local_bytes(p->m, &value->type) * (is_carried(p, value) ? 2 : 1);
+    double bytes = 0;
+    for (int i = 0; i < value->def->args.count; i++)
+        bytes += extra_bytes(p, arg(value->def, i), wanted, seen);
+    return bytes;
+}
+
+static bool read_by_kernels_only(const Pair *p, const Value *param)
+{
+    const Users *users = users_of(&p->bwd_uses, param);
+    for (int i = 0; i < users->count; i++)
+        if (info(users->op[i])->family != POINTWISE && info(users->op[i])->family != REDUCTION)
+            return false;
+    return !map_get(&p->returned, param);
+}
+
+static bool should_repeat(Pair *p, const Value *value, const Value *param)
+{
+    p->views_only = !p->for_products && !read_by_kernels_only(p, param);
+    if (!value || !value->def || !may_repeat(p, value->def))
+        return false;
+    if (p->whole)
+        return true;
+    Arena scratch = { 0 };
+    Map seen = { .arena = &scratch };
+    double own = (double)local_bytes(p->m, &value->type), extra = extra_bytes(p, value, value, &seen);
+    arena_free(&scratch);
+    return extra <= own + own / 16; /* the statistics of a row are small change */
+}
+
+/* The value in bwd, computed there if it is not at hand.  New ops go before `b`. */
+static Value *make(Pair *p, Builder *b, Value *value, bool again)
+{
+    Value *made = again ? NULL : map_get(&p->made, value);
+    if (made)
+        return made;
+    made = again ? NULL : backward_param(p, value);
+    if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value->def))) {
+        const Op *op = value->def;
+        Value **args = NEW_ARRAY(&p->m->arena, Value *, op->args.count);
+        for (int i = 0; i < op->args.count; i++)
+            args[i] = make(p, b, arg(op, i), false);
+        Op *clone = clone_op(b, op, args);
+        note_op(&p->bwd_uses, clone);
+        for (int i = 0; i < op->results.count; i++) {
+            map_put(&p->made, op->results.at[i], clone->results.at[i]);
+            clone->results.at[i]->name = fresh_name(p->m);
+        }
+        return map_get(&p->made, value);
+    }
+    if (!made) {
+        made = transport(p->m, &p->link, value);
+        note_param(p, made);
+    }
+    map_put(&p->made, value, made);
+    return made;
+}
+
+static void repeat(Pair *p, Value *value, Value *param)
+{
+    Builder b = builder_at(p->m, p->bwd, p->begin);
+    remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
+           (double)local_bytes(p->m, &value->type) / 1e6);
+    Value *made = make(p, &b, value, true);
+    replace_known_uses(&p->bwd_uses, p->bwd, param, made);
+    map_put(&p->returned, param, NULL);
+}
+
+/* --- Where copies go ------------------------------------------------------------------------------ */
+
+/* The copies of bwd that have no place yet, each with its number from 1, in the order in which they were made. */
+typedef struct {
+    Func *f;
+    Map number;
+} Copies;
+
+static intptr_t number_of(const Copies *copies, const Op *op)
+{
+    return op ? (intptr_t)map_get(&copies->number, op) : 0;
+}
+
+/* The last made of the copies that op reads; NULL: none is left. */
+static Op *last_copy_read(const Copies *copies, const Op *op)
+{
+    Op *last = NULL;
+    for (int i = 0; i < op->args.count; i++)
+        if (number_of(copies, arg(op, i)->def) > number_of(copies, last))
+            last = arg(op, i)->def;
+    return last;
+}
+
+/* Puts what op reads before `root`, which op is read for, and what that reads before it. */
+static void place_copies(Copies *copies, Op **waiting, Op *op, Op *root)
+{
+    int count = 0;
+    for (waiting[count++] = op; count > 0;) {
+        Op *copy = last_copy_read(copies, waiting[count - 1]);
+        if (copy) {
+            waiting[count++] = copy;
+            map_put(&copies->number, copy, NULL);
+        } else if (--count > 0) {
+            insert_op(copies->f, waiting[count], root);
+        }
+    }
+}
+
+/* What is computed again is computed where it is first read: it takes no memory before.  What is returned stays. */
+static void sink_copies(Pair *p)
+{
+    Arena scratch = { 0 };
+    Copies copies = { p->bwd, { .arena = &scratch } };
+    intptr_t count = 0;
+    for (Op *op = p->bwd->first, *next; op != p->begin; op = next) {
+        bool is_read = false;
+        next = op->next;
+        for (int i = 0; i < op->results.count; i++)
+            is_read |= users_of(&p->bwd_uses, op->results.at[i])->count > 0;
+        if (!is_read)
+            continue;
+        map_put(&copies.number, op, (void *)++count);
+        remove_op(p->bwd, op);
+    }
+    Op **waiting = NEW_ARRAY(&scratch, Op *, count + 1);
+    for (Op *op = p->bwd->first; op; op = op->next)
+        place_copies(&copies, waiting, op, op);
+    arena_free(&scratch);
+}
+
+static void choose(Pair *p)
+{
+    Func *caller;
+    const Op *call = call_of(p->m, p->fwd, &caller);
+    p->carried = call ? (int)call->attrs.carried : 0;
+    look_around(p);
+    p->begin = p->bwd->first;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < p->bwd->params.count; i++) {
+            Value *param = p->bwd->params.at[i];
+            const bool stands = param->port.kind == PORT_FORWARD && is_read(p, param);
+            Value *value = stands ? map_get(&p->forward, param->port.of) : NULL;
+            if (!should_repeat(p, value, param))
+                continue;
+            repeat(p, value, param);
+            changed = true;
+        }
+    }
+    sink_copies(p);
+    share_equal(p->bwd);
+    prune_interfaces(p->m);
+}
+
+static void set_policy(Pair *p, Recompute policy)
+{
+    Func *caller;
+    const Op *call = call_of(p->m, p->fwd, &caller);
+    bool layer = call && call->attrs.dims.count; /* `full` is about layers; around them it is selective */
+    bool full = policy == RECOMPUTE_FULL, selective = full || policy == RECOMPUTE_SELECTIVE;
+    p->whole = full && layer;
+    p->again[POINTWISE] = p->again[VIEW] = true;
+    p->again[REDUCTION] = selective;
+    p->again[PRODUCT] = p->again[LIBRARY] = p->whole;
+    p->for_products = selective;
+}
+
+void pass_recompute(Module *m);
+void pass_recompute(Module *m)
+{
+    prune_interfaces(m);
+    for (Func *f = m->funcs; f; f = f->next) {
+        Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
+        p.link = (Link){ .from = p.fwd, .to = f };
+        if (!p.fwd)
+            continue;
+        set_policy(&p, m->train.recompute);
+        choose(&p);
+    }
+}

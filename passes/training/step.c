@@ -1,0 +1,388 @@
+/* step.c -- the training step around a differentiated model: micro-batches, gradient norm, clipping,
+ * optimizer, loss scale.  All of it is IR: every later pass treats it as it treats the model.
+ *
+ *   func step @step(inputs, scalars, state...) {
+ *     %total = the divisors of means, over the whole batch
+ *     %wq = cast %wq.f32                                  (where the precision is narrow)
+ *     %loss, gradients = @gpt2.fwd and @gpt2.bwd, once or in a loop over micro-batches
+ *     %norm = sqrt(sum of squares)
+ *     state' = optimizer(state, gradients * min(1, clip / (norm + 1e-6)))
+ */
+#include "autodiff.h"
+#include "simplify/cleanup.h"
+#include "term.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    Module *m;
+    const Derivative *model;
+    Func *f;
+    Builder b;
+    int64_t micros; /* micro-batches a step */
+    Dim micro;
+    Value *step, *lr, *key;                         /* scalars that the trainer sets */
+    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last counts for AdamW */
+    Values weights;                                 /* f32 state, one a parameter of the model */
+    Values moments[2];                              /* those that the optimizer has, in the order of the weights */
+    Values operands; /* of the model, in the order of its parameters; of one micro-batch if there is one only */
+    Values gradients;
+    Value *loss, *norm;
+} Step;
+
+enum { GROW_AFTER = 2000 }; /* steps without overflow before the loss scale doubles */
+
+/* Algebra in the words of the gradients of ops.def; letters stand for values[0], values[1], ... from 'a'. */
+static Value *compute(Step *s, const char *text, int n, Value *const values[])
+{
+    Binding binding = { 0 };
+    for (int i = 0; i < n; i++)
+        binding.value[i] = values[i];
+    return construct(&s->b, read_term(&s->m->arena, text), &binding);
+}
+#define COMPUTE(s, text, ...)                                                                                          \
+    compute((s), (text), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
+
+static Value *number(Step *s, double value) { return build_number(&s->b, value); }
+
+static Value *cast_to(Step *s, Value *x, const char *dtype)
+{
+    return BUILD(&s->b, OP_cast, (Attrs){ .dtype = intern_text(s->m, dtype) }, x);
+}
+
+static bool is_fp16(const Module *m) { return m->train.precision == PRECISION_FP16; }
+
+/* --- Parameters of the step ---------------------------------------------------------------- */
+
+/* A name of the step's own, which no parameter or input of the model has. */
+static Name own_name(Module *m, Name name)
+{
+    while (find_param(m, name) || find_input(m, name))
+        name = intern_format(m, "%s.step", name);
+    return name;
+}
+
+static Value *add_port(Step *s, Port port, Name name, Type type)
+{
+    Value *value = add_param(s->m, s->f, name, type);
+    value->port = port;
+    return value;
+}
+
+static Value *add_scalar(Step *s, PortKind kind, DType dtype)
+{
+    return add_port(s, (Port){ kind, NULL }, own_name(s->m, intern_text(s->m, port_word(kind))), scalar_type(dtype));
+}
+
+static void add_inputs(Step *s)
+{
+    for (const Input *input = s->m->inputs; input; input = input->next)
+        add_port(s, (Port){ PORT_INPUT, input->name }, input->name,
+                 s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
+}
+
+/* One f32 tensor of the optimizer's for each parameter of the model. */
+static void add_moments(Step *s, PortKind kind, const char *prefix)
+{
+    for (int i = 0; i < s->weights.count; i++) {
+        const Value *weight = s->weights.at[i];
+        Name name = own_name(s->m, intern_format(s->m, "%s.%s", prefix, weight->name));
+        push_value(&s->m->arena, &s->moments[kind == PORT_SECOND_MOMENT],
+                   add_port(s, (Port){ kind, weight->port.of }, name, weight->type));
+    }
+}
+
+static bool is_adamw(const Module *m) { return m->train.optimizer == ADAMW; }
+
+static void add_step_params(Step *s)
+{
+    const Func *model = s->model->fwd;
+    add_inputs(s);
+    s->step = add_scalar(s, PORT_STEP_NUMBER, I32);
+    s->lr = add_scalar(s, PORT_LEARNING_RATE, F32);
+    if (param_for(model, PORT_DROPOUT_KEY, NULL))
+        s->key = add_scalar(s, PORT_DROPOUT_KEY, I32);
+    for (const Param *param = s->m->params; param; param = param->next)
+        if (param_for(model, PORT_PARAM, param->name))
+            push_value(&s->m->arena, &s->weights,
+                       add_port(s, (Port){ PORT_PARAM, param->name }, param->name, param->type));
+    if (is_adamw(s->m)) {
+        add_moments(s, PORT_FIRST_MOMENT, "m");
+        add_moments(s, PORT_SECOND_MOMENT, "v");
+    } else if (s->m->train.momentum != 0) {
+        add_moments(s, PORT_MOMENTUM, "momentum");
+    }
+    if (is_fp16(s->m)) {
+        s->loss_scale = add_scalar(s, PORT_LOSS_SCALE, F32);
+        s->good_steps = add_scalar(s, PORT_GOOD_STEPS, I32);
+        s->applied_steps = is_adamw(s->m) ? add_scalar(s, PORT_APPLIED_STEPS, I32) : NULL;
+    }
+}
+
+/* --- Forward and backward ------------------------------------------------------------------ */
+
+static Value *whole(Step *s, double value)
+{
+    return build_op(&s->b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(s->m, "i32") }, 0, NULL);
+}
+
+/* What `origin` is for micro-batch i: i times the sequences of one. */
+static Value *origins(Step *s)
+{
+    Dims over = { .count = 1, .dim = { s->micro } };
+    Value *index = build_op(&s->b, OP_iota, (Attrs){ .dims = over }, 0, NULL);
+    return BUILD(&s->b, OP_mul, NO_ATTRS, index, whole(s, (double)s->m->train.microbatch));
+}
+
+/* The operand of the model for each of its parameters, but for totals. */
+static Value *model_operand(Step *s, const Value *param)
+{
+    Value *own = param_for(s->f, param->port.kind, param->port.of);
+    if (param->port.kind == PORT_ORIGIN)
+        return s->micros > 1 ? origins(s) : whole(s, 0);
+    if (!own || own->type.dtype == param->type.dtype)
+        return own;
+    return cast_to(s, own, dtype_name[param->type.dtype]);
+}
+
+/* What the model gets there too, or else the step: labels that only the totals count. */
+static Value *operand_for(Step *s, Port port)
+{
+    const Func *model = s->model->fwd;
+    for (int i = 0; i < model->params.count; i++)
+        if (same_port(model->params.at[i]->port, port))
+            return s->operands.at[i];
+    return param_for(s->f, port.kind, port.of);
+}
+
+/* @f.sums: what @f returns, added to what its first parameters hold: the body of a loop over micro-batches. */
+static Func *adding_body(Step *s, const Func *f, Name name)
+{
+    Module *m = s->m;
+    Func *body = add_func(m, name, PLAIN);
+    Builder b = { .module = m, .func = body };
+    Values sums = { 0 }, args = { 0 };
+    for (int i = 0; i < f->results.count; i++)
+        push_value(&m->arena, &sums, add_param(m, body, intern_format(m, "sum.%d", i), f->results.at[i]->type));
+    for (int i = 0; i < f->params.count; i++)
+        push_value(&m->arena, &args, add_param(m, body, f->params.at[i]->name, f->params.at[i]->type));
+    const Op *call = build(&b, OP_call, (Attrs){ .callee = f->name }, args.count, args.at);
+    for (int i = 0; i < f->results.count; i++)
+        add_result(m, body, BUILD(&b, OP_add, NO_ATTRS, sums.at[i], call->results.at[i]), result_port(f, i));
+    return body;
+}
+
+/* Results of @f, summed over micro-batches. */
+static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
+{
+    Module *m = s->m;
+    if (s->micros == 1)
+        return build(&s->b, OP_call, (Attrs){ .callee = f->name }, operands.count, operands.at);
+    const Func *body = adding_body(s, f, intern_format(m, "%s.micro", f->name));
+    Values args = { 0 };
+    for (int i = 0; i < f->results.count; i++)
+        push_value(&m->arena, &args, build_zeros(&s->b, &f->results.at[i]->type));
+    for (int i = 0; i < operands.count; i++)
+        push_value(&m->arena, &args, operands.at[i]);
+    Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { s->micro } }, .carried = f->results.count };
+    return build(&s->b, OP_loop, attrs, args.count, args.at);
+}
+
+/* What means divide by: the counts that TOTALS finds, over the whole batch, and at least 1. */
+static void find_totals(Step *s)
+{
+    Func *totals = func_with_role(s->m, TOTALS);
+    const Func *model = s->model->fwd;
+    const Op *sums = NULL;
+    if (totals) {
+        Values operands = { 0 };
+        for (int i = 0; i < totals->params.count; i++)
+            push_value(&s->m->arena, &operands, operand_for(s, totals->params.at[i]->port));
+        totals->role = PLAIN;
+        sums = sum_over_micros(s, totals, operands);
+    }
+    for (int i = 0; i < model->params.count; i++)
+        if (!s->operands.at[i])
+            s->operands.at[i] =
+                COMPUTE(s, "maximum(a, 1)", sums->results.at[result_at(totals, model->params.at[i]->port)]);
+}
+
+/* @NAME.grad: one micro-batch, forward and backward; (operands of the model, loss scale) -> loss, gradients. */
+static Func *gradient_func(Step *s)
+{
+    Module *m = s->m;
+    const Derivative *d = s->model;
+    Func *f = add_func(m, intern_format(m, "%s.grad", m->name), PLAIN);
+    Builder b = { .module = m, .func = f };
+    Values args = { 0 }, back = { 0 };
+    for (int i = 0; i < d->fwd->params.count; i++)
+        push_value(&m->arena, &args, add_param(m, f, d->fwd->params.at[i]->name, d->fwd->params.at[i]->type));
+    Value *scale = s->loss_scale ? add_param(m, f, s->loss_scale->name, scalar_type(F32)) : NULL;
+    const Op *fwd = build(&b, OP_call, (Attrs){ .callee = d->fwd->name }, args.count, args.at);
+    push_value(&m->arena, &back, scale ? scale : build_number(&b, 1));
+    for (int i = 1; i < fwd->results.count; i++)
+        push_value(&m->arena, &back, fwd->results.at[i]);
+    for (int i = 0; i < d->read.count; i++)
+        push_value(&m->arena, &back, args.at[index_of(&d->fwd->params, d->read.at[i])]);
+    const Op *bwd = build(&b, OP_call, (Attrs){ .callee = d->bwd->name }, back.count, back.at);
+    add_result(m, f, result(fwd), (Port){ PORT_LOSS, NULL });
+    for (int i = 0; i < bwd->results.count; i++)
+        add_result(m, f, bwd->results.at[i], (Port){ PORT_GRADIENT, s->weights.at[i]->port.of });
+    return f;
+}
+
+static void forward_and_backward(Step *s)
+{
+    const Func *model = s->model->fwd;
+    for (int i = 0; i < model->params.count; i++)
+        push_value(&s->m->arena, &s->operands, model_operand(s, model->params.at[i]));
+    find_totals(s);
+    const Func *grad = gradient_func(s);
+    if (s->loss_scale)
+        push_value(&s->m->arena, &s->operands, s->loss_scale);
+    const Op *sums = sum_over_micros(s, grad, s->operands);
+    s->loss = sums->results.at[0];
+    s->loss->name = own_name(s->m, intern_text(s->m, "loss"));
+    for (int i = 0; i < s->weights.count; i++) {
+        Value *gradient = sums->results.at[i + 1];
+        gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", s->weights.at[i]->name));
+        push_value(&s->m->arena, &s->gradients, gradient);
+    }
+}
+
+/* --- Norm, clipping, optimizer ------------------------------------------------------------- */
+
+static void find_norm(Step *s)
+{
+    Value *total = NULL;
+    for (int i = 0; i < s->gradients.count; i++) {
+        Value *gradient = s->gradients.at[i];
+        Attrs all = { 0 };
+        for (int j = 0; j < gradient->type.rank; j++)
+            add_name(&all.over, gradient->type.dim[j].name);
+        s->b.path = s->weights.at[i]->name;
+        Value *squares = BUILD(&s->b, OP_square, NO_ATTRS, gradient);
+        if (all.over.count)
+            squares = BUILD(&s->b, OP_sum, all, squares);
+        total = total ? COMPUTE(s, "a + b", total, squares) : squares;
+    }
+    s->b.path = intern_text(s->m, "grad_norm");
+    s->norm = COMPUTE(s, "sqrt(a)", total);
+    if (s->loss_scale)
+        s->norm = COMPUTE(s, "a / b", s->norm, s->loss_scale);
+    s->norm->name = own_name(s->m, s->b.path);
+}
+
+/* What gradients are multiplied by: 1 / loss scale and min(1, clip / (norm + 1e-6)); NULL: nothing. */
+static Value *gradient_factor(Step *s)
+{
+    Value *factor = NULL;
+    if (s->m->train.clip > 0)
+        factor = COMPUTE(s, "minimum(b / (a + c), 1)", s->norm, number(s, s->m->train.clip), number(s, 1e-6));
+    if (s->loss_scale)
+        factor = factor ? COMPUTE(s, "a / b", factor, s->loss_scale) : COMPUTE(s, "1 / a", s->loss_scale);
+    return factor;
+}
+
+/* 1 - beta^t for the t-th step that is applied, without the cancellation that 1 - pow() would have.  A step whose
+ * gradients overflowed has added nothing to the moments, and does not count. */
+static Value *bias_correction(Step *s, double beta)
+{
+    Value *before = s->applied_steps ? s->applied_steps : s->step;
+    Value *t = COMPUTE(s, "a + 1", cast_to(s, before, "f32"));
+    return COMPUTE(s, "-expm1(a * b)", t, number(s, log(beta)));
+}
+
+typedef struct {
+    Value *weight, *moment[2];
+} Updated;
+
+/* Decoupled weight decay: Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; as PyTorch's AdamW. */
+static Updated adamw(Step *s, int i, Value *g, double decay, Value *bias1, Value *bias2)
+{
+    const Train *t = &s->m->train;
+    Value *w = s->weights.at[i], *m0 = s->moments[0].at[i], *v0 = s->moments[1].at[i];
+    Value *m1 = COMPUTE(s, "a * b + c * d", m0, number(s, t->beta1), g, number(s, 1 - t->beta1));
+    Value *v1 = COMPUTE(s, "a * b + square(c) * d", v0, number(s, t->beta2), g, number(s, 1 - t->beta2));
+    Value *root = COMPUTE(s, "sqrt(a) / sqrt(b) + c", v1, bias2, number(s, t->eps));
+    Value *kept = decay > 0 ? COMPUTE(s, "a * (1 - b * c)", w, s->lr, number(s, decay)) : w;
+    Value *w1 = COMPUTE(s, "a - (b / c) * (d / e)", kept, s->lr, bias1, m1, root);
+    return (Updated){ w1, { m1, v1 } };
+}
+
+/* PyTorch's SGD: decay added to the gradient, momentum without dampening. */
+static Updated sgd(Step *s, int i, Value *g, double decay)
+{
+    Value *w = s->weights.at[i], *buffer = s->moments[0].count ? s->moments[0].at[i] : NULL;
+    if (decay > 0)
+        g = COMPUTE(s, "a + b * c", g, w, number(s, decay));
+    if (buffer)
+        g = COMPUTE(s, "a * b + c", buffer, number(s, s->m->train.momentum), g);
+    return (Updated){ COMPUTE(s, "a - b * c", w, s->lr, g), { buffer ? g : NULL, NULL } };
+}
+
+/* fp16: a step whose gradients overflowed changes nothing but the loss scale. */
+static Value *unless_overflow(Step *s, Value *finite, Value *new, Value *old)
+{
+    return finite && new ? COMPUTE(s, "where(a, b, c)", finite, new, old) : new;
+}
+
+/* The loss scale halves after an overflow and doubles after many good steps. */
+static void update_loss_scale(Step *s, Value *finite, Values *state)
+{
+    Value *good = COMPUTE(s, "a + b", s->good_steps, whole(s, 1));
+    Value *grows = COMPUTE(s, "ge(a, b)", good, whole(s, GROW_AFTER));
+    Value *scale = COMPUTE(s, "where(a, where(b, c * 2, c), c * 0.5)", finite, grows, s->loss_scale);
+    Value *kept = COMPUTE(s, "where(a, b, c)", grows, whole(s, 0), good);
+    push_value(&s->m->arena, state, COMPUTE(s, "maximum(a, 1)", scale));
+    push_value(&s->m->arena, state, COMPUTE(s, "where(a, b, c)", finite, kept, whole(s, 0)));
+    if (s->applied_steps)
+        push_value(&s->m->arena, state, COMPUTE(s, "where(a, b + c, b)", finite, s->applied_steps, whole(s, 1)));
+}
+
+static void update_state(Step *s)
+{
+    const Train *t = &s->m->train;
+    Values weights = { 0 }, moments[2] = { { 0 }, { 0 } }, scale = { 0 };
+    Value *factor = gradient_factor(s), *bias1 = NULL, *bias2 = NULL;
+    Value *finite = s->loss_scale ? COMPUTE(s, "eq(a - a, 0)", s->norm) : NULL;
+    if (is_adamw(s->m))
+        bias1 = bias_correction(s, t->beta1), bias2 = bias_correction(s, t->beta2);
+    for (int i = 0; i < s->weights.count; i++) {
+        Value *w = s->weights.at[i], *g = s->gradients.at[i];
+        double decay = find_param(s->m, w->name)->decay ? t->weight_decay : 0;
+        s->b.path = w->name;
+        s->b.where = find_param(s->m, w->name)->where;
+        if (factor)
+            g = COMPUTE(s, "a * b", g, factor);
+        Updated u = is_adamw(s->m) ? adamw(s, i, g, decay, bias1, bias2) : sgd(s, i, g, decay);
+        push_value(&s->m->arena, &weights, unless_overflow(s, finite, u.weight, w));
+        for (int k = 0; k < 2 && u.moment[k]; k++)
+            push_value(&s->m->arena, &moments[k], unless_overflow(s, finite, u.moment[k], s->moments[k].at[i]));
+    }
+    if (finite)
+        update_loss_scale(s, finite, &scale);
+    const Values *const lists[] = { &weights, &moments[0], &moments[1], &scale };
+    add_result(s->m, s->f, s->loss, (Port){ PORT_LOSS, NULL });
+    add_result(s->m, s->f, s->norm, (Port){ PORT_GRADIENT_NORM, NULL });
+    for (int k = 0, state = first_state(s->f); k < 4; k++)
+        for (int i = 0; i < lists[k]->count; i++)
+            add_result(s->m, s->f, lists[k]->at[i], s->f->params.at[state++]->port);
+}
+
+void write_step(Module *m, const Derivative *model)
+{
+    const Train *t = &m->train;
+    Step s = { .m = m, .model = model };
+    s.f = add_func(m, intern_text(m, "step"), STEP);
+    s.b = (Builder){ .module = m, .func = s.f, .path = intern_text(m, "step") };
+    s.micros = t->microbatch > 0 ? t->batch / t->microbatch : 1;
+    s.micro = (Dim){ .name = intern_text(m, "micro"), .size = s.micros, .padded = s.micros };
+    add_step_params(&s);
+    forward_and_backward(&s);
+    find_norm(&s);
+    update_state(&s);
+    share_equal(s.f);
+    drop_dead(s.f);
+}

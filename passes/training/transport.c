@@ -1,0 +1,119 @@
+#include "transport.h"
+
+#include "simplify/cleanup.h"
+
+Op *call_of(const Module *m, const Func *f, Func **caller)
+{
+    for (Func *g = m->funcs; g; g = g->next)
+        for (Op *op = g->first; op; op = op->next)
+            if (op->attrs.callee == f->name) {
+                *caller = g;
+                return op;
+            }
+    return NULL;
+}
+
+/* The parameter of a backward that stands for the value of its forward, or NULL. */
+static Value *param_standing_for(const Func *f, const Value *value)
+{
+    Value *param = param_for(f, PORT_FORWARD, value->name);
+    return param && type_equal(&param->type, &value->type) ? param : NULL;
+}
+
+/* One more residual of f; returns the result that its caller gets. */
+static Value *save(Module *m, Func *f, Value *value, Op *call)
+{
+    int at = index_of(&f->results, value);
+    if (at >= first_residual(f))
+        return call->results.at[at];
+    add_result(m, f, value, (Port){ PORT_RESIDUAL, NULL });
+    Type type = call->attrs.dims.count ? with_dim_first(value->type, call->attrs.dims.dim[0]) : value->type;
+    Value *result = NEW(&m->arena, Value);
+    *result = (Value){ .name = fresh_name(m), .type = type, .def = call };
+    push_value(&m->arena, &call->results, result);
+    return result;
+}
+
+static void find_calls(Module *m, Link *link)
+{
+    link->outer = NEW(&m->arena, Link);
+    link->call = call_of(m, link->from, &link->outer->from);
+    link->call_to = call_of(m, link->to, &link->outer->to);
+}
+
+Value *transport(Module *m, Link *link, Value *value)
+{
+    if (link->from == link->to)
+        return value;
+    Value *there = param_standing_for(link->to, value);
+    if (there)
+        return there;
+    if (!link->outer)
+        find_calls(m, link);
+    int param = value->def ? -1 : index_of(&link->from->params, value);
+    Value *handed =
+        param >= link->call->attrs.carried ? arg(link->call, param) : save(m, link->from, value, link->call);
+    push_value(&m->arena, &link->call_to->args, transport(m, link->outer, handed));
+    Value *own = add_param(m, link->to, value->name, value->type);
+    own->port = (Port){ PORT_FORWARD, value->name };
+    return own;
+}
+
+static bool drop_params(Func *f, Op *call, const Map *read)
+{
+    bool changed = false;
+    for (int i = f->params.count - 1; i >= call->attrs.carried; i--)
+        if (!map_get(read, f->params.at[i])) {
+            take_away(&f->params, i);
+            take_away(&call->args, i);
+            changed = true;
+        }
+    return changed;
+}
+
+static bool drop_residuals(Func *f, Op *call, const Map *read)
+{
+    bool changed = false;
+    const int first = first_residual(f);
+    for (int i = f->results.count - 1; i >= first; i--)
+        if (!map_get(read, call->results.at[i])) {
+            remove_result(f, i);
+            take_away(&call->results, i);
+            changed = true;
+        }
+    return changed;
+}
+
+/* What nobody reads, as the module is now; an op that loses its last reader by that goes in the next round. */
+static bool prune_once(Module *m)
+{
+    Arena scratch = { 0 };
+    Map calls = { .arena = &scratch }; /* of the name of a function: the first call of it */
+    Map read = { .arena = &scratch };
+    bool changed = false;
+    for (Func *f = m->funcs; f; f = f->next) {
+        for (Op *op = f->first; op; op = op->next) {
+            note_read(&read, &op->args);
+            if (op->attrs.callee && !map_get(&calls, op->attrs.callee))
+                map_put(&calls, op->attrs.callee, op);
+        }
+        note_read(&read, &f->results);
+    }
+    for (Func *f = m->funcs; f; f = f->next) {
+        Op *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
+        changed |= call && drop_params(f, call, &read);
+        changed |= call && drop_residuals(f, call, &read);
+    }
+    arena_free(&scratch);
+    return changed;
+}
+
+/* A backward that nobody needs goes with the last call of it. */
+void prune_interfaces(Module *m)
+{
+    do {
+        for (Func *f = m->funcs; f; f = f->next)
+            drop_dead(f);
+        drop_unreached(m);
+    } while (prune_once(m));
+}

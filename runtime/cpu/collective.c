@@ -1,0 +1,205 @@
+/* collective.c -- runs collectives: at once, or started in the background and waited for later.
+ *
+ * One thread runs started collectives one after the other, in the order in which they were started.  All ranks run the
+ * same program and so start them in the same order: two groups cannot wait for each other in a ring. */
+#include "device.h"
+#include "mesh/comm.h"
+#include "mesh/workspace.h"
+#include "trainer/trace.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <pthread.h>
+
+typedef enum { IDLE, STARTED, DONE } Stage;
+
+typedef struct {
+    Stage stage;
+    const void **in;
+    void **out;
+    double begun, ended; /* the last time */
+} Entry;
+
+struct RtCollectives {
+    Rt *rt;
+    Entry *entry; /* of each collective of the program */
+    int *queue;   /* ids, a ring with room for all */
+    int first, count;
+    bool is_closing;
+    char *workspace;
+    int64_t workspace_bytes;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all but rt and workspace */
+    pthread_cond_t changed;
+};
+
+/* --- The thread ---------------------------------------------------------------------------------- */
+
+static void run(struct RtCollectives *c, int id)
+{
+    Entry *entry = &c->entry[id];
+    RtTraffic *traffic = &c->rt->traffic[id];
+    const RtCollective *collective = &c->rt->program->collectives[id];
+    entry->begun = rt_seconds();
+    c->rt->waiting.of = collective;
+    traffic->sent_bytes += rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
+    c->rt->waiting.of = NULL;
+    traffic->calls++;
+    entry->ended = rt_seconds();
+    traffic->seconds += entry->ended - entry->begun;
+}
+
+static void *run_queue(void *argument)
+{
+    struct RtCollectives *c = argument;
+    pthread_mutex_lock(&c->lock);
+    while (!c->is_closing) {
+        if (c->count == 0) {
+            pthread_cond_wait(&c->changed, &c->lock);
+            continue;
+        }
+        int id = c->queue[c->first];
+        pthread_mutex_unlock(&c->lock);
+        run(c, id);
+        pthread_mutex_lock(&c->lock);
+        c->first = (c->first + 1) % c->rt->program->ncollectives;
+        c->count--;
+        c->entry[id].stage = DONE;
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* The wait of the computation, and what went on behind it. */
+static void trace(Rt *rt, int id, double from, bool background)
+{
+    const Entry *entry = &rt->collectives->entry[id];
+    int kernel = rt->program->nkernels + id;
+    if (!rt_tracing)
+        return;
+    rt_trace_span(rt, kernel, 0, from, rt_seconds());
+    if (background)
+        rt_trace_span(rt, kernel, 1, entry->begun, entry->ended);
+}
+
+/* --- What generated code calls -------------------------------------------------------------------- */
+
+static Entry *begin(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    Entry *entry = &rt->collectives->entry[id];
+    size_t bytes = (size_t)rt->program->collectives[id].npieces * sizeof *in;
+    memcpy(entry->in, in, bytes);
+    memcpy(entry->out, out, bytes);
+    return entry;
+}
+
+void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    struct RtCollectives *c = rt->collectives;
+    begin(rt, id, in, out)->stage = STARTED;
+    pthread_mutex_lock(&c->lock);
+    c->queue[(c->first + c->count++) % rt->program->ncollectives] = id;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void rt_collective_wait(Rt *rt, int id)
+{
+    struct RtCollectives *c = rt->collectives;
+    double from = rt_seconds();
+    pthread_mutex_lock(&c->lock);
+    rt->waiting.is_awaited = true;
+    while (c->entry[id].stage == STARTED)
+        pthread_cond_wait(&c->changed, &c->lock);
+    rt->waiting.is_awaited = false;
+    c->entry[id].stage = IDLE;
+    pthread_mutex_unlock(&c->lock);
+    rt->traffic[id].waited += rt_seconds() - from;
+    trace(rt, id, from, true);
+}
+
+/* Where nothing runs in the background, the caller's thread does it. */
+void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    struct RtCollectives *c = rt->collectives;
+    pthread_mutex_lock(&c->lock);
+    bool is_idle = c->count == 0;
+    pthread_mutex_unlock(&c->lock);
+    if (!is_idle) {
+        rt_collective_start(rt, id, in, out);
+        rt_collective_wait(rt, id);
+        return;
+    }
+    double from = rt_seconds();
+    rt->waiting.is_awaited = true;
+    begin(rt, id, in, out);
+    run(c, id);
+    rt->waiting.is_awaited = false;
+    rt->traffic[id].waited += rt_seconds() - from;
+    trace(rt, id, from, false);
+}
+
+/* --- Start, end -------------------------------------------------------------------------- */
+
+static int64_t workspace_of(const Rt *rt)
+{
+    int64_t most = 0;
+    for (int i = 0; i < rt->program->ncollectives; i++) {
+        const RtCollective *c = &rt->program->collectives[i];
+        int64_t bytes = rt_exchange_workspace(c, rt_comm_group(rt, c)->count);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+void rt_collectives_open(Rt *rt)
+{
+    const RtProgram *program = rt->program;
+    if (!program->comm)
+        return;
+    struct RtCollectives *c = rt->collectives = rt_allocate(1, sizeof *c);
+    c->rt = rt;
+    c->workspace_bytes = workspace_of(rt);
+    c->workspace = rt_allocate(c->workspace_bytes, 1);
+    c->queue = rt_allocate(program->ncollectives, sizeof *c->queue);
+    c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
+    for (int i = 0; i < program->ncollectives; i++) {
+        c->entry[i].in = rt_allocate(program->collectives[i].npieces, sizeof *c->entry[i].in);
+        c->entry[i].out = rt_allocate(program->collectives[i].npieces, sizeof *c->entry[i].out);
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    if (pthread_create(&c->thread, NULL, run_queue, c))
+        rt_fail("cannot start the thread that runs collectives: too many threads or too little memory");
+}
+
+void rt_collectives_close(Rt *rt)
+{
+    struct RtCollectives *c = rt->collectives;
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->is_closing = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    for (int i = 0; i < rt->program->ncollectives; i++) {
+        free(c->entry[i].in);
+        free(c->entry[i].out);
+    }
+    free(c->entry);
+    free(c->queue);
+    free(c->workspace);
+    free(c);
+    rt->collectives = NULL;
+}
+
+int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->collectives ? rt->collectives->workspace_bytes : 0; }

@@ -1,0 +1,254 @@
+/* exchange.c -- a collective as messages between the ranks of its group, and the sums of what comes.
+ *
+ * What a message holds of each tensor stands in slots.h.  An all_reduce is a reduce_scatter and an all_gather, on the
+ * tensors laid end to end and cut into n pieces.  Sums are in the order of ranks, so the bits of a sum depend on the
+ * number of ranks alone, not on a library's choice of algorithm. */
+#include "convert.h"
+#include "mesh/comm.h"
+#include "mesh/workspace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Copies bytes first to end of rank q's message out of its slots in a tensor, or (into) back; `message` points to the
+ * first of them. */
+static void copy_slots(const RtSlots *s, int64_t element, int n, int q, char *tensor, char *message, int64_t first,
+                       int64_t end, bool into)
+{
+    int halves = s->zigzag ? 2 : 1;
+    int64_t run = element * (s->all ? s->rows * s->run : s->run / halves);
+    while (first < end) {
+        int64_t number = first / run, skip = first % run, some = run - skip < end - first ? run - skip : end - first;
+        int64_t row = number / halves, half = number % halves, slot = s->all ? 0 : half ? 2 * n - 1 - q : q;
+        char *at = tensor + (row * n * halves + slot) * run + skip;
+        memcpy(into ? at : message, into ? message : at, (size_t)some);
+        message += some;
+        first += some;
+    }
+}
+
+/* Where in the tensor these slots lie in one piece, or NULL. */
+static char *in_one_piece(const RtSlots *s, int64_t element, int q, char *tensor)
+{
+    if (s->all)
+        return tensor;
+    return s->rows == 1 && !s->zigzag ? tensor + q * s->run * element : NULL;
+}
+
+/* --- Sums --------------------------------------------------------------------------------------- */
+
+enum { BLOCK = 1024 }; /* elements that are added at once: they stay in the nearest cache */
+
+static void load(RtType type, const char *from, int64_t count, float *to)
+{
+    if (type == RT_F32) {
+        memcpy(to, from, (size_t)count * sizeof *to);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * i, 2);
+        to[i] = type == RT_BF16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
+    }
+}
+
+static void store(RtType type, const float *from, int64_t count, char *to)
+{
+    if (type == RT_F32) {
+        memcpy(to, from, (size_t)count * sizeof *from);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t bits = type == RT_BF16 ? rt_bf16_of_float(from[i]) : rt_f16_of_float(from[i]);
+        memcpy(to + 2 * i, &bits, 2);
+    }
+}
+
+static float greater(float a, float b) { return a > b || a != a ? a : b; }
+
+static void combine_floats(const RtCollective *c, int n, const RtMessage from[], int64_t first, int64_t count, char *to)
+{
+    float sum[BLOCK], next[BLOCK];
+    int64_t element = rt_type_bytes(c->type);
+    load(c->type, from[0].data + first * element, count, sum);
+    for (int q = 1; q < n; q++) {
+        load(c->type, from[q].data + first * element, count, next);
+        for (int64_t i = 0; i < count; i++)
+            sum[i] = c->maximum ? greater(sum[i], next[i]) : sum[i] + next[i];
+    }
+    store(c->type, sum, count, to + first * element);
+}
+
+static void combine_integers(const RtCollective *c, int n, const RtMessage from[], int64_t first, int64_t count,
+                             char *to)
+{
+    for (int64_t i = first; i < first + count; i++) {
+        int32_t sum, next;
+        memcpy(&sum, from[0].data + 4 * i, 4);
+        for (int q = 1; q < n; q++) {
+            memcpy(&next, from[q].data + 4 * i, 4);
+            sum = !c->maximum ? sum + next : next > sum ? next : sum;
+        }
+        memcpy(to + 4 * i, &sum, 4);
+    }
+}
+
+/* to = from[0] + from[1] + ... in this order, or their maximum; `to` may be one of them. */
+static void combine(const RtCollective *c, int n, const RtMessage from[], char *to)
+{
+    int64_t count = from[0].bytes / rt_type_bytes(c->type);
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        int64_t some = count - first < BLOCK ? count - first : BLOCK;
+        if (c->type == RT_I32)
+            combine_integers(c, n, from, first, some, to);
+        else
+            combine_floats(c, n, from, first, some, to);
+    }
+}
+
+/* --- Messages ------------------------------------------------------------------------------------- */
+
+typedef RtSlots SlotsOf(RtCollectiveKind kind, const RtPiece *piece);
+
+typedef struct {
+    Rt *rt;
+    const RtCollective *c;
+    const RtGroup *group;
+    RtMessage *to, *from; /* one for each rank of the group */
+    char *workspace;      /* what is left of it */
+    int64_t first, bytes; /* of every message: the part of this round */
+    int64_t sent;
+} Exchange;
+
+static char *take(Exchange *x, int64_t bytes)
+{
+    char *at = x->workspace;
+    x->workspace += bytes;
+    return at;
+}
+
+static void swap_messages(Exchange *x)
+{
+    int own = x->group->own;
+    rt_exchange_messages(x->rt, x->group, x->to, x->from);
+    if (x->from[own].data != x->to[own].data)
+        memmove(x->from[own].data, x->to[own].data, (size_t)x->to[own].bytes);
+    for (int q = 0; q < x->group->count; q++)
+        x->sent += q == own ? 0 : x->to[q].bytes;
+}
+
+/* The round's part of the message to or from rank q, where it lies in the only tensor; NULL: it has to be packed. */
+static char *place_of(const Exchange *x, SlotsOf *slots_of, int q, const void *tensor)
+{
+    RtSlots s = slots_of(x->c->kind, &x->c->piece[0]);
+    char *place = x->c->npieces == 1 ? in_one_piece(&s, rt_type_bytes(x->c->type), q, (char *)(uintptr_t)tensor) : NULL;
+    return place ? place + x->first : NULL;
+}
+
+/* Copies the round's part of rank q's message out of the tensors, or (into) back; tensors lie one behind the other in
+ * it. */
+static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void *const tensor[], char *message,
+                         bool into)
+{
+    int64_t begin = 0, end = x->first + x->bytes;
+    for (int i = 0; i < x->c->npieces; i++) {
+        RtSlots s = slots_of(x->c->kind, &x->c->piece[i]);
+        int64_t bytes = rt_slots_bytes(x->c->type, s);
+        int64_t first = x->first > begin ? x->first - begin : 0, last = end < begin + bytes ? end - begin : bytes;
+        if (first < last)
+            copy_slots(&s, rt_type_bytes(x->c->type), x->group->count, q, (char *)(uintptr_t)tensor[i],
+                       message + begin + first - x->first, first, last, into);
+        begin += bytes;
+    }
+}
+
+static void pack(Exchange *x, const void *const in[])
+{
+    bool is_same = rt_sent_slots(x->c->kind, &x->c->piece[0]).all; /* all ranks get the same */
+    for (int q = 0; q < x->group->count; q++) {
+        char *place = place_of(x, rt_sent_slots, q, in[0]);
+        bool is_packed = !place && (q == 0 || !is_same);
+        x->to[q] = (RtMessage){ place ? place : is_packed ? take(x, x->bytes) : x->to[0].data, x->bytes };
+        if (is_packed)
+            copy_message(x, rt_sent_slots, q, in, x->to[q].data, false);
+    }
+}
+
+/* Where the messages of others are to come: into place, if they are in one piece there. */
+static void make_room(Exchange *x, void *const out[])
+{
+    bool is_sum = rt_received_slots(x->c->kind, &x->c->piece[0]).all;
+    for (int q = 0; q < x->group->count; q++) {
+        char *place = is_sum ? NULL : place_of(x, rt_received_slots, q, out[0]);
+        x->from[q] = (RtMessage){ place ? place : take(x, x->bytes), x->bytes };
+    }
+}
+
+/* Puts one rank's message, or the sum of all, where it belongs. */
+static void unpack(Exchange *x, int q, char *message, void *const out[])
+{
+    if (message != place_of(x, rt_received_slots, q, out[0]))
+        copy_message(x, rt_received_slots, q, (const void *const *)out, message, true);
+}
+
+static void gather_or_scatter(Exchange *x, const void *const in[], void *const out[])
+{
+    pack(x, in);
+    make_room(x, out);
+    swap_messages(x);
+    if (x->c->kind == RT_REDUCE_SCATTER) {
+        char *place = place_of(x, rt_received_slots, 0, out[0]), *sum = place ? place : x->from[0].data;
+        combine(x->c, x->group->count, x->from, sum);
+        unpack(x, x->group->own, sum, out);
+        return;
+    }
+    for (int q = 0; q < x->group->count; q++)
+        unpack(x, q, x->from[q].data, out);
+}
+
+/* The q-th of n pieces of an array of `count` elements. */
+static RtMessage piece_of(char *data, int64_t count, int64_t element, int n, int q)
+{
+    int64_t begin = count * q / n, end = count * (q + 1) / n;
+    return (RtMessage){ data + begin * element, (end - begin) * element };
+}
+
+static void all_reduce(Exchange *x, const void *const in[], void *const out[])
+{
+    const RtCollective *c = x->c;
+    int n = x->group->count, own = x->group->own;
+    int64_t element = rt_type_bytes(c->type), count = x->bytes / element;
+    pack(x, in);
+    char *whole = x->to[0].data, *place = place_of(x, rt_received_slots, own, out[0]), *result = place ? place : whole;
+    RtMessage mine = piece_of(whole, count, element, n, own);
+    for (int q = 0; q < n; q++) {
+        x->to[q] = piece_of(whole, count, element, n, q);
+        x->from[q] = (RtMessage){ q == own ? mine.data : take(x, mine.bytes), mine.bytes };
+    }
+    swap_messages(x);
+    RtMessage sum = piece_of(result, count, element, n, own);
+    combine(c, n, x->from, sum.data);
+    for (int q = 0; q < n; q++) {
+        x->to[q] = sum;
+        x->from[q] = piece_of(result, count, element, n, q);
+    }
+    swap_messages(x);
+    unpack(x, own, result, out);
+}
+
+int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace)
+{
+    const RtGroup *group = rt_comm_group(rt, collective);
+    RtMessage messages[2 * group->count];
+    int64_t bytes = rt_message_bytes(collective), sent = 0;
+    for (int64_t first = 0; first < bytes; first += RT_ROUND) {
+        int64_t some = bytes - first < RT_ROUND ? bytes - first : RT_ROUND;
+        Exchange x = { rt, collective, group, messages, messages + group->count, workspace, first, some, 0 };
+        if (collective->kind == RT_ALL_REDUCE)
+            all_reduce(&x, in, out);
+        else
+            gather_or_scatter(&x, in, out);
+        sent += x.sent;
+    }
+    return sent;
+}

@@ -1,0 +1,240 @@
+/* format.c -- finds out what a data file holds, and where its tokens are.
+ *
+ *   bytes      each byte a token
+ *   u16, u32   little-endian, no header (nanoGPT's .bin is u16)
+ *   llmc       256 int32: magic, version, count of tokens; then the tokens
+ *   megatron   F.bin: tokens; F.idx: "MMIDIDX\0\0", u64 version, u8 type, u64 sequences, u64 documents,
+ *              then for each sequence its length (i32), then for each its offset in F.bin (i64)
+ *   npy        NumPy's arrays (npy.c)
+ */
+#include "data.h"
+#include "state.h"
+#include "store/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/stat.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are little-endian");
+
+enum {
+    LLMC_HEADER_BYTES = 256 * 4,
+    LLMC_GPT2 = 20240520,   /* version 1: uint16 */
+    LLMC_LLAMA3 = 20240801, /* version 2 and later: uint32 */
+    MEGATRON_HEADER_BYTES = 9 + 8 + 1 + 8 + 8
+};
+
+static const char megatron_magic[9] = "MMIDIDX\0"; /* and the 0 that ends the text */
+
+const int rt_token_bytes[] = {
+    [RT_U8] = 1, [RT_I8] = 1, [RT_U16] = 2, [RT_I16] = 2, [RT_U32] = 4, [RT_I32_TOKEN] = 4, [RT_I64] = 8
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
+static int64_t read_i64(const char *at)
+{
+    int64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static int32_t read_i32(const char *at)
+{
+    int32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* --- Plain tokens --------------------------------------------------------------------------- */
+
+static void take_plain(RtData *data, RtTokenType type, const char *format)
+{
+    data->type = type;
+    data->format = format;
+    data->tokens = data->map;
+    data->count = data->bytes / rt_token_bytes[type];
+    if (data->bytes % rt_token_bytes[type])
+        rt_fail("%s %s: %lld bytes are no whole number of %s tokens; is it complete, and of this format? "
+                "(--data-format says which)",
+                data->option, data->path, (long long)data->bytes, format);
+}
+
+static void take_bytes(RtData *data) { take_plain(data, RT_U8, "bytes"); }
+static void take_u16(RtData *data) { take_plain(data, RT_U16, "uint16"); }
+static void take_u32(RtData *data) { take_plain(data, RT_U32, "uint32"); }
+
+/* --- llm.c ---------------------------------------------------------------------------------- */
+
+static bool is_llmc(const RtData *data)
+{
+    if (data->bytes < LLMC_HEADER_BYTES)
+        return false;
+    int32_t magic = read_i32(data->map);
+    return magic == LLMC_GPT2 || magic == LLMC_LLAMA3;
+}
+
+static void take_llmc(RtData *data)
+{
+    if (!is_llmc(data))
+        rt_fail("%s %s: no llm.c file: it does not begin with the magic number %d or %d", data->option, data->path,
+                LLMC_GPT2, LLMC_LLAMA3);
+    int32_t magic = read_i32(data->map), version = read_i32(data->map + 4), count = read_i32(data->map + 8);
+    if (magic == LLMC_GPT2 ? version != 1 : version < 2)
+        rt_fail("%s %s: llm.c file with magic number %d and unknown version %d; write it again with llm.c's scripts",
+                data->option, data->path, magic, version);
+    data->type = magic == LLMC_GPT2 ? RT_U16 : RT_U32;
+    data->format = magic == LLMC_GPT2 ? "llm.c, uint16" : "llm.c, uint32";
+    data->tokens = data->map + LLMC_HEADER_BYTES;
+    data->count = count;
+    int64_t expected = LLMC_HEADER_BYTES + (int64_t)count * rt_token_bytes[data->type];
+    if (count < 0 || expected != data->bytes)
+        rt_fail("%s %s: its header says %d tokens, which is a file of %lld bytes, but it has %lld; "
+                "it is truncated or damaged: fetch it again",
+                data->option, data->path, count, (long long)expected, (long long)data->bytes);
+}
+
+/* --- Megatron ------------------------------------------------------------------------------- */
+
+/* The index beside "F.bin": "F.idx". */
+static char *index_path(const char *path)
+{
+    int length = (int)strlen(path);
+    return rt_text("%.*s.idx", ends_with(path, ".bin") ? length - 4 : length, path);
+}
+
+/* Whoever lays an index beside the tokens means it. */
+static bool has_index(const RtData *data)
+{
+    char *path = index_path(data->path);
+    struct stat info;
+    bool has = ends_with(data->path, ".bin") && !stat(path, &info);
+    free(path);
+    return has;
+}
+
+/* The sequences must follow each other in F.bin without gaps: then it is one stream of tokens. */
+static void check_megatron_sequences(const RtData *data, const char *path, const char *lengths, int64_t count)
+{
+    const char *offsets = lengths + 4 * count;
+    int64_t expected = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (read_i64(offsets + 8 * i) != expected)
+            rt_fail("%s %s: sequence %lld begins at byte %lld of the .bin, not at %lld where the one before ends; "
+                    "write the pair again with Megatron's preprocess_data.py",
+                    data->option, path, (long long)i, (long long)read_i64(offsets + 8 * i), (long long)expected);
+        expected += (int64_t)read_i32(lengths + 4 * i) * rt_token_bytes[data->type];
+    }
+    if (expected != data->bytes)
+        rt_fail("%s %s: the sequences of its index end at byte %lld, but it has %lld bytes; it is truncated, or the "
+                "two files are not of one pair",
+                data->option, data->path, (long long)expected, (long long)data->bytes);
+}
+
+static void take_megatron(RtData *data)
+{
+    static const struct {
+        RtTokenType type;
+        const char *format; /* NULL: no integers */
+    } types[] = { [1] = { RT_U8, "Megatron, uint8" },
+                  [2] = { RT_I8, "Megatron, int8" },
+                  [3] = { RT_I16, "Megatron, int16" },
+                  [4] = { RT_I32_TOKEN, "Megatron, int32" },
+                  [5] = { RT_I64, "Megatron, int64" },
+                  [6] = { RT_U8, NULL },
+                  [7] = { RT_U8, NULL },
+                  [8] = { RT_U16, "Megatron, uint16" } };
+    char *path = index_path(data->path);
+    int64_t bytes;
+    const char *map = rt_map_file(path, data->option, &bytes);
+    if (bytes < MEGATRON_HEADER_BYTES || memcmp(map, megatron_magic, sizeof megatron_magic))
+        rt_fail("%s %s: no Megatron index: it does not begin with MMIDIDX; it is damaged: fetch it again (or, if it is "
+                "not of %s, say what that holds with --data-format)",
+                data->option, path, data->path);
+    int64_t version = read_i64(map + 9), count = read_i64(map + 18), documents = read_i64(map + 26);
+    unsigned code = (unsigned char)map[17];
+    if (version != 1 || code >= sizeof types / sizeof *types || !types[code].format)
+        rt_fail("%s %s: Megatron index of version %lld with tokens of type %u; version 1 and an integer type (1 to 5, "
+                "8) can be read",
+                data->option, path, (long long)version, code);
+    data->type = types[code].type;
+    data->format = types[code].format;
+    if (count < 0 || documents < 0 || count > bytes / 12 || documents > bytes / 8 ||
+        MEGATRON_HEADER_BYTES + 12 * count + 8 * documents != bytes)
+        rt_fail("%s %s: it is truncated or damaged: %lld sequences and %lld documents do not make %lld bytes",
+                data->option, path, (long long)count, (long long)documents, (long long)bytes);
+    check_megatron_sequences(data, path, map + MEGATRON_HEADER_BYTES, count);
+    rt_unmap_file(map, bytes);
+    free(path);
+    data->tokens = data->map;
+    data->count = data->bytes / rt_token_bytes[data->type];
+}
+
+/* --- Which ---------------------------------------------------------------------------------- */
+
+typedef void Take(RtData *data);
+
+/* Files that are no tokens, whatever their name. */
+static void refuse_packed(const RtData *data)
+{
+    static const struct {
+        const char *magic, *name, *remedy;
+    } packed[] = {
+        { "\x1F\x8B", "gzip", "unpack it" },
+        { "PK\3\4", "zip (of NumPy's .npz, say)", "unpack it" },
+        { "\x28\xB5\x2F\xFD", "zstd", "unpack it" },
+        { "\xFD"
+          "7zXZ",
+          "xz", "unpack it" },
+        { "BZh", "bzip2", "unpack it" },
+        { "PAR1", "Parquet", "write its tokens to a .u16, .u32 or .npy file" },
+        { "\x89HDF", "HDF5", "write its tokens to a .u16, .u32 or .npy file" },
+    };
+    for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t length = strlen(packed[i].magic);
+        if ((size_t)data->bytes >= length && !memcmp(data->map, packed[i].magic, length))
+            rt_fail("%s %s: it begins as %s does: %s first, or say what it holds with --data-format", data->option,
+                    data->path, packed[i].name, packed[i].remedy);
+    }
+}
+
+static Take *told_from_file(const RtData *data)
+{
+    if (rt_data_is_npy(data))
+        return rt_data_take_npy;
+    refuse_packed(data);
+    if (ends_with(data->path, ".u16"))
+        return take_u16;
+    if (ends_with(data->path, ".u32"))
+        return take_u32;
+    if (!ends_with(data->path, ".bin"))
+        return take_bytes;
+    return has_index(data) ? take_megatron : is_llmc(data) ? take_llmc : take_u16;
+}
+
+void rt_data_recognise(RtData *data, const char *format, int64_t vocab)
+{
+    enum { BYTES = 256 };
+    static const struct {
+        const char *name;
+        Take *take;
+    } formats[] = {
+        { "bytes", take_bytes }, { "u16", take_u16 },           { "u32", take_u32 },
+        { "llmc", take_llmc },   { "megatron", take_megatron }, { "npy", rt_data_take_npy },
+    };
+    Take *take = format ? NULL : told_from_file(data);
+    for (unsigned i = 0; format && i < sizeof formats / sizeof *formats; i++)
+        if (!strcmp(format, formats[i].name))
+            take = formats[i].take;
+    if (!format && take == take_bytes && vocab > BYTES)
+        rt_fail(
+            "%s %s: by its name each byte is a token, but the model has %lld tokens: make tokens of it first (.bin, "
+            ".u16, .u32 or .npy), or say --data-format bytes if bytes are meant",
+            data->option, data->path, (long long)vocab);
+    take(data);
+}

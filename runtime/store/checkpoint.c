@@ -1,0 +1,344 @@
+/* checkpoint.c -- saves and restores a run: what is in the file is the contract of docs/trainer.md, section
+ * Checkpoints. */
+#include "checkpoint.h"
+
+#include "checksum.h"
+#include "convert.h"
+#include "mesh/agree.h"
+#include "mesh/comm.h"
+#include "output.h"
+#include "safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PART = 1 << 16 }; /* elements that are copied at once */
+
+static const int64_t MOST_SEQUENCES = (int64_t)1 << 53; /* what a run will not reach, and can be counted on from */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* --- Saving --------------------------------------------------------------------------------- */
+
+int64_t rt_checkpoint_bytes(const Rt *rt)
+{
+    int count;
+    RtView *views = rt_views(rt, &count);
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += 4 * views[i].count;
+    rt_views_free(views, count);
+    return bytes;
+}
+
+/* Of where the run stands: FNV-1a (64 bits) of what follows from these, since a wrong step would go unnoticed. */
+static char *place_checksum(const char *step, const char *seed, const char *position, const char *order,
+                            const char *sequences)
+{
+    char *text = rt_text("step=%s seed=%s position=%s order=%s sequences=%s", step, seed, position, order, sequences);
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001B3u;
+    free(text);
+    return rt_text("%016llx", (unsigned long long)hash);
+}
+
+/* The header has the same length whatever the checksums are. */
+static char *header_of(const RtProgram *program, const RtView *views, int count, const RtPlace *place,
+                       const uint64_t *sums, int64_t *bytes)
+{
+    enum { FIXED = 16, OWNED = 5 };
+    char *owned[OWNED] = { rt_text("%lld", (long long)place->step), rt_text("%u", place->seed),
+                           rt_text("%lld", (long long)place->position), rt_text("%lld", (long long)place->sequences) };
+    const char *order = place->shuffled ? "shuffled" : "file";
+    owned[4] = place_checksum(owned[0], owned[1], owned[2], order, owned[3]);
+    const char *fixed[FIXED] = { "format",    "mpc",    "model",    program->name, "step",  owned[0],
+                                 "seed",      owned[1], "position", owned[2],      "order", order,
+                                 "sequences", owned[3], "checksum", owned[4] };
+    const char **metadata = rt_allocate(FIXED + 2 * count + 1, sizeof *metadata);
+    memcpy(metadata, fixed, sizeof fixed);
+    for (int i = 0; i < count; i++) {
+        metadata[FIXED + 2 * i] = rt_text("checksum.%s", views[i].name);
+        metadata[FIXED + 2 * i + 1] = rt_text("%016llx", (unsigned long long)sums[i]);
+    }
+    char *header = rt_safetensors_header(views, count, metadata, bytes);
+    for (int i = 0; i < 2 * count; i++)
+        free((void *)(uintptr_t)metadata[FIXED + i]);
+    for (int i = 0; i < OWNED; i++)
+        free(owned[i]);
+    free(metadata);
+    return header;
+}
+
+/* Writes what this rank holds of a tensor whose first element is byte `begin` of the file; returns its checksum. */
+static uint64_t write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
+{
+    uint64_t sum = 0;
+    char *window = rt_view_open(rt, view);
+    RtRanges ranges = rt_ranges(view);
+    for (RtRange range; rt_next_range(&ranges, &range);) {
+        rt_output_seek(output, begin + 4 * range.whole);
+        for (int64_t first = 0; first < range.count; first += PART) {
+            int64_t count = range.count - first < PART ? range.count - first : PART;
+            rt_view_read(view, window, range.own + first, count, part);
+            sum += rt_checksum(part, 4, range.whole + first, count);
+            rt_output_write(output, part, 4 * count);
+        }
+    }
+    rt_view_close(rt, view, window, false);
+    return sum;
+}
+
+static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin, uint64_t *sums)
+{
+    char *part = rt_allocate(PART, 4);
+    for (int i = 0; i < count; begin += 4 * views[i].count, i++)
+        sums[i] = views[i].is_owner ? write_view(output, rt, &views[i], begin, part) : 0;
+    free(part);
+}
+
+/* Of all ranks' parts. */
+static void add_up(Rt *rt, uint64_t *sums, int count)
+{
+    uint64_t *all = rt_allocate((int64_t)rt->ranks * count, sizeof *all);
+    rt_comm_gather(rt, sums, count * (int64_t)sizeof *sums, (char *)all);
+    memset(sums, 0, (size_t)count * sizeof *sums);
+    for (int64_t i = 0; i < (int64_t)rt->ranks * count; i++)
+        sums[i % count] += all[i];
+    free(all);
+}
+
+/* The lock goes over to the file that takes the place of the old one. */
+static void commit(RtOutput *output, RtLock *lock)
+{
+    int file = fcntl(output->file, F_DUPFD_CLOEXEC, 0);
+    rt_lock_next(lock, file);
+    rt_output_commit(output);
+    rt_lock_pass(lock, file);
+}
+
+/* The header comes last, since the checksums are known when all is written. */
+void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock)
+{
+    int count;
+    RtView *views = rt_views(rt, &count);
+    uint64_t *sums = rt_allocate(count, sizeof *sums);
+    int64_t bytes;
+    char *header = header_of(rt->program, views, count, place, sums, &bytes);
+    RtOutput output;
+    if (rt->rank == 0)
+        output = rt_output_open(path, "--save");
+    rt_comm_barrier(rt);
+    if (rt->rank > 0)
+        output = rt_output_join(path, "--save");
+    rt_comm_barrier(rt); /* who fails to write removes the file, which all have opened by now */
+    write_views(&output, rt, views, count, bytes, sums);
+    add_up(rt, sums, count);
+    free(header);
+    if (rt->rank == 0) {
+        header = header_of(rt->program, views, count, place, sums, &bytes);
+        rt_output_seek(&output, 0);
+        rt_output_write(&output, header, bytes);
+        free(header);
+    } else {
+        rt_output_finish(&output);
+    }
+    rt_comm_barrier(rt);
+    if (rt->rank == 0)
+        commit(&output, lock);
+    else
+        rt_output_leave(&output);
+    rt_comm_barrier(rt); /* whoever goes on may rely on the file */
+    free(sums);
+    rt_views_free(views, count);
+}
+
+/* --- Loading -------------------------------------------------------------------------------- */
+
+static char *shape_text(int rank, const int64_t *size)
+{
+    char *text = rt_text("[");
+    for (int d = 0; d < rank; d++)
+        rt_append(&text, "%s%lld", d ? ", " : "", (long long)size[d]);
+    rt_append(&text, "]");
+    return text;
+}
+
+static bool dtype_fits(const RtView *view, const char *dtype)
+{
+    if (rt_view_file_type(view) == RT_I32)
+        return !strcmp(dtype, "I32");
+    return !strcmp(dtype, "F32") || (!view->is_state && (!strcmp(dtype, "BF16") || !strcmp(dtype, "F16")));
+}
+
+static void check_fits(const RtSafetensors *file, const RtProgram *program, const RtView *view, const RtStored *stored)
+{
+    if (!stored)
+        rt_fail("--load %s: tensor '%s' is missing; give a checkpoint of model '%s' as it is now", file->path,
+                view->name, program->name);
+    if (stored->rank != view->rank || memcmp(stored->size, view->whole, (size_t)view->rank * sizeof *view->whole))
+        rt_fail("--load %s: tensor '%s' is %s there and %s in model '%s'; give a checkpoint of this model, or compile "
+                "the model with the sizes of the checkpoint",
+                file->path, view->name, shape_text(stored->rank, stored->size), shape_text(view->rank, view->whole),
+                program->name);
+    if (!dtype_fits(view, stored->dtype))
+        rt_fail("--load %s: tensor '%s' has dtype %s and must have %s; convert it first", file->path, view->name,
+                stored->dtype,
+                rt_view_file_type(view) == RT_I32 ? "I32"
+                : view->is_state                  ? "F32"
+                                                  : "F32, BF16 or F16");
+}
+
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Every tensor of the file has a use. */
+static void check_known(const RtSafetensors *file, const RtProgram *program, const RtView *views, int count)
+{
+    const char **names = rt_allocate(count, sizeof *names);
+    for (int i = 0; i < count; i++)
+        names[i] = views[i].name;
+    qsort(names, (size_t)count, sizeof *names, compare_names);
+    for (int i = 0; i < file->count; i++)
+        if (!bsearch(&file->tensors[i].name, names, (size_t)count, sizeof *names, compare_names))
+            rt_fail("--load %s: tensor '%s' is not one of model '%s'; give a checkpoint of this model and optimizer",
+                    file->path, file->tensors[i].name, program->name);
+    free(names);
+}
+
+static void load_range(const RtView *view, char *window, const RtStored *stored, RtRange range, float *part)
+{
+    if (!strcmp(stored->dtype, "F32") || !strcmp(stored->dtype, "I32")) {
+        rt_view_write(view, window, range.own, range.count, stored->data + 4 * range.whole);
+        return;
+    }
+    bool is_bf16 = !strcmp(stored->dtype, "BF16");
+    for (int64_t first = 0; first < range.count; first += PART) {
+        int64_t count = range.count - first < PART ? range.count - first : PART;
+        for (int64_t i = 0; i < count; i++) {
+            uint16_t bits;
+            memcpy(&bits, stored->data + 2 * (range.whole + first + i), 2);
+            part[i] = is_bf16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
+        }
+        rt_view_write(view, window, range.own + first, count, part);
+    }
+}
+
+static void load_view(const Rt *rt, const RtView *view, const RtStored *stored, float *part)
+{
+    char *window = rt_view_open(rt, view);
+    RtRanges ranges = rt_ranges(view);
+    for (RtRange range; rt_next_range(&ranges, &range);)
+        load_range(view, window, stored, range, part);
+    rt_view_close(rt, view, window, true);
+}
+
+static int64_t number_in(const RtSafetensors *file, const char *key, int64_t highest)
+{
+    const char *text = rt_safetensors_metadata(file, key);
+    char *end = NULL;
+    errno = 0;
+    long long number = text ? strtoll(text, &end, 10) : -1;
+    if (!text || !*text || *end || errno || number < 0 || number > highest)
+        rt_fail("--load %s: its __metadata__ say '%s' of %s, where a whole number up to %lld is needed; the file is "
+                "damaged or not from this trainer",
+                file->path, text ? text : "nothing", key, (long long)highest);
+    return number;
+}
+
+/* Does it hold weights and nothing of a run: as written by PyTorch, say? */
+static bool is_weights_only(const RtSafetensors *file)
+{
+    for (int i = 0; i < file->count; i++)
+        if (!strncmp(file->tensors[i].name, "optimizer.", strlen("optimizer.")))
+            return false;
+    return !rt_safetensors_metadata(file, "step");
+}
+
+static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
+{
+    rt_fail(
+        "--load %s: %s is not what was saved: its checksum is another; the file is damaged: load another checkpoint, "
+        "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
+        file->path, what, key);
+}
+
+/* Each rank looks at as much of every tensor, so that together they have seen every byte once, whatever they hold. */
+static void check_sums(const RtSafetensors *file, Rt *rt)
+{
+    uint64_t *sums = rt_allocate(file->count, sizeof *sums);
+    for (int i = 0; i < file->count; i++) {
+        const RtStored *stored = &file->tensors[i];
+        int64_t count = 1;
+        for (int d = 0; d < stored->rank; d++)
+            count *= stored->size[d];
+        int64_t bytes = stored->end - stored->begin, width = count ? bytes / count : 0;
+        int64_t each = (count + rt->ranks - 1) / rt->ranks, first = least(each * rt->rank, count);
+        if (width == 2 || width == 4)
+            sums[i] = rt_checksum(stored->data + width * first, (int)width, first, least(each, count - first));
+    }
+    add_up(rt, sums, file->count);
+    for (int i = 0; i < file->count; i++) {
+        char *key = rt_text("checksum.%s", file->tensors[i].name);
+        char *found = rt_text("%016llx", (unsigned long long)sums[i]),
+             *what = rt_text("tensor '%s'", file->tensors[i].name);
+        const char *saved = rt_safetensors_metadata(file, key);
+        if (saved && strcmp(saved, found))
+            refuse_changed(file, what, key);
+        free(what);
+        free(found);
+        free(key);
+    }
+    free(sums);
+}
+
+static const char *text_in(const RtSafetensors *file, const char *key)
+{
+    const char *text = rt_safetensors_metadata(file, key);
+    return text ? text : "";
+}
+
+static void check_place(const RtSafetensors *file)
+{
+    const char *saved = rt_safetensors_metadata(file, "checksum");
+    char *found = place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
+                                 text_in(file, "order"), text_in(file, "sequences"));
+    if (saved && strcmp(saved, found))
+        refuse_changed(file, "where the run stood (step, seed, position, order, sequences)", "checksum");
+    free(found);
+}
+
+bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place)
+{
+    const RtProgram *program = rt->program;
+    RtSafetensors file = rt_safetensors_open(path, "--load");
+    rt_agree_on_file(rt, "--load", path, "safetensors", file.map, file.bytes);
+    int count;
+    RtView *views = rt_views(rt, &count);
+    bool weights_only = is_weights_only(&file);
+    float *part = rt_allocate(PART, sizeof *part);
+    check_known(&file, program, views, count);
+    for (int i = 0; i < count; i++) {
+        if (weights_only && views[i].is_state)
+            continue;
+        const RtStored *stored = rt_safetensors_find(&file, views[i].name);
+        check_fits(&file, program, &views[i], stored);
+        load_view(rt, &views[i], stored, part);
+    }
+    check_sums(&file, rt);
+    if (!weights_only) {
+        const char *order = rt_safetensors_metadata(&file, "order");
+        *place = (RtPlace){ .step = number_in(&file, "step", INT32_MAX),
+                            .position = number_in(&file, "position", MOST_SEQUENCES),
+                            .sequences = number_in(&file, "sequences", MOST_SEQUENCES),
+                            .seed = (uint32_t)number_in(&file, "seed", UINT32_MAX),
+                            .shuffled = !order || strcmp(order, "file") };
+        check_place(&file);
+    }
+    free(part);
+    rt_views_free(views, count);
+    rt_safetensors_close(&file);
+    return !weights_only;
+}

@@ -1,0 +1,287 @@
+/* tensors.c -- lists the tensors of a program under their full names, and copies their elements out of and into the
+ * arena, whatever their memory order. */
+#include "tensors.h"
+
+#include "convert.h"
+#include "device.h"
+#include "mesh/comm.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Names ---------------------------------------------------------------------------------- */
+
+/* The k-th '*' of the path becomes copy[k]. */
+static char *full_name(const RtTensor *tensor, const int64_t *copy)
+{
+    char *path = tensor->state ? rt_text("optimizer.%s", tensor->state) : rt_text("%s", "");
+    if (tensor->state && tensor->name && *tensor->name)
+        rt_append(&path, ".");
+    for (const char *c = tensor->name ? tensor->name : ""; *c; c++)
+        if (*c == '*')
+            rt_append(&path, "%lld", (long long)*copy++);
+        else
+            rt_append(&path, "%c", *c);
+    return path;
+}
+
+/* Of the ranks that differ only on axes that split nothing of the tensor, the first. */
+static bool is_owner(const Rt *rt, const RtTensor *tensor)
+{
+    for (int axis = 0; axis < rt->program->naxes; axis++) {
+        bool splits = false;
+        for (int d = 0; d < tensor->rank; d++)
+            for (int i = 0; i < tensor->split[d].count; i++)
+                splits |= tensor->split[d].axis[i] == axis;
+        if (!splits && rt_coordinate(rt, axis) > 0)
+            return false;
+    }
+    return true;
+}
+
+static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
+{
+    RtView view = { .name = full_name(tensor, copy),
+                    .tensor = tensor,
+                    .is_state = tensor->state != NULL,
+                    .type = tensor->type,
+                    .rank = tensor->rank - tensor->copies,
+                    .offset = tensor->offset,
+                    .is_owner = is_owner(rt, tensor),
+                    .count = 1 };
+    int64_t element = tensor->type == RT_F32 || tensor->type == RT_I32 ? 4 : 2;
+    assert(tensor->type != RT_BOOL); /* no state is of truth values */
+    for (int d = 0; d < tensor->copies; d++)
+        view.offset += element * copy[d] * tensor->stride[d];
+    for (int d = 0; d < view.rank; d++) {
+        int from = tensor->copies + d;
+        const RtSplit *split = &tensor->split[from];
+        view.whole[d] = tensor->size[from];
+        view.part[d] = rt_part(rt, *split, tensor->padded[from]);
+        view.size[d] = split->count ? rt_part_size(rt, *split, tensor->padded[from]) : view.whole[d];
+        view.stride[d] = tensor->stride[from];
+        view.count *= view.whole[d];
+    }
+    return view;
+}
+
+/* The next index into the first `rank` sizes, row by row; false after the last. */
+static bool next_index(int rank, const int64_t *size, int64_t *index)
+{
+    for (int d = rank - 1; d >= 0; d--) {
+        if (++index[d] < size[d])
+            return true;
+        index[d] = 0;
+    }
+    return false;
+}
+
+RtView *rt_views(const Rt *rt, int *count)
+{
+    const RtProgram *program = rt->program;
+    *count = 0;
+    for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++) {
+        int copies = 1;
+        for (int d = 0; d < t->copies; d++)
+            copies *= (int)t->size[d];
+        *count += copies;
+    }
+    RtView *views = rt_allocate(*count, sizeof *views), *view = views;
+    for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++) {
+        int64_t copy[RT_MAX_RANK] = { 0 };
+        do
+            *view++ = view_of(rt, t, copy);
+        while (next_index(t->copies, t->size, copy));
+    }
+    return views;
+}
+
+void rt_views_free(RtView *views, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(views[i].name);
+    free(views);
+}
+
+/* --- What of the whole this rank holds -------------------------------------------------------- */
+
+/* All of the dim: a part may be as long as the whole where the dim is padded, and hold the padding. */
+static bool is_whole(const RtView *view, int d)
+{
+    return view->size[d] == view->whole[d] && view->part[d].first == 0 && view->part[d].jump == 0;
+}
+
+RtRanges rt_ranges(const RtView *view)
+{
+    RtRanges ranges = { .view = view, .split = view->rank - 1, .inner = 1 };
+    while (ranges.split >= 0 && is_whole(view, ranges.split))
+        ranges.inner *= view->whole[ranges.split--];
+    return ranges;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The elements of dim d from its turn on (second), or before it, that are no padding. */
+static RtRange range_of_dim(const RtView *view, int d, bool second)
+{
+    const RtPart *part = &view->part[d];
+    int64_t turn = least(part->turn, view->size[d]);
+    RtRange range = { .own = second ? turn : 0, .count = second ? view->size[d] - turn : turn };
+    range.whole = part->first + range.own + (second ? part->jump : 0);
+    int64_t left = view->whole[d] - range.whole;
+    range.count = left < 0 ? 0 : least(range.count, left);
+    return range;
+}
+
+/* Puts the row of the dims before `split` in front; false where it is padding. */
+static bool place_row(const RtView *view, int split, int64_t row, RtRange *range)
+{
+    int64_t own = view->size[split], whole = view->whole[split];
+    for (int d = split - 1; d >= 0; d--) {
+        int64_t i = row % view->size[d], at = rt_position(view->part[d], i);
+        if (at >= view->whole[d])
+            return false;
+        range->own += i * own;
+        range->whole += at * whole;
+        own *= view->size[d];
+        whole *= view->whole[d];
+        row /= view->size[d];
+    }
+    return true;
+}
+
+bool rt_next_range(RtRanges *ranges, RtRange *range)
+{
+    const RtView *view = ranges->view;
+    if (ranges->split < 0) { /* all of it is here */
+        *range = (RtRange){ .count = view->count };
+        return ranges->next++ == 0;
+    }
+    int64_t rows = 1;
+    for (int d = 0; d < ranges->split; d++)
+        rows *= view->size[d];
+    while (ranges->next < 2 * rows) {
+        int64_t row = ranges->next / 2;
+        *range = range_of_dim(view, ranges->split, ranges->next++ % 2);
+        if (range->count == 0 || !place_row(view, ranges->split, row, range))
+            continue;
+        range->own *= ranges->inner;
+        range->whole *= ranges->inner;
+        range->count *= ranges->inner;
+        return true;
+    }
+    return false;
+}
+
+/* --- Windows -------------------------------------------------------------------------------- */
+
+static int64_t element_bytes(RtType type) { return type == RT_F32 || type == RT_I32 ? 4 : 2; }
+
+int64_t rt_view_bytes(const RtView *view)
+{
+    int64_t last = 0;
+    for (int d = 0; d < view->rank; d++)
+        last += (view->size[d] - 1) * view->stride[d];
+    return (last + 1) * element_bytes(view->type);
+}
+
+char *rt_view_open(const Rt *rt, const RtView *view) { return rt_window_open(rt, view->offset, rt_view_bytes(view)); }
+
+void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed)
+{
+    rt_window_close(rt, window, view->offset, rt_view_bytes(view), is_changed);
+}
+
+/* --- Elements ------------------------------------------------------------------------------- */
+
+RtType rt_view_file_type(const RtView *view) { return view->type == RT_I32 ? RT_I32 : RT_F32; }
+
+/* Where an element lies: element `first` to begin with, then one after the other. */
+typedef struct {
+    int64_t index[RT_MAX_RANK];
+    int64_t at; /* elements from the view's offset */
+} Cursor;
+
+static Cursor cursor_at(const RtView *view, int64_t first)
+{
+    Cursor cursor = { .at = 0 };
+    for (int d = view->rank - 1; d >= 0; d--) {
+        cursor.index[d] = first % view->size[d];
+        cursor.at += cursor.index[d] * view->stride[d];
+        first /= view->size[d];
+    }
+    return cursor;
+}
+
+/* How many elements from here on, at most `count`, lie one after the other. */
+static int64_t run_at(const RtView *view, const Cursor *cursor, int64_t count)
+{
+    int last = view->rank - 1;
+    if (last < 0 || view->stride[last] != 1)
+        return 1;
+    int64_t run = view->size[last] - cursor->index[last];
+    return run < count ? run : count;
+}
+
+/* To the first element after a run. */
+static void advance(const RtView *view, Cursor *cursor, int64_t run)
+{
+    int64_t step = run;
+    for (int d = view->rank - 1; d >= 0; d--, step = 1) {
+        cursor->at += step * view->stride[d];
+        cursor->index[d] += step;
+        if (cursor->index[d] < view->size[d])
+            return;
+        cursor->at -= view->size[d] * view->stride[d];
+        cursor->index[d] = 0;
+    }
+}
+
+static bool is_wide(RtType type) { return type == RT_F32 || type == RT_I32; }
+
+static void widen(RtType type, const char *from, char *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * i, 2);
+        float value = type == RT_BF16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
+        memcpy(to + 4 * i, &value, 4);
+    }
+}
+
+static void narrow(RtType type, const char *from, char *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float value;
+        memcpy(&value, from + 4 * i, 4);
+        uint16_t bits = type == RT_BF16 ? rt_bf16_of_float(value) : rt_f16_of_float(value);
+        memcpy(to + 2 * i, &bits, 2);
+    }
+}
+
+void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values)
+{
+    char *to = values;
+    Cursor cursor = cursor_at(view, first);
+    for (int64_t i = 0, run; i < count; i += run, advance(view, &cursor, run)) {
+        run = run_at(view, &cursor, count - i);
+        if (is_wide(view->type))
+            memcpy(to + 4 * i, window + 4 * cursor.at, (size_t)(4 * run));
+        else
+            widen(view->type, window + 2 * cursor.at, to + 4 * i, run);
+    }
+}
+
+void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values)
+{
+    const char *from = values;
+    Cursor cursor = cursor_at(view, first);
+    for (int64_t i = 0, run; i < count; i += run, advance(view, &cursor, run)) {
+        run = run_at(view, &cursor, count - i);
+        if (is_wide(view->type))
+            memcpy(window + 4 * cursor.at, from + 4 * i, (size_t)(4 * run));
+        else
+            narrow(view->type, from + 4 * i, window + 2 * cursor.at, run);
+    }
+}

@@ -1,0 +1,151 @@
+/* log.c -- the file of --log: one JSON object a line, one line a step. */
+#include "log.h"
+
+#include "outputs.h"
+#include "store/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *failure_text(const char *path)
+{
+    return rt_text("--log %s: cannot write it: %s; make room or give another place", path, strerror(errno));
+}
+
+static _Noreturn void refuse(const char *path) { rt_fail("%s", failure_text(path)); }
+
+/* The step that a line is about; -1: it is none of a log. */
+static double step_of(const char *line)
+{
+    cJSON *json = cJSON_Parse(line);
+    const cJSON *number = cJSON_GetObjectItemCaseSensitive(json, "step");
+    double step = cJSON_IsNumber(number) ? number->valuedouble : -1;
+    cJSON_Delete(json);
+    return step;
+}
+
+typedef struct {
+    off_t kept;   /* bytes of the first lines: those of the steps up to that one */
+    int64_t line; /* the first one that is none of a log, though others follow it, counted from 1; 0: none is */
+} Look;
+
+static Look look_at(FILE *file, int64_t step)
+{
+    Look look = { 0 };
+    char *line = NULL;
+    size_t room = 0;
+    bool keeps = step > 0;
+    for (int64_t number = 1; getline(&line, &room, file) > 0; number++) {
+        double of = step_of(line);
+        if (of < 0 && (number == 1 || getline(&line, &room, file) > 0)) { /* a crash leaves half a line at the end */
+            look.line = number;
+            break;
+        }
+        keeps = keeps && of >= 0 && of <= (double)step && strchr(line, '\n');
+        look.kept = keeps ? ftello(file) : look.kept;
+    }
+    free(line);
+    return look;
+}
+
+/* How much of the file stays. */
+static off_t bytes_kept(const char *path, int64_t step, bool overwrite)
+{
+    if (step == 0 && !overwrite)
+        rt_outputs_keep(path, "--log", "this run begins at step 0: give another name");
+    FILE *file = step > 0 ? fopen(path, "r") : NULL;
+    if (!file)
+        return 0;
+    Look look = look_at(file, step);
+    fclose(file);
+    if (look.line && !overwrite)
+        rt_fail("--log %s: line %lld is none of a trainer's log, and would be lost; give another name, or --overwrite",
+                path, (long long)look.line);
+    return look.kept;
+}
+
+static bool write_text(const RtLog *log, const char *text)
+{
+    for (size_t left = strlen(text); left > 0;) {
+        ssize_t wrote = write(log->file, text, left);
+        if (wrote < 0 && errno != EINTR)
+            return false;
+        if (wrote > 0) {
+            text += wrote;
+            left -= (size_t)wrote;
+        }
+    }
+    return true;
+}
+
+RtLog rt_log_open(const char *path, int64_t step, bool overwrite)
+{
+    RtLog log = { .path = path };
+    if (!path)
+        return log;
+    log.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    struct stat info;
+    if (log.file < 0 || fstat(log.file, &info))
+        refuse(path);
+    bool is_regular = S_ISREG(info.st_mode);
+    if (is_regular)
+        rt_lock_file(log.file, path, "--log");
+    off_t kept = is_regular ? bytes_kept(path, step, overwrite) : 0;
+    if (!write_text(&log, " ")) /* before a JSON object it means nothing; and a regular file loses it at once */
+        refuse(path);
+    if (is_regular && ftruncate(log.file, kept))
+        refuse(path);
+    return log;
+}
+
+/* JSON has no NaN and no infinity. */
+static void add(char **line, const char *name, double value, const char *format)
+{
+    char *number = isfinite(value) ? rt_text(format, value) : rt_text("null");
+    rt_append(line, "%s\"%s\": %s", (*line)[1] ? ", " : "", name, number);
+    free(number);
+}
+
+void rt_log_step(RtLog *log, const RtStepReport *report)
+{
+    if (!log->path || log->failure)
+        return;
+    char *line = rt_text("{");
+    add(&line, "step", (double)report->step, "%.0f");
+    add(&line, "loss", report->loss, "%.9g"); /* nine digits give back the same f32 */
+    add(&line, "grad_norm", report->grad_norm, "%.9g");
+    add(&line, "lr", report->lr, "%.9g");
+    add(&line, "tokens_per_s", report->tokens_per_s, "%.1f");
+    add(&line, "step_ms", 1e3 * report->seconds, "%.3f");
+    add(&line, "mfu", report->mfu, "%.4f");
+    add(&line, "peak_bytes", (double)report->bytes, "%.0f");
+    if (report->ranks > 1) {
+        add(&line, "sent_bytes", (double)report->traffic.sent_bytes, "%.0f");
+        add(&line, "comm_ms", 1e3 * report->traffic.seconds, "%.3f");
+        add(&line, "comm_wait_ms", 1e3 * report->traffic.waited, "%.3f");
+    }
+    if (!isnan(report->loss_scale))
+        add(&line, "loss_scale", report->loss_scale, "%.9g");
+    if (!isnan(report->eval_loss))
+        add(&line, "eval_loss", report->eval_loss, "%.9g");
+    char *whole = rt_text("%s}\n", line);
+    if (!write_text(log, whole)) /* in one piece, so that whoever follows the file sees whole lines */
+        log->failure = failure_text(log->path);
+    free(whole);
+    free(line);
+}
+
+void rt_log_close(RtLog *log)
+{
+    if (log->path && close(log->file) && !log->failure)
+        refuse(log->path);
+    free(log->failure);
+}

@@ -1,0 +1,276 @@
+/* main.c -- a trainer from its command line to its exit status. */
+#include "device.h"
+#include "memory.h"
+#include "mesh/agree.h"
+#include "mesh/comm.h"
+#include "outputs.h"
+#include "signals.h"
+#include "store/map.h"
+#include "store/output.h"
+#include "store/tensors.h"
+#include "trace.h"
+#include "train.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+#include <omp.h>
+#include <unistd.h>
+
+/* "tiny, compiled from tiny.mdl by mpc 0.1.0": the plan says of which version. */
+static void print_version(const RtProgram *program)
+{
+    cJSON *plan = cJSON_Parse(program->plan);
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(plan, "mpc"));
+    printf("%s, compiled from %s by mpc%s%s\n", program->name, program->source, version ? " " : "",
+           version ? version : "");
+    cJSON_Delete(plan);
+}
+
+/* As plan.json has it; in the trainer it has no white space. */
+static void print_plan(const RtProgram *program)
+{
+    cJSON *plan = cJSON_Parse(program->plan);
+    char *text = cJSON_Print(plan);
+    printf("%s\n", text ? text : program->plan);
+    free(text);
+    cJSON_Delete(plan);
+}
+
+/* --help, --plan and --version end the trainer before anything is opened. */
+static bool answers(const RtRun *run, const char *command)
+{
+    const RtProgram *program = run->rt.program;
+    const RtOptions *options = &run->options;
+    if (options->help)
+        rt_options_help(command, program, *options->help);
+    else if (options->version)
+        print_version(program);
+    else if (options->plan)
+        print_plan(program);
+    return options->help || options->version || options->plan;
+}
+
+/* What was printed may be the result: a full disk behind it is no success. */
+static int end_of_output(int status)
+{
+    if ((fflush(stdout) || ferror(stdout)) && status == RT_EXIT_OK)
+        rt_fail("cannot write to stdout: %s; what was to be printed is not whole", strerror(errno));
+    return status;
+}
+
+static RtData *open_data(RtRun *run, const char *path, const char *option, const RtFunction *f)
+{
+    if (!path)
+        return NULL;
+    RtData *data = rt_data_open(path, option, run->options.data_format, run->rt.program->vocab);
+    rt_agree_on_file(&run->rt, option, path, data->format, data->map, data->bytes);
+    rt_data_require(data, f);
+    rt_note("%s %s: %lld tokens (%s), %lld sequences", option, path, (long long)data->count, data->format,
+            (long long)rt_data_sequences(data, f));
+    return data;
+}
+
+/* All that an evaluation will read: a bad token would end the run in its middle. */
+static void check_eval_data(const RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->eval;
+    int64_t call = f->micro * f->batch, sequences = run->eval_data ? rt_eval_sequences(run) : 0;
+    int64_t *sequence = rt_allocate(call, sizeof *sequence);
+    for (int64_t begin = 0; begin < sequences; begin += call) {
+        for (int64_t n = 0; n < call; n++)
+            sequence[n] = begin + n;
+        char *fault = rt_data_fault(run->eval_data, &run->rt, f, sequence);
+        if (fault)
+            rt_fail("%s", fault);
+    }
+    free(sequence);
+}
+
+/* Ranks of one machine share its processors, unless someone has said who gets what. */
+static void set_threads(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    long online = sysconf(_SC_NPROCESSORS_ONLN) / rt->local_ranks;
+    int share = online < 1 ? 1 : online < omp_get_max_threads() ? (int)online : omp_get_max_threads();
+    if (run->options.given.threads)
+        omp_set_num_threads((int)run->options.threads);
+    else if (rt->ranks > 1 && !getenv("OMP_NUM_THREADS"))
+        omp_set_num_threads(share);
+    rt->threads = omp_get_max_threads();
+}
+
+static void start_device(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    rt_device_open(rt, (RtDeviceOptions){ .kernel_cache = run->options.kernel_cache,
+                                          .no_graph = run->options.no_graph,
+                                          .share_gpu = run->options.share_gpu });
+    rt_collectives_open(rt);
+    if (rt->program->create)
+        rt->program->create(rt);
+    rt_memory_print(rt);
+    if (run->options.print_mesh)
+        rt_comm_print_mesh(rt);
+}
+
+/* --- Where the run begins ------------------------------------------------------------------- */
+
+static uint32_t first_seed(const RtRun *run)
+{
+    int64_t seed = run->options.given.seed ? run->options.seed : run->rt.program->seed;
+    if (seed < 0 || seed > UINT32_MAX)
+        rt_fail("train.seed = %lld of model '%s' is not between 0 and %lld: give --seed N", (long long)seed,
+                run->rt.program->name, (long long)UINT32_MAX);
+    return (uint32_t)seed;
+}
+
+/* A run that goes on has the seed it had. */
+static void check_seed(const RtRun *run)
+{
+    const RtOptions *options = &run->options;
+    bool only_samples = options->sample > 0 && options->steps == 0;
+    if (options->given.seed && !only_samples && options->seed != run->place.seed)
+        rt_fail("--seed %lld: --load %s was trained with seed %u and goes on with it; leave --seed out",
+                (long long)options->seed, options->load, run->place.seed);
+}
+
+static void check_steps(const RtRun *run)
+{
+    if (run->options.steps > 0 && run->options.steps <= run->place.step)
+        rt_fail("--steps %lld: --load %s has done %lld steps already; --steps counts from the very first, so give more "
+                "(or 0 to train nothing)",
+                (long long)run->options.steps, run->options.load, (long long)run->place.step);
+}
+
+static void note_changed_data(const RtRun *run)
+{
+    const RtPlace *place = &run->place;
+    if (!run->data || place->sequences == 0)
+        return;
+    int64_t sequences = rt_data_sequences(run->data, &run->rt.program->step);
+    if (sequences != place->sequences)
+        rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it goes on in another order",
+                run->data->path, (long long)sequences, (long long)place->sequences);
+    if (place->shuffled == run->options.no_shuffle)
+        rt_note("note: the checkpoint's data were %s, these are %s", place->shuffled ? "shuffled" : "in order",
+                place->shuffled ? "in order" : "shuffled");
+}
+
+static void load(RtRun *run)
+{
+    const char *path = run->options.load;
+    run->has_loaded = rt_checkpoint_load(path, &run->rt, &run->place);
+    if (!run->has_loaded) {
+        rt_note("loaded %s: weights only, no optimizer state and no step: the optimizer starts at zero, at step 0",
+                path);
+        return;
+    }
+    rt_note("loaded %s: step %lld, seed %u", path, (long long)run->place.step, run->place.seed);
+    check_seed(run);
+    check_steps(run);
+    note_changed_data(run);
+}
+
+static void start_state(RtRun *run)
+{
+    run->place.seed = first_seed(run);
+    rt_init_tensors(&run->rt, run->place.seed, !run->options.load);
+    if (run->options.load)
+        load(run);
+    run->begun_at = run->place.step;
+    run->saved_at = -1;
+    if (run->data) {
+        run->place.sequences = rt_data_sequences(run->data, &run->rt.program->step);
+        run->place.shuffled = !run->options.no_shuffle;
+    }
+}
+
+/* --- What it writes ------------------------------------------------------------------------- */
+
+/* The second step of the run is the first that has warm caches; a shorter run is traced from its beginning. */
+static int64_t first_traced(const RtRun *run)
+{
+    bool has_more = run->options.steps - run->begun_at > run->options.trace_steps;
+    return run->begun_at + (has_more ? 2 : 1);
+}
+
+static void open_outputs(RtRun *run)
+{
+    const RtOptions *options = &run->options;
+    bool is_first = run->rt.rank == 0;
+    if (options->save && is_first)
+        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt));
+    if (options->trace)
+        rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
+    run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
+}
+
+static void note_interruption(const RtRun *run)
+{
+    long long step = run->place.step;
+    if (run->saved_at == run->place.step)
+        rt_note("interrupted at step %lld: go on with --load %s", step, run->options.save);
+    else
+        rt_note("interrupted at step %lld: nothing is saved (%s)", step,
+                run->options.save ? "this run has done no step" : "no --save");
+}
+
+static int finish(RtRun *run)
+{
+    int signal = run->signal;
+    if (signal)
+        note_interruption(run);
+    if (run->failure)
+        rt_fail("%s", run->failure);
+    int status = signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
+    end_of_output(status);
+    rt_log_close(&run->log);
+    rt_data_close(run->data);
+    rt_data_close(run->eval_data);
+    if (run->options.print_traffic && run->rt.rank == 0)
+        rt_collectives_print(&run->rt);
+    rt_products_free(&run->rt);
+    rt_comm_close(&run->rt);
+    rt_collectives_close(&run->rt);
+    rt_traffic_close(&run->rt);
+    rt_device_close(&run->rt);
+    rt_lock_release(&run->lock);
+    return status;
+}
+
+int rt_main(int argc, char **argv, const RtProgram *program)
+{
+    RtRun run = { .rt = { .program = program }, .lock.file = -1 };
+    bool only_answers = rt_options_only_ask(argc, argv); /* which one rank does, without the others */
+    if (only_answers && program->comm && program->comm->launched_as(argc, argv) > 0)
+        return RT_EXIT_OK;
+    if (!only_answers)
+        rt_comm_open(&run.rt, &argc, &argv);
+    run.options = rt_options_parse(argc, argv, program);
+    if (answers(&run, argv[0]))
+        return end_of_output(RT_EXIT_OK);
+    rt_signals_catch();
+    set_threads(&run);
+    rt_map_watch();
+    rt_traffic_open(&run.rt, run.options.timeout);
+    rt_agree_on_options(&run.rt, &run.options);
+    rt_outputs_check(&run.options, run.rt.rank);
+    if (run.options.save && run.rt.rank == 0)
+        run.lock = rt_lock_take(run.options.save, "--save");
+    run.data = open_data(&run, run.options.data, "--data", &program->step);
+    run.eval_data = open_data(&run, run.options.eval_data, "--eval-data", &program->eval);
+    check_eval_data(&run);
+    start_device(&run);
+    start_state(&run);
+    open_outputs(&run);
+    if (run.options.steps > 0)
+        run.peak = rt_comm_sum(&run.rt, rt_product_peak(&run.rt, 0.25));
+    rt_train(&run);
+    if (run.options.sample > 0 && !run.signal && !run.has_failure)
+        rt_sample(&run);
+    return finish(&run);
+}

@@ -1,0 +1,128 @@
+/* outputs.c -- files are compared by what they are, not by their names: a link, a hard link and another way to write a
+ * path lead to the same one. */
+#include "outputs.h"
+
+#include "state.h"
+#include "store/output.h"
+#include "trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/stat.h>
+
+/* A file that the run reads or writes. */
+typedef struct {
+    const char *option;
+    char *path;
+    bool is_written, is_compared;
+    dev_t device; /* of the file; or where there is none yet, of the directory that it is to be in */
+    ino_t inode;
+    char *name; /* there; NULL: the file is there */
+} File;
+
+enum { MOST = 12 };
+
+static void identify(File *file)
+{
+    struct stat info;
+    if (!stat(file->path, &info)) {
+        file->is_compared = S_ISREG(info.st_mode); /* many may write to a terminal */
+    } else {
+        char *target = rt_output_target(file->path), *slash = strrchr(target, '/');
+        file->name = rt_text("%s", slash ? slash + 1 : target);
+        if (slash)
+            slash[1] = '\0';
+        file->is_compared = !stat(slash ? target : ".", &info); /* else opening it fails, which says why */
+        free(target);
+    }
+    file->device = info.st_dev;
+    file->inode = info.st_ino;
+}
+
+static bool is_same(const File *a, const File *b)
+{
+    bool same_name = !a->name || !b->name ? a->name == b->name : !strcmp(a->name, b->name);
+    return a->is_compared && b->is_compared && a->device == b->device && a->inode == b->inode && same_name;
+}
+
+static void add(File *files, int *count, const char *option, char *path, bool is_written)
+{
+    if (!path)
+        return;
+    files[*count] = (File){ .option = option, .path = path, .is_written = is_written };
+    identify(&files[(*count)++]);
+}
+
+static char *copy_of(const char *path) { return path ? rt_text("%s", path) : NULL; }
+
+/* Of Megatron's F.bin, F.idx. */
+static char *index_of(const char *path)
+{
+    size_t length = path ? strlen(path) : 0;
+    return length > 4 && !strcmp(path + length - 4, ".bin") ? rt_text("%.*s.idx", (int)length - 4, path) : NULL;
+}
+
+static int list_files(File *files, const RtOptions *options, int rank)
+{
+    int count = 0;
+    char *trace = options->trace ? rt_trace_path(options->trace, rank) : NULL;
+    add(files, &count, "--data", copy_of(options->data), false);
+    add(files, &count, "--data", index_of(options->data), false);
+    add(files, &count, "--eval-data", copy_of(options->eval_data), false);
+    add(files, &count, "--eval-data", index_of(options->eval_data), false);
+    add(files, &count, "--load", copy_of(options->load), false);
+    add(files, &count, "--save", copy_of(options->save), true);
+    add(files, &count, "--log", copy_of(options->log), true);
+    add(files, &count, "--trace", trace, true);
+    add(files, &count, "--save", options->save ? rt_output_partial(options->save) : NULL, true);
+    add(files, &count, "--trace", trace ? rt_output_partial(trace) : NULL, true);
+    return count;
+}
+
+static bool is_load_and_save(const File *a, const File *b)
+{
+    return !strcmp(a->option, "--load") && !strcmp(b->option, "--save");
+}
+
+static void check_pair(const File *a, const File *b)
+{
+    if (!(a->is_written || b->is_written) || is_load_and_save(a, b) || !is_same(a, b))
+        return;
+    rt_end(RT_EXIT_USAGE, "%s %s and %s %s are the same file: %s; give another name", a->option, a->path, b->option,
+           b->path, a->is_written ? "each would write over the other" : "what is written would destroy what is read");
+}
+
+void rt_outputs_keep(const char *path, const char *option, const char *remedy)
+{
+    struct stat info;
+    if (!stat(path, &info) && S_ISREG(info.st_mode) && info.st_size > 0)
+        rt_fail("%s %s: the file is there already, and would be lost; %s, or give --overwrite", option, path, remedy);
+}
+
+static const File *find(const File *files, int count, const char *option)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(files[i].option, option))
+            return &files[i];
+    return NULL;
+}
+
+void rt_outputs_check(const RtOptions *options, int rank)
+{
+    File files[MOST];
+    int count = list_files(files, options, rank);
+    for (int a = 0; a < count; a++)
+        for (int b = a + 1; b < count; b++)
+            check_pair(&files[a], &files[b]);
+    const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
+    bool goes_on = load && save && is_same(load, save);
+    if (save && !goes_on && !options->overwrite && rank == 0) /* one rank makes the file */
+        rt_outputs_keep(save->path, "--save", "go on from it with --load, give another name");
+    if (options->trace && !options->overwrite)
+        rt_outputs_keep(find(files, count, "--trace")->path, "--trace", "give another name");
+    for (int i = 0; i < count; i++) {
+        free(files[i].path);
+        free(files[i].name);
+    }
+}

@@ -1,0 +1,206 @@
+/* train.c -- the loop over steps. */
+#include "train.h"
+
+#include "data/order.h"
+#include "device.h"
+#include "memory.h"
+#include "mesh/comm.h"
+#include "philox.h"
+#include "schedule.h"
+#include "signals.h"
+#include "trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Scalars -------------------------------------------------------------------------------- */
+
+static void put(RtRun *run, int64_t offset, const void *word)
+{
+    if (offset >= 0)
+        memcpy(rt_stage(&run->rt, offset, 4), word, 4);
+}
+
+void rt_set_scalars(RtRun *run, const RtScalars *scalars)
+{
+    int32_t step = (int32_t)run->place.step;
+    float lr = (float)rt_schedule_lr(&run->rt.program->schedule, step);
+    uint32_t key = rt_philox(run->place.seed, RT_STREAM_DROPOUT, (uint32_t)step, 0, 0, 0).x[0];
+    put(run, scalars->step, &step);
+    put(run, scalars->lr, &lr);
+    put(run, scalars->key, &key);
+}
+
+double rt_scalar(const RtRun *run, int64_t offset)
+{
+    float value;
+    if (offset < 0)
+        return NAN;
+    rt_download(&run->rt, &value, offset, sizeof value);
+    return (double)value;
+}
+
+/* --- One step ------------------------------------------------------------------------------- */
+
+/* The sequences of the next batch: the caller's. */
+static int64_t *next_sequences(const RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->step;
+    int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data, f);
+    int64_t *sequence = rt_allocate(batch, sizeof *sequence);
+    for (int64_t n = 0; n < batch; n++) {
+        int64_t at = run->place.position + n, epoch = at / count;
+        sequence[n] =
+            run->options.no_shuffle ? at % count : rt_order_permute(count, run->place.seed, epoch, at % count);
+    }
+    return sequence;
+}
+
+static void fill_batch(RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->step;
+    int64_t *sequence = next_sequences(run);
+    rt_data_fill(run->data, &run->rt, f, sequence);
+    run->place.position += f->micro * f->batch;
+    free(sequence);
+}
+
+/* Before the ranks meet: what none of them could say any more in the middle of a step. */
+static void look_ahead(RtRun *run)
+{
+    if (run->log.failure && !run->failure)
+        run->failure = rt_text("%s", run->log.failure);
+    if (run->failure || run->place.step >= run->options.steps)
+        return;
+    int64_t *sequence = next_sequences(run);
+    run->failure = rt_data_fault(run->data, &run->rt, &run->rt.program->step, sequence);
+    free(sequence);
+}
+
+/* fp16 skips a step whose gradients overflow and lowers the loss scale; elsewhere that is the end. */
+static void check_finite(const RtRun *run, const RtStepReport *report)
+{
+    bool norm_is_bad =
+        isnan(report->loss_scale) && run->rt.program->step.scalars.grad_norm >= 0 && !isfinite(report->grad_norm);
+    if (isfinite(report->loss) && !norm_is_bad)
+        return;
+    char *saved = run->saved_at >= 0  ? rt_text("%s holds step %lld", run->options.save, (long long)run->saved_at)
+                  : run->options.load ? rt_text("--load %s is intact", run->options.load)
+                                      : rt_text("none (give --save with --save-every)");
+    rt_end(RT_EXIT_DIVERGED,
+           "step %lld: the %s is %g; last checkpoint: %s; a lower learning rate, a longer warmup or train.clip helps, "
+           "or look at the data",
+           (long long)report->step, isfinite(report->loss) ? "gradient norm" : "loss",
+           isfinite(report->loss) ? report->grad_norm : report->loss, saved);
+}
+
+/* What collectives have done since `before`. */
+static RtTraffic traffic_since(const Rt *rt, RtTraffic before)
+{
+    RtTraffic now = rt_collectives_traffic(rt);
+    return (RtTraffic){ .calls = now.calls - before.calls,
+                        .sent_bytes = now.sent_bytes - before.sent_bytes,
+                        .seconds = now.seconds - before.seconds,
+                        .waited = now.waited - before.waited };
+}
+
+static RtStepReport run_step(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    const RtProgram *program = rt->program;
+    const RtScalars *scalars = &program->step.scalars;
+    double begin = rt_seconds();
+    RtTraffic before = rt_collectives_traffic(rt);
+    rt_trace_step(rt, run->place.step + 1);
+    fill_batch(run);
+    rt_set_scalars(run, scalars);
+    rt_run(rt, &program->step);
+    double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
+
+    double speed = program->flops_per_step / seconds;
+    if (speed > run->peak) /* what else ran while the peak was measured has ended */
+        run->peak = speed;
+
+    run->place.step++;
+    run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
+    return (RtStepReport){ .step = run->place.step,
+                           .steps = run->options.steps,
+                           .loss = rt_scalar(run, scalars->loss),
+                           .grad_norm = rt_scalar(run, scalars->grad_norm),
+                           .loss_scale = rt_scalar(run, scalars->loss_scale),
+                           .eval_loss = NAN,
+                           .lr = (double)(float)lr,
+                           .seconds = seconds,
+                           .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
+                           .tokens_per_s = (double)program->tokens_per_step / seconds,
+                           .mfu = speed / run->peak,
+                           .bytes = rt_memory_bytes(rt),
+                           .ranks = rt->ranks,
+                           .traffic = traffic_since(rt, before) };
+}
+
+/* All ranks end at the same step, whichever of them had the signal or has found a failure. */
+bool rt_is_interrupted(RtRun *run)
+{
+    enum { FAILURE = 1000 }; /* above all signals */
+    int most = (int)rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught());
+    run->has_failure = most == FAILURE;
+    run->signal = run->has_failure ? 0 : most;
+    return most > 0;
+}
+
+/* --- The loop ------------------------------------------------------------------------------- */
+
+static void save(RtRun *run)
+{
+    if (run->saved_at == run->place.step)
+        return;
+    rt_checkpoint_save(run->options.save, &run->rt, &run->place, &run->lock);
+    run->saved_at = run->place.step;
+    rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
+}
+
+static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+static void report_step(RtRun *run, RtStepReport *report)
+{
+    const RtOptions *options = &run->options;
+    bool is_last = report->step == options->steps || run->signal || run->has_failure;
+    if (run->eval_data && (is_due(options->eval_every, report->step) || report->step == options->steps))
+        report->eval_loss = rt_evaluate(run);
+    rt_log_step(&run->log, report);
+    if (run->rt.rank == 0)
+        rt_progress_print(report,
+                          is_last || report->step == run->begun_at + 1 || is_due(options->print_every, report->step) ||
+                              !isnan(report->eval_loss),
+                          run->signal);
+    if (options->save && is_due(options->save_every, report->step))
+        save(run);
+}
+
+static bool goes_on(RtRun *run)
+{
+    look_ahead(run);
+    return !rt_is_interrupted(run) && run->place.step < run->options.steps;
+}
+
+void rt_train(RtRun *run)
+{
+    for (bool more = goes_on(run); more;) {
+        RtStepReport report = run_step(run);
+        check_finite(run, &report);
+        more = goes_on(run);
+        report_step(run, &report);
+    }
+    bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
+    if (run->options.save && has_begun)
+        save(run);
+    rt_trace_close(&run->rt);
+    if (run->options.steps == 0 && run->eval_data && !run->signal) {
+        double loss = rt_evaluate(run);
+        if (run->rt.rank == 0)
+            printf("eval loss %.6f\n", loss);
+    }
+}

@@ -1,0 +1,50 @@
+/* train.h -- one run of the trainer: what it works on, and its parts in the order in which rt_main calls them. */
+#ifndef MPC_RUNTIME_TRAIN_H
+#define MPC_RUNTIME_TRAIN_H
+
+#include "data/data.h"
+#include "log.h"
+#include "options.h"
+#include "state.h"
+#include "store/checkpoint.h"
+#include "store/lock.h"
+
+typedef struct {
+    Rt rt;
+    RtOptions options;
+    RtData *data, *eval_data; /* NULL: not given */
+    RtPlace place;            /* where the run stands */
+    int64_t begun_at;         /* the step that it began with */
+    int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
+    bool has_loaded;
+    int signal;       /* that a rank has had; 0: none */
+    bool has_failure; /* a rank can do no further step: what is done is saved, then that rank says why */
+    char *failure;    /* of this rank: why; NULL: it has none */
+    RtLog log;
+    RtLock lock;   /* of --save, by the first rank */
+    double peak;   /* flops/s of the best product */
+    double step_s; /* of a step, smoothed */
+} RtRun;
+
+/* Trains until place.step is options.steps, or a signal; evaluates, logs and saves on the way and at the end. */
+void rt_train(RtRun *run);
+
+/* Has any rank been asked to end, or must it?  All ranks call it, between steps. */
+bool rt_is_interrupted(RtRun *run);
+
+/* Of an evaluation: how many sequences it takes.  eval.c */
+int64_t rt_eval_sequences(const RtRun *run);
+
+/* Mean loss over the first batches of --eval-data.  eval.c */
+double rt_evaluate(RtRun *run);
+
+/* Prints --sample bytes after --prompt, on stdout.  sample.c */
+void rt_sample(RtRun *run);
+
+/* Writes the scalars that a function takes before it runs. */
+void rt_set_scalars(RtRun *run, const RtScalars *scalars);
+
+/* An f32 that a function has left at `offset`; NAN where it has none (-1). */
+double rt_scalar(const RtRun *run, int64_t offset);
+
+#endif
