@@ -51,8 +51,8 @@ static const char *array_name(const RowKernel *k, int number)
 void name_arrays(RowKernel *k)
 {
     for (int i = 0; i < k->narrays; i++)
-        k->array[i].name = new_identifier(
-            &k->names, k->is_anonymous ? arena_text(&k->m->arena, "array%d", i) : array_name(k, i));
+        k->array[i].name =
+            new_identifier(&k->names, k->is_anonymous ? arena_text(&k->m->arena, "array%d", i) : array_name(k, i));
 }
 
 const char *name_dim(RowKernel *k, int dim)

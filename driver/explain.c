@@ -297,7 +297,7 @@ static void print_head(const Explain *e)
     }
     printf("%s: parameter %s, declared at %s", e->run->options->name, e->param->path, e->param->where);
     if (strchr(e->param->path, '*'))
-        printf("; its copies are held together");
+        printf("; its copies are stored together");
     putchar('\n');
 }
 

@@ -100,7 +100,7 @@ static bool is_within(Lower *l, double index, int64_t size, const Constant *igno
 {
     if ((index >= 0 && index < (double)size) || (ignored && index == ignored->value))
         return true;
-    complain(l, (Where){ .at = at }, "an index of %.15g, where there are the elements 0 to %lld", index,
+    complain(l, (Where){ .at = at }, "index %.15g is out of range: the elements are 0 to %lld", index,
              (long long)(size - 1));
     return false;
 }

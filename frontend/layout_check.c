@@ -117,7 +117,7 @@ static void check_mesh(Layout *p)
         const MeshAxis *axis = &p->axis[i];
         if (!axis->used)
             complain(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
-                     "the axis '%s' is used by nothing", axis->name);
+                     "the axis '%s' is unused", axis->name);
         add_setting(p->l, arena_text(p->l->arena, "parallel.mesh.%s", axis->name),
                     arena_text(p->l->arena, "%lld", (long long)axis->size), "ranks",
                     axis->on_command_line ? "command line" : where_text(p->l, axis->loc));

@@ -81,7 +81,7 @@ static void next_element(Cursor *c)
 
 static bool has_place(Interp *in, const Value *value)
 {
-    return value->storage ? true : cannot_run(in, "%%%s has no place in memory", value->name);
+    return value->storage ? true : cannot_run(in, "%%%s has no storage", value->name);
 }
 
 static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t bytes)

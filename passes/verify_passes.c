@@ -34,7 +34,7 @@ static bool is_same(const Pass *pass, const Meaning *before, const Meaning *afte
     int at;
     if (same_meaning(before, after, exact, &at, &difference))
         return true;
-    fprintf(report, "mpc: pass '%s' changes the meaning%s: %s[%lld] was %.17g, is %.17g", pass->name,
+    fprintf(report, "mpc: pass '%s' changes the result%s: %s[%lld] was %.17g, is %.17g", pass->name,
             exact ? ", modulo a prime" : "", after->at[at].name, (long long)difference.at, difference.a, difference.b);
     if (!exact)
         fprintf(report, " (relative %.2g)", difference.by);

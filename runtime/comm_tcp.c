@@ -53,8 +53,8 @@ static void progress(int rank, Transfer *t, bool sends)
         }
         t->left -= some;
         if (t->left <= t->bytes && t->head != t->bytes)
-            rt_fail("rank %d sends a message of %lld bytes where %lld bytes are due: the ranks have come apart, which "
-                    "is a mistake of mpc, or of the machine",
+            rt_fail("rank %d sent a message of %lld bytes where %lld bytes are expected: the ranks are out of step, "
+                    "which is a bug in mpc or a fault of the machine",
                     rank, (long long)t->head, (long long)t->bytes);
     }
 }

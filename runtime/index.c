@@ -28,9 +28,10 @@ void rt_index_out_of_range(int64_t index, int64_t size, const char *dim, const c
 
 void rt_index_refuse(int64_t index, int64_t size, const char *dim, const char *where)
 {
-    rt_fail("%s: index %lld of dim '%s' is out of range: it must be from 0 to %lld; mend the expression that makes it "
-            "(nothing was saved from this step on)",
-            where, (long long)index, dim, (long long)size - 1);
+    rt_fail(
+        "%s: index %lld of dim '%s' is out of range: it must be from 0 to %lld; fix the expression that computes it "
+        "(nothing was saved from this step on)",
+        where, (long long)index, dim, (long long)size - 1);
 }
 
 void rt_index_check(void)

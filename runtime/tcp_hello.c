@@ -117,11 +117,11 @@ const char *rt_hello_receive(int socket, RtHello *hello, const char *secret)
     const size_t first = sizeof hello->magic;
     rt_socket_set_timeout(socket, PATIENCE);
     if (!rt_socket_read(socket, hello, first))
-        return "does not say who it is";
+        return "does not identify itself";
     if (memcmp(hello->magic, MAGIC, first))
         return "does not speak the protocol of ranks";
     if (!rt_socket_read(socket, (char *)hello + first, sizeof *hello - first))
-        return "does not say who it is";
+        return "does not identify itself";
     if (secret && hello->proof != proof_of(hello, secret))
         return "does not know the secret of this run (MPC_SECRET)";
     return NULL;

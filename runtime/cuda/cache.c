@@ -50,8 +50,7 @@ char *rt_cache_folder(const char *option)
                    : home && *home && strcmp(home, "/") ? rt_text("%s/.cache/mpc", home)
                                                         : NULL;
     if (!folder)
-        rt_fail(
-            "where are compiled kernels to be kept? neither XDG_CACHE_HOME nor HOME is set: give --kernel-cache DIR");
+        rt_fail("no folder for compiled kernels: neither XDG_CACHE_HOME nor HOME is set: give --kernel-cache DIR");
     if (!make_folders(folder) || access(folder, W_OK))
         rt_fail("cannot keep compiled kernels in %s: %s; give --kernel-cache DIR, a folder that can be written", folder,
                 strerror(errno));

@@ -83,12 +83,12 @@ MISTAKES = [
     (["compile", "--remarks=qwertz", "tiny.mdl"], "no pass 'qwertz': the passes are simplify, precision, autodiff"),
     (["opt", "--pass=lower", "x.mir"], "no pass 'lower'"),
     (["opt", "--pass=", "x.mir"], "no pass ''"),
-    (["opt", "x.mir"], "which passes? give --pass=PASS,..."),
-    (["compile", "tiny.mdl"], "where to? give -o OUT"),
-    (["compile"], "which file? mpc compile FILE.mdl"),
-    (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
+    (["opt", "x.mir"], "no pass is given: use --pass=PASS,..."),
+    (["compile", "tiny.mdl"], "no output folder: give -o OUT"),
+    (["compile"], "no file is given: mpc compile FILE.mdl"),
+    (["check", "a.mdl", "b.mdl"], "only one FILE.mdl is allowed: leave 'b.mdl' out"),
     (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
-    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always takes --comm=tcp"),
+    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always uses --comm=tcp"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--comm=tcp"], "--comm and --compile-to: only one of them"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: only one"),
     (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
@@ -102,7 +102,7 @@ MISTAKES = [
     (["help", "chek"], "no command 'chek'"),
     (["check", "tiny.mdl", "-D", "layers=1", "--define=layers=2"], "--define layers is given twice"),
     (["check", "tiny.mdl", "--set", "train.batch=1", "--set", "train.batch=2"], "--set train.batch is given twice"),
-    (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (--output=-x is none)"),
+    (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (if it is not, write --output=-x)"),
     (["help", "check", "--as=man"], "leave 'check' out"),
 ]
 
@@ -124,7 +124,7 @@ FAILURES = [
     (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--cc='gcc"], "--cc: a quote is not closed: 'gcc"),
     (["check", "/dev/zero"], "/dev/zero is larger than 256 MB"),
-    (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not say after which pass it was written"),
+    (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not name the pass that wrote it"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
     (["compile", "tiny.mdl", "-o", "out", "--cflags=--no-such-flag"], "the C compiler failed: "),
     (["compile", "tiny.mdl", "-o", "out", "--comm=tcp"], "--comm=tcp has no effect on one rank: leave it out, or give a mesh"),
@@ -176,7 +176,7 @@ def test_input_is_not_written_over(mpc):
     before = (here / "tiny.mdl").read_text()
     for path in ("tiny.mdl", "./tiny.mdl", "link.mdl", "hard.mdl", "aside"):
         said = mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", path, status=1).stderr
-        assert ": it is the file that is read" in said
+        assert ": it is the input file" in said
     assert "it is the file that is read" in mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", status=1).stderr
     mpc("compile", "tiny.mdl", "--compile-to=lower", "--dump-ir=ir", "-o", "x.mir")
     words = ["compile", "--compile-from=ir/00-lower.mir", "--compile-to=simplify"]

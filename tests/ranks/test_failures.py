@@ -62,7 +62,7 @@ def test_signal_to_one_rank(four, running, train, tmp_path, rank):
     one.signal(rank, signal.SIGTERM)
     status, _, stderr = one.end()
     assert status == 128 + signal.SIGTERM and "error: " not in stderr
-    step = int(re.search(r"interrupted at step (\d+): go on with --load a", stderr)[1])
+    step = int(re.search(r"interrupted at step (\d+): resume with --load a", stderr)[1])
     assert read_log(tmp_path / "log")[-1]["step"] == step
     steps = step + 2
     resumed = train(four, steps, "--load", "a")[-2:]
@@ -75,7 +75,7 @@ def test_signal_to_the_launcher(four, running, tmp_path):
     one = running(four, "--save", "a")
     one.launcher.send_signal(signal.SIGTERM)
     status, _, stderr = one.end()
-    assert status != 0 and re.search(r"interrupted at step \d+: go on with --load a", stderr)
+    assert status != 0 and re.search(r"interrupted at step \d+: resume with --load a", stderr)
     start(four.command("--steps", 0, "--load", "a"), tmp_path)
 
 

@@ -189,8 +189,8 @@ def test_numpy_arrays(run, tmp_path, data, dtype, said, name):
 
 
 @pytest.mark.parametrize("array, said", [
-    (np.zeros(100, "f4"), "of '<f4', which are no little-endian integers"),
-    (np.zeros(100, ">u2"), "of '>u2', which are no little-endian integers"),
+    (np.zeros(100, "f4"), "of '<f4', which are not little-endian integers"),
+    (np.zeros(100, ">u2"), "of '>u2', which are not little-endian integers"),
     (np.zeros((10, 10), "u2"), "of shape (10, 10), where one dim is needed"),
     (np.zeros((), "u2"), "of shape (), where one dim is needed")])
 def test_arrays_that_are_no_tokens(refused, tmp_path, array, said):
