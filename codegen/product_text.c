@@ -1,4 +1,5 @@
-/* product_text.c -- products as text: shapes, calls of rt_product, and loops for those that no library takes. */
+/* product_text.c -- products as text: shapes, calls of rt_product, and loops for those that the library does not take.
+ */
 #include "names.h"
 #include "templates.h"
 

@@ -1,4 +1,4 @@
-/* row_loops.c -- where the operands of a row kernel lie, and which dims one loop can go over: all that strides decide.
+/* row_loops.c -- addresses of the operands of a row kernel, and dims that one loop can cover: what strides determine.
  */
 #include "row.h"
 

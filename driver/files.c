@@ -1,4 +1,4 @@
-/* files.c -- files in and out: read whole, written aside and renamed. */
+/* files.c -- reads files, and writes them atomically by renaming. */
 #include "driver.h"
 
 #include "paths.h"

@@ -1,4 +1,4 @@
-/* ast.c -- building the tree, and where each statement may stand. */
+/* ast.c -- builds the tree, and checks where each statement may stand. */
 #include "build_ast.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * library.c has those that are about positions: attend, rope, dropout, rename; concat.c has concat.
+ * library.c has attend, rope, dropout and rename; concat.c has concat.
  */
 #include "builtins.h"
 

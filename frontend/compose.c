@@ -1,11 +1,10 @@
-/* compose.c -- the functions of the language that are several primitive ops.
+/* compose.c -- built-in functions that are composed of primitive ops.
  *
- * Written out here, they need no sharding rule and no gradient of their own; the fuse pass makes
- * row kernels of them.  The largest element that an exponential subtracts cancels out of its
- * result, so it goes through stop_gradient.
+ * They need no sharding rule and no gradient of their own; the fuse pass makes row kernels of them.  The largest
+ * element that an exponential subtracts cancels out of its result, so it goes through stop_gradient.
  *
- * Inside of a function all is f32, whatever train.precision makes of its operands: what is left of terms that cancel,
- * in the gradient of a norm say, would else be their rounding.
+ * Intermediate values are f32 for every train.precision: where terms cancel, as in the gradient of a norm, narrower
+ * ones would leave only rounding errors.
  */
 #include "lowering.h"
 

@@ -1,9 +1,10 @@
-/* concat.c -- concat(d, a, b, ...): which dim of each piece is its part of d, and the pieces joined along it.
+/* concat.c -- concat(d, a, b, ...): finds the dim of each piece that becomes a part of d, and joins the pieces along
+ * it.
  *
- * Names decide.  Where each piece has one dim that not all have, that is it.  Where all have the same dims, it is the
- * one that `along` names; else the one that d's declaration is so many times, whatever the sizes of the file happen to
- * be (`dim wide = 2 * embed`, `dim wide = embed + embed`); else, where d is declared by a number alone, the only one
- * whose size fits.  Of several that fit none is taken.
+ * The dim is found by name.  If each piece has one dim that not all pieces have, it is that one.  If all have the same
+ * dims, it is the one that `along` names; else the one of which d is declared as a multiple, independent of the sizes
+ * (`dim wide = 2 * embed`, `dim wide = embed + embed`); else, where d is declared by a number alone, the only one whose
+ * size fits.  Ambiguity is an error.
  */
 #include "builtins.h"
 

@@ -1,7 +1,6 @@
-/* constants.c -- arithmetic on numbers that are known at compile time.
+/* constants.c -- arithmetic on compile-time numbers.
  *
- * Integers are exact: a quotient that is no integer, or a result that 64 bits cannot hold, is an
- * error and never another number.
+ * Integers are exact: a quotient that is not an integer, or a result that does not fit in 64 bits, is an error.
  */
 #include "lowering.h"
 

@@ -1,5 +1,5 @@
-/* indices.c -- do indices stay within what they index?  What is computed from positions and numbers alone is evaluated,
- * by the interpreter; what the data give is noted for the trainer, which looks at the data. */
+/* indices.c -- bounds checks of indices.  Indices computed from positions and numbers alone are evaluated by the
+ * interpreter; for indices that depend on the data, the check is left to the trainer. */
 #include "lowering.h"
 
 #include "interp.h"

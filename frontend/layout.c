@@ -1,8 +1,8 @@
 /* layout.c -- `parallel { }`: the mesh and the `shard` statements become axes and rules of the module.
  *
- * An axis of one rank is nothing: it is checked, and then left out with all that names it, so that on a mesh of one a
- * layout changes nothing.  The mesh is read before the model, whose batch grows with it; whether the rules speak of
- * this model can be said only after it.
+ * An axis of one rank is checked and then dropped with everything that names it, so that on a mesh of one rank a layout
+ * changes nothing.  The mesh is read before the model, whose batch depends on it; the rules are checked against the
+ * model after it.
  *
  *   mesh tp = 4                                  mesh tp.kv_heads=2, tp.group=2
  *   shard (kv_heads, group), ff over tp    =>    shard kv_heads+ff over tp.kv_heads

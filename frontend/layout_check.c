@@ -1,5 +1,5 @@
-/* layout_check.c -- after the model is lowered: do the layout's rules fit it?  Every dim that is to be split occurs in
- * a tensor and divides by its axes, and every axis is there for something. */
+/* layout_check.c -- checks the rules of the layout against the lowered model: every dim that is split occurs in a
+ * tensor and is divisible by its axes, and every axis is used. */
 #include "layout.h"
 
 #include <inttypes.h>

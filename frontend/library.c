@@ -1,5 +1,4 @@
-/* library.c -- the functions of the language that are about positions: attend, rope, dropout,
- * rename. */
+/* library.c -- the built-in functions attend, rope, dropout and rename. */
 #include "builtins.h"
 
 #include <math.h>

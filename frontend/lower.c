@@ -1,4 +1,4 @@
-/* lower.c -- the whole of lowering, in order. */
+/* lower.c -- lowering: its steps, in order. */
 #include "lowering.h"
 
 #include <stdlib.h>

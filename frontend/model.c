@@ -1,4 +1,4 @@
-/* model.c -- the model: its inputs, its loss, and the functions that the module has of it. */
+/* model.c -- the model: its inputs, its loss, and the functions of the module that are made from it. */
 #include "lowering.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* policies.c -- the rest of `parallel { }`: pipeline, zero, recompute. */
+/* policies.c -- `parallel { }`: pipeline, zero and recompute. */
 #include "layout.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* settings.c -- `train { }`, its twins on the command line, and where each value came from. */
+/* settings.c -- `train { }`, --set, and the source of each value. */
 #include "lowering.h"
 
 #include <inttypes.h>

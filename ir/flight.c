@@ -1,4 +1,4 @@
-/* flight.c -- collectives that have been started: questions about them, and the verifier's part. */
+/* flight.c -- collectives that have been started: queries and verification. */
 #include "flight.h"
 
 #include "infer.h"

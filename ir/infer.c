@@ -1,7 +1,7 @@
-/* infer.c -- what the op table means: spaces, roles, and the result types of nearly every op.
+/* infer.c -- the semantics of the op table: spaces, roles, and the result types of nearly every op.
  *
- * Dims meet by name; the row's role says what becomes of each, and its linearity what becomes of
- * pending sums.  Sharding, loops and cost follow from the same two words.
+ * Dims meet by name; the row's role says what happens to each, and its linearity what happens to pending sums.
+ * Sharding, loops and cost follow from these two.
  */
 #include "infer.h"
 

@@ -1,4 +1,4 @@
-/* infer_collectives.c -- result types of collectives: the same tensor, held differently. */
+/* infer_collectives.c -- result types of collectives: the same tensor in another layout. */
 #include "infer.h"
 
 /* Takes `axes` off the innermost end of a split; false if they are not what stands there. */

@@ -1,7 +1,7 @@
 /* parse.c -- ops, functions and modules from text: the inverse of print.c, production by production.
  *
- * Never trusts its input: every error is reported where it stands, and parsing stops there.
- * Functions may be called before they stand in the text; whether a call fits is the verifier's.
+ * Never trusts its input: every error is reported where it stands, and parsing stops there. Functions may be called
+ * before their definition; the verifier checks calls.
  */
 #include "parse.h"
 

@@ -1,7 +1,7 @@
-/* verify.c -- is this module well formed and well typed?
+/* verify.c -- checks that a module is well formed and well typed.
  *
- * The type of each result is inferred again and compared with the one that stands there: a pass
- * that changes an op without its type, or drops a collective, is caught here and named.
+ * The type of each result is inferred again and compared with the one given: this catches a pass that changes an op
+ * without its type, or drops a collective.
  */
 #include "flight.h"
 #include "infer.h"

@@ -1,10 +1,10 @@
-/* verify_memory.c -- is anything written over while somebody still reads it?
+/* verify_memory.c -- checks that no value is overwritten before its last use.
  *
  * Each program is walked through with the addresses that the memory pass has given, down into the functions that it
- * calls and into the first, second and last turn of each loop.  At each op, what it writes is compared with all that
- * lives: values with a later reader, operands, what callers still need, what the other turns of a loop need, buffers
- * that collectives write meanwhile.  No values are computed, so that every plan can be checked in every compile; the
- * interpreter (interp_storage.c) checks the same byte by byte, on small programs.
+ * calls and into the first, second and last iteration of each loop.  At each op, what it writes is compared with all
+ * live memory: values with a later reader, operands, what callers still need, what the other iterations of a loop need,
+ * buffers that collectives are writing.  No values are computed, so that every plan can be checked in every compile;
+ * the interpreter (interp_storage.c) checks the same byte by byte, on small programs.
  *
  * A kernel may write over an operand that dies there, element by element: see may_write_over.
  */

@@ -1,7 +1,6 @@
-/* verify_program.c -- does what a module says of itself fit its functions?
+/* verify_program.c -- checks the head of a module against its functions.
  *
- * A fragment of IR needs no head.  What is to become a trainer does: a line of it that is missing or that says
- * something else than the functions would make another trainer, or none.
+ * A fragment of IR needs no head.  A module that becomes a trainer needs one that agrees with its functions.
  */
 #include "ir.h"
 

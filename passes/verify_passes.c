@@ -1,7 +1,6 @@
-/* verify_passes.c -- does a pass keep the meaning?  A small module is run through the interpreter before and
- * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; what
- * it computes (meaning.h) has to stay.  Where autodiff brings the step, its gradients are compared with slopes of the
- * loss (slopes.h).
+/* verify_passes.c -- checks that a pass preserves the result.  A small module is run through the interpreter before and
+ * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; its observables
+ * (meaning.h) must agree.  After autodiff, gradients are compared with slopes of the loss (slopes.h).
  */
 #include "meaning.h"
 #include "pass.h"

@@ -1,8 +1,8 @@
 /* comm_tcp.c -- messages over TCP: the transport that needs no MPI.
  *
  * Two ranks have one connection for messages.  Both run the same program, so what comes next on it is known: the length
- * of a message, by which they notice if they have come apart, and its bytes.  A rank reads from a connection only what
- * the exchange at hand awaits; the rest stays with the kernel, and keeps the sender from running ahead. */
+ * of a message, which detects ranks that are out of step, and its bytes.  A rank reads from a connection only what the
+ * exchange at hand awaits; the rest stays with the kernel, and keeps the sender from running ahead. */
 #include "tcp.h"
 
 #include <errno.h>

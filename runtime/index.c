@@ -1,5 +1,5 @@
-/* index.c -- a kernel cannot end the trainer from the middle of a parallel loop: it leaves word of one bad index, and
- * the trainer looks for it when the function has ended. */
+/* index.c -- a kernel cannot end the trainer from within a parallel loop: it records one bad index, and the trainer
+ * checks for it when the function has ended. */
 #include "index.h"
 
 #include "state.h"

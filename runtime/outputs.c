@@ -1,5 +1,4 @@
-/* outputs.c -- files are compared by what they are, not by their names: a link, a hard link and another way to write a
- * path lead to the same one. */
+/* outputs.c -- files are compared by identity, not by name: links and other spellings of a path are recognised. */
 #include "outputs.h"
 
 #include "output.h"

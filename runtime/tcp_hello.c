@@ -1,4 +1,5 @@
-/* tcp_hello.c -- what a process says of itself when it connects, and the proof that it knows the run's secret.
+/* tcp_hello.c -- the handshake: how a process identifies itself when it connects, and proves that it knows the run's
+ * secret.
  *
  * The proof is SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, INDOCRYPT 2012) of all else in the hello, with the secret
  * as its key.  A connection whose hello lacks it is dropped, however well it is formed. */

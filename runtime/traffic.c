@@ -1,5 +1,5 @@
-/* traffic.c -- collectives of either device: what they are called, what they have sent, and how a rank waits for the
- * messages of others.  While it waits it sleeps more than it looks, since the cores are the computation's. */
+/* traffic.c -- collectives of either device: their names, what they have sent, and how a rank waits for messages.  A
+ * waiting rank mostly sleeps, to leave the cores to the computation. */
 #include "comm.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* cache.c -- compiled kernels on the disk, under a hash of all that they were compiled from.
  *
- * A file is written aside and renamed, so that who reads it sees all of it or nothing; it begins with a hash of the
- * rest, so that a damaged one is as good as none. */
+ * A file is written aside and renamed, so that a reader sees all of it or nothing; it begins with a hash of the rest,
+ * so that a damaged file is ignored. */
 #include "gpu.h"
 
 #include <errno.h>

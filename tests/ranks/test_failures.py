@@ -24,9 +24,9 @@ def test_silence(four, running, rank):
     status, _, stderr = one.end()
     message = error_of(stderr)
     assert status == 1 and 1 <= time.monotonic() - begin < 40
-    silent = re.search(r"waits since [1-9][0-9]* s in (.*) for (.*), which does not answer: look whether", message)
+    silent = re.search(r"has waited [1-9][0-9]* s in (.*) for (.*), which does not answer: check whether", message)
     assert silent[2] == f"rank {rank} (dp {rank // 2}, tp {rank % 2})", message
-    waiting = re.match(r"error: (?:rank \d: )?rank (\d) \(dp \d, tp \d\) waits", message)
+    waiting = re.match(r"error: (?:rank \d: )?rank (\d) \(dp \d, tp \d\) has waited", message)
     assert waiting and int(waiting[1]) != rank, message
     assert re.match(r"(all_reduce|all_gather|reduce_scatter|all_to_all) over (dp|tp|dp, tp) at '.+' \(|the meeting of all "
                     r"ranks between two steps", silent[1]), message

@@ -261,7 +261,7 @@ def test_another_program(tcp, ranks, tmp_path):
         end.write(b"x")
     port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 3))
     process = ranks.add(other, "--steps", 1, "--rank", 2, "--ranks", 4, "--master", f"127.0.0.1:{port}")
-    assert "is turned away: look whether rank 0 of this run is there" in process.communicate(timeout=60)[1]
+    assert "is turned away: check that rank 0 of this run is there" in process.communicate(timeout=60)[1]
     assert process.returncode == 1
     ranks.processes.remove(process)
     ranks.add_numbered(tcp, "--steps", 1, ranks=(2,), port=port)
@@ -305,7 +305,7 @@ def test_another_run_on_the_port(tcp, ranks):
     for rank in range(3):
         ranks.add(tcp.program, "--steps", 1, **torchrun(rank, port))
     stranger = ranks.add(tcp.program, "--steps", 1, **{**torchrun(3, port), "TORCHELASTIC_RUN_ID": "other"})
-    assert "is turned away: look whether" in stranger.communicate(timeout=60)[1]
+    assert "is turned away: check that" in stranger.communicate(timeout=60)[1]
     assert stranger.returncode == 1
     ranks.processes.remove(stranger)
     ranks.add(tcp.program, "--steps", 1, **torchrun(3, port))
@@ -332,7 +332,7 @@ def test_something_else_answers(tcp, ranks, answer, said):
         connection, _ = other.accept()
         connection.sendall(answer)
         connection.close()
-        assert f"), but {said}: look whether rank 0 of this run is there" in ranks.refused()
+        assert f"), but {said}: check that rank 0 of this run is there" in ranks.refused()
 
 
 def connect(port):
@@ -415,7 +415,7 @@ def test_a_rank_with_another_secret(tcp, ranks, monkeypatch):
     ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(1, 2, 3), port=port)
     status, _, stderr = ranks.end()
     assert status == [1] * 4 and "does not know the secret" in stderr
-    assert stderr.count("is turned away: look whether rank 0 of this run is there") == 3
+    assert stderr.count("is turned away: check that rank 0 of this run is there") == 3
 
 
 # --- Failures ------------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def test_stopped(four, rank):
     four.processes[rank].send_signal(signal.SIGSTOP)
     status, _, stderr = four.end()
     assert status == [-signal.SIGKILL if q == rank else 1 for q in range(4)]
-    assert re.search(rf"waits since 3 s in .* for rank {rank} \(dp {rank // 3}, tp {rank // 3}\), which does not answer",
+    assert re.search(rf"has waited 3 s in .* for rank {rank} \(dp {rank // 3}, tp {rank // 3}\), which does not answer",
                      error_of(stderr))
 
 
