@@ -1,11 +1,10 @@
-/* codegen.h -- the parts of the C back end, and what they owe each other.
+/* codegen.h -- interfaces between the parts of the C back end.
  *
  * host.c writes the program around the kernels; row.c, product.c and library.c know how one op or
  * kernel of a function becomes C.  They meet here.
  *
- * An operand's pointer is given as the text of a C expression of type `void *` (or a pointer to
- * the element), in the order of call->args and then call->results: the kernel parts decide what
- * is done with it, the host decides where it points.
+ * An operand's pointer is given as the text of a C expression of type `void *` (or a pointer to the element), in the
+ * order of call->args and then call->results: the kernel emitters use it, the host emitter determines it.
  */
 #ifndef MPC_CODEGEN_H
 #define MPC_CODEGEN_H

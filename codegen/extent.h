@@ -1,6 +1,5 @@
-/* extent.h -- nothing that is emitted may read or write beyond what the memory pass has planned: every access is
- * checked by its sizes and strides, in every compilation.  What does not fit is a mistake of the compiler, and is said
- * as one. */
+/* extent.h -- bounds checks of emitted code: no access may exceed what the memory pass has planned.  Every access is
+ * checked by its sizes and strides, in every compilation; a violation is reported as an internal error. */
 #ifndef MPC_EXTENT_H
 #define MPC_EXTENT_H
 

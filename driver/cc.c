@@ -1,4 +1,4 @@
-/* cc.c -- the C compiler makes a program of trainer.c: without a shell, and with the runtime found by itself. */
+/* cc.c -- runs the C compiler on trainer.c, without a shell, and finds the runtime. */
 #include "cc.h"
 
 #include "cuda_home.h"

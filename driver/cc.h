@@ -1,4 +1,4 @@
-/* cc.h -- the C compiler makes a program of trainer.c. */
+/* cc.h -- runs the C compiler on trainer.c. */
 #ifndef MPC_CC_H
 #define MPC_CC_H
 

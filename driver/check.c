@@ -1,6 +1,6 @@
-/* check.c -- mpc check: is a model right, and how large is it?
+/* check.c -- mpc check: checks a model and prints its size.
  *
- * What a trainer would be made of is made, and thrown away: nothing is refused later that has been accepted here.
+ * The model is compiled completely and the result discarded, so that whatever is accepted here compiles.
  */
 #include "driver.h"
 

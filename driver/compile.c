@@ -39,11 +39,10 @@ static Module *read_ir(Run *run, Settings *settings, const char **after)
         return NULL;
     *after = pass_of_ir(run);
     if (!*after) {
-        run_failed(
-            run,
-            "%s does not say after which pass it was written: its first line must be '# PASS: ...', as --dump-ir "
-            "and --compile-to write it",
-            run->source.path);
+        run_failed(run,
+                   "%s does not name the pass that wrote it: its first line must be '# PASS: ...', as --dump-ir "
+                   "and --compile-to write it",
+                   run->source.path);
         return NULL;
     }
     const char *last = run->options->compile_to;
@@ -76,7 +75,7 @@ static Module *small_instance(Run *run)
         if (!small || size >= LARGEST_TRIED || can_be_run(small))
             return small;
         free_module(small);
-        fprintf(stderr, "with dims cut down to %d or so the model cannot be run: trying larger ones\n", (int)size);
+        fprintf(stderr, "with dims cut down to about %d the model cannot be run: trying larger ones\n", (int)size);
     }
 }
 
@@ -241,16 +240,16 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
 static int check_options(const Options *o)
 {
     if (o->operand && o->compile_from)
-        return usage_error(o->command, "one of FILE.mdl and --compile-from=FILE.mir: leave '%s' out", o->operand);
+        return usage_error(o->command, "give either FILE.mdl or --compile-from=FILE.mir: leave '%s' out", o->operand);
     if (o->nvrtc && !is_cuda(o))
         return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
     if (o->target && o->compile_to && find_pass(o->compile_to) < find_pass("fuse")) /* plans for a target */
         return usage_error(o->command, "--target=%s has no effect on a program up to '%s': leave it out", o->target,
                            o->compile_to);
     if (is_cuda(o) && o->comm)
-        return usage_error(o->command, "--target=cuda always takes --comm=tcp: leave --comm out");
+        return usage_error(o->command, "--target=cuda always uses --comm=tcp: leave --comm out");
     if (!o->output && !o->compile_to)
-        return usage_error(o->command, "where to? give -o OUT, the folder to write");
+        return usage_error(o->command, "no output folder: give -o OUT");
     return STATUS_OK;
 }
 

@@ -1,8 +1,8 @@
-/* explain.c -- mpc explain: one tensor on its way through the compiler, and why it is held as it is.
+/* explain.c -- mpc explain: follows one tensor through the compiler, and explains its layout.
  *
  * After each pass the tensor's types are looked up again: of a parameter, as the optimizer holds it, as the model reads
  * it, its gradient and its moments; of a value, what the op of that name gives.  What has changed is printed, with the
- * settings that changed it.  At the end, from the program that runs: the collectives that touch it, and where it lies.
+ * settings that changed it.  At the end, from the program that runs: the collectives that touch it, and its storage.
  */
 #include "explain.h"
 
@@ -297,7 +297,7 @@ static void print_head(const Explain *e)
     }
     printf("%s: parameter %s, declared at %s", e->run->options->name, e->param->path, e->param->where);
     if (strchr(e->param->path, '*'))
-        printf("; its copies are held together");
+        printf("; its copies are stored together");
     putchar('\n');
 }
 

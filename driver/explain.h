@@ -1,7 +1,7 @@
 /* explain.h -- inside mpc explain; nobody else includes it.
  *
  *   explain.c           the tensor's types from pass to pass, and why
- *   explain_program.c   what the program that runs does with it: collectives, memory
+ *   explain_program.c   its collectives and memory in the final program
  */
 #ifndef MPC_EXPLAIN_H
 #define MPC_EXPLAIN_H

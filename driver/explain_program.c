@@ -1,4 +1,4 @@
-/* explain_program.c -- what the program that runs does with one tensor: collectives, memory. */
+/* explain_program.c -- the collectives and the memory of one tensor in the final program. */
 #include "explain.h"
 
 #include "storage.h"

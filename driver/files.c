@@ -1,4 +1,4 @@
-/* files.c -- files in and out: read whole, written aside and renamed. */
+/* files.c -- reads files, and writes them atomically by renaming. */
 #include "driver.h"
 
 #include "paths.h"
@@ -65,7 +65,7 @@ bool read_source(Run *run, const char *path)
     if (failed)
         return run_failed(run, "cannot read %s: %s", path, strerror(reason));
     if (size > MOST_BYTES)
-        return run_failed(run, "%s is larger than %d MB, and no model", path, MOST_BYTES >> 20);
+        return run_failed(run, "%s is larger than %d MB, too large for a model", path, MOST_BYTES >> 20);
     run->source.length = (int)size;
     return true;
 }
@@ -79,7 +79,7 @@ bool make_folder(Run *run, const char *path)
 bool may_write(Run *run, const char *path)
 {
     return !is_same_file(path, &run->input) ||
-           run_failed(run, "cannot write %s: it is the file that is read; give another name", path);
+           run_failed(run, "cannot write %s: it is the input file; give another name", path);
 }
 
 /* Devices and pipes are written to: only files can be put in a file's place. */

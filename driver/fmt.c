@@ -27,7 +27,7 @@ static bool use_layout(Run *run, const char *text)
     const Options *o = run->options;
     bool same = strlen(text) == (size_t)run->source.length && memcmp(text, run->source.text, strlen(text)) == 0;
     if (o->check && !same)
-        return run_failed(run, "%s is laid out otherwise: 'mpc fmt --write %s' changes it", run->source.path,
+        return run_failed(run, "%s is not formatted: 'mpc fmt --write %s' rewrites it", run->source.path,
                           run->source.path);
     if (o->check || (o->write && same))
         return true;

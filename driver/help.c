@@ -1,4 +1,4 @@
-/* help.c -- what mpc says of itself, for readers of a terminal, of a manual, and for bash. */
+/* help.c -- help texts: for the terminal, as a manual page, and as completion for bash. */
 #include "options.h"
 
 #include "manager/pass.h"

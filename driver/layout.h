@@ -1,4 +1,4 @@
-/* layout.h -- how a .mdl file is laid out: indentation and spaces; nothing but these is changed. */
+/* layout.h -- formatting of .mdl files: only indentation and spaces change. */
 #ifndef MPC_LAYOUT_H
 #define MPC_LAYOUT_H
 

@@ -35,12 +35,13 @@ static int (*const commands[NCOMMANDS])(Run *) = {
 static bool has_operand(const Options *o)
 {
     if (o->command == INDEX_EXPLAIN && o->operand && !o->name) {
-        usage_error(o->command, "which tensor? mpc explain %s h.0.attn.wq", o->operand);
+        usage_error(o->command, "no tensor is given: mpc explain %s h.0.attn.wq", o->operand);
         return false;
     }
     if (o->operand || o->command == INDEX_HELP || (o->command == INDEX_COMPILE && o->compile_from))
         return true;
-    usage_error(o->command, "which file? mpc %s %s", command_table[o->command].name, command_table[o->command].operand);
+    usage_error(o->command, "no file is given: mpc %s %s", command_table[o->command].name,
+                command_table[o->command].operand);
     return false;
 }
 

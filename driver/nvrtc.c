@@ -1,4 +1,4 @@
-/* nvrtc.c -- mpc compile --nvrtc: kernels compiled ahead, with what each takes of a multiprocessor. */
+/* nvrtc.c -- mpc compile --nvrtc: compiles kernels ahead of time and reports their resources. */
 #include "nvrtc.h"
 
 #include "cc.h"

@@ -31,7 +31,7 @@ int run_opt(Run *run)
 {
     const Options *o = run->options;
     if (!o->pass)
-        return usage_error(o->command, "which passes? give --pass=PASS,... ('mpc help opt' lists them)");
+        return usage_error(o->command, "no pass is given: use --pass=PASS,... ('mpc help opt' lists them)");
     Module *m = read_source(run, o->operand) ? parse_ir(run) : NULL;
     PassOptions passes = {
         .only = o->pass, .dump_dir = o->dump_ir, .remarks = o->remarks, .times = o->time ? stderr : NULL

@@ -278,7 +278,8 @@ static bool read_option(Line *line)
         value = line->argv[line->at++];
         if (value[0] == '-' && value[1] && option->at != offsetof(Options, cflags))
             return refuse(line,
-                          arena_text(line->arena, "--%s needs a value: %s; '%s' looks like an option (--%s=%s is none)",
+                          arena_text(line->arena,
+                                     "--%s needs a value: %s; '%s' looks like an option (if it is not, write --%s=%s)",
                                      option_name(option).text, option->value, value, option_name(option).text, value));
     }
     return set_option(line, option, value);
@@ -293,9 +294,8 @@ static bool check_excluded(const Line *line)
             const OptionInfo *option = &option_table[i], *beside = &option_table[j];
             if (option->excludes && is_word(option->excludes, ',', option_name(beside).text) &&
                 is_given(line->options, option) && is_given(line->options, beside))
-                return refuse(line,
-                              arena_text(line->arena, "--%s and --%s: only one of them has an effect; leave one out",
-                                         option_name(option).text, option_name(beside).text));
+                return refuse(line, arena_text(line->arena, "--%s and --%s: these exclude each other; leave one out",
+                                               option_name(option).text, option_name(beside).text));
         }
     return true;
 }
@@ -339,7 +339,7 @@ bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *s
             options->name = text;
             line.at++;
         } else if (options->operand) {
-            return refuse(&line, arena_text(arena, "one %s at a time: '%s' is too many",
+            return refuse(&line, arena_text(arena, "only one %s is allowed: leave '%s' out",
                                             command_table[options->command].operand, text));
         } else {
             options->operand = text;

@@ -1,5 +1,5 @@
-/* report.h -- what a compiled program costs each rank: `mpc report`, and the memory that mpc compile and plan.json
- * tell.
+/* report.h -- what a compiled program costs each rank: `mpc report`, and the memory figures of mpc compile and
+ * plan.json.
  *
  *   report.c        the command; the figures, gathered from the program
  *   report_text.c   the figures as tables

@@ -1,4 +1,4 @@
-/* source.c -- a command's operand becomes a module. */
+/* source.c -- loads the module that a command's operand names. */
 #include "driver.h"
 
 #include "codegen/cuda/cuda.h"

@@ -1,4 +1,4 @@
-/* ast.c -- building the tree, and where each statement may stand. */
+/* ast.c -- builds the tree, and checks where each statement may stand. */
 #include "build_ast.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims)
     }
     for (const Ast *dim = type->child; dim; dim = dim->next)
         if (strcmp(dim->name, "...") == 0)
-            error_at(r->diags, (Where){ .at = dim->loc }, "'...' stands before all other dims");
+            error_at(r->diags, (Where){ .at = dim->loc }, "'...' must come before all other dims");
     return type;
 }
 
@@ -107,7 +107,7 @@ static Place place_of(const Ast *parent)
 static void make_setting(Reading *r, Ast *assign)
 {
     if (assign->child->next || assign->type)
-        error_at(r->diags, (Where){ .at = assign->loc }, "a setting is one name and its value");
+        error_at(r->diags, (Where){ .at = assign->loc }, "a setting consists of one name and its value");
     *assign = (Ast){ .kind = A_SETTING,
                      .loc = assign->loc,
                      .name_loc = assign->child->loc,

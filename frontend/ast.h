@@ -1,4 +1,4 @@
-/* ast.h -- what a .mdl file says, before any name has a meaning.
+/* ast.h -- the syntax tree of a .mdl file, before names are resolved.
  *
  * One flat struct for every kind of node; the comment beside a kind says what it holds.  Unused
  * fields cost memory, not understanding.

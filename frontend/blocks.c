@@ -50,13 +50,13 @@ bool conform(Lower *l, Value **value, const Ast *ast)
 {
     Type stated, *type = &(*value)->type;
     if (ast->ellipsis) {
-        complain(l, (Where){ .at = ast->loc }, "'...' stands only in the types of a block's arguments");
+        complain(l, (Where){ .at = ast->loc }, "'...' is allowed only in the types of a block's arguments");
         return false;
     }
     if (!type_of_ast(l, ast, &stated))
         return false;
     if (stated.dtype != type->dtype || dims_lacking(&stated, type).count || dims_lacking(type, &stated).count) {
-        complain(l, (Where){ .at = ast->loc }, "stated as %s, but it is %s", type_words(l, &stated),
+        complain(l, (Where){ .at = ast->loc }, "declared as %s, but it is %s", type_words(l, &stated),
                  type_words(l, type));
         return false;
     }
@@ -112,7 +112,7 @@ void lower_assign(Lower *l, const Ast *ast)
     set_place(l, ast->init->loc);
     Operand operand = lower_expr(l, ast->init);
     if (target->next) {
-        complain(l, (Where){ .at = target->next->loc }, "one value for two names");
+        complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
         operand = wrong;
     }
     if (ast->type)
@@ -159,8 +159,9 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
         return false;
     }
     for (const Ast *child = ast->kind == A_CALL ? ast->child : NULL; child; child = child->next, n++)
-        if (n < 2 && (!constant_of(l, child, &numbers[n]) ||
-                      !is_finite(l, numbers[n], child->loc, arena_text(l->arena, "what '%s' takes", inits[i].name))))
+        if (n < 2 &&
+            (!constant_of(l, child, &numbers[n]) ||
+             !is_finite(l, numbers[n], child->loc, arena_text(l->arena, "the argument of '%s'", inits[i].name))))
             return false;
     if (n != inits[i].numbers) {
         complain(l, (Where){ .at = ast->loc }, "'%s' takes %d number%s, not %d: %s", inits[i].name, inits[i].numbers,
@@ -172,8 +173,8 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
     param->b = numbers[1].value;
     if ((param->init == NORMAL && param->a < 0) || (param->init == UNIFORM && param->a > param->b)) {
         complain(l, (Where){ .at = ast->loc }, "%s",
-                 param->init == NORMAL ? "a standard deviation is not below 0"
-                                       : "'uniform' goes from the lower to the higher number");
+                 param->init == NORMAL ? "a standard deviation cannot be negative"
+                                       : "the first number of 'uniform' is above the second");
         return false;
     }
     return true;
@@ -182,7 +183,7 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
 static bool param_type(Lower *l, const Ast *ast, Type *type)
 {
     if (ast->ellipsis) {
-        complain(l, (Where){ .at = ast->loc }, "'...' stands only in the types of a block's arguments");
+        complain(l, (Where){ .at = ast->loc }, "'...' is allowed only in the types of a block's arguments");
         return false;
     }
     if (!type_of_ast(l, ast, type))
@@ -288,7 +289,7 @@ static bool may_call(Lower *l, const Ast *call, const Symbol *block)
     for (int i = 0; i < l->ncalls; i++)
         if (l->calls[i] == block->ast) {
             complain(l, (Where){ .at = call->name_loc }, "'%s' calls itself%s", block->name,
-                     i + 1 < l->ncalls ? arena_text(l->arena, " by way of '%s'", l->calls[l->ncalls - 1]->name) : "");
+                     i + 1 < l->ncalls ? arena_text(l->arena, " through '%s'", l->calls[l->ncalls - 1]->name) : "");
             return false;
         }
     bool nested = l->ncalls == sizeof l->calls / sizeof l->calls[0];
@@ -318,14 +319,14 @@ static bool argument_fits(Lower *l, const Ast *arg, const Ast *given, const Valu
     complain(l,
              (Where){ .at = given->loc,
                       .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)) },
-             "the argument '%s' is %s, not %s", arg->name, wanted, type_words(l, &value->type));
+             "the argument '%s' must be %s, not %s", arg->name, wanted, type_words(l, &value->type));
     return false;
 }
 
 static Operand lower_argument(Lower *l, const Ast *arg, const Ast *given)
 {
     if (given->kind == A_KEYWORD || given->kind == A_ARROW) {
-        complain(l, (Where){ .at = given->loc }, "the arguments of a block have no names in a call");
+        complain(l, (Where){ .at = given->loc }, "the arguments of a block cannot be named in a call");
         lower_expr(l, given->child);
         return wrong;
     }
@@ -372,7 +373,7 @@ static Operand lower_body(Lower *l, const Symbol *block)
     const Ast *last = NULL;
     for (const Ast *ast = block->ast->body; ast; ast = ast->next) {
         if (last) {
-            complain(l, (Where){ .at = ast->loc }, "nothing stands after 'return'");
+            complain(l, (Where){ .at = ast->loc }, "no statement may follow 'return'");
             break;
         }
         if (ast->kind == A_RETURN) {

@@ -1,4 +1,5 @@
-/* build_ast.h -- what scanner and grammar share: the state of reading, and what the grammar's actions call. */
+/* build_ast.h -- what scanner and grammar share: the state of the parser, and the functions that the grammar's actions
+ * call. */
 #ifndef MPC_BUILD_AST_H
 #define MPC_BUILD_AST_H
 

@@ -1,6 +1,6 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * library.c has those that are about positions: attend, rope, dropout, rename; concat.c has concat.
+ * library.c has attend, rope, dropout and rename; concat.c has concat.
  */
 #include "builtins.h"
 
@@ -177,7 +177,7 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     *flag = keyword && keyword->child->number != 0;
     if (!keyword || keyword->child->kind == A_BOOL)
         return true;
-    complain(l, (Where){ .at = keyword->child->loc }, "'%s' is true or false", keyword->name);
+    complain(l, (Where){ .at = keyword->child->loc }, "'%s' must be true or false", keyword->name);
     return false;
 }
 
@@ -287,7 +287,7 @@ CALL(cast)
     if (dtype == N_DTYPES || is_half(dtype)) {
         complain(l, (Where){ .at = a->word->loc, .help = "cast to f32, i32 or bool" }, "%s '%s'%s",
                  dtype == N_DTYPES ? "no type is named" : "cannot cast to", a->word->name,
-                 dtype == N_DTYPES ? "" : ": how floating-point tensors are stored is said by train.precision");
+                 dtype == N_DTYPES ? "" : ": train.precision determines how floating-point tensors are stored");
         return wrong;
     }
     if (dtype == BOOL && a->x[0]->type.dtype != BOOL)
@@ -300,7 +300,7 @@ CALL(iota)
     Dim dim;
     if (a->dims.name[0] == l->m->batch) {
         complain(l, (Where){ .at = a->dim_ast[0]->loc },
-                 "'%s' is the micro-batch: what stands where in it is no part of the model", a->dims.name[0]);
+                 "'%s' is the micro-batch: a model cannot depend on positions in it", a->dims.name[0]);
         return wrong;
     }
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
@@ -352,7 +352,7 @@ static bool eps_argument(Lower *l, const Arguments *a, double *eps)
         return false;
     if (*eps >= 0)
         return true;
-    complain(l, (Where){ .at = a->keyword[0]->child->loc }, "'eps' is not below 0");
+    complain(l, (Where){ .at = a->keyword[0]->child->loc }, "'eps' cannot be negative");
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* builtins.h -- the arguments of a function of the language, as builtins.c hands them on. */
+/* builtins.h -- the arguments of a call of a built-in function, as builtins.c passes them on. */
 #ifndef MPC_BUILTINS_H
 #define MPC_BUILTINS_H
 

@@ -1,11 +1,10 @@
-/* compose.c -- the functions of the language that are several primitive ops.
+/* compose.c -- built-in functions that are composed of primitive ops.
  *
- * Written out here, they need no sharding rule and no gradient of their own; the fuse pass makes
- * row kernels of them.  The largest element that an exponential subtracts cancels out of its
- * result, so it goes through stop_gradient.
+ * They need no sharding rule and no gradient of their own; the fuse pass makes row kernels of them.  The largest
+ * element that an exponential subtracts cancels out of its result, so it goes through stop_gradient.
  *
- * Inside of a function all is f32, whatever train.precision makes of its operands: what is left of terms that cancel,
- * in the gradient of a norm say, would else be their rounding.
+ * Intermediate values are f32 for every train.precision: where terms cancel, as in the gradient of a norm, narrower
+ * ones would leave only rounding errors.
  */
 #include "lowering.h"
 
@@ -187,13 +186,13 @@ Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, 
     bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_EVAL && l->variant != AS_PREDICT;
     Value *total = NULL;
     if (!entropy->labels) {
-        complain(l, (Where){ .at = at, .help = "make them before the repeat" },
-                 "a mean of cross_entropy counts its labels, and these are made inside of 'repeat'");
+        complain(l, (Where){ .at = at, .help = "compute them before the repeat" },
+                 "a mean of cross_entropy counts its labels, which are computed inside 'repeat'");
         return NULL;
     }
     if (over_batch && dims.count < x->type.rank) {
         complain(
-            l, (Where){ .at = at, .help = "take the mean over all dims, or over others than the batch" },
+            l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
             "a mean of cross_entropy over '%s' has to be over all of %s, since it counts labels of the whole batch",
             l->m->batch, dims_text(l, &x->type));
         return NULL;

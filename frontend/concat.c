@@ -1,9 +1,10 @@
-/* concat.c -- concat(d, a, b, ...): which dim of each piece is its part of d, and the pieces joined along it.
+/* concat.c -- concat(d, a, b, ...): finds the dim of each piece that becomes a part of d, and joins the pieces along
+ * it.
  *
- * Names decide.  Where each piece has one dim that not all have, that is it.  Where all have the same dims, it is the
- * one that `along` names; else the one that d's declaration is so many times, whatever the sizes of the file happen to
- * be (`dim wide = 2 * embed`, `dim wide = embed + embed`); else, where d is declared by a number alone, the only one
- * whose size fits.  Of several that fit none is taken.
+ * The dim is found by name.  If each piece has one dim that not all pieces have, it is that one.  If all have the same
+ * dims, it is the one that `along` names; else the one of which d is declared as a multiple, independent of the sizes
+ * (`dim wide = 2 * embed`, `dim wide = embed + embed`); else, where d is declared by a number alone, the only one whose
+ * size fits.  Ambiguity is an error.
  */
 #include "builtins.h"
 
@@ -169,10 +170,12 @@ static Name own_stretch(Lower *l, const Arguments *a, int i)
             }
     if (count == 1 && own != l->m->batch)
         return own;
-    complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[i ? 0 : 1]->loc } },
-             count == 1 ? "cannot join %s and %s along the micro-batch"
-                        : "cannot join %s with %s and the other pieces: it has more than one dim that not all have",
-             type_words(l, x), type_words(l, &a->x[i ? 0 : 1]->type));
+    complain(
+        l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[i ? 0 : 1]->loc } },
+        count == 1
+            ? "cannot join %s and %s along the micro-batch"
+            : "cannot join %s with %s and the other pieces: more than one of its dims is missing from another piece",
+        type_words(l, x), type_words(l, &a->x[i ? 0 : 1]->type));
     return NULL;
 }
 
@@ -187,12 +190,12 @@ static int dims_that_differ(Lower *l, const Arguments *a)
         differ += own;
         if (own <= 1 && x->rank == first->rank && x->dtype == first->dtype)
             continue;
-        complain(
-            l,
-            (Where){ .at = a->ast[i]->loc,
-                     .also = { a->ast[0]->loc },
-                     .help = "pieces have the same dims, in any order, but for one each; sum, index or rename others" },
-            "cannot join %s and %s: they differ in more than one dim", type_words(l, first), type_words(l, x));
+        complain(l,
+                 (Where){ .at = a->ast[i]->loc,
+                          .also = { a->ast[0]->loc },
+                          .help = "all pieces must have the same dims, in any order, except one each; sum, index or "
+                                  "rename the others" },
+                 "cannot join %s and %s: they differ in more than one dim", type_words(l, first), type_words(l, x));
         return -1;
     }
     return differ;
@@ -203,14 +206,14 @@ static bool along_argument(Lower *l, const Arguments *a, Name *along)
 {
     const Ast *ast = a->keyword[0]->child;
     if (ast->kind != A_NAME) {
-        complain(l, (Where){ .at = ast->loc }, "'along' is the name of a dim");
+        complain(l, (Where){ .at = ast->loc }, "'along' must be the name of a dim");
         return false;
     }
     for (int i = 0; i < a->count; i++)
         if (!need_dim(l, a->x[i], a->ast[i], ast->name, ast->loc, along))
             return false;
     if (*along == l->m->batch)
-        complain(l, (Where){ .at = ast->loc }, "'%s' is the micro-batch, along which nothing is joined", *along);
+        complain(l, (Where){ .at = ast->loc }, "'%s' is the micro-batch, along which tensors cannot be joined", *along);
     return *along != l->m->batch;
 }
 
@@ -256,7 +259,7 @@ static bool pieces_fit(Lower *l, const Arguments *a, const Name stretch[], const
             return false;
         }
         if (odd.count) {
-            complain(l, at, "the pieces are joined along '%s', but %s has '%s' besides, and %s has not", stretch[i],
+            complain(l, at, "the pieces are joined along '%s', but %s also has '%s', which %s lacks", stretch[i],
                      type_words(l, x), odd.name[0], type_words(l, &a->x[0]->type));
             return false;
         }
@@ -275,8 +278,8 @@ CALL(concat)
     Value *y = NULL;
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &to);
     if (to.name == l->m->batch) {
-        complain(l, (Where){ .at = a->dim_ast[0]->loc }, "'%s' is the micro-batch, along which nothing is joined",
-                 to.name);
+        complain(l, (Where){ .at = a->dim_ast[0]->loc },
+                 "'%s' is the micro-batch, along which tensors cannot be joined", to.name);
         return wrong;
     }
     if (!find_stretches(l, a, &to, stretch) || !pieces_fit(l, a, stretch, &to))

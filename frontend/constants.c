@@ -1,7 +1,6 @@
-/* constants.c -- arithmetic on numbers that are known at compile time.
+/* constants.c -- arithmetic on compile-time numbers.
  *
- * Integers are exact: a quotient that is no integer, or a result that 64 bits cannot hold, is an
- * error and never another number.
+ * Integers are exact: a quotient that is not an integer, or a result that does not fit in 64 bits, is an error.
  */
 #include "lowering.h"
 
@@ -22,7 +21,7 @@ typedef const char *Fold(Arena *arena, const Constant a[], Constant *result);
 
 static const char *overflow(Arena *arena, const Constant a[], const char *op)
 {
-    return arena_text(arena, "%s %s %s is more than 64 bits can hold", constant_text(arena, a[0]), op,
+    return arena_text(arena, "%s %s %s does not fit in 64 bits", constant_text(arena, a[0]), op,
                       constant_text(arena, a[1]));
 }
 
@@ -158,7 +157,7 @@ static const char *no_number(Arena *arena, const char *op, int n, const Constant
         was_infinite |= isinf(args[i].value);
     if (!isnan(result.value) && (was_infinite || !isinf(result.value)))
         return NULL;
-    const char *what = isnan(result.value) ? "is not a number" : "is more than a number can hold";
+    const char *what = isnan(result.value) ? "is not a number" : "is too large";
     return n == 2 ? arena_text(arena, "%s %s %s %s", constant_text(arena, args[0]), op, constant_text(arena, args[1]),
                                what)
                   : arena_text(arena, "%s of %s %s", op, constant_text(arena, args[0]), what);

@@ -201,10 +201,10 @@ static void declare_batch(Lower *l, const Ast *ast)
 {
     if (l->batch)
         complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "dim %s = ...", ast->name) },
-                 "'%s' has no size, nor has '%s', declared at %s: only the micro-batch has none", ast->name,
+                 "neither '%s' nor '%s', declared at %s, has a size: only the micro-batch may have none", ast->name,
                  l->batch->name, position_text(l, l->batch->loc));
     if (ast->type)
-        complain(l, (Where){ .at = ast->type->loc }, "'%s' is the micro-batch, which takes no 'padded'", ast->name);
+        complain(l, (Where){ .at = ast->type->loc }, "'%s' is the micro-batch, which cannot be padded", ast->name);
     if (!taken(l, ast->name, ast->name_loc)) {
         Symbol *symbol = declare(l, &l->globals, S_DIM, ast->name, ast->name_loc);
         l->batch = l->batch ? l->batch : symbol;
@@ -224,7 +224,7 @@ static void declare_dim(Lower *l, const Ast *ast)
                                                                 arena_text(l->arena, "the size of '%s'", ast->name));
     if (ast->type)
         good &=
-            constant_of(l, ast->type, &multiple) && is_size(l, ast->type, NULL, multiple, "what 'padded' rounds up to");
+            constant_of(l, ast->type, &multiple) && is_size(l, ast->type, NULL, multiple, "the argument of 'padded'");
     if (taken(l, ast->name, ast->name_loc))
         return;
     Symbol *symbol = declare(l, &l->globals, S_DIM, ast->name, ast->name_loc);
@@ -241,7 +241,7 @@ static void declare_dim(Lower *l, const Ast *ast)
 static void declare_block(Lower *l, const Ast *ast, SymbolKind kind)
 {
     if (kind == S_BLOCK && is_function(ast->name))
-        complain(l, (Where){ .at = ast->name_loc }, "'%s' is a function of the language", ast->name);
+        complain(l, (Where){ .at = ast->name_loc }, "'%s' is a built-in function", ast->name);
     if (!taken(l, ast->name, ast->name_loc))
         declare(l, &l->globals, kind, ast->name, ast->name_loc)->ast = ast;
 }
@@ -310,7 +310,7 @@ static bool stated_dtype(Lower *l, const Ast *type, DType *dtype)
                  type->name);
     } else if (is_half(*dtype)) {
         complain(l, (Where){ .at = type->name_loc, .help = "leave the type out" },
-                 "'%s': how floating-point tensors are stored is said by train.precision", type->name);
+                 "'%s': train.precision determines how floating-point tensors are stored", type->name);
     }
     return *dtype != N_DTYPES && !is_half(*dtype);
 }
@@ -331,7 +331,7 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type)
         }
         if (find_dim(type, dim.name) >= 0) {
             complain(l, (Where){ .at = name->loc, .help = "declare a second dim of that size" },
-                     "'%s' occurs twice: a tensor has a dim once", name->name);
+                     "'%s' occurs twice: the dims of a tensor must be distinct", name->name);
             good = false;
         } else if (type->rank == MAX_RANK) {
             complain(l, (Where){ .at = name->loc }, "a tensor has at most %d dims", MAX_RANK);

@@ -79,8 +79,7 @@ bool too_large(Lower *l, const Type *type, Loc at)
     for (int i = 0; i < type->rank; i++)
         count *= (double)type->dim[i].padded;
     if (count > 0x1p48)
-        complain(l, (Where){ .at = at }, "%s has %.3g elements, more than any machine holds", dims_text(l, type),
-                 count);
+        complain(l, (Where){ .at = at }, "%s has %.3g elements, which no machine can hold", dims_text(l, type), count);
     return count > 0x1p48;
 }
 

@@ -65,7 +65,7 @@ bool is_finite(Lower *l, Constant number, Loc at, const char *what)
 {
     if (fabs(number.value) <= FLT_MAX)
         return true;
-    complain(l, (Where){ .at = at }, "%s has to be a number that f32 holds, up to 3.4e38, not %s", what,
+    complain(l, (Where){ .at = at }, "%s has to be a number that fits into f32 (up to 3.4e38), not %s", what,
              constant_text(l->arena, number));
     return false;
 }
@@ -320,7 +320,7 @@ static Operand lower_name(Lower *l, const Ast *ast)
 static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
 {
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
-        complain(l, (Where){ .at = ast->child->next->loc }, "'%s' has the elements 0 to %lld, not %s", dim->name,
+        complain(l, (Where){ .at = ast->child->next->loc }, "'%s' has elements 0 to %lld, not %s", dim->name,
                  (long long)(dim->size - 1), constant_text(l->arena, at));
         return wrong;
     }
@@ -392,8 +392,8 @@ static Operand lower_index(Lower *l, const Ast *ast)
     if (!need_dim(l, x.value, ast->child, ast->name, ast->name_loc, &name))
         return wrong;
     if (name == l->m->batch) {
-        complain(l, (Where){ .at = ast->name_loc },
-                 "'%s' is the micro-batch: what stands where in it is no part of the model", name);
+        complain(l, (Where){ .at = ast->name_loc }, "'%s' is the micro-batch: a model cannot depend on positions in it",
+                 name);
         return wrong;
     }
     set_place(l, ast->name_loc);
@@ -424,8 +424,8 @@ static Operand lower_call(Lower *l, const Ast *ast)
     if (!is_function(ast->name) && !folds(ast->name))
         return unknown_call(l, ast);
     if (ast->as)
-        complain(l, (Where){ .at = ast->as_loc },
-                 "'as' names an instance of a block, and '%s' is a function of the language", ast->name);
+        complain(l, (Where){ .at = ast->as_loc }, "'as' names an instance of a block, but '%s' is a built-in function",
+                 ast->name);
     return call_function(l, ast);
 }
 
@@ -434,11 +434,11 @@ static Operand lower_any(Lower *l, const Ast *ast)
     switch (ast->kind) {
     case A_NUMBER:
         if (isinf(ast->number)) {
-            complain(l, (Where){ .at = ast->loc, .help = "inf is written as a word" }, "no number is that large");
+            complain(l, (Where){ .at = ast->loc, .help = "write 'inf' for infinity" }, "this number is too large");
             return wrong;
         }
         if (ast->is_integer && fabs(ast->number) >= 0x1p53) {
-            complain(l, (Where){ .at = ast->loc }, "a whole number has to be below 2^53");
+            complain(l, (Where){ .at = ast->loc }, "a whole number must be below 2^53");
             return wrong;
         }
         return number_operand(ast->is_integer ? integer_constant((int64_t)ast->number) : real_constant(ast->number));
@@ -453,7 +453,7 @@ static Operand lower_any(Lower *l, const Ast *ast)
     case A_INDEX:
         return lower_index(l, ast);
     default:
-        complain(l, (Where){ .at = ast->loc }, "%s is no number and no tensor",
+        complain(l, (Where){ .at = ast->loc }, "%s is neither a number nor a tensor",
                  ast->kind == A_STRING ? "a text"
                  : ast->kind == A_BOOL ? "'true' or 'false'"
                                        : "this");

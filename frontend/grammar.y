@@ -377,9 +377,9 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
     if (r->forgotten.end > 0)
         return open_help(r, r->forgotten);
     if (name[0] == '\'' && islower((unsigned char)name[1]) && has(expected, n, YYSYMBOL_NAME))
-        return arena_text(r->arena, "%s is a word of the language and no name", name);
+        return arena_text(r->arena, "%s is a keyword and cannot be a name", name);
     if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
-        return "a comparison of comparisons needs brackets";
+        return "comparisons cannot be chained; use parentheses";
     if (r->nopen > 0 && r->nopen <= MAX_OPEN && r->open[r->nopen - 1].begin < at.begin)
         return open_help(r, r->open[r->nopen - 1]);
     if (r->ended && r->nbraces > 0 && r->nbraces <= MAX_OPEN)

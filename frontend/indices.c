@@ -1,5 +1,5 @@
-/* indices.c -- do indices stay within what they index?  What is computed from positions and numbers alone is evaluated,
- * by the interpreter; what the data give is noted for the trainer, which looks at the data. */
+/* indices.c -- bounds checks of indices.  Indices computed from positions and numbers alone are evaluated by the
+ * interpreter; for indices that depend on the data, the check is left to the trainer. */
 #include "lowering.h"
 
 #include "interp/interp.h"
@@ -100,7 +100,7 @@ static bool is_within(Lower *l, double index, int64_t size, const Constant *igno
 {
     if ((index >= 0 && index < (double)size) || (ignored && index == ignored->value))
         return true;
-    complain(l, (Where){ .at = at }, "an index of %.15g, where there are the elements 0 to %lld", index,
+    complain(l, (Where){ .at = at }, "index %.15g is out of range: the elements are 0 to %lld", index,
              (long long)(size - 1));
     return false;
 }

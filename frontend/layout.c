@@ -1,8 +1,8 @@
 /* layout.c -- `parallel { }`: the mesh and the `shard` statements become axes and rules of the module.
  *
- * An axis of one rank is nothing: it is checked, and then left out with all that names it, so that on a mesh of one a
- * layout changes nothing.  The mesh is read before the model, whose batch grows with it; whether the rules speak of
- * this model can be said only after it.
+ * An axis of one rank is checked and then dropped with everything that names it, so that on a mesh of one rank a layout
+ * changes nothing.  The mesh is read before the model, whose batch depends on it; the rules are checked against the
+ * model after it.
  *
  *   mesh tp = 4                                  mesh tp.kv_heads=2, tp.group=2
  *   shard (kv_heads, group), ff over tp    =>    shard kv_heads+ff over tp.kv_heads
@@ -54,7 +54,7 @@ static void read_mesh(Layout *p, const Ast *mesh)
         int64_t size = 1;
         integer_of(p->l, ast->child, "the size of a mesh axis", 1, MOST_RANKS, &size);
         if (find_axis(p, ast->name))
-            complain(p->l, (Where){ .at = ast->name_loc }, "the mesh has an axis '%s' already", ast->name);
+            complain(p->l, (Where){ .at = ast->name_loc }, "the mesh already has an axis '%s'", ast->name);
         else if (p->naxes == MAX_AXES)
             complain(p->l, (Where){ .at = ast->name_loc }, "a mesh has at most %d axes", MAX_AXES);
         else
@@ -77,7 +77,7 @@ static void override_axis(Layout *p, const char *at, const char *end)
     else if (!axis)
         fail_command(l, said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
     else if (axis->on_command_line)
-        fail_command(l, said, NULL, "'%s' has a size already", name);
+        fail_command(l, said, NULL, "'%s' already has a size", name);
     else
         axis->size = size, axis->on_command_line = true;
 }
@@ -103,10 +103,10 @@ static void check_rank_count(Layout *p, const Ast *mesh)
     if (ranks <= MOST_RANKS)
         return;
     if (l->options->mesh)
-        fail_command(l, said_text(l, "--mesh", l->options->mesh), "make an axis shorter",
+        fail_command(l, said_text(l, "--mesh", l->options->mesh), "make an axis smaller",
                      "the mesh has more than %d ranks", MOST_RANKS);
     else
-        complain(l, (Where){ .at = mesh->loc, .help = "make an axis shorter" }, "the mesh has more than %d ranks",
+        complain(l, (Where){ .at = mesh->loc, .help = "make an axis smaller" }, "the mesh has more than %d ranks",
                  MOST_RANKS);
     for (int i = 0; i < p->naxes; i++) /* so that the rest can be looked at */
         p->axis[i].size = 1;
@@ -214,7 +214,7 @@ static void check_dim_name(Layout *p, const Ast *shard, const Ast *name)
         if (is_shard_over(ast, shard->name))
             before = listed(ast->child, name->name, name);
     if (before && before->loc.begin < name->loc.begin)
-        complain(p->l, (Where){ .at = name->loc }, "'%s' is split over '%s' already, at %s", name->name, shard->name,
+        complain(p->l, (Where){ .at = name->loc }, "'%s' is already split over '%s', at %s", name->name, shard->name,
                  position_text(p->l, before->loc));
 }
 
@@ -295,7 +295,7 @@ static void find_parallel(Layout *p)
 {
     for (const Ast *ast = p->l->file; ast; ast = ast->next) {
         if (ast->kind == A_PARALLEL && p->parallel)
-            complain(p->l, (Where){ .at = ast->name_loc }, "a second parallel: the first is at %s",
+            complain(p->l, (Where){ .at = ast->name_loc }, "a second 'parallel': the first is at %s",
                      position_text(p->l, p->parallel->name_loc));
         else if (ast->kind == A_PARALLEL)
             p->parallel = ast;
@@ -307,7 +307,7 @@ const Ast *only_statement(Layout *p, AstKind kind)
     const Ast *found = NULL;
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
         if (ast->kind == kind && found)
-            complain(p->l, (Where){ .at = ast->loc }, "said already at %s", position_text(p->l, found->loc));
+            complain(p->l, (Where){ .at = ast->loc }, "already specified at %s", position_text(p->l, found->loc));
         else if (ast->kind == kind)
             found = ast;
     }

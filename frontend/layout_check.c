@@ -1,5 +1,5 @@
-/* layout_check.c -- after the model is lowered: do the layout's rules fit it?  Every dim that is to be split occurs in
- * a tensor and divides by its axes, and every axis is there for something. */
+/* layout_check.c -- checks the rules of the layout against the lowered model: every dim that is split occurs in a
+ * tensor and is divisible by its axes, and every axis is used. */
 #include "layout.h"
 
 #include <inttypes.h>
@@ -117,7 +117,7 @@ static void check_mesh(Layout *p)
         const MeshAxis *axis = &p->axis[i];
         if (!axis->used)
             complain(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
-                     "the axis '%s' is used by nothing", axis->name);
+                     "the axis '%s' is unused", axis->name);
         add_setting(p->l, arena_text(p->l->arena, "parallel.mesh.%s", axis->name),
                     arena_text(p->l->arena, "%lld", (long long)axis->size), "ranks",
                     axis->on_command_line ? "command line" : where_text(p->l, axis->loc));

@@ -1,5 +1,4 @@
-/* library.c -- the functions of the language that are about positions: attend, rope, dropout,
- * rename. */
+/* library.c -- the built-in functions attend, rope, dropout and rename. */
 #include "builtins.h"
 
 #include <math.h>
@@ -86,7 +85,7 @@ static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)
     *interleaved = word && word->kind == A_NAME && strcmp(word->name, "interleaved") == 0;
     if (!word || *interleaved || (word->kind == A_NAME && strcmp(word->name, "half") == 0))
         return true;
-    complain(l, (Where){ .at = word->loc }, "'style' is half or interleaved");
+    complain(l, (Where){ .at = word->loc }, "'style' must be half or interleaved");
     return false;
 }
 
@@ -98,8 +97,8 @@ CALL(rope)
         return wrong;
     if (head->size % 2 || attrs.base <= 0) {
         complain(l, (Where){ .at = head->size % 2 ? a->dim_ast[1]->loc : a->keyword[0]->child->loc },
-                 head->size % 2 ? "rope rotates pairs, but '%s' has %lld elements" : "'base' is above 0", head->name,
-                 (long long)head->size);
+                 head->size % 2 ? "rope rotates pairs, but '%s' has %lld elements" : "'base' must be above 0",
+                 head->name, (long long)head->size);
         return wrong;
     }
     return tensor_operand(EMIT(l, OP_rope, attrs, a->x[0]));
@@ -110,7 +109,7 @@ CALL(rope)
 CALL(dropout)
 {
     if (!(a->number.value >= 0 && a->number.value < 1)) {
-        complain(l, (Where){ .at = a->number_ast->loc }, "the rate of dropout is from 0 to below 1, not %s",
+        complain(l, (Where){ .at = a->number_ast->loc }, "the rate of dropout must be at least 0 and below 1, not %s",
                  constant_text(l->arena, a->number));
         return wrong;
     }
@@ -135,7 +134,7 @@ CALL(rename)
     const Dim *dim = &x->dim[find_dim(x, name)];
     Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
     if (name == l->m->batch || to.name == l->m->batch)
-        complain(l, at, "'%s' is the micro-batch, which keeps its name", l->m->batch);
+        complain(l, at, "'%s' is the micro-batch, which cannot be renamed", l->m->batch);
     else if (find_dim(x, to.name) >= 0)
         complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);
     else if (dim->size != to.size)

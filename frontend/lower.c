@@ -1,4 +1,4 @@
-/* lower.c -- the whole of lowering, in order. */
+/* lower.c -- lowering: its steps, in order. */
 #include "lowering.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static bool has_experts(Lower *l)
     for (const Ast *ast = l->file; ast && !found; ast = ast->next)
         found = find_experts(ast);
     if (found)
-        complain(l, (Where){ .at = found->name_loc }, "experts are not there yet");
+        complain(l, (Where){ .at = found->name_loc }, "experts are not implemented yet");
     return found != NULL;
 }
 

@@ -1,7 +1,6 @@
 /* lower.h -- from the tree of a .mdl file to IR: names, numbers, dims, types, settings.
  *
- * All that a user can have got wrong in a file is reported in one run; a module comes out only if
- * there was nothing to report.
+ * All errors of a file are reported in one run; a module results only if there are none.
  */
 #ifndef MPC_LOWER_H
 #define MPC_LOWER_H

@@ -2,17 +2,17 @@
  *
  *   names.c      symbols, scopes, near-miss names
  *   constants.c  exact compile-time numbers
- *   dims.c       declarations of dims and constants, stated types
+ *   dims.c       declarations of dims and constants, declared types
  *   settings.c   train { };  layout.c, policies.c  parallel { }
  *   emit.c       building ops at a place of the file; loop bodies' parameters
  *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
- *   builtins.c   the functions of the language, from builtins.def;  library.c, concat.c  more of them
- *   indices.c    is an index within what it indexes?
+ *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c  more of them
+ *   indices.c    bounds checks of indices
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
- * After an error an expression is WRONG, its value NULL; both agree with everything, so that one
- * mistake is one message.
+ * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake
+ * gives one message.
  */
 #ifndef MPC_LOWERING_H
 #define MPC_LOWERING_H

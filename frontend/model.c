@@ -1,4 +1,4 @@
-/* model.c -- the model: its inputs, its loss, and the functions that the module has of it. */
+/* model.c -- the model: its inputs, its loss, and the functions of the module that are made from it. */
 #include "lowering.h"
 
 #include <string.h>
@@ -11,14 +11,14 @@ static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shif
     const Ast *of = ast->kind == A_CALL && strcmp(ast->name, "next") == 0 ? ast->child : NULL;
     if (!of || of->next || of->kind != A_NAME) {
         complain(l, (Where){ .at = ast->loc, .help = "next(T), with T an input declared above" },
-                 "an input can be set to what follows another one, and to nothing else");
+                 "an input can only be set to the next tokens of another input");
         return false;
     }
     Symbol *symbol = find_symbol_here(l->scope, of->name);
     const Input *input = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
     if (!input) {
         if (!symbol || symbol->kind != S_INPUT) /* else it was reported */
-            complain(l, (Where){ .at = of->loc }, "'%s' is no input that is declared above", of->name);
+            complain(l, (Where){ .at = of->loc }, "'%s' is not an input declared above", of->name);
         return false;
     }
     if (l->variant == AS_MODEL && !type_equal(&input->type, type)) {
@@ -34,7 +34,7 @@ static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shif
 static bool input_type(Lower *l, const Ast *ast, Type *type)
 {
     if (ast->type->ellipsis) {
-        complain(l, (Where){ .at = ast->type->loc }, "'...' stands only in the types of a block's arguments");
+        complain(l, (Where){ .at = ast->type->loc }, "'...' is allowed only in the types of a block's arguments");
         return false;
     }
     if (!type_of_ast(l, ast->type, type))
@@ -49,8 +49,8 @@ static bool input_type(Lower *l, const Ast *ast, Type *type)
         complain(l, (Where){ .at = ast->type->loc }, "an input holds tokens, i32[%s%sSEQUENCE], not %s",
                  batch ? batch : "", batch ? ", " : "", type_words(l, type));
     else if (l->variant == AS_MODEL && other && !same_dims(&other->type, type))
-        complain(l, (Where){ .at = ast->type->loc }, "inputs have the same dims, and '%s' is %s, not %s", other->name,
-                 type_words(l, &other->type), type_words(l, type));
+        complain(l, (Where){ .at = ast->type->loc }, "all inputs must have the same dims, but '%s' is %s, not %s",
+                 other->name, type_words(l, &other->type), type_words(l, type));
     else
         return true;
     return false;
@@ -96,7 +96,7 @@ static Value *lower_loss(Lower *l, const Ast *ast)
     if (operand.kind == WRONG)
         return NULL;
     if (operand.kind == NUMBER) {
-        complain(l, (Where){ .at = ast->child->loc }, "the loss is the number %s, whatever the parameters",
+        complain(l, (Where){ .at = ast->child->loc }, "the loss is the constant %s, independent of the parameters",
                  constant_text(l->arena, operand.number));
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* names.c -- symbols and scopes, and what a name that is unknown was meant to be. */
+/* names.c -- symbols, scopes, and suggestions for unknown names. */
 #include "lowering.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* policies.c -- the rest of `parallel { }`: pipeline, zero, recompute. */
+/* policies.c -- `parallel { }`: pipeline, zero and recompute. */
 #include "layout.h"
 
 #include <inttypes.h>
@@ -39,10 +39,10 @@ static const char *read_word(Lower *l, const char *what, const char *const words
     const char *help = did_you_mean(l->arena, &near);
     help = help ? help : word_list(l, words);
     if (said)
-        fail_command(l, said_text(l, option, said), help, "'%s' is no %s", said, what);
+        fail_command(l, said_text(l, option, said), help, "'%s' is not a valid %s", said, what);
     else
-        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help }, "%s is no %s",
-                 quoted(l, ast), what);
+        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help },
+                 "%s is not a valid %s", quoted(l, ast), what);
     return NULL;
 }
 
@@ -69,7 +69,7 @@ static void check_repeated(Layout *p, const Ast *ast)
         offer(&near, r->name);
     }
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
-             "no repeat has an instance '%s', nor is '%s' how often one repeats", ast->name, ast->name);
+             "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
 }
 
 /* Rejects repeated options. */
@@ -78,7 +78,7 @@ static void check_given_once(Lower *l, const Ast *options)
     for (const Ast *option = options; option; option = option->next)
         for (const Ast *before = options; before != option; before = before->next)
             if (strcmp(before->name, option->name) == 0)
-                complain(l, (Where){ .at = option->loc }, "'%s' is said already at %s", option->name,
+                complain(l, (Where){ .at = option->loc }, "'%s' is already specified at %s", option->name,
                          position_text(l, before->loc));
 }
 
@@ -96,7 +96,7 @@ static void check_stages(Layout *p, const Ast *ast)
     const MeshAxis *axis = use_axis(p, ast->init);
     if (axis && axis->size > 1)
         complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = 1", axis->name) },
-                 "pipelines of more than one stage are not there yet");
+                 "pipelines of more than one stage are not implemented yet");
     const char *word = "1f1b";
     if (schedule || l->options->schedule)
         word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
@@ -118,7 +118,7 @@ static void read_flag(Lower *l, const Ast *option, Flag *flag)
     const char *word = option->kind == A_NAME ? "true" : option->child->name ? option->child->name : "";
     *flag = strcmp(word, "true") == 0;
     if (!*flag && strcmp(word, "false") != 0)
-        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' is true or false",
+        complain(l, (Where){ .at = option->child->loc, .help = "true or false" }, "'%s' must be true or false",
                  option->name);
 }
 
@@ -187,7 +187,7 @@ static const char *read_zero_axes(Layout *p, const Ast *names)
         all = all ? arena_text(l->arena, "%s, %s", all, name->name) : name->name;
         if (axis && axis->count && !splits_data(l, axis))
             complain(l, (Where){ .at = name->loc, .help = arena_text(l->arena, "shard batch over %s", axis->name) },
-                     "zero is over axes along which data are parallel, but no input is split over '%s'", axis->name);
+                     "zero needs a data-parallel axis, but no input is split over '%s'", axis->name);
         for (int i = 0; axis && i < axis->count; i++)
             l->m->train.zero_axes |= 1u << (axis->first + i);
     }
@@ -207,7 +207,7 @@ static void read_zero(Layout *p, const Ast *ast)
     check_given_once(l, ast->init);
     if (!ast->init && stage && strcmp(stage, "0") != 0)
         complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
-                 "zero %s needs the axis that it is over", stage);
+                 "zero %s needs an axis", stage);
     t->zero = stage ? stage[0] - '0' : 0;
     if (!t->zero_axes) /* one rank: nothing to split */
         t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
@@ -225,9 +225,10 @@ static void check_recompute(Lower *l, const Ast *ast)
     bool is_auto = said ? strncmp(said, "auto", 4) == 0 : value && value->name && strcmp(value->name, "auto") == 0;
     if (is_auto && said)
         fail_command(l, said_text(l, "--recompute", said), "none, full or selective",
-                     "recompute auto is not there yet");
+                     "recompute auto is not implemented yet");
     else if (is_auto)
-        complain(l, (Where){ .at = value->loc, .help = "none, full or selective" }, "recompute auto is not there yet");
+        complain(l, (Where){ .at = value->loc, .help = "none, full or selective" },
+                 "recompute auto is not implemented yet");
     else if (value || said)
         word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
     l->m->train.recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
@@ -243,7 +244,7 @@ void read_policies(Layout *p)
     if (zero)
         read_zero(p, zero);
     else if (l->options->zero)
-        fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no zero");
+        fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no 'zero'");
     check_recompute(l, only_statement(p, A_RECOMPUTE));
 }
 
@@ -255,5 +256,5 @@ void check_pipeline(Layout *p)
         check_stages(p, pipeline);
     else if (l->options->schedule)
         fail_command(l, said_text(l, "--schedule", l->options->schedule), "pipeline h over pp",
-                     "the file has no pipeline");
+                     "the file has no 'pipeline'");
 }

@@ -144,7 +144,7 @@ static bool leave_carried(Lower *l, Carried *carried)
         Value *value = scalar_of(l, after, before->dtype).value;
         if (value && (value->type.dtype != before->dtype || dims_lacking(&value->type, before).count ||
                       dims_lacking(before, &value->type).count)) {
-            complain(l, (Where){ .at = carried->loc }, "each copy gets '%s' as %s, but this one hands on %s",
+            complain(l, (Where){ .at = carried->loc }, "each copy gets '%s' as %s, but this one returns %s",
                      carried->name, type_words(l, before), type_words(l, &value->type));
             good = false;
             continue;

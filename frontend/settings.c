@@ -1,4 +1,4 @@
-/* settings.c -- `train { }`, its twins on the command line, and where each value came from. */
+/* settings.c -- `train { }`, --set, and the source of each value. */
 #include "lowering.h"
 
 #include <inttypes.h>
@@ -124,7 +124,7 @@ static void read_file(Reader *r)
         if (ast->kind != A_TRAIN)
             continue;
         if (first)
-            complain(r->l, (Where){ .at = ast->name_loc }, "a second train: the first is at %s",
+            complain(r->l, (Where){ .at = ast->name_loc }, "a second 'train': the first is at %s",
                      position_text(r->l, first->name_loc));
         else
             read_block(r, first = ast);
@@ -184,14 +184,15 @@ static double read_number(Lower *l, const Row *row, const Ast *ast)
     if (!constant_of(l, ast, &c))
         return NAN;
     if (row->whole && c.real) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' is a whole number, not %s", row->key, constant_text(l->arena, c));
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be a whole number, not %s", row->key,
+                 constant_text(l->arena, c));
         return NAN;
     }
     if (!(c.value >= row->least && c.value <= row->most) || (row->below && (float)c.value >= row->most)) {
         const char *range = c.value < row->least ? arena_text(l->arena, "at least %.15g", row->least)
                                                  : arena_text(l->arena, "from %.15g to %s%.15g", row->least,
                                                               row->below ? "below " : "", row->most);
-        complain(l, (Where){ .at = ast->loc }, "'%s' is %s, not %s", row->key, range, constant_text(l->arena, c));
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be %s, not %s", row->key, range, constant_text(l->arena, c));
         return NAN;
     }
     return c.value;
@@ -254,7 +255,7 @@ static const char *read_choice_name(Lower *l, const char *setting, const Said *s
     complain(l,
              (Where){ .at = ast->name_loc.end ? ast->name_loc : ast->loc,
                       .help = help ? help : arena_text(l->arena, "one of %s", list) },
-             "%s is no %s", quoted(l, ast), setting);
+             "%s is not a valid %s", quoted(l, ast), setting);
     return NULL;
 }
 
@@ -271,7 +272,7 @@ static void check_arguments(Lower *l, const char *setting, const char *choice, c
         const char *help = did_you_mean(l->arena, &near);
         help = help ? help : arena_text(l->arena, "%s takes %s", choice, list);
         if (ast->kind != A_KEYWORD)
-            complain(l, (Where){ .at = ast->loc, .help = help }, "the arguments of %s have names", choice);
+            complain(l, (Where){ .at = ast->loc, .help = help }, "the arguments of %s must be named", choice);
         else if (!find_row(setting, choice, ast->name))
             complain(l, (Where){ .at = ast->name_loc, .help = help }, "%s has no argument '%s'", choice, ast->name);
         for (const Ast *other = call->child; other != ast && ast->kind == A_KEYWORD; other = other->next)
@@ -381,8 +382,8 @@ static void read_precision(Reader *r)
     }
     const char *help = did_you_mean(l->arena, &near);
     go_to(l, said, &elsewhere);
-    complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16 or fp16" }, "%s is no precision",
-             quoted(l, said->value));
+    complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16 or fp16" },
+             "%s is not a valid precision", quoted(l, said->value));
     come_from(l, said, &elsewhere);
 }
 
@@ -405,7 +406,7 @@ static void check_batch(Reader *r)
     const char *from[] = { from_text(l, &r->said[BATCH]), from_text(l, &r->said[MICROBATCH]) };
     if (!l->batch && (r->said[BATCH].value || r->said[MICROBATCH].value))
         fail_at(r, r->said[BATCH].value ? BATCH : MICROBATCH, "dim batch",
-                "the file has no dim without a size, so there is nothing to count in a batch");
+                "the file has no dim without a size, so it has no batch");
     int64_t ranks = l->data_ranks;
     t->microbatch = t->microbatch ? t->microbatch : t->batch >= ranks ? t->batch / ranks : 1;
     int64_t together = t->microbatch * ranks; /* what one micro-step takes */
@@ -418,7 +419,7 @@ static void check_batch(Reader *r)
                     ? arena_text(l->arena, "batch = %" PRId64, above)
                     : arena_text(l->arena, "batch = %" PRId64 ", or microbatch = %" PRId64, above, t->batch / ranks),
                 arena_text(l->arena,
-                           "batch = %" PRId64 " is no multiple of microbatch = %" PRId64 " on %" PRId64
+                           "batch = %" PRId64 " is not a multiple of microbatch = %" PRId64 " on %" PRId64
                            " data-parallel rank%s",
                            t->batch, t->microbatch, ranks, ranks == 1 ? "" : "s"));
     add_setting(l, "train.batch", arena_text(l->arena, "%" PRId64, t->batch), "sequences", from[0]);
@@ -431,7 +432,7 @@ static void check_schedule(Reader *r)
     const Train *t = &l->m->train;
     if (t->steps && t->warmup + t->decay > t->steps)
         fail_at(r, SCHEDULE, NULL,
-                arena_text(l->arena, "%" PRId64 " steps of warmup%s are more than the %" PRId64 " steps there are",
+                arena_text(l->arena, "%" PRId64 " steps of warmup%s are more than the %" PRId64 " steps of training",
                            t->warmup + t->decay, t->decay ? " and decay" : "", t->steps));
     if (t->min_lr > t->lr)
         fail_at(r, SCHEDULE, NULL, arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));

@@ -1,4 +1,4 @@
-/* build.c -- making and unmaking functions, values and ops. */
+/* build.c -- creates and removes functions, values and ops. */
 #include "ir.h"
 #include "map.h"
 

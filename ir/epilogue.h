@@ -1,4 +1,4 @@
-/* epilogue.h -- what a product does with its result before it is written: C += A B, or C = activation(A B + bias).
+/* epilogue.h -- operations on the result of a product before it is stored: C += A B, or C = activation(A B + bias).
  *
  * A bias has the dims that only the right operand has, and the result has these last: a row, which is added to all
  * rows.  Activations are those that ops.def marks.

@@ -1,4 +1,4 @@
-/* flight.c -- collectives that have been started: questions about them, and the verifier's part. */
+/* flight.c -- collectives that have been started: queries and verification. */
 #include "flight.h"
 
 #include "infer.h"
@@ -93,7 +93,7 @@ static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *c
                  !mate == !mate_next;
     if (alike && mate)
         alike = index_of(&op->args, result(mate)) == handed_on(callee, mate_next);
-    return alike || WRONG_OP("%%%s is not the message that @%s goes on with", arg(op, i)->name, callee->name);
+    return alike || WRONG_OP("%%%s is not the message that @%s waits for", arg(op, i)->name, callee->name);
 }
 
 /* Of the last slice's successor there is nothing: it is read by collectives that the last iteration does not start. */
@@ -102,7 +102,7 @@ static bool verify_prefetched(Module *m, const Op *op, const Func *callee, int i
     const Value *param = callee->params.at[i];
     for (const Op *reader = callee->first; reader; reader = reader->next)
         if (index_of(&reader->args, param) >= 0 && handed_on(callee, reader) < 0)
-            return WRONG_OP("%s of @%s reads %%%s, which its last iteration does not get", info(reader)->name,
+            return WRONG_OP("%s of @%s reads %%%s, which its last iteration does not receive", info(reader)->name,
                             callee->name, param->name);
     return true;
 }

@@ -1,7 +1,7 @@
-/* infer.c -- what the op table means: spaces, roles, and the result types of nearly every op.
+/* infer.c -- the semantics of the op table: spaces, roles, and the result types of nearly every op.
  *
- * Dims meet by name; the row's role says what becomes of each, and its linearity what becomes of
- * pending sums.  Sharding, loops and cost follow from the same two words.
+ * Dims meet by name; the row's role says what happens to each, and its linearity what happens to pending sums.
+ * Sharding, loops and cost follow from these two.
  */
 #include "infer.h"
 
@@ -213,7 +213,7 @@ static bool put_in_order(Module *m, const Op *op, Type *type)
     for (int i = 0; i < type->rank; i++) {
         int at = find_dim(&given, op->attrs.order.name[i]);
         if (at < 0)
-            return REFUSE(NULL, "'order' names '%s', which the result of %s has not", op->attrs.order.name[i],
+            return REFUSE(NULL, "'order' names '%s', which the result of %s lacks", op->attrs.order.name[i],
                           info(op)->name);
         type->dim[i] = given.dim[at];
     }
@@ -236,8 +236,8 @@ INFER(dot)
     for (int i = 0; i < op->attrs.over.count; i++)
         for (int a = 0; a < 2; a++)
             if (find_dim(&arg(op, a)->type, op->attrs.over.name[i]) < 0)
-                return REFUSE("sum the other operand first", "dot over '%s', which %%%s has not",
-                              op->attrs.over.name[i], arg(op, a)->name);
+                return REFUSE("sum the other operand first", "dot over '%s', which %%%s lacks", op->attrs.over.name[i],
+                              arg(op, a)->name);
     return (!op->attrs.order.count || put_in_order(m, op, &results[0])) &&
            (!op->attrs.dtype || set_dtype(m, op, &results[0]));
 }
@@ -250,7 +250,7 @@ static bool pad_dims(Module *m, const Op *op, Type *type)
         int at = find_dim(type, dim->name);
         if (at < 0 || type->dim[at].size != dim->size || type->dim[at].split.count || dim->split.count ||
             dim->padded < dim->size)
-            return REFUSE(NULL, "reorder pads '%s', which is no dim of that size that is whole", dim->name);
+            return REFUSE(NULL, "reorder pads '%s', which is not an unsplit dim of that size", dim->name);
         type->dim[at] = *dim;
     }
     return true;
@@ -278,7 +278,7 @@ INFER(cast)
 static bool pend_zeros(Module *m, const Op *op, Type *y)
 {
     if (!is_number(arg(op, 0), 0))
-        return REFUSE("leave {axis} out", "only zeros are a pending sum without more ado");
+        return REFUSE("leave {axis} out", "only a broadcast of 0 can be declared a pending sum");
     y->partial = op->attrs.axis;
     return true;
 }
@@ -309,7 +309,7 @@ INFER(dropout)
         arg(op, 2)->type.dtype != I32)
         return REFUSE(NULL, "dropout takes a tensor, a key and an origin (both i32[])");
     if (!(op->attrs.rate >= 0 && op->attrs.rate < 1))
-        return REFUSE(NULL, "the rate of dropout is from 0 to below 1");
+        return REFUSE(NULL, "the rate of dropout must be at least 0 and below 1");
     results[0] = arg(op, 0)->type;
     results[0].partial = 0;
     return infer_partial(m, op, &results[0]); /* every rank has the same mask, so terms may pass */
@@ -338,7 +338,7 @@ bool infer_op(Module *m, const Op *op, Type results[])
         if (arg(op, i)->type.in_flight && !(row->traits & WAITS) && i >= op->attrs.carried)
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
     if (op->attrs.started && !(row->traits & SENDS))
-        return REFUSE(NULL, "%s sends nothing that could be started", row->name);
+        return REFUSE(NULL, "%s does not communicate, so it cannot be started", row->name);
     if (!has_whole_dims(m, op) || !row->infer(m, op, results))
         return false;
     if (op->attrs.started)

@@ -1,5 +1,5 @@
-/* infer.h -- shared by the files that say what ops mean for types: infer.c (the table, the common
- * rule), roles.c, infer_more.c, infer_collectives.c. */
+/* infer.h -- shared by the files that infer types: infer.c (the table, the common rule), roles.c, infer_more.c,
+ * infer_collectives.c. */
 #ifndef MPC_INFER_H
 #define MPC_INFER_H
 

@@ -1,4 +1,4 @@
-/* infer_collectives.c -- result types of collectives: the same tensor, held differently. */
+/* infer_collectives.c -- result types of collectives: the same tensor in another layout. */
 #include "infer.h"
 
 /* Takes `axes` off the innermost end of a split; false if they are not what stands there. */
@@ -58,7 +58,7 @@ INFER(reshard)
     if (!results[0].partial)
         results[0].by = BY_SUM;
     if (to->count != x->rank || results[0].partial & ~x->partial)
-        return REFUSE(NULL, "reshard keeps the dims of %%%s, and of its pending sums all or some", arg(op, 0)->name);
+        return REFUSE(NULL, "reshard must keep the dims of %%%s and cannot add pending sums", arg(op, 0)->name);
     for (int i = 0; i < x->rank; i++) {
         if (to->dim[i].name != x->dim[i].name || to->dim[i].size != x->dim[i].size ||
             to->dim[i].padded != x->dim[i].padded)

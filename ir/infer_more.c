@@ -1,4 +1,4 @@
-/* infer_more.c -- result types of ops that rename, cut or join dims, of library ops, of calls. */
+/* infer_more.c -- result types of views, concat and pad, library ops, calls and loops. */
 #include "flight.h"
 #include "infer.h"
 
@@ -121,9 +121,9 @@ INFER(take)
     if (at < 0)
         return false;
     if (index->dtype != I32 || index->partial)
-        return REFUSE(NULL, "the index of take is whole and i32");
+        return REFUSE(NULL, "the index of take must be i32 and not partial");
     if (table->dtype == BOOL)
-        return REFUSE("cast it to i32", "take of truth values, which ranks cannot add up");
+        return REFUSE("cast it to i32", "take of bools, which ranks cannot sum");
     if (table->partial && table->by == BY_MAX)
         return REFUSE("all_reduce it first", "take of a pending maximum");
     Type *y = &results[0];
@@ -187,11 +187,11 @@ static bool check_attend(Module *m, const Op *op)
     const Attrs *a = &op->attrs;
     const Type *q = &arg(op, 0)->type;
     if (!a->seq || !a->key || !a->feature || find_dim(q, a->seq) < 0 || find_dim(q, a->feature) < 0)
-        return REFUSE(NULL, "%s needs {seq, key, feature}, and q has seq and feature", info(op)->name);
+        return REFUSE(NULL, "%s needs {seq, key, feature}, and q must have seq and feature", info(op)->name);
     for (int i = 1; i < 3; i++) {
         const Type *k = &arg(op, i)->type;
         if (find_dim(k, a->key) < 0 || find_dim(k, a->feature) < 0 || find_dim(k, a->seq) >= 0)
-            return REFUSE(NULL, "%%%s has to have '%s' and '%s', and not '%s'", arg(op, i)->name, a->key, a->feature,
+            return REFUSE(NULL, "%%%s must have '%s' and '%s', but not '%s'", arg(op, i)->name, a->key, a->feature,
                           a->seq);
         for (int j = 0; j < k->rank; j++) {
             int at = find_dim(q, k->dim[j].name);
@@ -236,7 +236,7 @@ INFER(attend_grad)
         return false;
     const Type *q = &arg(op, 0)->type;
     if (!has_dims_of(&arg(op, 3)->type, q) || !has_dims_of(&arg(op, 5)->type, q))
-        return REFUSE(NULL, "attend_grad: y and dy have the dims of q");
+        return REFUSE(NULL, "attend_grad: y and dy must have the dims of q");
     for (int i = 0; i < 3; i++) {
         results[i] = arg(op, i)->type;
         for (int j = 0; i > 0 && j < q->rank; j++)
@@ -263,7 +263,7 @@ static const Func *callee_of(Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (!callee)
-        return (void)REFUSE(NULL, "%s of '%s', which is no function of the module", info(op)->name,
+        return (void)REFUSE(NULL, "%s of '%s', which is not a function of the module", info(op)->name,
                             op->attrs.callee ? op->attrs.callee : ""),
                NULL;
     if (callee->params.count != op->args.count)
@@ -306,7 +306,7 @@ INFER(loop)
         return REFUSE(NULL, "loop prefetches no more operands than it slices");
     const Dim *dim = &op->attrs.dims.dim[0];
     if (dim->split.count)
-        return REFUSE("leave the split out", "every rank runs all turns along '%s'", dim->name);
+        return REFUSE("leave the split out", "every rank runs all iterations along '%s'", dim->name);
     for (int i = 0; i < op->args.count; i++) {
         Type given = arg(op, i)->type;
         int at = i < carried ? -1 : find_dim(&given, dim->name);
@@ -326,11 +326,11 @@ INFER(loop)
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
         if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
-            return REFUSE(NULL, "@%s is given %%%s : %s, but carries %s on", callee->name, arg(op, i)->name,
+            return REFUSE(NULL, "@%s is given %%%s : %s, but returns %s to carry", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));
         if (i >= carried &&
             (value->type.in_flight || find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))
-            return REFUSE(NULL, "%%%s cannot be put together along '%s'", value->name, dim->name);
+            return REFUSE(NULL, "%%%s cannot be stacked along '%s'", value->name, dim->name);
         results[i] = i < carried ? value->type : with_dim_first(value->type, *dim);
     }
     return true;

@@ -1,4 +1,4 @@
-/* near.c -- which of the words that there are somebody meant by one that does not exist. */
+/* near.c -- finds the existing name that is nearest to an unknown one. */
 #include "near.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* near.h -- what somebody may have meant: the nearest of names to one that does not exist, in a file or on the command
- * line. */
+/* near.h -- suggestions: the nearest existing name to an unknown one, in a file or on the command line. */
 #ifndef MPC_NEAR_H
 #define MPC_NEAR_H
 

@@ -1,4 +1,4 @@
-/* paths.h -- which file a path means, and folders on the way to one. */
+/* paths.h -- identity of files, and creation of folders. */
 #ifndef MPC_PATHS_H
 #define MPC_PATHS_H
 

@@ -1,4 +1,4 @@
-/* ports.c -- finding what a function takes and returns by what it is for. */
+/* ports.c -- finds parameters and results of a function by their port. */
 #include "ir.h"
 
 enum { NAMED = 1, STATE = 2, FED = 4 };

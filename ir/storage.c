@@ -1,4 +1,4 @@
-/* storage.c -- what the plan of memory says between the lines: alignment, state, the buffers of loops, and messages. */
+/* storage.c -- properties that follow from the memory plan: alignment, state, buffers of loops, and messages. */
 #include "storage.h"
 
 bool coincide(const Value *a, const Value *b)

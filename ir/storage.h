@@ -1,9 +1,9 @@
-/* storage.h -- where values lie: what the memory pass plans, and what all who read its plan have to know of it.
+/* storage.h -- the storage of values: what the memory pass plans, and the conventions for readers of its plan.
  *
  * A called function has a frame of its own inside its caller's.  Operands and results come to it as pointers.  Behind
  * the frame of a loop's callee lie, one behind the other,
  *
- *   for each carried value that is not made in place     a second buffer: iterations write to and fro
+ *   for each carried value that is not made in place     a second buffer: iterations alternate between the two
  *
  * The last iteration writes where the loop's result lies.  Of what is in flight the loop has no result: the buffer of
  * the operand is the other one.

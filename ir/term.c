@@ -1,4 +1,4 @@
-/* term.c -- reading, matching and building algebra. */
+/* term.c -- parses, matches and builds algebraic terms. */
 #include "term.h"
 
 #include <ctype.h>

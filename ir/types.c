@@ -1,4 +1,4 @@
-/* types.c -- names, dims, types: what can be said about a tensor without looking at an op. */
+/* types.c -- names, dims, types: properties of tensors that do not depend on ops. */
 #include "ir.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* uses.h -- who reads each value of a function, found in one walk: for passes that ask for many. */
+/* uses.h -- the readers of each value of a function, collected in one walk. */
 #ifndef MPC_USES_H
 #define MPC_USES_H
 

@@ -1,8 +1,7 @@
 /* vjp.c -- the gradients that do not fit into a row of ops.def.
  *
- * No gradient thinks of broadcasting, dtypes or memory order: autodiff fits dx[i] to operand i,
- * summing the dims that it has too many and spreading over the dims that it lacks.  An operand
- * that has no gradient is left NULL.
+ * Gradients here ignore broadcasting, dtypes and memory order: autodiff fits dx[i] to operand i, summing over extra
+ * dims and broadcasting over missing ones.  An operand that has no gradient is left NULL.
  */
 #include "term.h"
 

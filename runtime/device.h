@@ -1,8 +1,8 @@
-/* device.h -- what the runtime asks of the device that trains.
+/* device.h -- the interface of the runtime to the device.
  *
  * There are two, and a trainer links one: this processor (processor.c, product.c, collective.c, in libmpcrt.a) or a GPU
- * (cuda/, in libmpcrt_cuda.a).  Offsets are bytes in the arena.  What a function leaves to the device to do is done,
- * for whoever looks, before the next of these functions returns. */
+ * (cuda/, in libmpcrt_cuda.a).  Offsets are bytes in the arena.  Work that a function queues on the device is visible
+ * as completed before the next of these functions returns. */
 #ifndef MPC_RUNTIME_DEVICE_H
 #define MPC_RUNTIME_DEVICE_H
 

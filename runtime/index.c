@@ -1,5 +1,5 @@
-/* index.c -- a kernel cannot end the trainer from the middle of a parallel loop: it leaves word of one bad index, and
- * the trainer looks for it when the function has ended. */
+/* index.c -- a kernel cannot end the trainer from within a parallel loop: it records one bad index, and the trainer
+ * checks for it when the function has ended. */
 #include "index.h"
 
 #include "state.h"
@@ -28,9 +28,10 @@ void rt_index_out_of_range(int64_t index, int64_t size, const char *dim, const c
 
 void rt_index_refuse(int64_t index, int64_t size, const char *dim, const char *where)
 {
-    rt_fail("%s: index %lld of dim '%s' is out of range: it must be from 0 to %lld; mend the expression that makes it "
-            "(nothing was saved from this step on)",
-            where, (long long)index, dim, (long long)size - 1);
+    rt_fail(
+        "%s: index %lld of dim '%s' is out of range: it must be from 0 to %lld; fix the expression that computes it "
+        "(nothing was saved from this step on)",
+        where, (long long)index, dim, (long long)size - 1);
 }
 
 void rt_index_check(void)

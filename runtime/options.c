@@ -159,7 +159,7 @@ static bool takes_value(const Option *option) { return option->kind != FLAG && o
 static int parse_one(RtOptions *result, char **argv, int i)
 {
     if (strncmp(argv[i], "--", 2) || !argv[i][2])
-        rt_end(RT_EXIT_USAGE, "'%s' is no option: all begin with -- (--help lists them)", argv[i]);
+        rt_end(RT_EXIT_USAGE, "'%s' is not an option: options begin with -- (--help lists them)", argv[i]);
     const char *equals = strchr(argv[i], '=');
     char *name = rt_text("%.*s", (int)(equals ? equals - argv[i] - 2 : (long)strlen(argv[i])), argv[i] + 2);
     const Option *option = find(name);
@@ -257,11 +257,11 @@ static void check_ranks_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE,
                "--%s has no effect on one rank: leave it out, or compile for a mesh (mpc compile --mesh ...)", several);
     if (program->comm && launch && !program->comm->takes_place)
-        rt_end(
-            RT_EXIT_USAGE,
-            "--%s has no effect where ranks talk over MPI, whose launcher numbers them: leave it out, or compile with "
-            "--comm=tcp",
-            launch);
+        rt_end(RT_EXIT_USAGE,
+               "--%s has no effect where ranks communicate over MPI, whose launcher numbers them: leave it out, or "
+               "compile with "
+               "--comm=tcp",
+               launch);
 }
 
 static void check_program_can(const RtOptions *result, const RtProgram *program)
@@ -303,8 +303,7 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
         return result;
 
     if (!result.given.steps && program->schedule.steps <= 0)
-        rt_end(RT_EXIT_USAGE, "how long? the schedule of '%s' has no steps: give --steps N (0 trains nothing)",
-               program->name);
+        rt_end(RT_EXIT_USAGE, "the schedule of '%s' has no steps: give --steps N (0 trains nothing)", program->name);
     if (!result.given.steps)
         result.steps = program->schedule.steps;
     check_needs(&result);

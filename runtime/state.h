@@ -1,5 +1,5 @@
-/* state.h -- what the files of the runtime share about one running trainer.  Generated code sees
- * `Rt` only as a name (rt.h). */
+/* state.h -- the state of a running trainer, shared by the files of the runtime.  Generated code sees `Rt` only as a
+ * name (rt.h). */
 #ifndef MPC_RUNTIME_STATE_H
 #define MPC_RUNTIME_STATE_H
 

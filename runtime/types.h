@@ -1,5 +1,5 @@
-/* types.h -- what the host and every kind of kernel call alike: element types, and places in a split dim.  Compiled as
- * C and as CUDA C++. */
+/* types.h -- shared by the host and all kernels: element types, and offsets in a split dim.  Compiled as C and as CUDA
+ * C++. */
 #ifndef MPC_TYPES_H
 #define MPC_TYPES_H
 

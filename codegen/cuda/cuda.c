@@ -1,4 +1,4 @@
-/* cuda.c -- the CUDA text of a program: which ops are kernels of ours, and each text once. */
+/* cuda.c -- the CUDA text of a program: which ops are kernels of mpc, each text emitted once. */
 #include "cuda.h"
 
 #include "cuda_group.h"

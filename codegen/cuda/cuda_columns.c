@@ -1,4 +1,4 @@
-/* cuda_columns.c -- sums over rows, of which many blocks have parts.
+/* cuda_columns.c -- sums over rows, computed in parts by many blocks.
  *
  * A block leaves its sums in scratch: [part, own dims, inner dims].  A second launch adds the parts up, in order.
  */

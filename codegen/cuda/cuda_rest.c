@@ -1,4 +1,4 @@
-/* cuda_rest.c -- what a product leaves to do where cuBLASLt has no such epilogue: a row kernel over its matrices.
+/* cuda_rest.c -- the epilogue of a product as a row kernel, where cuBLASLt cannot fuse it.
  *
  *   func kernel @k.h.mlp.rest(%product: bf16[matrix:1, row:8192, column:3072], %bias: bf16[column:3072]) {
  *     %before = add %product, %bias

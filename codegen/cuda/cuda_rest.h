@@ -1,4 +1,4 @@
-/* cuda_rest.h -- bias and activation of a product, as a kernel of their own. */
+/* cuda_rest.h -- unfused epilogues: bias and activation of a product as a kernel of their own. */
 #ifndef MPC_CUDA_REST_H
 #define MPC_CUDA_REST_H
 

@@ -1,4 +1,4 @@
-/* cuda_row_plan.c -- which launches a row kernel takes, and what each adds up where: all that types decide. */
+/* cuda_row_plan.c -- the launches of a row kernel and their reductions, as far as types determine them. */
 #include "cuda_row.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* cuda_row_threads.c -- loops, packs and threads of a launch: all that strides decide. */
+/* cuda_row_threads.c -- loops, packs and threads of a launch, which strides determine. */
 #include "cuda_row.h"
 #include "templates.h"
 

@@ -1,4 +1,4 @@
-/* facts.c -- what can be read off a program: its size, its work. */
+/* facts.c -- totals of the model: its size, its work. */
 #include "facts.h"
 
 #include <string.h>

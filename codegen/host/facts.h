@@ -1,4 +1,4 @@
-/* facts.h -- what can be read off a program: its size, its work. */
+/* facts.h -- totals of the model: its size, its work. */
 #ifndef MPC_FACTS_H
 #define MPC_FACTS_H
 

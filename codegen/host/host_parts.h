@@ -5,9 +5,9 @@
  *   host_call.c     the statements that run kernels, products and library ops
  *   host_c.c        what only C has: kernels are functions of the file
  *   host_cuda.c     what only CUDA has: kernels are launched, from a text that the file embeds
- *   host_loop.c     layers in a loop, and what goes from turn to turn
+ *   host_loop.c     layers in a loop, and what they carry
  *   collective.c    collectives: their table, and the statements that run them
- *   message.c       collectives as the runtime is told of them, and what they take of memory there
+ *   message.c       descriptions of collectives for the runtime, and their memory there
  *   program.c       the tables of RtProgram
  */
 #ifndef MPC_HOST_PARTS_H

@@ -1,4 +1,4 @@
-/* message.c -- collectives as the runtime is told of them, and what they take of memory there. */
+/* message.c -- descriptions of collectives for the runtime, and their memory there. */
 #include "host_parts.h"
 
 #include "flight.h"

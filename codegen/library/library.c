@@ -123,7 +123,7 @@ bool find_operands(Module *m, const Op *op, Operands *o)
     for (int i = 0; i < o->count; i++) {
         o->name[i] = kernels[kernel].operands[i];
         if (!o->value[i]->storage) {
-            refuse_layout(o, "internal: '%s' has no place in memory", o->value[i]->name);
+            refuse_layout(o, "internal: '%s' has no storage", o->value[i]->name);
             return false;
         }
     }

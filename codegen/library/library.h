@@ -1,4 +1,4 @@
-/* library.h -- what the files that call the runtime's kernels share. */
+/* library.h -- shared by the files that call the runtime's kernels. */
 #ifndef MPC_LIBRARY_H
 #define MPC_LIBRARY_H
 

@@ -1,4 +1,4 @@
-/* library_copy.c -- place and concat: boxes of elements that are copied or cleared. */
+/* library_copy.c -- pad and concat: boxes of elements that are copied or cleared. */
 #include "library.h"
 
 #include <inttypes.h>

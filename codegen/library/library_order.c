@@ -1,5 +1,5 @@
-/* library_order.c -- which memory orders the runtime's kernels take: all for which their shapes have the strides.  For
- * those that they do not take, the order in which they take anything. */
+/* library_order.c -- which memory orders the runtime's kernels take, and for others the order into which an operand is
+ * copied. */
 #include "library.h"
 
 #include "ir/storage.h"

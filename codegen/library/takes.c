@@ -1,5 +1,5 @@
-/* takes.c -- what this back end asks of the memory order of operands and results: whatever it does not take as it lies
- * passes/memory/order.c copies. */
+/* takes.c -- the memory orders that this back end takes for operands and results; passes/memory/order.c copies the
+ * others. */
 #include "library.h"
 
 bool kernels_take(Module *m, const Op *op, Wanted wanted[])

@@ -260,7 +260,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
         return refuse(m, call, "an operand is computed inside of the kernel");
     const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[result_index];
     if (!a->storage || !b->storage || !c->storage)
-        return refuse(m, call, "an operand has no place in memory");
+        return refuse(m, call, "an operand has no storage");
     if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(c->type.dtype))
         return refuse(m, call, "integers are not multiplied");
     if (epilogue.added) {

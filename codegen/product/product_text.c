@@ -1,4 +1,4 @@
-/* product_text.c -- products as text: shapes, calls of rt_product, and loops for those that no library takes. */
+/* product_text.c -- products as text: shapes, calls of rt_product, and loops for products outside the library. */
 #include "templates.h"
 #include "text/names.h"
 

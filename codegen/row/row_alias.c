@@ -1,4 +1,4 @@
-/* row_alias.c -- results that lie where parameters lie: what is read must be read before it is written over. */
+/* row_alias.c -- results in the storage of parameters: an element must be read before it is overwritten. */
 #include "row.h"
 
 #include <string.h>

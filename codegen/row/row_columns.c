@@ -1,4 +1,4 @@
-/* row_columns.c -- sums over rows, of which many threads add up parts.
+/* row_columns.c -- sums over rows, computed in parts by many threads.
  *
  * Without atomics, and in one order whatever the number of threads: either each thread has some of
  * the sums for itself (the region's `own` dims), or the rows are divided into blocks, each block adds

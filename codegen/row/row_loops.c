@@ -1,4 +1,4 @@
-/* row_loops.c -- where the operands of a row kernel lie, and which dims one loop can go over: all that strides decide.
+/* row_loops.c -- addresses of the operands of a row kernel, and dims that one loop can cover: what strides determine.
  */
 #include "row.h"
 
@@ -24,7 +24,7 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
     *array = (Array){ .value = value, .given = given, .storage = given->storage };
     array->overhangs = given->storage && overhangs(k->m, given);
     if (!given->storage) {
-        error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no place in memory", given->name);
+        error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no storage", given->name);
         array->storage = NEW(&k->m->arena, Storage);
     }
     for (int i = 0; i < value->type.rank; i++) {

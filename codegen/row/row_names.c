@@ -1,4 +1,4 @@
-/* row_names.c -- what the values of a row kernel are called in C.
+/* row_names.c -- C names for the values of a row kernel.
  *
  * A kernel is written with names for readers, after its first call.  What it is compared by is the same text with names
  * that only say where a value stands: the updates of four weights of one shape are then one function.

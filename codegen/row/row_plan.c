@@ -1,4 +1,4 @@
-/* row_plan.c -- what a row kernel computes, in which phases and loop nests: all that types decide. */
+/* row_plan.c -- phases and loop nests of a row kernel, which types determine. */
 #include "row.h"
 
 #include <stdlib.h>

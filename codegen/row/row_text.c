@@ -1,4 +1,4 @@
-/* row_text.c -- what stands for one value of a row kernel in C: one value, one `const` local. */
+/* row_text.c -- the C text of one value of a row kernel: each value is a `const` local. */
 #include "row.h"
 
 #include <inttypes.h>

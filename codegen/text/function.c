@@ -1,4 +1,4 @@
-/* function.c -- functions of the program, and statements that call them: what they are made of, until they are text. */
+/* function.c -- functions of the program, and statements that call them: kept as data until they are written. */
 #include "names.h"
 #include "templates.h"
 

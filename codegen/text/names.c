@@ -1,4 +1,4 @@
-/* names.c -- how types, values and numbers of the IR are called in C. */
+/* names.c -- C names of types, values and numbers of the IR. */
 #include "names.h"
 
 #include "fill.h"

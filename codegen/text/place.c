@@ -1,4 +1,4 @@
-/* place.c -- which part of a split dim this rank has: variables of the program that are set when it starts.
+/* place.c -- shard offsets: which part of a split dim this rank has, in variables that are set when the program starts.
  *
  *   static RtPart place_seq_8_over_cp;      the rank's part of seq begins with element place_seq_8_over_cp.first
  */

@@ -1,4 +1,4 @@
-/* cost.c -- which ops a step runs how often, the work of each, and what collectives move. */
+/* cost.c -- how often a step runs each op, the work of each, and the bytes that collectives send. */
 #include "cost.h"
 
 #include "flight.h"

@@ -1,11 +1,10 @@
 /* cost.h -- what a compiled program costs one rank in a step: work, messages, memory.
  *
- * All of it is read off the program that runs, op by op, and nothing is estimated by a formula of its own: a report
- * that disagrees with a published formula says something about the program.
+ * Everything is computed from the final program, op by op; nothing is estimated by a separate formula.
  *
  *   cost.c          which ops run how often, their work, what a collective moves
- *   cost_class.c    what a tensor is for: weights, gradients, activations, ...
- *   cost_memory.c   what lies in the arena when most of it is in use
+ *   cost_class.c    classes of tensors: weights, gradients, activations, ...
+ *   cost_memory.c   contents of the arena at the peak
  */
 #ifndef MPC_COST_H
 #define MPC_COST_H

@@ -1,7 +1,7 @@
-/* cost_class.c -- what each tensor of a compiled program is for.
+/* cost_class.c -- classifies each tensor of a compiled program.
  *
  * Weights flow down from the state of the step into the functions that it calls, gradients up from the ops that write
- * new state.  What the loss is made of is the forward pass; of that, activations are what an op outside of it reads.
+ * new state.  The ops that the loss depends on are the forward pass; its values that other ops read are activations.
  */
 #include "cost.h"
 

@@ -1,6 +1,6 @@
-/* cost_memory.c -- what lies in the arena while a step runs, and when most of it is in use.
+/* cost_memory.c -- the contents of the arena while a step runs, and its peak.
  *
- * The memory pass has given every value its place; here is read off which places are in use while an op runs: those of
+ * XX of
  * the values that have been made and will be read again, in its function and in those that called it.  Values that
  * share a place are counted once.  What is in use at the peak and what the arena takes differ by what lies idle
  * between.

@@ -1,11 +1,11 @@
-/* interp.h -- the reference interpreter: what a program means, computed slowly and plainly.
+/* interp.h -- the reference interpreter: slow and simple evaluation of a program.
  *
  * It runs a function on all virtual ranks of the mesh at once, collectives included, in double
  * precision (f32, bf16 and f16 do not round; i32 and bool are exact).  It shares nothing with what
  * it checks: neither the C texts of ops.def nor the kernels of the runtime.
  *
- * A Tensor is what a value denotes: the whole tensor, row-major over the logical sizes of its
- * type's dims, without padding, however the type splits it.  Its data is malloc'ed.
+ * A Tensor is the value of the whole tensor, row-major over the logical sizes of its type's dims, without padding,
+ * however the type splits it.  Its data is malloc'ed.
  */
 #ifndef MPC_INTERP_H
 #define MPC_INTERP_H

@@ -1,10 +1,9 @@
 /* interp_collective.c -- the reference interpreter's collectives.
  *
- * All are one thing: each rank's new part is fetched, element by element, from the ranks of
- * its group (those that differ from it on the collective's axes alone) that hold the element, and
- * where a pending sum or maximum goes away, from all of the group that hold a term.  A reduction adds
- * up what its group holds, pending or not, as the trainer's does.  What a type says but the group
- * cannot give is reported.
+ * One function does all of them: each rank's new part is fetched, element by element, from the ranks of its group
+ * (those that differ from it on the collective's axes alone) that hold the element, and where a pending sum or maximum
+ * goes away, from all of the group that hold a term.  A reduction adds up what its group holds, pending or not, as the
+ * trainer's does.  An element that no rank of the group holds is reported.
  */
 #include "interp_parts.h"
 

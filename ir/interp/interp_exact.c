@@ -1,11 +1,11 @@
-/* interp_exact.c -- the reference interpreter's other numbers: residues modulo a prime.
+/* interp_exact.c -- the reference interpreter modulo a prime.
  *
- * Sums and products of residues are exact and know no order, so that a program and its form on many ranks are not close
- * but equal: a missing, doubled or misplaced sum, a sum in place of a mean, another random number cannot hide in a
- * tolerance.  What is no polynomial is an unknown function: a keyed hash of its operand, so that equal operands give
- * equal results and others give others but for a chance of 2^-50.  Its derivative is another unknown function: that a
- * gradient belongs to its function is checked with reals.  (Wu et al., "Mirage", arXiv 2405.05751, compares kernels
- * like this; there exp keeps its algebra, which no pass here makes use of.)
+ * Sums and products of residues are exact and independent of order, so that a program and its distributed form are
+ * equal, not only close: a missing, doubled or misplaced sum, a sum in place of a mean, another random number cannot
+ * hide in a tolerance.  A function that is not a polynomial is an uninterpreted one: a keyed hash of its operand, so
+ * that equal operands give equal results, and different operands different results except with probability 2^-50.  Its
+ * derivative is another uninterpreted function: that a gradient belongs to its function is checked with reals.  (Wu et
+ * al., "Mirage", arXiv 2405.05751, compares kernels like this; there exp keeps its algebra, which no pass here uses.)
  *
  *   real constants      exactly the fraction that a double is: m 2^e
  *   division            by the modular inverse; 1 / sqrt(x) is rsqrt(x)

@@ -1,4 +1,4 @@
-/* interp_library.c -- the reference interpreter's views, place and concat, take and scatter_add, rope. */
+/* interp_library.c -- the reference interpreter's views, pad and concat, take and scatter_add, rope. */
 #include "interp_parts.h"
 
 #include <math.h>

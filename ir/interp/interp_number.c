@@ -1,4 +1,4 @@
-/* interp_number.c -- what pointwise ops mean for one element, and the random numbers. */
+/* interp_number.c -- pointwise ops on one element, and random numbers. */
 #include "interp_number.h"
 
 #include "interp.h"

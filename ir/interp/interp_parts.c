@@ -1,4 +1,4 @@
-/* interp_parts.c -- which rank holds which elements, and tensors made into parts and back.
+/* interp_parts.c -- which rank holds which elements; splits tensors into parts and joins parts.
  *
  * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag
  * cuts it into twice as many: block r then holds the r-th from the left and the r-th from the right.

@@ -1,9 +1,9 @@
-/* interp_storage.c -- the reference interpreter's memory: is every value where its reader looks for it?
+/* interp_storage.c -- the reference interpreter's memory: checks that every value is where its readers expect it.
  *
- * After the memory pass a program is run as ever, value by value, and beside that in one arena a rank, byte for byte
- * as the generated program uses it: what an op makes is written to its place, and what an op reads is looked up there
- * and has to be what was computed.  So a plan in which two values that live at one time overlap, a wrong stride, or
- * state that is overwritten too early is found, at the first op that would read something else.
+ * After the memory pass a program is run value by value, and also in one arena for each rank, byte for byte as the
+ * generated program uses it: the result of an op is written to its storage, and an operand is read from there and must
+ * be what was computed.  So a plan in which two values that live at one time overlap, a wrong stride, or state that is
+ * overwritten too early is found, at the first op that would read something else.
  *
  * Addresses are bytes from the arena's start, the same on all ranks: parts are of one size in memory.
  */
@@ -81,7 +81,7 @@ static void next_element(Cursor *c)
 
 static bool has_place(Interp *in, const Value *value)
 {
-    return value->storage ? true : cannot_run(in, "%%%s has no place in memory", value->name);
+    return value->storage ? true : cannot_run(in, "%%%s has no storage", value->name);
 }
 
 static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t bytes)

@@ -1,9 +1,8 @@
 /* interp_tangent.c -- the reference interpreter's forward mode: derivatives along one direction, beside the values.
  *
- * Rules are from the ops' definitions, as a textbook has them, by hand or by a complex step, and share nothing with
- * the gradients of ops.def and vjp.c that they judge.  (Squire and Trapp, Using complex variables to estimate
- * derivatives of real functions, SIAM Review 40, 1998: f'(x) = Im f(x + ih) / h, without cancellation, so to the last
- * bits for a tiny h.)
+ * Rules follow from the definitions of the ops, by hand or by a complex step, and share nothing with the gradients of
+ * ops.def and vjp.c that they check.  (Squire and Trapp, Using complex variables to estimate derivatives of real
+ * functions, SIAM Review 40, 1998: f'(x) = Im f(x + ih) / h, without cancellation, so to the last bits for a tiny h.)
  */
 #include "interp_parts.h"
 

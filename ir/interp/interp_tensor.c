@@ -1,4 +1,4 @@
-/* interp_tensor.c -- whole tensors: made, filled with random numbers, compared. */
+/* interp_tensor.c -- whole tensors: creation, random values, comparison. */
 #include "interp.h"
 #include "interp_number.h"
 

@@ -1,4 +1,4 @@
-/* interp_walk.c -- moving through a space of named dims with several tensors at once. */
+/* interp_walk.c -- iteration over a space of named dims with several tensors at once. */
 #include "interp_parts.h"
 
 void walk_dim(Walk *w, Name name, int64_t size)

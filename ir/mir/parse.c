@@ -1,7 +1,7 @@
 /* parse.c -- ops, functions and modules from text: the inverse of print.c, production by production.
  *
- * Never trusts its input: every error is reported where it stands, and parsing stops there.
- * Functions may be called before they stand in the text; whether a call fits is the verifier's.
+ * Never trusts its input: every error is reported where it stands, and parsing stops there. Functions may be called
+ * before their definition; the verifier checks calls.
  */
 #include "parse.h"
 
@@ -144,7 +144,7 @@ static Port read_port(Parser *p, Name own)
         if (word && strcmp(port_word(kind), word) == 0)
             port.kind = kind;
     if (!p->failed && (!port.kind || port.kind == PORT_RESIDUAL))
-        fail(p, from(p, begin), "no such use of a parameter or a result: see ports.def");
+        fail(p, from(p, begin), "no such role of a parameter or a result: see ports.def");
     if (port_is_named(port.kind))
         port.of = own;
     if (port.of && accept(p, "(")) {
@@ -274,7 +274,7 @@ static void read_mesh(Parser *p)
         expect(p, "=");
         int64_t size = read_int(p);
         if (!p->failed && (size < 1 || size > 1 << 20))
-            fail(p, from(p, p->at - 1), "an axis has from 1 to 2^20 ranks");
+            fail(p, from(p, p->at - 1), "an axis must have from 1 to 2^20 ranks");
         m->axis_size[m->naxes++] = p->failed ? 1 : size;
     } while (!p->failed && accept(p, ","));
 }

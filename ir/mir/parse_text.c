@@ -164,7 +164,7 @@ static int64_t read_size(Parser *p)
     int begin = p->at;
     int64_t size = read_int(p);
     if (!p->failed && (size < 1 || size > INT64_C(1) << 40))
-        fail(p, from(p, begin), "a size is from 1 to 2^40");
+        fail(p, from(p, begin), "a size must be from 1 to 2^40");
     return p->failed ? 1 : size;
 }
 

@@ -1,6 +1,6 @@
 /* print.c -- IR to text.  parse.c is its inverse, production by production.
  *
- * Same program, same bytes: nothing here depends on addresses or on the run.
+ * The output is deterministic: nothing depends on addresses or on the run.
  */
 #include "ir.h"
 

@@ -1,7 +1,7 @@
-/* verify.c -- is this module well formed and well typed?
+/* verify.c -- checks that a module is well formed and well typed.
  *
- * The type of each result is inferred again and compared with the one that stands there: a pass
- * that changes an op without its type, or drops a collective, is caught here and named.
+ * The type of each result is inferred again and compared with the one given: this catches a pass that changes an op
+ * without its type, or drops a collective.
  */
 #include "flight.h"
 #include "infer.h"
@@ -77,7 +77,7 @@ static bool verify_kernel_dims(Module *m, const Func *kernel, const Value *value
             seen->dim[seen->rank++] = *dim;
         else if (at >= 0 && (seen->dim[at].size != dim->size || !same_split(&seen->dim[at], dim)))
             return WRONG(value->def ? value->def->loc : (Loc){ 0 },
-                         "kernel @%s holds '%s' in two ways: %%%s : %s differs from those before it", kernel->name,
+                         "kernel @%s has two layouts of '%s': %%%s : %s differs from those before it", kernel->name,
                          dim->name, value->name, type_text(m, &value->type));
     }
     return true;
@@ -170,7 +170,7 @@ static bool verify_returned(Module *m, const Func *f, int i)
     if (old >= 0) {
         const Value *before = f->params.at[old];
         if (op && !type_equal(&before->type, &value->type))
-            return WRONG_OP("@%s is given %%%s : %s, but leaves %%%s : %s", f->name, before->name,
+            return WRONG_OP("@%s receives %%%s : %s, but returns %%%s : %s", f->name, before->name,
                             type_text(m, &before->type), value->name, type_text(m, &value->type));
         return true;
     }
@@ -178,7 +178,7 @@ static bool verify_returned(Module *m, const Func *f, int i)
     for (int j = 0; j < value->type.rank; j++)
         axes |= split_axes(value->type.dim[j].split);
     if (op && axes)
-        return WRONG_OP("the trainer reads %%%s : %s of @%s whole, on every rank", value->name,
+        return WRONG_OP("the trainer reads all of %%%s : %s of @%s, on every rank", value->name,
                         type_text(m, &value->type), f->name);
     return true;
 }
@@ -194,17 +194,17 @@ static bool verify_state(Module *m, const Func *f)
     const int first = first_state(f), count = f->params.count - first, offset = f->results.count - count;
     for (int i = 0; i < first; i++)
         if (port_is_state(f->params.at[i]->port.kind))
-            return WRONG(f->loc, "@%s takes %%%s, which it keeps, before others that it does not keep", f->name,
+            return WRONG(f->loc, "@%s takes the state %%%s before parameters that are not state", f->name,
                          f->params.at[i]->name);
     for (int i = 0; i < f->results.count - count; i++)
         if (port_is_state(result_port(f, i).kind))
-            return WRONG(f->loc, "@%s returns %s, but does not take it, in the order of its results, last", f->name,
-                         port_text(m, result_port(f, i)));
+            return WRONG(f->loc, "@%s returns the state %s, which its last parameters do not list in the same order",
+                         f->name, port_text(m, result_port(f, i)));
     for (int i = 0; i < count; i++) {
         Port port = f->params.at[first + i]->port;
         if (offset < 0 || !same_port(port, result_port(f, offset + i)))
-            return WRONG(f->loc, "@%s takes %s, but does not return it, in the order of its parameters, last", f->name,
-                         port_text(m, port));
+            return WRONG(f->loc, "@%s takes the state %s, which its last results do not list in the same order",
+                         f->name, port_text(m, port));
     }
     return true;
 }

@@ -1,10 +1,10 @@
-/* verify_memory.c -- is anything written over while somebody still reads it?
+/* verify_memory.c -- checks that no value is overwritten before its last use.
  *
  * Each program is walked through with the addresses that the memory pass has given, down into the functions that it
- * calls and into the first, second and last turn of each loop.  At each op, what it writes is compared with all that
- * lives: values with a later reader, operands, what callers still need, what the other turns of a loop need, buffers
- * that collectives write meanwhile.  No values are computed, so that every plan can be checked in every compile; the
- * interpreter (interp_storage.c) checks the same byte by byte, on small programs.
+ * calls and into the first, second and last iteration of each loop.  At each op, what it writes is compared with all
+ * live memory: values with a later reader, operands, what callers still need, what the other iterations of a loop need,
+ * buffers that collectives are writing.  No values are computed, so that every plan can be checked in every compile;
+ * the interpreter (interp_storage.c) checks the same byte by byte, on small programs.
  *
  * A kernel may write over an operand that dies there, element by element: see may_write_over.
  */
@@ -199,9 +199,9 @@ static bool has_places(const Check *c, const Func *f, const Op *op, const Values
     for (int i = 0; i < values->count; i++) {
         const Value *value = values->at[i];
         if (!value->storage)
-            return BROKEN("internal: %%%s of @%s has no place in memory", value->name, f->name);
+            return BROKEN("internal: %%%s of @%s has no storage", value->name, f->name);
         if (!lies_apart(c->m, value))
-            return BROKEN("internal: the rows of %%%s of @%s lie over each other", value->name, f->name);
+            return BROKEN("internal: the rows of %%%s of @%s overlap", value->name, f->name);
     }
     return true;
 }
@@ -223,7 +223,7 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
         good &=
             from >= 0 && (local_size(c->m, &y->type.dim[i]) <= 1 || y->storage->stride[i] == x->storage->stride[from]);
     }
-    return good || BROKEN("internal: %%%s is not the part of %%%s that it shows", y->name, x->name);
+    return good || BROKEN("internal: %%%s does not lie where its part of %%%s does", y->name, x->name);
 }
 
 static bool check_op(const Check *c, const Place *place, Scene *scene, const Op *op)
@@ -380,7 +380,7 @@ static bool lies_as_expected(const Check *c, const Turns *t, const Value *here, 
     for (int i = 0; i < there->type.rank; i++)
         if (local_size(c->m, &there->type.dim[i]) > 1 &&
             there->storage->stride[i] != here->storage->stride[i + skipped])
-            return BROKEN("internal: %%%s lies otherwise than @%s expects of its %%%s", here->name, t->callee->name,
+            return BROKEN("internal: %%%s has other strides than @%s expects of its %%%s", here->name, t->callee->name,
                           there->name);
     return true;
 }

@@ -1,7 +1,6 @@
-/* verify_program.c -- does what a module says of itself fit its functions?
+/* verify_program.c -- checks the head of a module against its functions.
  *
- * A fragment of IR needs no head.  What is to become a trainer does: a line of it that is missing or that says
- * something else than the functions would make another trainer, or none.
+ * A fragment of IR needs no head.  A module that becomes a trainer needs one that agrees with its functions.
  */
 #include "ir.h"
 
@@ -21,16 +20,17 @@ static bool verify_numbers(Module *m)
     const Train *t = &m->train;
     const bool adamw = t->optimizer == ADAMW;
     if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->weight_decay) || !is_amount(t->clip))
-        return WRONG(m, m->train_loc, "train: lr, min_lr, weight_decay and clip are numbers from 0 on");
+        return WRONG(m, m->train_loc, "train: lr, min_lr, weight_decay and clip must not be negative");
     if (adamw && (!is_share(t->beta1) || !is_share(t->beta2) || !(t->eps > 0 && t->eps <= FLT_MAX)))
-        return WRONG(m, m->train_loc, "train: beta1 and beta2 are from 0 to below 1, and eps is above 0");
+        return WRONG(m, m->train_loc, "train: beta1 and beta2 must be at least 0 and below 1, and eps above 0");
     if (!(t->momentum >= 0 && t->momentum <= 1))
-        return WRONG(m, m->train_loc, "train: momentum is from 0 to 1");
+        return WRONG(m, m->train_loc, "train: momentum must be from 0 to 1");
     if (t->batch < 1 || t->microbatch < 1 || t->batch % t->microbatch != 0)
-        return WRONG(m, m->train_loc, "train: batch is a multiple of microbatch, and both are there");
+        return WRONG(m, m->train_loc,
+                     "train: batch and microbatch are required, and batch must be a multiple of microbatch");
     if (t->warmup < 0 || t->steps < 0 || t->decay < 0 || t->warmup > INT32_MAX || t->steps > INT32_MAX ||
         t->decay > INT32_MAX || (t->steps && t->warmup + t->decay > t->steps))
-        return WRONG(m, m->train_loc, "train: warmup and decay are no more steps than there are");
+        return WRONG(m, m->train_loc, "train: warmup and decay must not exceed the steps");
     if (t->steps == 0 && t->schedule != SCHEDULE_CONSTANT)
         return WRONG(m, m->train_loc, "train: schedule=%s needs steps", Schedule_words[t->schedule]);
     return true;
@@ -42,11 +42,12 @@ static bool verify_train(Module *m)
     if (!t->optimizer)
         return WRONG(m, m->train_loc, "the module needs a line 'train {optimizer=...}', with adamw or sgd");
     if (!t->schedule)
-        return WRONG(m, m->train_loc, "train: schedule is constant, linear, cosine or wsd");
+        return WRONG(m, m->train_loc, "train: schedule must be constant, linear, cosine or wsd");
     if (!t->precision)
-        return WRONG(m, m->train_loc, "train: precision is fp32, bf16 or fp16");
+        return WRONG(m, m->train_loc, "train: precision must be fp32, bf16 or fp16");
     if (t->zero < 0 || t->zero > 3 || (t->zero && !t->zero_axes && m->naxes) || t->bucket < 0 || t->seed < 0)
-        return WRONG(m, m->train_loc, "train: zero is from 0 to 3, over zero_axes; bucket and seed are from 0 on");
+        return WRONG(m, m->train_loc,
+                     "train: zero must be from 0 to 3, over zero_axes; bucket and seed must not be negative");
     return verify_numbers(m);
 }
 
@@ -63,7 +64,7 @@ static bool verify_input(Module *m, const Input *input)
         return WRONG(m, input->loc, "the input %%%s has %lld sequences, and train.microbatch is %lld", input->name,
                      (long long)type->dim[0].size, (long long)m->train.microbatch);
     if (input->shift < 0 || input->shift > INT32_MAX || input->vocab < 0 || input->vocab > INT32_MAX)
-        return WRONG(m, input->loc, "the shift and the vocabulary of %%%s are from 0 to 2147483647", input->name);
+        return WRONG(m, input->loc, "the shift and the vocabulary of %%%s must be from 0 to 2147483647", input->name);
     for (const Input *other = m->inputs; other != input; other = other->next)
         if (other->name == input->name)
             return WRONG(m, input->loc, "a second input %%%s", input->name);
@@ -78,7 +79,7 @@ static bool verify_inputs(Module *m)
         if (!verify_input(m, input))
             return false;
     if (!m->batch && m->train.batch != m->train.microbatch)
-        return WRONG(m, m->train_loc, "the module names no batch dim, so that there is nothing to count in a batch");
+        return WRONG(m, m->train_loc, "the module names no batch dim");
     return true;
 }
 
@@ -87,8 +88,8 @@ static bool verify_vocab(Module *m)
     const Func *f = func_with_role(m, PREDICT);
     if (!f != !m->vocab)
         return WRONG(m, f ? f->loc : m->train_loc,
-                     f ? "the module has @%s, and no line 'vocab' that names the dim of its result"
-                       : "the module has a vocab, and no function with the role 'predict'",
+                     f ? "the module has @%s, but no line 'vocab' that names the dim of its result"
+                       : "the module has a vocab, but no function with the role 'predict'",
                      f ? f->name : "");
     if (f && (f->results.count != 1 || find_dim(&f->results.at[0]->type, m->vocab) < 0))
         return WRONG(m, f->loc, "@%s returns logits along '%s'", f->name, m->vocab);
@@ -123,10 +124,10 @@ static bool verify_taken(Module *m, const Func *f)
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
         if (!is_known(m, f, param))
-            return WRONG(m, f->loc, "@%s takes %%%s, which is no input and no parameter of the module", f->name,
+            return WRONG(m, f->loc, "@%s takes %%%s, which is neither an input nor a parameter of the module", f->name,
                          param->name);
         if (param_for(f, param->port.kind, param->port.of) != param)
-            return WRONG(m, f->loc, "@%s takes %%%s for what it has already", f->name, param->name);
+            return WRONG(m, f->loc, "@%s takes %%%s, which duplicates another of its parameters", f->name, param->name);
     }
     return true;
 }
@@ -153,10 +154,10 @@ static bool verify_step(Module *m, const Func *f)
                 return WRONG(m, f->loc, "@%s does not take %s(%s), which %s needs", f->name, port_word(needed[i]),
                              param->name, Optimizer_words[m->train.optimizer]);
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
-        return WRONG(m, f->loc, "@%s does not take what is fed as step and as lr", f->name);
+        return WRONG(m, f->loc, "@%s has no parameters for step and lr", f->name);
     const int kept = state_of(f).count;
     if (f->results.count != kept + 2)
-        return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm and what it keeps are %d", f->name,
+        return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm and its state are %d", f->name,
                      f->results.count, kept + 2);
     return true;
 }
@@ -184,8 +185,7 @@ static bool verify_results(Module *m, const Func *f)
     int scalars = f->role == STEP ? 2 : f->role == TOTALS ? f->results.count : f->role == PREDICT ? 0 : 1;
     for (int i = 0; i < 2 && read[f->role][i]; i++)
         if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
-            return WRONG(m, f->loc, "result %d of @%s is what is read as %s", i + 1, f->name,
-                         port_word(read[f->role][i]));
+            return WRONG(m, f->loc, "result %d of @%s must be 'as %s'", i + 1, f->name, port_word(read[f->role][i]));
     if (f->results.count < scalars || ((f->role == MODEL || f->role == EVAL) && f->results.count != 1))
         return WRONG(m, f->loc, "@%s returns %d values, not %d", f->name, f->results.count, scalars);
     for (int i = 0; i < scalars; i++)
@@ -201,7 +201,7 @@ static bool verify_places(Module *m, bool placed)
     for (const Func *f = m->funcs; f; f = f->next)
         for (int i = 0; i < f->params.count && f->role != KERNEL; i++)
             if (!f->params.at[i]->storage == placed)
-                return WRONG(m, f->loc, "%%%s of @%s has %s place in memory, unlike those of the step",
+                return WRONG(m, f->loc, "%%%s of @%s has %s storage, unlike the parameters of the step",
                              f->params.at[i]->name, f->name, placed ? "no" : "a");
     return true;
 }

@@ -1,4 +1,4 @@
-/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order), fuse_reach.c (ways between
+/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order), fuse_reach.c (paths between
  * groups) and outline.c (making the kernels). */
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H

@@ -1,7 +1,7 @@
-/* fuse_order.c -- which op of a function has to come before which, and the new order, in which groups stand together.
+/* fuse_order.c -- the dependences between the ops of a function, and the new order, in which groups are contiguous.
  *
- * An op comes behind those whose results it reads.  New state is written where the old one is, so an update comes
- * behind all that read the old state, or a view of it.
+ * An op comes after those whose results it reads.  New state is written over the old state, so an update comes after
+ * all readers of the old state or of a view of it.
  */
 #include "fuse.h"
 #include "simplify/cleanup.h"

@@ -1,4 +1,5 @@
-/* fuse_reach.c -- may two groups become one, without a way that leaves the first and comes back into the second?
+/* fuse_reach.c -- decides whether two groups may be merged: no path may leave the first and enter the second through
+ * other nodes.
  *
  * Groups, and ops that are in none, are nodes; each has a rank, and what needs a node has a higher rank than it.  So a
  * way from one group to another is looked for only among the nodes that are ranked between them.  When groups become

@@ -1,4 +1,4 @@
-/* outline.c -- a group of ops that fuse has put together becomes a function with the role KERNEL, and a call of it. */
+/* outline.c -- turns a group of ops that fuse has formed into a function with the role KERNEL and a call of it. */
 #include "fuse.h"
 #include "simplify/cleanup.h"
 

@@ -1,13 +1,13 @@
-/* collectives.c -- how tensors get from one type to another: each reshard becomes collectives, chosen from its two
- * types.
+/* collectives.c -- lowers each reshard to collectives, which its two types determine.
  *
  *   partial -> replicated   all_reduce           split -> replicated     all_gather
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, no communication
  *
- * First, sums of several settled sums become one sum that is settled once, and a reshard of a reshard one reshard;
- * the weights of a layer are gathered together, as far as `bucket` lets them.  Then those that stand together are
- * written step by step, like beside like, and get a bucket's number: the runtime sends a bucket as one message.
+ * First, sums of several reduced sums become one sum that is reduced once, and a reshard of a reshard one reshard; the
+ * weights of a layer are gathered together, as far as `bucket` lets them.  Then adjacent reshards are lowered step by
+ * step, collectives of one kind side by side, and get the number of a bucket: the runtime sends a bucket as one
+ * message.
  */
 #include "home.h"
 #include "manager/pass.h"

@@ -1,4 +1,4 @@
-/* home.h -- which mesh axes split a tensor: its home type, by the rules of the layout. */
+/* home.h -- which mesh axes split a tensor: its type in the layout. */
 #ifndef MPC_HOME_H
 #define MPC_HOME_H
 

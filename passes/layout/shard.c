@@ -1,4 +1,5 @@
-/* shard.c -- the passes shard, sequence and zero: how every value is held, and where it has to be held differently.
+/* shard.c -- the passes shard, sequence and zero: assigns a layout to every value, and inserts reshards where an op
+ * needs another one.
  *
  * All three are one walk, which differs in how much of the layout counts (home.h).  An op is computed split as the
  * rules say of its space, the union of its operands' dims; an operand that is held differently is resharded first.
@@ -10,9 +11,9 @@
  *   %5 = square %4                      =>  %6 = reshard %4 {dims=[seq/tp, embed]}          (it has none: else seq)
  *                                           %5 = square %6 : [seq/tp, embed]
  *
- * A sum stays pending as long as its only reader adds it up further; else it is settled where it arises, once, into
- * the home of its type.  So weights' gradients add up over micro-batches before anybody talks, and with zero they
- * become shards.  Each pass begins with the program without layout, so each can run alone.
+ * A sum stays pending as long as its only reader adds it up further; else it is reduced where it arises, once, into the
+ * layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
+ * zero they become shards.  Each pass begins with the program without layout, so each can run alone.
  */
 #include "home.h"
 #include "map.h"

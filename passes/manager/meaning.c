@@ -1,4 +1,4 @@
-/* meaning.c -- a module's programs run through the interpreter, on values that depend on names alone. */
+/* meaning.c -- runs the programs of a module through the interpreter and collects their observables. */
 #include "meaning.h"
 
 #include "interp/interp_number.h"

@@ -1,4 +1,4 @@
-/* meaning.h -- what a program computes, as named tensors: what --verify-passes compares.
+/* meaning.h -- the observables of a program, as named tensors: what --verify-passes compares.
  *
  * The programs of a module run through the reference interpreter on weights, tokens and scalars that depend on
  * names alone, so that two forms of one program get the same ones.

@@ -68,7 +68,7 @@ static unsigned stage_of(const Module *m)
 static const char *stage_text(unsigned stage)
 {
     return stage & MODEL_FUNC  ? "a function with the role 'model'"
-           : stage & STORAGE   ? "places in memory"
+           : stage & STORAGE   ? "a memory plan"
            : stage & RESHARDS  ? "reshards"
            : stage & UNFUSED   ? "ops outside of kernels"
            : stage & KERNELS   ? "kernels"
@@ -172,7 +172,7 @@ static bool write_text(const Module *m, const char *path, const char *text)
 {
     struct stat read;
     if (stat(m->diags->source->path, &read) == 0 && is_same_file(path, &read)) {
-        fprintf(m->diags->out, "mpc: error: %s is the file that is read: dump to another folder\n", path);
+        fprintf(m->diags->out, "mpc: error: %s is the input file: dump to another folder\n", path);
         m->diags->errors++;
         return false;
     }
@@ -312,7 +312,7 @@ bool run_passes(Module *m, const PassOptions *options)
         if (is_listed(options->only, passes[i].name))
             good = run_pass(m, &passes[i], i + 1, options, &dumps);
     if (good && remarks_of && nremarks == 0)
-        fprintf(m->diags->out, "%s: no remarks of %s\n", m->name,
+        fprintf(m->diags->out, "%s: no remarks from %s\n", m->name,
                 strcmp(remarks_of, "all") == 0 ? "any pass that has run" : remarks_of);
     remarks_of = NULL;
     arena_free(&dumps.arena);

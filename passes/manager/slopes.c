@@ -1,4 +1,4 @@
-/* slopes.c -- gradients against slopes.
+/* slopes.c -- compares gradients with slopes of the loss.
  *
  * A gradient g of the loss l by a parameter w is right if the slope of l along u is the sum of u_i g_i, for every u. If
  * it is wrong, then for almost every u: one random direction a parameter shows a wrong gradient, unless it is wrong by

@@ -1,4 +1,4 @@
-/* slopes.h -- the gradient of each parameter against the slope of the loss, found in another way: in forward mode. */
+/* slopes.h -- compares the gradient of each parameter with the slope of the loss, which forward mode gives. */
 #ifndef MPC_SLOPES_H
 #define MPC_SLOPES_H
 

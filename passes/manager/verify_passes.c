@@ -1,7 +1,6 @@
-/* verify_passes.c -- does a pass keep the meaning?  A small module is run through the interpreter before and
- * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; what
- * it computes (meaning.h) has to stay.  Where autodiff brings the step, its gradients are compared with slopes of the
- * loss (slopes.h).
+/* verify_passes.c -- checks that a pass preserves the result.  A small module is run through the interpreter before and
+ * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; its observables
+ * (meaning.h) must agree.  After autodiff, gradients are compared with slopes of the loss (slopes.h).
  */
 #include "meaning.h"
 #include "pass.h"
@@ -34,7 +33,7 @@ static bool is_same(const Pass *pass, const Meaning *before, const Meaning *afte
     int at;
     if (same_meaning(before, after, exact, &at, &difference))
         return true;
-    fprintf(report, "mpc: pass '%s' changes the meaning%s: %s[%lld] was %.17g, is %.17g", pass->name,
+    fprintf(report, "mpc: pass '%s' changes the result%s: %s[%lld] was %.17g, is %.17g", pass->name,
             exact ? ", modulo a prime" : "", after->at[at].name, (long long)difference.at, difference.a, difference.b);
     if (!exact)
         fprintf(report, " (relative %.2g)", difference.by);

@@ -1,9 +1,9 @@
-/* memory.c -- one arena, every value's place in it: the peak is known to the byte before anything runs.
+/* memory.c -- one arena, with the address of every value: the peak is known to the byte before anything runs.
  *
- * A value lives from the op that defines it to the last op that reads it; values that never live at one
- * time share memory.  A called function has a frame of its own inside its caller's; what it takes and
- * returns comes as pointers.  First in the arena stand the tensors that outlive a step, then scalars and
- * inputs, then the frame that step, evaluation and prediction share.
+ * A value lives from the op that defines it to the last op that reads it; values that never live at one time share
+ * memory.  A called function has a frame of its own inside its caller's; its parameters and results are pointers.
+ * First in the arena stand the tensors that outlive a step, then scalars and inputs, then the frame that step,
+ * evaluation and prediction share.
  *
  * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
  */

@@ -1,4 +1,5 @@
-/* memory.h -- where every value lies: memory.c plans it, order.c sees to it that whoever reads can read there. */
+/* memory.h -- the storage of every value: memory.c plans it, order.c inserts copies where a reader needs another memory
+ * order. */
 #ifndef MPC_MEMORY_H
 #define MPC_MEMORY_H
 

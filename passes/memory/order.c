@@ -1,13 +1,13 @@
-/* order.c -- copies of what lies otherwise than its reader takes it.
+/* order.c -- copies values into the memory order that their reader takes.
  *
  *   %3 = slice %2 {dim=seq, index=3}                 rows of it are far apart
  *   %4 = all_reduce %3 {axis=tp}             =>      %9 = call %3 {callee=k.loss.copy}
  *                                                    %4 = all_reduce %9 {axis=tp}
  *
- * Where a value lies is known when memory is planned: a slice lies as its tensor does, an operand of a loop as the
- * caller has it, a member of a pack between the others.  Collectives and what loops carry want rows in one piece;
- * the target says what its kernels take (Module.takes).  Where the two do not meet, the op gets a copy, or writes one,
- * and memory is planned again.  Most programs have none of this, and are planned once.
+ * The strides of a value are known when memory is planned: a slice has those of its tensor, an operand of a loop those
+ * of the caller, a member of a pack has the others between its rows.  Collectives and carried values need dense
+ * tensors; the target says what its kernels take (Module.takes).  Where these do not match, the op reads or writes a
+ * copy, and memory is planned again.  Most programs have none of this, and are planned once.
  */
 #include "flight.h"
 #include "manager/pass.h"

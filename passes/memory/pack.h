@@ -1,5 +1,5 @@
-/* pack.h -- tensors that lie side by side: right operands and results of products that share their left operand, so
- * that these are one product.  pack.c finds them, memory.c places them. */
+/* pack.h -- tensors that are adjacent in memory: right operands and results of products that share their left operand,
+ * so that these are one product.  pack.c finds them, memory.c places them. */
 #ifndef MPC_PACK_H
 #define MPC_PACK_H
 

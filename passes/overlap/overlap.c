@@ -1,18 +1,17 @@
-/* overlap.c -- lets collectives run while the computation goes on.
+/* overlap.c -- overlaps collectives with computation.
  *
  *   %2 = all_reduce %1 {axis=tp}        =>   %2 = all_reduce %1 {axis=tp, started}
  *   %5 = call %3, %4 {callee=k.dw}           %5 = call %3, %4 {callee=k.dw}
  *   %6 = call %2 {callee=k.norm}             %7 = wait %2
  *                                            %6 = call %7 {callee=k.norm}
  *
- * A collective starts as soon as its operands are there, and is waited for when nothing else is left to do: the ops of
- * a function are listed anew, each as early as it stood, but waits last.  A start stays behind the loop or call before
- * which it did not stand: what is gathered for later would take memory all the while.  Where that leaves nothing
- * between start and wait, it is one op again.
+ * A collective starts as soon as its operands are there, and is waited for as late as possible: the ops of a function
+ * are reordered, each as early as before, but waits last.  A start does not move before a loop or call, since its
+ * result would take memory during that.  Where nothing is left between start and wait, they become one op again.
  *
  * Gathers of what `zero` has split wait for overlap_params, sums of gradients for overlap_grads: both take memory.
- * Where a loop hands its iterations slices of such parameters, each one's are gathered one iteration early: while a
- * layer is computed, the next one's parameters come (prefetch.c).
+ * Where a loop slices such parameters, they are gathered one iteration early: while a layer is computed, the parameters
+ * of the next one are gathered (prefetch.c).
  */
 #include "overlap.h"
 #include "flight.h"

@@ -1,4 +1,4 @@
-/* overlap.h -- between the files of the overlap pass. */
+/* overlap.h -- shared by the files of the overlap pass. */
 #ifndef MPC_OVERLAP_H
 #define MPC_OVERLAP_H
 

@@ -1,4 +1,4 @@
-/* prefetch.c -- what an iteration of a loop gathers is gathered one iteration early.
+/* prefetch.c -- gathers what an iteration of a loop needs one iteration early.
  *
  *   func @layer(%x, %w: f32[e:4/dp]) {                  func @layer(%x, %w.whole: f32[e:4] in_flight, %w.next) {
  *     %1 = all_gather %w {started}                        %2 = wait %w.whole

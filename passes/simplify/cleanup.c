@@ -1,4 +1,4 @@
-/* cleanup.c -- sharing equal ops, dropping dead ones, inlining: used by passes, itself none. */
+/* cleanup.c -- common subexpressions, dead ops, inlining: helpers of passes. */
 #include "cleanup.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* cleanup.h -- what several passes do when they are done: share equal ops, drop dead ones. */
+/* cleanup.h -- helpers that several passes run at their end: sharing of equal ops, removal of dead ones. */
 #ifndef MPC_CLEANUP_H
 #define MPC_CLEANUP_H
 

@@ -1,4 +1,4 @@
-/* rewrite.c -- applying rules. */
+/* rewrite.c -- applies the rules of rules.def. */
 #include "rewrite.h"
 
 #include "cleanup.h"

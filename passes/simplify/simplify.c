@@ -1,4 +1,4 @@
-/* simplify.c -- fewer ops that mean the same: algebraic rules, shared values, no dead ones.
+/* simplify.c -- algebraic rules, common subexpressions, dead ops.
  *
  *   %1 = mul %one, %x                       (gone: %x)
  *   %2 = neg %y

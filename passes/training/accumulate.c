@@ -1,4 +1,4 @@
-/* accumulate.c -- gradients are added up where they are made.
+/* accumulate.c -- accumulates gradients where they are computed.
  *
  *   func @micro(%sum: [h.copy, e, f], ...)              func @micro(%sum: [h.copy, e, f], ...)
  *     %dw = loop %x {callee=h.bwd, dims=[h.copy]}  =>     %new = loop %x, %sum {callee=h.bwd, dims=[h.copy]}

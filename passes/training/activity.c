@@ -1,11 +1,11 @@
-/* activity.c -- which values the loss depends on, by way of gradients.
+/* activity.c -- activity analysis: which values need gradients.
  *
  *   %3 = div %1, %2
  *   %4 = gt %3, %half          no gradient: %3 needs none, though it is made of parameters
  *   %5 = where %4, %a, %b
  *
- * Autodiff gives gradients to values that parameters reach and that reach the loss.  A gradient of zero in the place of
- * none would be no number where it is multiplied by an infinite slope.
+ * Autodiff gives gradients to values that parameters reach and that reach the loss.  A gradient of zero instead of none
+ * would become NaN where it is multiplied by an infinite slope.
  */
 #include "autodiff.h"
 

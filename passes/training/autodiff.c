@@ -7,9 +7,9 @@
  *     return %y                               return %y saves(%x, %y)         %3 = dot %1, %x {over=batch}
  *                                                                             return %2, %3
  *
- * A loop's backward is a loop in reverse: gradients of what is carried are carried, gradients of slices come out
- * as slices, gradients of what every turn shares add up on the way.  Reverse mode as in Griewank and
- * Walther, Evaluating Derivatives (2008), chapter 3, function by function.
+ * A loop's backward is a loop in reverse: gradients of what is carried are carried, gradients of slices come out as
+ * slices, gradients of what all iterations share are added up.  Reverse mode as in Griewank and Walther, Evaluating
+ * Derivatives (2008), chapter 3, function by function.
  */
 #include "autodiff.h"
 

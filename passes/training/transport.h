@@ -1,5 +1,5 @@
-/* transport.h -- the interface between a forward function and its backward: adding to it and taking from it,
- * through all the loops and calls in between. */
+/* transport.h -- residuals: the values that a backward function gets from its forward one, added and removed through
+ * all loops and calls in between. */
 #ifndef MPC_TRANSPORT_H
 #define MPC_TRANSPORT_H
 

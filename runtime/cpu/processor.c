@@ -1,4 +1,4 @@
-/* processor.c -- this processor as the device that trains: the arena is its own memory. */
+/* processor.c -- the CPU as the device: the arena is host memory. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "device.h"
 

@@ -1,7 +1,7 @@
 /* cache.c -- compiled kernels on the disk, under a hash of all that they were compiled from.
  *
- * A file is written aside and renamed, so that who reads it sees all of it or nothing; it begins with a hash of the
- * rest, so that a damaged one is as good as none. */
+ * A file is written aside and renamed, so that a reader sees all of it or nothing; it begins with a hash of the rest,
+ * so that a damaged file is ignored. */
 #include "gpu.h"
 
 #include <errno.h>
@@ -50,8 +50,7 @@ char *rt_cache_folder(const char *option)
                    : home && *home && strcmp(home, "/") ? rt_text("%s/.cache/mpc", home)
                                                         : NULL;
     if (!folder)
-        rt_fail(
-            "where are compiled kernels to be kept? neither XDG_CACHE_HOME nor HOME is set: give --kernel-cache DIR");
+        rt_fail("no folder for compiled kernels: neither XDG_CACHE_HOME nor HOME is set: give --kernel-cache DIR");
     if (!make_folders(folder) || access(folder, W_OK))
         rt_fail("cannot keep compiled kernels in %s: %s; give --kernel-cache DIR, a folder that can be written", folder,
                 strerror(errno));

@@ -92,7 +92,7 @@ static void settle(const Rt *rt, const Channel *channel, const char *what, ncclR
         if (asked != ncclSuccess)
             status = asked;
         if (status == ncclInProgress && rt_seconds() - begin > rt->waiting.timeout)
-            rt_fail("%s waits since %.0f s for other ranks to %s with NCCL: look whether all still run, and at what; "
+            rt_fail("%s has waited %.0f s for other ranks to %s with NCCL: check whether all still run; "
                     "--timeout SECONDS waits longer",
                     rt_comm_place(rt, rt->rank), rt_seconds() - begin, what);
         if (status == ncclInProgress)
@@ -410,9 +410,8 @@ void rt_gpu_collectives_watch(Rt *rt, double seconds)
     check_channels(rt, seconds);
     const RtCollective *at = look(rt, seconds);
     if (seconds - c->changed > rt->waiting.timeout)
-        rt_fail(
-            "%s waits since %.0f s%s%s: look whether the other ranks still run, and at what; --timeout SECONDS waits "
-            "longer",
-            rt_comm_place(rt, rt->rank), seconds - c->changed, at ? " in " : " for its GPU, outside of collectives",
-            at ? rt_collective_text(rt, at) : "");
+        rt_fail("%s has waited %.0f s%s%s: check whether the other ranks still run; --timeout SECONDS waits "
+                "longer",
+                rt_comm_place(rt, rt->rank), seconds - c->changed, at ? " in " : " for its GPU, outside of collectives",
+                at ? rt_collective_text(rt, at) : "");
 }

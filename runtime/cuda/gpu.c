@@ -29,7 +29,7 @@ static int count_gpus(void)
         rt_fail("the NVIDIA driver is too old: it knows CUDA %d.%d, and this trainer was built with %d.%d",
                 driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
-        rt_fail("no GPU is to be seen on this machine%s",
+        rt_fail("no GPU is visible on this machine%s",
                 getenv("CUDA_VISIBLE_DEVICES") ? ": CUDA_VISIBLE_DEVICES hides all or names none" : "");
     if (status != cudaSuccess)
         rt_fail("CUDA cannot start: %s", cudaGetErrorString(status));

@@ -182,7 +182,7 @@ static void find_kernel(Rt *rt, int number)
     rt_gpu_check(rt, cudaLibraryGetKernel(&k->kernel[number], k->library, launch->name), what);
     int64_t shared = shared_of(rt->gpu, launch);
     if (shared > rt->gpu->most_shared)
-        rt_fail("%s of %s needs %lld bytes of shared memory for a block, and %s has %lld: it takes a larger GPU",
+        rt_fail("%s of %s needs %lld bytes of shared memory for a block, and %s has %lld: it needs a larger GPU",
                 launch->name, launch->where, (long long)shared, rt->gpu->name, (long long)rt->gpu->most_shared);
     if (shared > USUAL_SHARED)
         rt_gpu_check(rt,

@@ -1,4 +1,4 @@
-/* library.c -- CUDA's libraries are no part of a trainer: it finds them when it starts, and says which is missing. */
+/* library.c -- loads CUDA's libraries when the trainer starts, and reports missing ones. */
 #include "gpu.h"
 
 #include <dlfcn.h>

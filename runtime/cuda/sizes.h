@@ -1,4 +1,4 @@
-/* sizes.h -- what a trainer takes of a GPU beside the arena: the runtime allocates it, and mpc says it ahead. */
+/* sizes.h -- memory on the GPU beside the arena: the runtime allocates it, and mpc reports it. */
 #ifndef MPC_CUDA_SIZES_H
 #define MPC_CUDA_SIZES_H
 

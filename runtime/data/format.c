@@ -60,7 +60,7 @@ static void take_plain(RtData *data, RtTokenType type, const char *format)
     data->tokens = data->map;
     data->count = data->bytes / rt_token_bytes[type];
     if (data->bytes % rt_token_bytes[type])
-        rt_fail("%s %s: %lld bytes are no whole number of %s tokens; is it complete, and of this format? "
+        rt_fail("%s %s: %lld bytes are not a whole number of %s tokens; is it complete, and of this format? "
                 "(--data-format says which)",
                 data->option, data->path, (long long)data->bytes, format);
 }
@@ -82,7 +82,7 @@ static bool is_llmc(const RtData *data)
 static void take_llmc(RtData *data)
 {
     if (!is_llmc(data))
-        rt_fail("%s %s: no llm.c file: it does not begin with the magic number %d or %d", data->option, data->path,
+        rt_fail("%s %s: not an llm.c file: it does not begin with the magic number %d or %d", data->option, data->path,
                 LLMC_GPT2, LLMC_LLAMA3);
     int32_t magic = read_i32(data->map), version = read_i32(data->map + 4), count = read_i32(data->map + 8);
     if (magic == LLMC_GPT2 ? version != 1 : version < 2)
@@ -153,8 +153,8 @@ static void take_megatron(RtData *data)
     int64_t bytes;
     const char *map = rt_map_file(path, data->option, &bytes);
     if (bytes < MEGATRON_HEADER_BYTES || memcmp(map, megatron_magic, sizeof megatron_magic))
-        rt_fail("%s %s: no Megatron index: it does not begin with MMIDIDX; it is damaged: fetch it again (or, if it is "
-                "not of %s, say what that holds with --data-format)",
+        rt_fail("%s %s: not a Megatron index: it does not begin with MMIDIDX; it is damaged: fetch it again (or, if it "
+                "is not of %s, give the format of that with --data-format)",
                 data->option, path, data->path);
     int64_t version = read_i64(map + 9), count = read_i64(map + 18), documents = read_i64(map + 26);
     unsigned code = (unsigned char)map[17];
@@ -198,7 +198,7 @@ static void refuse_packed(const RtData *data)
     for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
         size_t length = strlen(packed[i].magic);
         if ((size_t)data->bytes >= length && !memcmp(data->map, packed[i].magic, length))
-            rt_fail("%s %s: it begins as %s does: %s first, or say what it holds with --data-format", data->option,
+            rt_fail("%s %s: it begins as %s does: %s first, or give its format with --data-format", data->option,
                     data->path, packed[i].name, packed[i].remedy);
     }
 }
@@ -232,9 +232,8 @@ void rt_data_recognise(RtData *data, const char *format, int64_t vocab)
         if (!strcmp(format, formats[i].name))
             take = formats[i].take;
     if (!format && take == take_bytes && vocab > BYTES)
-        rt_fail(
-            "%s %s: by its name each byte is a token, but the model has %lld tokens: make tokens of it first (.bin, "
-            ".u16, .u32 or .npy), or say --data-format bytes if bytes are meant",
-            data->option, data->path, (long long)vocab);
+        rt_fail("%s %s: by its name each byte is a token, but the model has %lld tokens: tokenize it first (.bin, "
+                ".u16, .u32 or .npy), or give --data-format bytes if bytes are meant",
+                data->option, data->path, (long long)vocab);
     take(data);
 }

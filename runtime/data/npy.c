@@ -51,7 +51,7 @@ static void take_type(RtData *data, const char *descr)
             data->format = types[i].format;
             return;
         }
-    refuse(data, rt_text("of %.*s, which are no little-endian integers", (int)strcspn(descr, ",}"), descr));
+    refuse(data, rt_text("of %.*s, which are not little-endian integers", (int)strcspn(descr, ",}"), descr));
 }
 
 /* "(1000,)" */

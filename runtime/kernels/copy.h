@@ -1,4 +1,4 @@
-/* copy.h -- boxes of elements from one layout to another: place and concat. */
+/* copy.h -- boxes of elements from one layout to another: pad and concat. */
 #ifndef MPC_KERNELS_COPY_H
 #define MPC_KERNELS_COPY_H
 

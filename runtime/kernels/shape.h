@@ -1,5 +1,5 @@
-/* shape.h -- what kernels that do not depend on a model are told about their operands: sizes and strides, which count
- * elements.  The same for kernels in C and in CUDA. */
+/* shape.h -- the shapes that kernels which do not depend on a model take: sizes and strides, which count elements.  The
+ * same for kernels in C and in CUDA. */
 #ifndef MPC_KERNELS_SHAPE_H
 #define MPC_KERNELS_SHAPE_H
 

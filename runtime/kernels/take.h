@@ -1,4 +1,4 @@
-/* take.h -- rows of a table by index, and the gradient of that. */
+/* take.h -- gathers rows of a table by index, and the gradient of that. */
 #ifndef MPC_KERNELS_TAKE_H
 #define MPC_KERNELS_TAKE_H
 

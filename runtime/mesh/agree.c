@@ -1,5 +1,5 @@
-/* agree.c -- what a rank was told becomes a text and its hash: hashes are compared first, and texts are only sent where
- * they differ. */
+/* agree.c -- the options and data of a rank as texts and hashes: hashes are compared first, and texts are sent only
+ * where they differ. */
 #include "agree.h"
 
 #include "comm.h"

@@ -1,4 +1,4 @@
-/* agree.h -- before a run: that all ranks were told the same, and read the same. */
+/* agree.h -- before a run: checks that all ranks have the same options and data. */
 #ifndef MPC_RUNTIME_AGREE_H
 #define MPC_RUNTIME_AGREE_H
 

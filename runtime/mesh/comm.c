@@ -159,7 +159,7 @@ static void check_alone(const char *command)
         const char *size = getenv(sizes[i]);
         if (size && atoi(size) > 1)
             rt_fail("%s was compiled for one rank, but %d were started (%s): start one, or compile it for a mesh (mpc "
-                    "compile --mesh ...); for runs that have nothing to do with each other unset %s",
+                    "compile --mesh ...); for independent runs unset %s",
                     command, atoi(size), sizes[i], sizes[i]);
     }
 }

@@ -1,4 +1,4 @@
-/* comm.h -- ranks: which one this is, and how they talk.
+/* comm.h -- ranks: their numbers, and communication between them.
  *
  * comm.c does the arithmetic of the mesh and forms groups; exchange.c turns a collective into messages; collective.c
  * runs collectives in the background; a transport carries messages (comm_mpi.c, comm_tcp.c).  A program of one rank

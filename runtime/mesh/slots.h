@@ -1,4 +1,4 @@
-/* slots.h -- what of a tensor goes to and comes from each of the n ranks of a group, on either device.
+/* slots.h -- the parts of a tensor that are sent to and received from each of the n ranks of a group, on either device.
  *
  * A message to one rank is, for each tensor, either all of it or one slot of every row: rows of n slots, slot q being
  * rank q's.  In zig-zag a row has 2n, and rank q's are q and 2n-1-q.

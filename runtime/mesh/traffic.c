@@ -1,5 +1,5 @@
-/* traffic.c -- collectives of either device: what they are called, what they have sent, and how a rank waits for the
- * messages of others.  While it waits it sleeps more than it looks, since the cores are the computation's. */
+/* traffic.c -- collectives of either device: their names, what they have sent, and how a rank waits for messages.  A
+ * waiting rank mostly sleeps, to leave the cores to the computation. */
 #include "comm.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ char *rt_collective_text(const Rt *rt, const RtCollective *c)
 {
     return c ? rt_text("%s over %s at '%s' (%s; %s)", name_of_kind(c->kind), axes_text(rt, c), c->name, c->where,
                        c->cause)
-             : rt_text("the meeting of all ranks between two steps");
+             : rt_text("the barrier between two steps");
 }
 
 /* --- Waiting for messages ------------------------------------------------------------------------ */
@@ -81,7 +81,7 @@ static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_secon
         all_answer = all_answer && !silent[rank];
     }
     if (!rt->program->comm->is_done(group->channel) && (is_second || !all_answer))
-        rt_fail("%s waits since %.0f s in %s for %s, which %s: look whether it still runs, and at what; --timeout "
+        rt_fail("%s has waited %.0f s in %s for %s, which %s: check whether it still runs; --timeout "
                 "SECONDS waits longer",
                 rt_comm_place(rt, rt->rank), seconds, rt_collective_text(rt, rt->waiting.of),
                 places_text(rt, all_answer ? awaited : silent),

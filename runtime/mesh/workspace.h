@@ -1,5 +1,5 @@
-/* workspace.h -- what messages take beside the arena: the runtime allocates as much, and `mpc report` says it.  What a
- * GPU asks for more stands in cuda/sizes.h. */
+/* workspace.h -- memory for messages, beside the arena: the runtime allocates it, and `mpc report` prints it.  For what
+ * a GPU needs besides, see cuda/sizes.h. */
 #ifndef MPC_RUNTIME_WORKSPACE_H
 #define MPC_RUNTIME_WORKSPACE_H
 

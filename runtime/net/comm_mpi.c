@@ -1,4 +1,4 @@
-/* comm_mpi.c -- messages by MPI: the only file that knows it.  Programs of one rank do not name rt_mpi, so that they
+/* comm_mpi.c -- messages by MPI: the only file that uses MPI.  Programs of one rank do not name rt_mpi, so that they
  * link without MPI.
  *
  * Two threads call it, never at once (MPI_THREAD_SERIALIZED): a lock sees to that.  Messages are sent in pieces of

@@ -1,8 +1,8 @@
 /* comm_tcp.c -- messages over TCP: the transport that needs no MPI.
  *
  * Two ranks have one connection for messages.  Both run the same program, so what comes next on it is known: the length
- * of a message, by which they notice if they have come apart, and its bytes.  A rank reads from a connection only what
- * the exchange at hand awaits; the rest stays with the kernel, and keeps the sender from running ahead. */
+ * of a message, which detects ranks that are out of step, and its bytes.  A rank reads from a connection only what the
+ * exchange at hand awaits; the rest stays with the kernel, and keeps the sender from running ahead. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -53,8 +53,8 @@ static void progress(int rank, Transfer *t, bool sends)
         }
         t->left -= some;
         if (t->left <= t->bytes && t->head != t->bytes)
-            rt_fail("rank %d sends a message of %lld bytes where %lld bytes are due: the ranks have come apart, which "
-                    "is a mistake of mpc, or of the machine",
+            rt_fail("rank %d sent a message of %lld bytes where %lld bytes are expected: the ranks are out of step, "
+                    "which is a bug in mpc or a fault of the machine",
                     rank, (long long)t->head, (long long)t->bytes);
     }
 }

@@ -1,4 +1,4 @@
-/* tcp.h -- what the files of the TCP transport share.
+/* tcp.h -- shared by the files of the TCP transport.
  *
  *   tcp_launch.c      which rank this is, of how many, and where rank 0 listens: from options and the environment
  *   tcp_socket.c      addresses; listening, connecting, reading and writing with a time limit

@@ -95,7 +95,7 @@ static void *mourn(void *unused)
     (void)unused;
     nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
     rt_fail("rank %d (%s) ended without a message (%s): it was killed, ran out of memory or crashed, or its machine or "
-            "network failed: look at what it or its machine has written",
+            "network failed: see its messages and the logs of its machine",
             control.lost, rt_process_text(&control.peer[control.lost].process),
             control.reason ? strerror(control.reason) : "its connections are closed");
 }

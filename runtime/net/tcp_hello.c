@@ -1,4 +1,5 @@
-/* tcp_hello.c -- what a process says of itself when it connects, and the proof that it knows the run's secret.
+/* tcp_hello.c -- the handshake: how a process identifies itself when it connects, and proves that it knows the run's
+ * secret.
  *
  * The proof is SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, INDOCRYPT 2012) of all else in the hello, with the secret
  * as its key.  A connection whose hello lacks it is dropped, however well it is formed. */
@@ -117,11 +118,11 @@ const char *rt_hello_receive(int socket, RtHello *hello, const char *secret)
     const size_t first = sizeof hello->magic;
     rt_socket_set_timeout(socket, PATIENCE);
     if (!rt_socket_read(socket, hello, first))
-        return "does not say who it is";
+        return "does not identify itself";
     if (memcmp(hello->magic, MAGIC, first))
         return "does not speak the protocol of ranks";
     if (!rt_socket_read(socket, (char *)hello + first, sizeof *hello - first))
-        return "does not say who it is";
+        return "does not identify itself";
     if (secret && hello->proof != proof_of(hello, secret))
         return "does not know the secret of this run (MPC_SECRET)";
     return NULL;

@@ -189,7 +189,7 @@ static void find_master(RtLaunch *launch, const Launcher *by)
         rt_fail("rank %d of %d does not know where rank 0 is%s: give --master HOST:PORT to all, any free port of rank "
                 "0's machine, or set MASTER_ADDR and MASTER_PORT",
                 launch->own.rank, launch->own.ranks,
-                by == mpirun ? ", since mpirun tells no address where ranks are on several machines" : "");
+                by == mpirun ? ", since mpirun gives no address where ranks are on several machines" : "");
 }
 
 RtLaunch rt_launch_read(int argc, char **argv)

@@ -78,7 +78,7 @@ static int *place_of(Rendezvous *r, const RtHello *hello, const char **why)
     RtPeer *peer = &r->peer[hello->rank];
     int *place = hello->kind == RT_HELLO_DATA ? &peer->data : &peer->control;
     *why = hello->program != r->own.program ? "runs another program: start the same file everywhere"
-           : *place >= 0                    ? "has the number of a rank that is there: number them differently (--rank)"
+           : *place >= 0                    ? "has the number of another rank: give each its own (--rank)"
                                             : NULL;
     return *why ? NULL : place;
 }
@@ -138,9 +138,10 @@ static void accept_higher(Rendezvous *r)
             admit(r, connection);
         } else {
             if (next == r->until)
-                rt_fail("waited %.0f s at %s for rank %s of %d: start it, or look why it has ended or cannot connect; "
-                        "--timeout SECONDS waits longer",
-                        r->launch->timeout, rt_address_text(&at), missing, r->ranks);
+                rt_fail(
+                    "waited %.0f s at %s for rank %s of %d: start it, or find out why it has ended or cannot connect; "
+                    "--timeout SECONDS waits longer",
+                    r->launch->timeout, rt_address_text(&at), missing, r->ranks);
             rt_note("waiting at %s for rank %s of %d", rt_address_text(&at), missing, r->ranks);
             next = r->until;
         }
@@ -156,7 +157,7 @@ static void gather(Rendezvous *r)
 {
     accept_higher(r);
     if (getrandom(&r->own.key, sizeof r->own.key, 0) != sizeof r->own.key)
-        rt_fail("this machine gives no random numbers");
+        rt_fail("the system provides no random numbers");
     r->table->head = (RtFrame){ RT_FRAME_TABLE, r->ranks };
     r->table->key = r->own.key;
     r->table->place[0].process = r->own.process;
@@ -170,7 +171,7 @@ static void find_first(Rendezvous *r)
 {
     while ((r->peer[0].control = rt_socket_connect(&r->master, r->until - rt_seconds())) < 0) {
         if (rt_seconds() > r->until)
-            rt_fail("tried for %.0f s to reach rank 0 at %s (%s): %s; look whether rank 0 runs there; --timeout "
+            rt_fail("tried for %.0f s to reach rank 0 at %s (%s): %s; check that rank 0 runs there; --timeout "
                     "SECONDS waits longer",
                     r->launch->timeout, r->launch->host, rt_address_text(&r->master), strerror(errno));
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
@@ -192,8 +193,8 @@ static void join(Rendezvous *r)
         exit(head->value);
     if (!has_come || head->kind != RT_FRAME_TABLE || head->value != r->ranks ||
         !rt_socket_read(first, &r->table->key, r->table_bytes - offsetof(Table, key)))
-        rt_fail("reached %s (%s), but %s: look whether rank 0 of this run is there, and what it says", r->launch->host,
-                rt_address_text(&r->master),
+        rt_fail("reached %s (%s), but %s: check that rank 0 of this run is there, and see its messages",
+                r->launch->host, rt_address_text(&r->master),
                 has_come             ? "it does not answer as rank 0 does"
                 : errno == ETIMEDOUT ? "it does not answer"
                                      : "is turned away");

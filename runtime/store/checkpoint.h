@@ -1,4 +1,4 @@
-/* checkpoint.h -- a run on the disk: all tensors of the program under their full names, and where the run stands. */
+/* checkpoint.h -- a run on the disk: all tensors of the program under their full names, and the progress of the run. */
 #ifndef MPC_RUNTIME_CHECKPOINT_H
 #define MPC_RUNTIME_CHECKPOINT_H
 

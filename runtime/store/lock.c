@@ -30,7 +30,7 @@ static bool is_taken(int file) { return flock(file, LOCK_EX | LOCK_NB) && errno 
 
 static _Noreturn void refuse(const char *path, const char *option)
 {
-    rt_fail("%s %s: another process is writing it; wait for its end, or give another place", option, path);
+    rt_fail("%s %s: another process is writing it; wait until it ends, or give another path", option, path);
 }
 
 void rt_lock_file(int file, const char *path, const char *option)

@@ -1,4 +1,4 @@
-/* map.c -- maps files, and what becomes of a trainer whose file vanishes. */
+/* map.c -- maps files, and handles the fault when a mapped file is truncated. */
 #include "map.h"
 
 #include "state.h"

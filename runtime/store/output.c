@@ -71,8 +71,9 @@ void rt_output_check_room(const char *path, const char *option, int64_t bytes)
     char *target = rt_output_target(path), *directory = directory_of(target);
     struct statvfs space;
     if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < (double)bytes)
-        rt_fail("%s %s: it will need %s, but only %s are free there; make room or give another place", option, path,
-                rt_bytes_text((double)bytes).text, rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
+        rt_fail("%s %s: it will need %s, but only %s are free there; free some space or give another path", option,
+                path, rt_bytes_text((double)bytes).text,
+                rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
     free(directory);
     free(target);
 }
@@ -90,8 +91,8 @@ static _Noreturn void give_up(RtOutput *output)
     int why = errno;
     struct stat info;
     unlink(output->partial);
-    rt_fail("%s %s: cannot write it: %s; %s. Make room or give another place", output->option, output->path,
-            strerror(why), stat(output->path, &info) ? "nothing was left there" : "the file there before is intact");
+    rt_fail("%s %s: cannot write it: %s; %s. Free some space or give another path", output->option, output->path,
+            strerror(why), stat(output->path, &info) ? "no file was left" : "the file there before is intact");
 }
 
 RtOutput rt_output_open(const char *path, const char *option)

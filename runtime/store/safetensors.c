@@ -17,7 +17,7 @@ enum { MAX_HEADER_BYTES = 100 << 20 }; /* the limit of the format's own library 
 
 static _Noreturn void refuse(const RtSafetensors *file, const char *why)
 {
-    rt_fail("--load %s: %s; it is no whole safetensors file: give another, or copy it again", file->path, why);
+    rt_fail("--load %s: %s; it is not a complete safetensors file: give another, or copy it again", file->path, why);
 }
 
 static int64_t element_bits(const char *dtype)
@@ -105,7 +105,7 @@ static void check_names(RtSafetensors *file)
     qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
     for (int i = 1; i < file->count; i++)
         if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
-            refuse(file, rt_text("tensor '%s' is there twice", file->tensors[i].name));
+            refuse(file, rt_text("tensor '%s' occurs twice", file->tensors[i].name));
 }
 
 /* The header's JSON; what follows it is the tensors. */
@@ -120,7 +120,7 @@ static cJSON *read_header(RtSafetensors *file, int64_t *header_bytes)
     *header_bytes = 8 + (int64_t)length;
     cJSON *header = cJSON_ParseWithLength(file->map + 8, (size_t)length);
     if (!cJSON_IsObject(header))
-        refuse(file, "its header is no JSON object");
+        refuse(file, "its header is not a JSON object");
     return header;
 }
 

@@ -17,7 +17,7 @@
 
 static char *failure_text(const char *path)
 {
-    return rt_text("--log %s: cannot write it: %s; make room or give another place", path, strerror(errno));
+    return rt_text("--log %s: cannot write it: %s; free some space or give another path", path, strerror(errno));
 }
 
 static _Noreturn void refuse(const char *path) { rt_fail("%s", failure_text(path)); }
@@ -67,7 +67,7 @@ static off_t bytes_kept(const char *path, int64_t step, bool overwrite)
     Look look = look_at(file, step);
     fclose(file);
     if (look.line && !overwrite)
-        rt_fail("--log %s: line %lld is none of a trainer's log, and would be lost; give another name, or --overwrite",
+        rt_fail("--log %s: line %lld is not from a trainer's log and would be lost; give another name, or --overwrite",
                 path, (long long)look.line);
     return look.kept;
 }

@@ -1,4 +1,4 @@
-/* log.h -- what the trainer says about a step: a line of JSON in --log, a line on the terminal. */
+/* log.h -- the record of a step: a line of JSON in --log, a line on the terminal. */
 #ifndef MPC_RUNTIME_LOG_H
 #define MPC_RUNTIME_LOG_H
 

@@ -58,7 +58,7 @@ static bool answers(const RtRun *run, const char *command)
 static int end_of_output(int status)
 {
     if ((fflush(stdout) || ferror(stdout)) && status == RT_EXIT_OK)
-        rt_fail("cannot write to stdout: %s; what was to be printed is not whole", strerror(errno));
+        rt_fail("cannot write to stdout: %s; the output is incomplete", strerror(errno));
     return status;
 }
 
@@ -134,14 +134,15 @@ static void check_seed(const RtRun *run)
     const RtOptions *options = &run->options;
     bool only_samples = options->sample > 0 && options->steps == 0;
     if (options->given.seed && !only_samples && options->seed != run->place.seed)
-        rt_fail("--seed %lld: --load %s was trained with seed %u and goes on with it; leave --seed out",
+        rt_fail("--seed %lld: --load %s was trained with seed %u and continues with it; leave --seed out",
                 (long long)options->seed, options->load, run->place.seed);
 }
 
 static void check_steps(const RtRun *run)
 {
     if (run->options.steps > 0 && run->options.steps <= run->place.step)
-        rt_fail("--steps %lld: --load %s has done %lld steps already; --steps counts from the very first, so give more "
+        rt_fail("--steps %lld: --load %s has done %lld steps already; --steps counts from the start of training, so "
+                "give more "
                 "(or 0 to train nothing)",
                 (long long)run->options.steps, run->options.load, (long long)run->place.step);
 }
@@ -153,7 +154,7 @@ static void note_changed_data(const RtRun *run)
         return;
     int64_t sequences = rt_data_sequences(run->data, &run->rt.program->step);
     if (sequences != place->sequences)
-        rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it goes on in another order",
+        rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it continues in another order",
                 run->data->path, (long long)sequences, (long long)place->sequences);
     if (place->shuffled == run->options.no_shuffle)
         rt_note("note: the checkpoint's data were %s, these are %s", place->shuffled ? "shuffled" : "in order",
@@ -213,7 +214,7 @@ static void note_interruption(const RtRun *run)
 {
     long long step = run->place.step;
     if (run->saved_at == run->place.step)
-        rt_note("interrupted at step %lld: go on with --load %s", step, run->options.save);
+        rt_note("interrupted at step %lld: resume with --load %s", step, run->options.save);
     else
         rt_note("interrupted at step %lld: nothing is saved (%s)", step,
                 run->options.save ? "this run has done no step" : "no --save");

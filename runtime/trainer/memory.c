@@ -1,4 +1,4 @@
-/* memory.c -- how much memory a trainer holds on its device, for people. */
+/* memory.c -- prints how much memory a trainer holds on its device. */
 #include "memory.h"
 
 #include "device.h"

@@ -1,5 +1,4 @@
-/* outputs.c -- files are compared by what they are, not by their names: a link, a hard link and another way to write a
- * path lead to the same one. */
+/* outputs.c -- files are compared by identity, not by name: links and other spellings of a path are recognised. */
 #include "outputs.h"
 
 #include "state.h"
@@ -97,7 +96,7 @@ void rt_outputs_keep(const char *path, const char *option, const char *remedy)
 {
     struct stat info;
     if (!stat(path, &info) && S_ISREG(info.st_mode) && info.st_size > 0)
-        rt_fail("%s %s: the file is there already, and would be lost; %s, or give --overwrite", option, path, remedy);
+        rt_fail("%s %s: the file already exists and would be lost; %s, or give --overwrite", option, path, remedy);
 }
 
 static const File *find(const File *files, int count, const char *option)
@@ -118,7 +117,7 @@ void rt_outputs_check(const RtOptions *options, int rank)
     const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
     bool goes_on = load && save && is_same(load, save);
     if (save && !goes_on && !options->overwrite && rank == 0) /* one rank makes the file */
-        rt_outputs_keep(save->path, "--save", "go on from it with --load, give another name");
+        rt_outputs_keep(save->path, "--save", "resume from it with --load, give another name");
     if (options->trace && !options->overwrite)
         rt_outputs_keep(find(files, count, "--trace")->path, "--trace", "give another name");
     for (int i = 0; i < count; i++) {

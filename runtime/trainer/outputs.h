@@ -1,4 +1,4 @@
-/* outputs.h -- before a run: that what it will write is not what it reads, and replaces nothing that is wanted. */
+/* outputs.h -- before a run: checks that its outputs are not its inputs, and replace no existing files. */
 #ifndef MPC_RUNTIME_OUTPUTS_H
 #define MPC_RUNTIME_OUTPUTS_H
 

@@ -1,4 +1,4 @@
-/* signals.c -- the one thing that changes behind the trainer's back. */
+/* signals.c -- the flag that signal handlers set. */
 #include "signals.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* signals.h -- what asks a run to end: the step that runs is finished, it is saved, then the run ends in order.
+/* signals.h -- signals that end a run: the current step is finished and saved, then the run ends normally.
  *
  * Ctrl-C, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1, SIGUSR2 and SIGXCPU, by which batch systems announce
- * the end of the time; and SIGPIPE: nobody reads what is printed. */
+ * the end of the time; and SIGPIPE: the reader of the output is gone. */
 #ifndef MPC_RUNTIME_SIGNALS_H
 #define MPC_RUNTIME_SIGNALS_H
 

@@ -1,4 +1,4 @@
-/* trace.c -- collects begin and end of each kernel while tracing, and writes them in the Trace Event Format, which
+/* trace.c -- records begin and end of each kernel while tracing, and writes them in the Trace Event Format, which
  * chrome://tracing and ui.perfetto.dev read. */
 #include "trace.h"
 

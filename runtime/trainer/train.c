@@ -91,7 +91,7 @@ static void check_finite(const RtRun *run, const RtStepReport *report)
                                       : rt_text("none (give --save with --save-every)");
     rt_end(RT_EXIT_DIVERGED,
            "step %lld: the %s is %g; last checkpoint: %s; a lower learning rate, a longer warmup or train.clip helps, "
-           "or look at the data",
+           "or check the data",
            (long long)report->step, isfinite(report->loss) ? "gradient norm" : "loss",
            isfinite(report->loss) ? report->grad_norm : report->loss, saved);
 }

@@ -1,4 +1,4 @@
-/* train.h -- one run of the trainer: what it works on, and its parts in the order in which rt_main calls them. */
+/* train.h -- one run of the trainer: its state, and its phases in the order in which rt_main calls them. */
 #ifndef MPC_RUNTIME_TRAIN_H
 #define MPC_RUNTIME_TRAIN_H
 

@@ -181,5 +181,5 @@ def test_rank_that_stops(two, data, tmp_path):
     """One rank stops in the middle of a step: the other says what it waits for, and where that stands in the model."""
     done = run(two, "tp=2", data, tmp_path, "--timeout", 4, status=1, steps=50,
                of_rank="[ $OMPI_COMM_WORLD_RANK = 0 ] || export EMULATED_STOP=1000;")
-    assert re.search(r"rank 0 \(tp 0\) waits since \d+ s in \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
+    assert re.search(r"rank 0 \(tp 0\) has waited \d+ s in \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
                      error_of(done)), done.stderr

@@ -83,26 +83,26 @@ MISTAKES = [
     (["compile", "--remarks=qwertz", "tiny.mdl"], "no pass 'qwertz': the passes are simplify, precision, autodiff"),
     (["opt", "--pass=lower", "x.mir"], "no pass 'lower'"),
     (["opt", "--pass=", "x.mir"], "no pass ''"),
-    (["opt", "x.mir"], "which passes? give --pass=PASS,..."),
-    (["compile", "tiny.mdl"], "where to? give -o OUT"),
-    (["compile"], "which file? mpc compile FILE.mdl"),
-    (["check", "a.mdl", "b.mdl"], "one FILE.mdl at a time: 'b.mdl' is too many"),
+    (["opt", "x.mir"], "no pass is given: use --pass=PASS,..."),
+    (["compile", "tiny.mdl"], "no output folder: give -o OUT"),
+    (["compile"], "no file is given: mpc compile FILE.mdl"),
+    (["check", "a.mdl", "b.mdl"], "only one FILE.mdl is allowed: leave 'b.mdl' out"),
     (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
-    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always takes --comm=tcp"),
-    (["compile", "tiny.mdl", "--compile-to=fuse", "--comm=tcp"], "--comm and --compile-to: only one of them"),
+    (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always uses --comm=tcp"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--comm=tcp"], "--comm and --compile-to: these exclude each other"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: only one"),
     (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
-    (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: only one of them"),
-    (["compile", "tiny.mdl", "-o", "x", "--no-cc", "--cflags=-g"], "--no-cc and --cflags: only one of them"),
-    (["compile", "tiny.mdl", "--compile-to=fuse", "--cc=gcc"], "--compile-to and --cc: only one of them"),
-    (["compile", "tiny.mdl", "--compile-to=fuse", "-v"], "--compile-to and --verbose: only one of them"),
+    (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: these exclude each other"),
+    (["compile", "tiny.mdl", "-o", "x", "--no-cc", "--cflags=-g"], "--no-cc and --cflags: these exclude each other"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--cc=gcc"], "--compile-to and --cc: these exclude each other"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "-v"], "--compile-to and --verbose: these exclude each other"),
     (["compile", "tiny.mdl", "--compile-to=padding", "--target=cuda"], "--target=cuda has no effect on a program up to 'padding'"),
-    (["fmt", "--check", "--write", "tiny.mdl"], "--check and --write: only one of them"),
+    (["fmt", "--check", "--write", "tiny.mdl"], "--check and --write: these exclude each other"),
     (["fmt", "--write", "-"], "--write needs a file"),
     (["help", "chek"], "no command 'chek'"),
     (["check", "tiny.mdl", "-D", "layers=1", "--define=layers=2"], "--define layers is given twice"),
     (["check", "tiny.mdl", "--set", "train.batch=1", "--set", "train.batch=2"], "--set train.batch is given twice"),
-    (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (--output=-x is none)"),
+    (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (if it is not, write --output=-x)"),
     (["help", "check", "--as=man"], "leave 'check' out"),
 ]
 
@@ -124,7 +124,7 @@ FAILURES = [
     (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--cc='gcc"], "--cc: a quote is not closed: 'gcc"),
     (["check", "/dev/zero"], "/dev/zero is larger than 256 MB"),
-    (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not say after which pass it was written"),
+    (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not name the pass that wrote it"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
     (["compile", "tiny.mdl", "-o", "out", "--cflags=--no-such-flag"], "the C compiler failed: "),
     (["compile", "tiny.mdl", "-o", "out", "--comm=tcp"], "--comm=tcp has no effect on one rank: leave it out, or give a mesh"),
@@ -149,7 +149,7 @@ def test_passes_that_do_not_run(mpc):
         done = mpc("compile", "--compile-from=fused.mir", f"--compile-to={name}", status=1)
         assert f"--compile-to={name} has no effect: fused.mir was written after 'fuse'" in done.stderr
     said = mpc("compile", "tiny.mdl", "--compile-to=simplify", "--remarks=recompute", "-o", "a.mir").stderr
-    assert "tiny: no remarks of recompute" in said
+    assert "tiny: no remarks from recompute" in said
 
 
 def test_full_disk(mpc):
@@ -176,11 +176,11 @@ def test_input_is_not_written_over(mpc):
     before = (here / "tiny.mdl").read_text()
     for path in ("tiny.mdl", "./tiny.mdl", "link.mdl", "hard.mdl", "aside"):
         said = mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", path, status=1).stderr
-        assert ": it is the file that is read" in said
-    assert "it is the file that is read" in mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", status=1).stderr
+        assert ": it is the input file" in said
+    assert "it is the input file" in mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", status=1).stderr
     mpc("compile", "tiny.mdl", "--compile-to=lower", "--dump-ir=ir", "-o", "x.mir")
     words = ["compile", "--compile-from=ir/00-lower.mir", "--compile-to=simplify"]
-    assert "ir/00-lower.mir is the file that is read" in mpc(*words, "--dump-ir=ir", status=1).stderr
+    assert "ir/00-lower.mir is the input file" in mpc(*words, "--dump-ir=ir", status=1).stderr
     with open(here / "tiny.mdl") as source:
         words = [MPC, "compile", "-", "--compile-to=lower", "-o", "tiny.mdl"]
         assert subprocess.run(words, stdin=source, cwd=here, capture_output=True).returncode == 1

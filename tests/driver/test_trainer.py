@@ -243,7 +243,7 @@ def test_computed_index_out_of_range(edited, tmp_path, index, bad):
     for options in (["--data", "text", "--steps", 2, "--save", "a"], ["--eval-data", "text", "--steps", 0]):
         errors = [line for line in start([trainer, *options], tmp_path, 1).stderr.splitlines() if line.startswith("error")]
         found = re.fullmatch(r"error: model.mdl:51:13: index (-?\d+) of dim 'vocab' is out of range: it must be from 0 to 255; "
-                             r"mend the expression that makes it \(nothing was saved from this step on\)", errors[0])
+                             r"fix the expression that computes it \(nothing was saved from this step on\)", errors[0])
         assert len(errors) == 1 and int(found[1]) in bad
     assert not (tmp_path / "a").exists()
     start([edited("wte[vocab = tokens]", "wte[vocab = tokens + 150]"), "--data", "text", "--steps", 1], tmp_path, 0)

@@ -67,7 +67,7 @@ class Evaluation:
             return value
         value = self.as_tensor(value, statement.type.dtype)
         if set(value.dims) != set(statement.type.dims):
-            raise Wrong(f"{statement.name} is stated as {statement.type.dims}, but it is {value.dims}")
+            raise Wrong(f"{statement.name} is declared as {statement.type.dims}, but it is {value.dims}")
         return value.ordered(tuple(statement.type.dims))
 
     def parameters(self, statement, values, place):

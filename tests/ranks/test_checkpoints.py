@@ -146,7 +146,7 @@ def damaged(raw, how):
     return raw[:8] + raw[8:8 + length].replace(b'"h.1.attn.wq"', b'"h.1.attn.wx"') + raw[8 + length:]
 
 
-@pytest.mark.parametrize("how, said", [("cut", "it is no whole safetensors file"), ("empty", "the file is empty"),
+@pytest.mark.parametrize("how, said", [("cut", "it is not a complete safetensors file"), ("empty", "the file is empty"),
                                        ("name", "h.1.attn.w")])
 def test_damaged(trainer_of, run, refused, tmp_path, how, said):
     run(trainer_of("one"), 0, "--save", "a")

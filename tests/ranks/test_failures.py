@@ -24,9 +24,9 @@ def test_silence(four, running, rank):
     status, _, stderr = one.end()
     message = error_of(stderr)
     assert status == 1 and 1 <= time.monotonic() - begin < 40
-    silent = re.search(r"waits since [1-9][0-9]* s in (.*) for (.*), which does not answer: look whether", message)
+    silent = re.search(r"has waited [1-9][0-9]* s in (.*) for (.*), which does not answer: check whether", message)
     assert silent[2] == f"rank {rank} (dp {rank // 2}, tp {rank % 2})", message
-    waiting = re.match(r"error: (?:rank \d: )?rank (\d) \(dp \d, tp \d\) waits", message)
+    waiting = re.match(r"error: (?:rank \d: )?rank (\d) \(dp \d, tp \d\) has waited", message)
     assert waiting and int(waiting[1]) != rank, message
     assert re.match(r"(all_reduce|all_gather|reduce_scatter|all_to_all) over (dp|tp|dp, tp) at '.+' \(|the meeting of all "
                     r"ranks between two steps", silent[1]), message
@@ -62,7 +62,7 @@ def test_signal_to_one_rank(four, running, train, tmp_path, rank):
     one.signal(rank, signal.SIGTERM)
     status, _, stderr = one.end()
     assert status == 128 + signal.SIGTERM and "error: " not in stderr
-    step = int(re.search(r"interrupted at step (\d+): go on with --load a", stderr)[1])
+    step = int(re.search(r"interrupted at step (\d+): resume with --load a", stderr)[1])
     assert read_log(tmp_path / "log")[-1]["step"] == step
     steps = step + 2
     resumed = train(four, steps, "--load", "a")[-2:]
@@ -75,7 +75,7 @@ def test_signal_to_the_launcher(four, running, tmp_path):
     one = running(four, "--save", "a")
     one.launcher.send_signal(signal.SIGTERM)
     status, _, stderr = one.end()
-    assert status != 0 and re.search(r"interrupted at step \d+: go on with --load a", stderr)
+    assert status != 0 and re.search(r"interrupted at step \d+: resume with --load a", stderr)
     start(four.command("--steps", 0, "--load", "a"), tmp_path)
 
 

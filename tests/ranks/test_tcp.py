@@ -218,7 +218,7 @@ UNKNOWN = [
     ([], dict(RANK=1, WORLD_SIZE=4, MASTER_ADDR="127.0.0.1"), "MASTER_ADDR is set, but MASTER_PORT is not"),
     ([], {**torchrun(1, 70000)}, "MASTER_PORT is '70000', but must be a whole number from 1 to 65535"),
     ([], {**mpirun_elsewhere(1, 1), "MASTER_ADDR": "", "MASTER_PORT": ""},
-     "does not know where rank 0 is, since mpirun tells no address where ranks are on several machines"),
+     "does not know where rank 0 is, since mpirun gives no address where ranks are on several machines"),
     ([], {**srun(1, 7), "SLURM_STEP_NODELIST": "n[07-09,12].invalid,x"}, "cannot find the machine 'n07.invalid' of rank 0"),
     ([], {**srun(1, 7), "SLURM_STEP_NODELIST": "a.invalid,b"}, "cannot find the machine 'a.invalid' of rank 0"),
     (["--rank", 1], {}, "--rank is given, but --ranks is not: give both"),
@@ -238,7 +238,7 @@ def test_unknown(tcp, ranks, options, environment, said):
 
 
 def test_options_that_have_no_effect(mpi, compiled, refused):
-    assert "--rank has no effect where ranks talk over MPI" in refused(mpi, "--steps", 0, "--rank", 0, status=2)
+    assert "--rank has no effect where ranks communicate over MPI" in refused(mpi, "--steps", 0, "--rank", 0, status=2)
     assert "--master has no effect on one rank" in refused(compiled("llama"), "--steps", 0, "--master=a:1", status=2)
 
 
@@ -261,7 +261,7 @@ def test_another_program(tcp, ranks, tmp_path):
         end.write(b"x")
     port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 3))
     process = ranks.add(other, "--steps", 1, "--rank", 2, "--ranks", 4, "--master", f"127.0.0.1:{port}")
-    assert "is turned away: look whether rank 0 of this run is there" in process.communicate(timeout=60)[1]
+    assert "is turned away: check that rank 0 of this run is there" in process.communicate(timeout=60)[1]
     assert process.returncode == 1
     ranks.processes.remove(process)
     ranks.add_numbered(tcp, "--steps", 1, ranks=(2,), port=port)
@@ -275,7 +275,7 @@ def test_one_rank_twice(tcp, ranks):
     ranks.add_numbered(tcp, "--steps", 1, "--timeout", 3, ranks=(0, 2, 2))
     status, _, stderr = ranks.end()
     assert status == [1] * 3 and "for rank 1, 3 of 4: start it" in stderr and "is turned away" in stderr
-    assert re.search(r"note: rank 2 \(process .*\) has the number of a rank that is there: number them differently", stderr)
+    assert re.search(r"note: rank 2 \(process .*\) has the number of another rank: give each its own", stderr)
 
 
 def test_wrong_number_of_ranks(tcp, ranks):
@@ -305,7 +305,7 @@ def test_another_run_on_the_port(tcp, ranks):
     for rank in range(3):
         ranks.add(tcp.program, "--steps", 1, **torchrun(rank, port))
     stranger = ranks.add(tcp.program, "--steps", 1, **{**torchrun(3, port), "TORCHELASTIC_RUN_ID": "other"})
-    assert "is turned away: look whether" in stranger.communicate(timeout=60)[1]
+    assert "is turned away: check that" in stranger.communicate(timeout=60)[1]
     assert stranger.returncode == 1
     ranks.processes.remove(stranger)
     ranks.add(tcp.program, "--steps", 1, **torchrun(3, port))
@@ -332,7 +332,7 @@ def test_something_else_answers(tcp, ranks, answer, said):
         connection, _ = other.accept()
         connection.sendall(answer)
         connection.close()
-        assert f"), but {said}: look whether rank 0 of this run is there" in ranks.refused()
+        assert f"), but {said}: check that rank 0 of this run is there" in ranks.refused()
 
 
 def connect(port):
@@ -360,7 +360,7 @@ HELLO = 136  # bytes that a rank says first, "mpcrank3" at their beginning
 
 @pytest.mark.parametrize("words, note", [
     (b"GET / HTTP/1.1\r\n\r\n", "does not speak the protocol"), (b"mpcrank1" + bytes(HELLO), "does not speak the protocol"),
-    (b"", "does not say who it is"), (b"mpcr", "does not say who it is"),
+    (b"", "does not identify itself"), (b"mpcr", "does not identify itself"),
     (b"mpcrank3" + b"\xff" * (HELLO - 8), r"rank -1 \(process -1 on \?+\) belongs to another run")],
                          ids=["another protocol", "another version", "nothing", "half a word", "wild numbers"])
 def test_garbage(tcp, ranks, expected, tmp_path, words, note):
@@ -415,7 +415,7 @@ def test_a_rank_with_another_secret(tcp, ranks, monkeypatch):
     ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(1, 2, 3), port=port)
     status, _, stderr = ranks.end()
     assert status == [1] * 4 and "does not know the secret" in stderr
-    assert stderr.count("is turned away: look whether rank 0 of this run is there") == 3
+    assert stderr.count("is turned away: check that rank 0 of this run is there") == 3
 
 
 # --- Failures ------------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def test_stopped(four, rank):
     four.processes[rank].send_signal(signal.SIGSTOP)
     status, _, stderr = four.end()
     assert status == [-signal.SIGKILL if q == rank else 1 for q in range(4)]
-    assert re.search(rf"waits since 3 s in .* for rank {rank} \(dp {rank // 3}, tp {rank // 3}\), which does not answer",
+    assert re.search(rf"has waited 3 s in .* for rank {rank} \(dp {rank // 3}, tp {rank // 3}\), which does not answer",
                      error_of(stderr))
 
 

@@ -191,8 +191,8 @@ def edit_header(raw, old, new):
     (lambda raw: raw[:5], "but it has 5 in all"),
     (lambda raw: raw + b"0000", "bytes follow the header"),
     (lambda raw: b"PK\3\4" + raw, "bytes of header follow"),
-    (lambda raw: raw[:8] + b"[" + raw[9:], "its header is no JSON object"),
-    (lambda raw: edit_header(raw, b'"h.1.mixed"', b'"h.0.mixed"'), "tensor 'h.0.mixed' is there twice"),
+    (lambda raw: raw[:8] + b"[" + raw[9:], "its header is not a JSON object"),
+    (lambda raw: edit_header(raw, b'"h.1.mixed"', b'"h.0.mixed"'), "tensor 'h.0.mixed' occurs twice"),
     (lambda raw: edit_header(raw, b'[256,256]', b'[256,255]'), "do not make its 262144 bytes"),
     (lambda raw: edit_header(raw, b'[256,256]', b'[-1,256]'), "do not make its 262144 bytes"),
     (lambda raw: edit_header(raw, b'"data_offsets":[0,', b'"data_offsets":[-4,'), "is not within the"),
@@ -315,7 +315,7 @@ def test_write_that_fails_leaves_the_old_file(run, refused, tmp_path, data):
     assert "--save a: cannot write it: File too large; the file there before is intact" in message
     assert (tmp_path / "a").read_bytes() == old
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "data.txt"]
-    assert "nothing was left there" in refused("--data", "data.txt", "--steps", 2, "--save", "b", before=limit)
+    assert "no file was left" in refused("--data", "data.txt", "--steps", 2, "--save", "b", before=limit)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "data.txt"]
 
 

@@ -158,7 +158,7 @@ def test_negative_token(refused, tmp_path, data):
     (lambda p: p.mkdir(), "it is a directory; give one file"),
     (lambda p: p.write_bytes(b""), "the file is empty"),
     (lambda p: os.mkfifo(p), "it is a device or a pipe"),
-    (lambda p: p.write_bytes(b"x" * 1001), "1001 bytes are no whole number of uint16 tokens"),
+    (lambda p: p.write_bytes(b"x" * 1001), "1001 bytes are not a whole number of uint16 tokens"),
     (lambda p: write_llmc(p, np.zeros(99), version=2), "magic number 20240520 and unknown version 2"),
     (lambda p: write_llmc(p, np.zeros(99), count=100), "100 tokens, which is a file of 1224 bytes, but it has 1222"),
     (lambda p: write_llmc(p, np.zeros(99), count=-1), "its header says -1 tokens"),
@@ -189,8 +189,8 @@ def test_numpy_arrays(run, tmp_path, data, dtype, said, name):
 
 
 @pytest.mark.parametrize("array, said", [
-    (np.zeros(100, "f4"), "of '<f4', which are no little-endian integers"),
-    (np.zeros(100, ">u2"), "of '>u2', which are no little-endian integers"),
+    (np.zeros(100, "f4"), "of '<f4', which are not little-endian integers"),
+    (np.zeros(100, ">u2"), "of '>u2', which are not little-endian integers"),
     (np.zeros((10, 10), "u2"), "of shape (10, 10), where one dim is needed"),
     (np.zeros((), "u2"), "of shape (), where one dim is needed")])
 def test_arrays_that_are_no_tokens(refused, tmp_path, array, said):
@@ -249,7 +249,7 @@ def test_a_bad_token_of_the_evaluation_is_found_before_training(refused, tmp_pat
     assert "--eval-data a.u16: token 999 at position 500" in message and not (tmp_path / "dump").exists()
 
 
-@pytest.mark.parametrize("word, said", [("llmc", "no llm.c file"), ("megatron", "cannot open it")])
+@pytest.mark.parametrize("word, said", [("llmc", "not an llm.c file"), ("megatron", "cannot open it")])
 def test_another_format_than_given(refused, data, word, said):
     assert said in refused("--data", "data.txt", "--steps", 1, "--data-format", word)
 

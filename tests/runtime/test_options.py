@@ -82,7 +82,7 @@ def test_an_option_without_effect_is_refused(refused, name, kind, value, needed)
     ("--stesp", "did you mean --steps?"), ("--savevery", "did you mean --save-every?"),
     ("--topk=3", "did you mean --top-k?"), ("--no_shuffle", "did you mean --no-shuffle?"),
     ("--xyzzy", "unknown option --xyzzy (--help lists the options)"), ("--" + "s" * 200, "unknown option"),
-    ("data.txt", "'data.txt' is no option"), ("-h", "'-h' is no option"), ("--", "'--' is no option"),
+    ("data.txt", "'data.txt' is not an option"), ("-h", "'-h' is no option"), ("--", "'--' is no option"),
     ("--plan=1", "--plan takes no value"), ("--save", "--save needs a value: --save FILE"),
     ("--save=", "--save needs the name of a file"), ("--help=html", "--help must be one of markdown, not 'html'"),
     ("--data-format=u8", "--data-format must be one of bytes|u16|u32|llmc|megatron|npy, not 'u8'"),
@@ -97,7 +97,7 @@ def test_twice(refused):
 
 
 def test_what_the_program_cannot_do(refused, run, data):
-    assert "how long?" in refused("--data", "data.txt", status=2, TINY_SCHEDULE="constant")
+    assert "has no steps: give --steps" in refused("--data", "data.txt", status=2, TINY_SCHEDULE="constant")
     assert "nothing to train on" in refused("--steps", 3, status=2)
     assert "does not predict the next token" in refused("--steps", 0, "--sample", 3, status=2, TINY_NO_PREDICT=1)
     assert "has 50257 tokens, not 256" in refused("--steps", 0, "--sample", 3, status=2, TINY_VOCAB=50257)

@@ -81,7 +81,7 @@ def test_log_has_every_field(run, tmp_path, data):
 def test_log_of_a_fresh_run_replaces_the_old_one_where_it_may(run, refused, tmp_path, data):
     run("--data", "data.txt", "--steps", 5, "--log", "log")
     assert refused("--data", "data.txt", "--steps", 3, "--log", "log") == \
-        ("error: --log log: the file is there already, and would be lost; this run begins at step 0: give another name, "
+        ("error: --log log: the file already exists and would be lost; this run begins at step 0: give another name, "
          "or give --overwrite")
     assert len(read_log(tmp_path / "log")) == 5
     run("--data", "data.txt", "--steps", 3, "--log", "log", "--overwrite")
@@ -104,7 +104,7 @@ def test_log_that_is_none_is_kept(run, refused, tmp_path, data, text, line):
     run("--data", "data.txt", "--steps", 4, "--save", "a")
     (tmp_path / "log").write_text(text)
     message = refused("--data", "data.txt", "--steps", 6, "--load", "a", "--log", "log")
-    assert f"--log log: line {line} is none of a trainer's log, and would be lost" in message
+    assert f"--log log: line {line} is not from a trainer's log and would be lost" in message
     assert (tmp_path / "log").read_text() == text
 
 

@@ -15,7 +15,7 @@ TRAIN = ["--data", "data.txt", "--steps", 3]
 def test_checkpoint_of_a_fresh_run_replaces_no_other(run, refused, tmp_path, data):
     run(*TRAIN, "--save", "a")
     before = (tmp_path / "a").read_bytes()
-    message = "error: --save a: the file is there already, and would be lost; go on from it with --load, give another " \
+    message = "error: --save a: the file already exists and would be lost; resume from it with --load, give another " \
               "name, or give --overwrite"
     assert refused(*TRAIN, "--save", "a", "--seed", 7, TINY_DUMP="dump") == message
     assert (tmp_path / "a").read_bytes() == before and not (tmp_path / "dump").exists()
@@ -113,7 +113,7 @@ def writing(trainer, tmp_path, data):
 def test_two_runs_save_to_one_file(refused, tmp_path, writing, every):
     """Before its first checkpoint and after it."""
     process = writing("--save", "a", *every, **(dict(sleep="0", print_every="20") if every else {}))
-    message = "error: --save a: another process is writing it; wait for its end, or give another place"
+    message = "error: --save a: another process is writing it; wait until it ends, or give another path"
     assert refused(*TRAIN, "--save", "a", "--overwrite") == message
     if every:
         for _ in range(30): # at any time between two saves, or in one
@@ -151,6 +151,6 @@ def test_several_of_a_trainer_of_one_rank(run, refused, data, environment):
     message = refused(*TRAIN, **environment)
     name, count = next(iter(environment.items()))
     assert message.endswith(f" was compiled for one rank, but {count} were started ({name}): start one, or compile it for a "
-                            f"mesh (mpc compile --mesh ...); for runs that have nothing to do with each other unset {name}")
+                            f"mesh (mpc compile --mesh ...); for independent runs unset {name}")
     run(*TRAIN, **{name: 1})
     run("--help", **environment)

@@ -31,7 +31,7 @@ def test_signal_saves_and_ends(run, running, tmp_path, data, number):
         errors = process.communicate(timeout=30)[1]
     assert process.returncode == 128 + number
     step = int(read_checkpoint(tmp_path / "a")[0]["step"])
-    assert step >= 3 and f"interrupted at step {step}: go on with --load a" in errors
+    assert step >= 3 and f"interrupted at step {step}: resume with --load a" in errors
     assert read_log(tmp_path / "log")[-1]["step"] == step
     run("--data", "data.txt", "--steps", step + 2, "--load", "a", "--save", "a")
     run("--data", "data.txt", "--steps", step + 2, "--save", "b")
@@ -133,7 +133,7 @@ def test_a_reader_who_leaves_ends_the_run_and_it_is_saved(running, tmp_path):
         errors = process.stderr.read()
         assert process.wait(30) == 128 + signal.SIGPIPE
     step = int(read_checkpoint(tmp_path / "a")[0]["step"])
-    assert step >= 3 and f"interrupted at step {step}: go on with --load a" in errors
+    assert step >= 3 and f"interrupted at step {step}: resume with --load a" in errors
 
 
 def test_a_full_disk_behind_stdout_is_told(trainer, tmp_path, data):
