@@ -125,7 +125,7 @@ typedef struct {
     int nloops;
     struct {
         Name dim;
-        int64_t count, a, b, c, bias; /* turns, and strides in elements */
+        int64_t count, a, b, c, bias; /* iterations, and strides in elements */
     } loop[MAX_RANK];
     bool naive;                 /* no operand order that rt_product takes: emit_naive_product writes loops */
     const Op *dot, *activation; /* the latter NULL: none */
@@ -140,9 +140,9 @@ bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[
 
 /* --- product_text.c: the same as text ------------------------------------------------------------ */
 
-/* The initialiser of an RtProductShape, on lines of their own: "{", "    .m = 8192," ..., "}".  `rest` names the launch
- * that does bias and activation where cuBLASLt does not; NULL: none. */
-char *product_shape_text(Module *m, const RtProductShape *shape, const char *rest);
+/* The initialiser of an RtProductShape, on lines of their own: "{", "    .m = 8192," ..., "}".  `unfused` names the
+ * launch that does bias and activation where cuBLASLt does not; NULL: none. */
+char *product_shape_text(Module *m, const RtProductShape *shape, const char *unfused);
 
 /* The statement that runs it: "rt_product(rt, 7, x, w, y);", with loops around it if need be. */
 Statement product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);

@@ -86,7 +86,7 @@ static bool is_in_viewed(Module *m, const Op *view)
 static bool fits_beside(Module *m, const Func *f, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    int64_t bytes = callee && callee->role != KERNEL ? aligned_bytes(callee->frame) + turn_buffers(m, op, callee)
+    int64_t bytes = callee && callee->role != KERNEL ? aligned_bytes(callee->frame) + iteration_buffers(m, op, callee)
                     : m->scratch_bytes               ? m->scratch_bytes(m, op)
                                                      : 0;
     if (bytes == 0 || op->attrs.frame + bytes <= f->frame)

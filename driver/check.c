@@ -5,19 +5,19 @@
 #include "driver.h"
 
 #include "codegen/cuda/cuda.h"
-#include "codegen/host/facts.h"
 #include "codegen/host/host.h"
+#include "codegen/host/totals.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-static void print_facts(Run *run, const Module *m, Facts facts)
+static void print_totals(Run *run, const Module *m, Totals totals)
 {
     Arena *arena = &run->arena;
     printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of %s tokens (%s x %s)\n",
-           run->source.path, m->name, grouped(arena, facts.parameters), facts.tensors, facts.flops / 1e9,
-           grouped(arena, facts.micro * facts.batch * facts.seq), grouped(arena, facts.micro * facts.batch),
-           grouped(arena, facts.seq));
+           run->source.path, m->name, grouped(arena, totals.parameters), totals.tensors, totals.flops / 1e9,
+           grouped(arena, totals.micro * totals.batch * totals.seq), grouped(arena, totals.micro * totals.batch),
+           grouped(arena, totals.seq));
 }
 
 /* "weight decay: wte, h.*.attn.wq" */
@@ -54,10 +54,10 @@ int run_check(Run *run)
     Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, NULL) : NULL;
     if (!m)
         return STATUS_FAILED;
-    const Facts facts = program_facts(m);
+    const Totals totals = program_totals(m);
     bool good = has_trainer(run, m);
     if (good)
-        print_facts(run, m, facts);
+        print_totals(run, m, totals);
     for (int decays = 1; good && run->options->verbose && decays >= 0; decays--)
         print_decay(m, decays);
     free_module(m);

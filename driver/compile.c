@@ -167,16 +167,16 @@ static void print_settings(Run *run, const Settings *settings)
 
 static void print_summary(const Report *report)
 {
-    const Facts *facts = &report->facts;
+    const Totals *totals = &report->totals;
     Arena *arena = &report->run->arena;
     printf("%s: model %s, %s parameters in %d tensors\n", report->run->source.path, report->m->name,
-           grouped(arena, facts->parameters), facts->tensors);
+           grouped(arena, totals->parameters), totals->tensors);
     printf("  memory %.2f MB%s, planned to the byte%s:\n", (double)report->memory.arena / 1e6,
            report->ranks > 1 ? " a rank" : "", beside_text(report));
     print_memory_table(report);
-    printf("  work   %.4g GFLOP a step of %s tokens: %s micro-batches of %s sequences of %s\n", facts->flops / 1e9,
-           grouped(arena, facts->micro * facts->batch * facts->seq), grouped(arena, facts->micro),
-           grouped(arena, facts->batch), grouped(arena, facts->seq));
+    printf("  work   %.4g GFLOP a step of %s tokens: %s micro-batches of %s sequences of %s\n", totals->flops / 1e9,
+           grouped(arena, totals->micro * totals->batch * totals->seq), grouped(arena, totals->micro),
+           grouped(arena, totals->batch), grouped(arena, totals->seq));
 }
 
 /* What starts the trainer once for each rank. */

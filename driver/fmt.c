@@ -1,7 +1,7 @@
 /* fmt.c -- mpc fmt: prints, checks or rewrites the layout of a .mdl file. */
 #include "driver.h"
 
-#include "layout.h"
+#include "format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static char *layout_of(const Run *run)
     char *text = NULL;
     size_t size;
     FILE *out = open_memory(&text, &size);
-    write_layout(run->source.text, run->source.length, out);
+    write_formatted(run->source.text, run->source.length, out);
     fclose(out);
     return text;
 }

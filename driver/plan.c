@@ -1,7 +1,7 @@
 /* plan.c -- plan.json: every effective value, its unit, and where it came from. */
 #include "plan.h"
 
-#include "codegen/host/facts.h"
+#include "codegen/host/totals.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -124,14 +124,14 @@ static void add_settings(cJSON *plan, const Settings *settings)
     }
 }
 
-static void add_work(cJSON *plan, const Facts *facts)
+static void add_work(cJSON *plan, const Totals *totals)
 {
     cJSON *object = cJSON_AddObjectToObject(plan, "work");
-    cJSON_AddNumberToObject(object, "flops_per_step", facts->flops);
+    cJSON_AddNumberToObject(object, "flops_per_step", totals->flops);
     cJSON_AddStringToObject(object, "flops_convention", FLOPS_CONVENTION);
-    add_json_integer(object, "micro_batches_per_step", facts->micro);
-    add_json_integer(object, "sequences_per_step", facts->micro * facts->batch);
-    add_json_integer(object, "tokens_per_step", facts->micro * facts->batch * facts->seq);
+    add_json_integer(object, "micro_batches_per_step", totals->micro);
+    add_json_integer(object, "sequences_per_step", totals->micro * totals->batch);
+    add_json_integer(object, "tokens_per_step", totals->micro * totals->batch * totals->seq);
 }
 
 /* The mesh that the trainer was compiled for: it starts on that many ranks and on no other number. */
@@ -144,13 +144,13 @@ static void add_mesh(cJSON *plan, const Report *report)
         add_json_integer(axes, report->m->axis[i], report->m->axis_size[i]);
 }
 
-static void add_model(cJSON *plan, const Module *m, const Facts *facts)
+static void add_model(cJSON *plan, const Module *m, const Totals *totals)
 {
     cJSON *object = cJSON_AddObjectToObject(plan, "model");
     cJSON_AddStringToObject(object, "name", m->name);
     cJSON_AddStringToObject(object, "source", m->source ? m->source : "");
-    add_json_integer(object, "parameters", facts->parameters);
-    add_json_integer(object, "tensors", facts->tensors);
+    add_json_integer(object, "parameters", totals->parameters);
+    add_json_integer(object, "tensors", totals->tensors);
 }
 
 static void add_files(cJSON *plan, const Options *o)
@@ -167,12 +167,12 @@ const char *plan_text(const Report *report, const Settings *settings)
     Run *run = report->run;
     cJSON *plan = cJSON_CreateObject();
     cJSON_AddStringToObject(plan, "mpc", MPC_VERSION);
-    add_model(plan, report->m, &report->facts);
+    add_model(plan, report->m, &report->totals);
     add_options(plan, run);
     add_settings(plan, settings);
     add_mesh(plan, report);
     cJSON_AddItemToObject(plan, "memory", memory_json(report));
-    add_work(plan, &report->facts);
+    add_work(plan, &report->totals);
     add_files(plan, run->options);
     char *printed = cJSON_Print(plan);
     const char *text = arena_text(&run->arena, "%s\n", printed);

@@ -133,7 +133,7 @@ static int more_work_first(const void *a, const void *b)
 
 Report make_report(Run *run, Module *m)
 {
-    Report r = { .run = run, .m = m, .facts = program_facts(m), .classes = classify_tensors(m) };
+    Report r = { .run = run, .m = m, .totals = program_totals(m), .classes = classify_tensors(m) };
     const Func *step = func_with_role(m, STEP);
     r.memory = memory_use(&r.classes);
     r.messages = message_space(m, is_cuda(run->options));
@@ -149,7 +149,7 @@ Report make_report(Run *run, Module *m)
     return r;
 }
 
-const char *held_name(const Report *r, const Held *held)
+const char *held_name(const Report *r, const Stretch *held)
 {
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
     if (param)
@@ -160,7 +160,7 @@ const char *held_name(const Report *r, const Held *held)
     return op->path ? op->path : info(op)->name;
 }
 
-const char *held_where(const Report *r, const Held *held)
+const char *held_where(const Report *r, const Stretch *held)
 {
     const Op *op = held->op && held->value ? origin_of(r->m, held->value) : held->op;
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;

@@ -10,7 +10,7 @@
 
 #include "driver.h"
 
-#include "codegen/host/facts.h"
+#include "codegen/host/totals.h"
 #include "cost/cost.h"
 
 #include <cjson/cJSON.h>
@@ -41,7 +41,7 @@ extern const char *const work_name[N_WORKS];
 typedef struct {
     Run *run;
     Module *m;
-    Facts facts;
+    Totals totals;
     Classes classes;
     MemoryUse memory;
     int64_t messages, products; /* bytes beside the arena: see message_space, product_space */
@@ -60,8 +60,8 @@ Report make_report(Run *run, Module *m); /* the module has been through all pass
 const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
 
 /* A name of a tensor that a user knows: that of the .mdl where there is one. */
-const char *held_name(const Report *report, const Held *held);
-const char *held_where(const Report *report, const Held *held); /* "gpt2.mdl:24:9", or "" */
+const char *held_name(const Report *report, const Stretch *held);
+const char *held_where(const Report *report, const Stretch *held); /* "gpt2.mdl:24:9", or "" */
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);

@@ -36,7 +36,7 @@ static void add_mesh(const Report *r, cJSON *json)
 
 /* --- Memory ------------------------------------------------------------------------------------------ */
 
-static void add_held(const Report *r, cJSON *list, const Held *held)
+static void add_held(const Report *r, cJSON *list, const Stretch *held)
 {
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
     cJSON *entry = add_entry(list);
@@ -150,7 +150,7 @@ static void add_work(const Report *r, cJSON *json)
     cJSON *object = cJSON_AddObjectToObject(json, "work");
     double rank = 0;
     add_text(object, "unit", "FLOPs a step");
-    cJSON_AddNumberToObject(object, "model", r->facts.flops);
+    cJSON_AddNumberToObject(object, "model", r->totals.flops);
     add_text(object, "model_convention", FLOPS_CONVENTION);
     cJSON *parts = cJSON_AddObjectToObject(object, "rank_parts");
     for (int i = 0; i < N_WORKS; i++) {
@@ -175,9 +175,9 @@ cJSON *report_json(const Report *r)
     add_text(json, "mpc", MPC_VERSION);
     add_text(json, "model", r->m->name);
     add_text(json, "source", r->m->source);
-    add_json_integer(json, "parameters", r->facts.parameters);
-    add_json_integer(json, "tokens", r->facts.micro * r->facts.batch * r->facts.seq);
-    add_json_integer(json, "micro_batches", r->facts.micro);
+    add_json_integer(json, "parameters", r->totals.parameters);
+    add_json_integer(json, "tokens", r->totals.micro * r->totals.batch * r->totals.seq);
+    add_json_integer(json, "micro_batches", r->totals.micro);
     add_mesh(r, json);
     add_memory(r, json);
     add_traffic(r, json);

@@ -24,18 +24,18 @@ void print_memory_table(const Report *r)
            *place ? " (" : "", place, *place ? ")" : "", use->func->name);
 }
 
-static bool is_larger(const Report *r, const Held *a, const Held *b)
+static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)
 {
     return bytes_of_held(r->m, a) > bytes_of_held(r->m, b);
 }
 
 /* The largest that are not listed yet: they come in the order of their places. */
-static const Held *next_largest(const Report *r, const Held *last)
+static const Stretch *next_largest(const Report *r, const Stretch *last)
 {
     const MemoryUse *use = &r->memory;
-    const Held *best = NULL;
+    const Stretch *best = NULL;
     for (int i = 0; i < use->nheld; i++) {
-        const Held *held = &use->held[i];
+        const Stretch *held = &use->held[i];
         bool comes_after = !last || is_larger(r, last, held) || (!is_larger(r, held, last) && held > last);
         if (comes_after && (!best || is_larger(r, held, best)))
             best = held;
@@ -46,7 +46,7 @@ static const Held *next_largest(const Report *r, const Held *last)
 static void print_largest(const Report *r)
 {
     enum { LISTED = 12 };
-    const Held *held = NULL;
+    const Stretch *held = NULL;
     printf("  largest at that time\n");
     for (int i = 0; i < LISTED && (held = next_largest(r, held)); i++)
         printf("    %12.2f MB  %-15s %-24s %-40s %s\n", megabytes((double)bytes_of_held(r->m, held)),
@@ -171,7 +171,8 @@ static void print_work(const Report *r)
     for (int i = 0; i < N_WORKS; i++)
         printf("    %-27s %12.4g GFLOP\n", work_name[i], r->work[i] / 1e9);
     printf("    all ranks together do %.2f times the model's %.4g GFLOP (%s)\n",
-           r->facts.flops > 0 ? rank * (double)r->ranks / r->facts.flops : 0, r->facts.flops / 1e9, FLOPS_CONVENTION);
+           r->totals.flops > 0 ? rank * (double)r->ranks / r->totals.flops : 0, r->totals.flops / 1e9,
+           FLOPS_CONVENTION);
     print_alike(r, rank);
 }
 
@@ -182,12 +183,12 @@ void print_report_tables(const Report *r)
     const Module *m = r->m;
     Arena *arena = &r->run->arena;
     printf("%s: model %s, %s parameters, on %lld rank%s", r->run->source.path, m->name,
-           grouped(arena, r->facts.parameters), (long long)r->ranks, r->ranks == 1 ? "" : "s, all of one kind:");
+           grouped(arena, r->totals.parameters), (long long)r->ranks, r->ranks == 1 ? "" : "s, all of one kind:");
     for (int i = 0; i < m->naxes; i++)
         printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
     printf("\na step: %s tokens in %s micro-batches of %s sequences\n",
-           grouped(arena, r->facts.micro * r->facts.batch * r->facts.seq), grouped(arena, r->facts.micro),
-           grouped(arena, r->facts.batch));
+           grouped(arena, r->totals.micro * r->totals.batch * r->totals.seq), grouped(arena, r->totals.micro),
+           grouped(arena, r->totals.batch));
     print_memory(r);
     print_traffic(r);
     print_precision(r);

@@ -205,7 +205,7 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
 /* Puts the tensor with all its copies into the module. */
 static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
 {
-    const Frame *model = l->frame;
+    const Body *model = l->frame;
     Param *param = NEW(l->arena, Param);
     while (model->outer)
         model = model->outer;
@@ -393,7 +393,7 @@ static Operand lower_body(Lower *l, const Symbol *block)
 static const char *starred(Lower *l, const char *name)
 {
     const Scope *scope = l->scope;
-    for (const Frame *frame = l->frame; frame->outer && scope == frame->scope;
+    for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
          frame = frame->outer, scope = scope->outer)
         name = arena_text(l->arena, "%s.*", name);
     return name;

@@ -83,11 +83,11 @@ bool too_large(Lower *l, const Type *type, Loc at)
     return count > 0x1p48;
 }
 
-/* What a turn of a repeat leaves behind, and what it takes, gets a dim more for each repeat around it. */
+/* What an iteration of a repeat leaves behind, and what it takes, gets a dim more for each repeat around it. */
 bool too_many_dims(Lower *l, const Type *type, Loc at)
 {
     int repeats = 0;
-    for (const Frame *frame = l->frame; frame && frame->outer; frame = frame->outer)
+    for (const Body *frame = l->frame; frame && frame->outer; frame = frame->outer)
         repeats++;
     if (repeats == 0 || type->rank + repeats <= MAX_RANK)
         return false;
@@ -174,18 +174,18 @@ void remove_dead_ops(Func *f, Map *read)
 
 /* --- Names of values ----------------------------------------------------------------------- */
 
-static bool is_taken(const Lower *l, const Frame *frame, Name name)
+static bool is_taken(const Lower *l, const Body *frame, Name name)
 {
     return map_get(&frame->names, name) || find_param(l->m, name);
 }
 
-static void take_name(Lower *l, Frame *frame, Value *value)
+static void take_name(Lower *l, Body *frame, Value *value)
 {
     frame->names.arena = l->arena;
     map_put(&frame->names, value->name, value);
 }
 
-void push_named(Lower *l, Frame *frame, Values *values, Value *value)
+void push_named(Lower *l, Body *frame, Values *values, Value *value)
 {
     push_value(l->arena, values, value);
     take_name(l, frame, value);
@@ -194,7 +194,7 @@ void push_named(Lower *l, Frame *frame, Values *values, Value *value)
 static bool is_fresh(Name name) { return name[0] >= '0' && name[0] <= '9'; }
 
 /* The path as seen from inside of the body: "attn.q" for h.attn.q in the body of the repeat of h. */
-static Name path_inside(Lower *l, const Frame *frame, Name path)
+static Name path_inside(Lower *l, const Body *frame, Name path)
 {
     for (; frame; frame = frame->outer) {
         size_t length = frame->prefix ? strlen(frame->prefix) : 0;
@@ -229,11 +229,11 @@ Value *new_port(Lower *l, Name name, Type type, Port port)
     return value;
 }
 
-Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home)
+Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
 {
-    if (!value || frame == home)
+    if (!value || frame == defined_in)
         return value;
-    Value *outside = import_value(l, frame->outer, value, home);
+    Value *outside = import_value(l, frame->outer, value, defined_in);
     int at = index_of(&frame->sources, outside);
     if (at >= 0)
         return frame->captured.at[at];
@@ -244,7 +244,7 @@ Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home)
 }
 
 /* A trainable tensor of this type, and outside of each repeat the stack of its copies. */
-Value *import_param(Lower *l, Frame *frame, Name name, Type type)
+Value *import_param(Lower *l, Body *frame, Name name, Type type)
 {
     Value *value = new_port(l, name, type, (Port){ PORT_PARAM, name });
     if (frame->outer)
@@ -253,8 +253,8 @@ Value *import_param(Lower *l, Frame *frame, Name name, Type type)
     return value;
 }
 
-/* In a body the key is that of its turn; who calls it folds the turn's number into its own. */
-Value *dropout_key(Lower *l, Frame *frame)
+/* In a body the key is that of its iteration; who calls it folds the iteration's number into its own. */
+Value *dropout_key(Lower *l, Body *frame)
 {
     if (frame->outer)
         dropout_key(l, frame->outer);
@@ -266,7 +266,7 @@ Value *dropout_key(Lower *l, Frame *frame)
 
 Value *dropout_origin(Lower *l)
 {
-    Frame *model = l->frame;
+    Body *model = l->frame;
     while (model->outer)
         model = model->outer;
     if (!model->origin)
@@ -281,7 +281,7 @@ static void push_all(Lower *l, Values *to, const Values *from)
 }
 
 /* A number that is fed, where nothing else has its name. */
-static void push_fed(Lower *l, Frame *frame, Values *params, Value *value)
+static void push_fed(Lower *l, Body *frame, Values *params, Value *value)
 {
     if (!value)
         return;
@@ -291,7 +291,7 @@ static void push_fed(Lower *l, Frame *frame, Values *params, Value *value)
 }
 
 /* The model: inputs, key, origin, totals, params.  A body: carried, params, key, captured. */
-void finish_frame(Lower *l, Frame *frame)
+void finish_frame(Lower *l, Body *frame)
 {
     Values *params = &frame->func->params;
     push_all(l, params, &frame->inputs);

@@ -311,7 +311,7 @@ static Operand lower_name(Lower *l, const Ast *ast)
     }
     Operand operand = symbol->operand;
     if (operand.kind == TENSOR)
-        operand.value = import_value(l, l->frame, operand.value, symbol->home);
+        operand.value = import_value(l, l->frame, operand.value, symbol->frame);
     return operand;
 }
 

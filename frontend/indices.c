@@ -72,7 +72,7 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
 }
 
 /* In the body of a repeat: what it was outside. */
-static Value *outside(const Frame **frame, Value *value)
+static Value *outside(const Body **frame, Value *value)
 {
     int at;
     while (!value->def && (*frame)->outer && (at = index_of(&(*frame)->captured, value)) >= 0) {
@@ -87,7 +87,7 @@ static bool hands_on(const Op *op) { return info(op)->family == VIEW || op->kind
 
 Input *fed_as(Lower *l, Value *value)
 {
-    const Frame *frame = l->frame;
+    const Body *frame = l->frame;
     value = outside(&frame, value);
     while (value->def && hands_on(value->def))
         value = outside(&frame, arg(value->def, 0));
@@ -119,7 +119,7 @@ static bool note_data(Lower *l, Value *index, int64_t size, const Constant *igno
 
 bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
 {
-    const Frame *frame = l->frame;
+    const Body *frame = l->frame;
     Value *value = outside(&frame, index);
     Closure c = { .ops = { .arena = NULL } };
     c.ops.arena = &c.arena;

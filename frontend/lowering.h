@@ -53,7 +53,7 @@ typedef struct {
 
 typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, N_SYMBOLS } SymbolKind;
 
-typedef struct Frame Frame;
+typedef struct Body Body;
 enum { TRIALS = 3 };
 
 typedef struct Symbol {
@@ -62,15 +62,15 @@ typedef struct Symbol {
     unsigned hash; /* of the name */
     Loc loc;
     bool used;
-    bool from_before;                              /* of a local: what a turn of a repeat got, which nobody need read */
-    Constant number;                               /* of a const; of a dim its size */
-    int64_t padded;                                /* of a dim; what it takes in memory */
-    double trial[TRIALS];                          /* of a dim: sizes that it might have, see try_sizes */
-    bool wrong;                                    /* a const or dim whose expression is */
-    const Ast *ast;                                /* the declaration */
+    bool from_before;     /* of a local: what an iteration of a repeat got, which nobody need read */
+    Constant number;      /* of a const; of a dim its size */
+    int64_t padded;       /* of a dim; what it takes in memory */
+    double trial[TRIALS]; /* of a dim: sizes that it might have, see try_sizes */
+    bool wrong;           /* a const or dim whose expression is */
+    const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
-    Operand operand;                               /* of a local, argument, param, input: valid in `home` */
-    Frame *home;
+    Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
+    Body *frame;
     struct Symbol *next; /* declared before it, in the same scope */
 } Symbol;
 
@@ -99,12 +99,12 @@ typedef enum {
 } Variant;
 
 /* A function that is being lowered: the model, or the body of a `repeat` inside another. */
-struct Frame {
+struct Body {
     Func *func;
-    Frame *outer;
+    Body *outer;
     const Scope *scope;       /* of a body: what is in it is repeated */
     Name prefix;              /* of the paths of what is in it: "h"; NULL for the model */
-    Dim copy;                 /* of a body: the dim that counts its turns */
+    Dim copy;                 /* of a body: the dim that counts its iterations */
     Values inputs, totals;    /* of the model */
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
@@ -163,7 +163,7 @@ struct Lower {
     struct Layout *layout;
     int64_t data_ranks; /* how many ranks share a micro-step's sequences */
 
-    Frame *frame;
+    Body *frame;
     Scope *scope;
     Builder b;            /* where the next op goes, and of what place it tells */
     Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
@@ -280,14 +280,14 @@ Value *emit_iota(Lower *l, Dim dim);
 Value *emit_cast(Lower *l, Value *x, DType dtype);
 Value *emit_f32(Lower *l, Value *x);                /* f32 whatever train.precision makes of x */
 void name_value(Lower *l, Value *value, Name path); /* where the name is free in the function */
-Value *import_value(Lower *l, Frame *frame, Value *value, Frame *home);
-Value *import_param(Lower *l, Frame *frame, Name name, Type type);
-Value *dropout_key(Lower *l, Frame *frame);
+Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in);
+Value *import_param(Lower *l, Body *frame, Name name, Type type);
+Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);
-void finish_frame(Lower *l, Frame *frame); /* puts the parameters of a function in their order */
-void remove_dead_ops(Func *f, Map *read);  /* what stays is noted in `read`, with what it reads */
-void push_named(Lower *l, Frame *frame, Values *values, Value *value); /* to one of the frame's lists */
-Value *new_port(Lower *l, Name name, Type type, Port port);            /* a parameter of the model */
+void finish_frame(Lower *l, Body *frame); /* puts the parameters of a function in their order */
+void remove_dead_ops(Func *f, Map *read); /* what stays is noted in `read`, with what it reads */
+void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one of the frame's lists */
+Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
 
 /* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */

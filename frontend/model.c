@@ -176,7 +176,7 @@ static void keep_used(Lower *l, const Map *read, Values *params)
 }
 
 /* Takes away what does not lead to the result: a prediction needs no labels. */
-static void prune(Lower *l, Frame *frame)
+static void prune(Lower *l, Body *frame)
 {
     Map read = { .arena = l->arena };
     remove_dead_ops(frame->func, &read);
@@ -190,7 +190,7 @@ static void prune(Lower *l, Frame *frame)
         frame->origin = NULL;
 }
 
-static void start_variant(Lower *l, Variant variant, Frame *frame, Scope *scope, Instance **instances)
+static void start_variant(Lower *l, Variant variant, Body *frame, Scope *scope, Instance **instances)
 {
     l->variant = variant;
     l->batch_size = variant == AS_PREDICT ? 1 : l->m->train.microbatch;
@@ -210,7 +210,7 @@ Func *lower_model(Lower *l, Variant variant)
     Instance *instances = NULL;
     Scope scope = { .outer = &l->globals };
     Func *f = NEW(l->arena, Func);
-    Frame frame = { .func = f };
+    Body frame = { .func = f };
     start_variant(l, variant, &frame, &scope, &instances);
     f->role = function_of[variant].role;
     Value *loss = lower_statements(l);

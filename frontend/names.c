@@ -34,7 +34,7 @@ Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc l
 {
     Symbol *symbol = NEW(l->arena, Symbol);
     *symbol = (Symbol){
-        .kind = kind, .name = name, .hash = hash_of(name), .loc = loc, .home = l->frame, .next = scope->newest
+        .kind = kind, .name = name, .hash = hash_of(name), .loc = loc, .frame = l->frame, .next = scope->newest
     };
     return scope->newest = symbol;
 }

@@ -58,7 +58,7 @@ typedef struct Carried {
     Loc loc;        /* of the last assignment */
     Operand before; /* outside */
     Symbol *after;  /* inside, at the end */
-    bool read;      /* inside: by the same turn or by the next one */
+    bool read;      /* inside: by the same iteration or by the next one */
     struct Carried *next;
 } Carried;
 
@@ -92,7 +92,7 @@ static void collect_carried(Lower *l, const Ast *body, Carried **list)
             symbol->used = true;
             (*end)->before = symbol->operand;
             if (symbol->operand.kind == TENSOR)
-                (*end)->before.value = import_value(l, l->frame, symbol->operand.value, symbol->home);
+                (*end)->before.value = import_value(l, l->frame, symbol->operand.value, symbol->frame);
         }
     }
 }
@@ -166,12 +166,12 @@ static void push_all(Lower *l, Values *to, const Values *from)
 }
 
 /* The dropout key of each copy: that of the scope, folded with the number of the copy. */
-static Value *copy_keys(Lower *l, const Frame *body)
+static Value *copy_keys(Lower *l, const Body *body)
 {
     return EMIT(l, OP_fold_key, NO_ATTRS, dropout_key(l, l->frame), emit_iota(l, body->copy));
 }
 
-static Op *emit_loop(Lower *l, Frame *body, const Carried *carried)
+static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
 {
     Values args = { 0 };
     for (; carried; carried = carried->next)
@@ -193,9 +193,9 @@ static void lower_statements(Lower *l, const Ast *ast)
 }
 
 /* Lowers the body in a function of its own; false if something in it is wrong. */
-static bool lower_body(Lower *l, const Ast *ast, Frame *body, Carried *carried)
+static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
 {
-    Frame *outer = l->frame;
+    Body *outer = l->frame;
     Scope scope = { .outer = l->scope };
     Builder b = l->b;
     body->scope = &scope;
@@ -234,14 +234,14 @@ static Name copy_name(Lower *l, Name instance)
 {
     Name name = intern_format(l->m, "%s.copy", instance);
     int deep = 1;
-    for (const Frame *frame = l->frame; frame; frame = frame->outer)
+    for (const Body *frame = l->frame; frame; frame = frame->outer)
         if (frame->prefix == instance)
             name = intern_format(l->m, "%s.copy.%d", instance, ++deep);
     return name;
 }
 
 /* A cross_entropy that the last copy hands on is one: a `mean` of it counts its labels. */
-static void keep_labels(Lower *l, const Frame *body, const Operand *inside, Value *handed_on)
+static void keep_labels(Lower *l, const Body *body, const Operand *inside, Value *handed_on)
 {
     const Labelled *known = inside->kind == TENSOR ? find_labelled(l, inside->value) : NULL;
     if (!known)
@@ -261,8 +261,8 @@ void lower_repeat(Lower *l, const Ast *ast)
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
     make_tensors(l, carried);
-    Frame *body = NEW(l->arena, Frame);
-    *body = (Frame){ .outer = l->frame, .prefix = name };
+    Body *body = NEW(l->arena, Body);
+    *body = (Body){ .outer = l->frame, .prefix = name };
     body->copy = (Dim){ .name = copy_name(l, name), .size = copies, .padded = copies };
     body->func = NEW(l->arena, Func);
     bool good = lower_body(l, ast, body, carried) && copies > 0;

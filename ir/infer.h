@@ -1,4 +1,4 @@
-/* infer.h -- shared by the files that infer types: infer.c (the table, the common rule), roles.c, infer_more.c,
+/* infer.h -- shared by the files that infer types: infer.c (the table, the common rule), roles.c, infer_views.c,
  * infer_collectives.c. */
 #ifndef MPC_INFER_H
 #define MPC_INFER_H

@@ -58,7 +58,7 @@ bool is_carried_in_place(const Op *loop, const Func *callee, int i)
     return same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
 }
 
-int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee)
+int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)
 {
     int64_t bytes = 0;
     for (int i = 0; i < loop->attrs.carried; i++)

@@ -33,7 +33,7 @@ int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, as eve
 /* Is the i-th value that a loop carries made where it is read? */
 bool is_carried_in_place(const Op *loop, const Func *callee, int i);
 
-int64_t turn_buffers(const Module *m, const Op *loop, const Func *callee); /* bytes behind the callee's frame */
+int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee); /* bytes behind the callee's frame */
 
 /* Does that iteration, from 0, write the i-th value that is carried, and not made in place, to the buffer behind the
  * callee's frame, or where the loop's result lies? */

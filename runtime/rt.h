@@ -228,7 +228,7 @@ typedef struct {
     bool has_bias;   /* a row of n numbers of C's type, one behind the other, is added to each row */
     RtActivation activation;
     bool keeps_before; /* what the activation is applied to is written too, with C's type and strides; on a GPU only */
-    int rest;          /* on a GPU: the launch that does bias and activation where cuBLASLt does not, in two steps */
+    int unfused;       /* on a GPU: the launch that does bias and activation where cuBLASLt does not, in two steps */
 } RtProductShape;
 
 /* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer
@@ -279,13 +279,13 @@ void rt_trace_end(Rt *rt, int kernel);
             rt_trace_end((rt), (kernel));                                                                              \
     } while (0)
 
-/* In a loop: which turn of the dim runs from now on; -1: the loop is over. */
-void rt_trace_turn(Rt *rt, const char *dim, int64_t turn);
+/* In a loop: which iteration of the dim runs from now on; -1: the loop is over. */
+void rt_trace_iteration(Rt *rt, const char *dim, int64_t iteration);
 
-#define RT_TURN(rt, dim, turn)                                                                                         \
+#define RT_ITERATION(rt, dim, iteration)                                                                               \
     do {                                                                                                               \
         if (rt_tracing)                                                                                                \
-            rt_trace_turn((rt), (dim), (turn));                                                                        \
+            rt_trace_iteration((rt), (dim), (iteration));                                                              \
     } while (0)
 
 #endif

@@ -36,7 +36,7 @@ static void report(RtType type, const char *name, double flops, double seconds)
 /* Best time of `statement`, which runs for at least half a second. */
 #define BEST_OF(seconds, statement)                                                                                    \
     double seconds = 1e9;                                                                                              \
-    for (double start_ = rt_seconds(), turn_ = 0; turn_ < 3 || rt_seconds() - start_ < 0.5; turn_++) {                 \
+    for (double start_ = rt_seconds(), iteration_ = 0; iteration_ < 3 || rt_seconds() - start_ < 0.5; iteration_++) {  \
         const double before_ = rt_seconds();                                                                           \
         statement;                                                                                                     \
         const double time_ = rt_seconds() - before_;                                                                   \

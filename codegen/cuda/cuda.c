@@ -1,9 +1,9 @@
 /* cuda.c -- the CUDA text of a program: which ops are kernels of mpc, each text emitted once. */
 #include "cuda.h"
 
+#include "cuda_epilogue.h"
 #include "cuda_group.h"
 #include "cuda_library.h"
-#include "cuda_rest.h"
 #include "cuda_row.h"
 #include "map.h"
 #include "templates.h"
@@ -163,7 +163,7 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
             continue;
         calls[i] = NEW(&m->arena, CudaCall);
         *calls[i] = p->naive ? (CudaCall){ .count = 1, .op = only, .product = p }
-                             : (CudaCall){ .count = 1, .op = rest_of_product(m, op, p) };
+                             : (CudaCall){ .count = 1, .op = unfused_epilogue(m, op, p) };
         calls[i]->launches = add_kernel(program, calls[i], out);
     }
     map_put(&program->products, op, calls);

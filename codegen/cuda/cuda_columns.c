@@ -21,7 +21,7 @@ const char *functor_of(const Node *reduction)
 /* A row that does not fit into registers: its sums do not either. */
 static bool is_in_scratch(const Launch *p, const Column *column)
 {
-    return column->is_wide && p->mapping == MAP_ROWS && p->turns == 0;
+    return column->is_wide && p->mapping == MAP_ROWS && p->iterations == 0;
 }
 
 static int64_t wide_count(const Launch *p, const Column *column)
@@ -78,7 +78,7 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
         into = arena_text(&k->m->arena, "%s[%s]", into, dense_index(p, p->region.inner));
     else if (column->is_wide)
         into = arena_text(&k->m->arena,
-                          p->mapping == MAP_ROWS ? "%s[turn][e]"
+                          p->mapping == MAP_ROWS ? "%s[iteration][e]"
                           : p->width > 1         ? "%s[e]"
                                                  : "%s[0]",
                           into);
@@ -99,7 +99,7 @@ static void write_start(Launch *p, const Column *column, FILE *out)
     } else if (p->mapping == MAP_COLUMNS) {
         FILL(out, "RtPack<$type, $width> $name = rt_all<$width, $type>($start);\n", type, name, start, width);
     } else {
-        FILL(out, cuda_sums_template, type, name, start, width, { "turns", number(p, p->turns) });
+        FILL(out, cuda_sums_template, type, name, start, width, { "iterations", number(p, p->iterations) });
     }
 }
 
@@ -162,16 +162,16 @@ static char *left_name(const Launch *p, const Column *column)
 
 static char *sum_in_turn(const Launch *p, const Column *column)
 {
-    return arena_text(&p->k->m->arena, "%s[turn][e]", column->sink->name);
+    return arena_text(&p->k->m->arena, "%s[iteration][e]", column->sink->name);
 }
 
-static void leave_turn(Launch *p, const void *context, FILE *out)
+static void leave_iteration(Launch *p, const void *context, FILE *out)
 {
     const Column *column = context;
     fputs(each_element(p, true, leave_text(p, column, left_name(p, column), sum_in_turn(p, column))), out);
 }
 
-static void add_turn(Launch *p, const void *context, FILE *out)
+static void add_iteration(Launch *p, const void *context, FILE *out)
 {
     const Column *column = context;
     Text add;
@@ -186,16 +186,16 @@ static void add_turn(Launch *p, const void *context, FILE *out)
 static void leave_row(Launch *p, const Column *column, FILE *out)
 {
     if (rows_at_once(p) == 1) {
-        write_turns(p, leave_turn, column, out);
+        write_iterations(p, leave_iteration, column, out);
         return;
     }
-    Text turns;
-    open_text(&turns);
-    write_turns(p, add_turn, column, turns.out);
+    Text iterations;
+    open_text(&iterations);
+    write_iterations(p, add_iteration, column, iterations.out);
     FILL(out, cuda_row_sums_template, { "type", type_of(column) }, { "parts", column->sink->parts },
          { "left", left_name(p, column) }, { "count", number(p, wide_count(p, column)) },
          { "rows", number(p, rows_at_once(p)) }, { "threads", number(p, p->threads) },
-         { "turns", close_text(&p->k->m->arena, &turns) });
+         { "iterations", close_text(&p->k->m->arena, &iterations) });
 }
 
 void write_sums_end(Launch *p, FILE *out)
@@ -217,7 +217,7 @@ void write_sums_end(Launch *p, FILE *out)
 
 /* --- Totals --------------------------------------------------------------------------------------- */
 
-static char *turns_text(const Launch *p, const Loop *loop, const char *body)
+static char *iterations_text(const Launch *p, const Loop *loop, const char *body)
 {
     const char *index = declare(loop->index);
     return arena_text(&p->k->m->arena, "for (%s %s = 0; %s < %" PRId64 "; %s++)\n    %s", p->index_type, index, index,
@@ -236,7 +236,7 @@ static char *add_part(const Launch *p, const Column *column)
     for (int i = p->region.nloops - 1; i >= 0; i--) {
         const Loop *loop = &p->region.loop[i];
         if (loop->dims & dropped)
-            text = turns_text(p, loop, text);
+            text = iterations_text(p, loop, text);
     }
     return text;
 }
@@ -245,7 +245,7 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
 {
     const Sink *sink = column->sink;
     const Array *array = &p->k->array[p->k->f->params.count + sink->result];
-    int64_t results = turns_of(p, sink->node->dims);
+    int64_t results = iterations_of(p, sink->node->dims);
     bool by_lane = results >= BLOCK;
     int64_t at_once = by_lane ? WARP : BLOCK / WARP;
     DimSet dims = sink->node->dims;

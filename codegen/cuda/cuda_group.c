@@ -171,9 +171,10 @@ typedef struct {
     const Member **of;  /* by op */
     int *first_pointer; /* by op, and behind the last */
     const char **declared, **named;
-} Group;
+} LaunchGroup;
 
-static const Member *find_member(const Group *g, const Op *op, const char *name, Member member[], int *count, FILE *out)
+static const Member *find_member(const LaunchGroup *g, const Op *op, const char *name, Member member[], int *count,
+                                 FILE *out)
 {
     Module *m = g->m;
     Member *last = &member[*count];
@@ -187,14 +188,14 @@ static const Member *find_member(const Group *g, const Op *op, const char *name,
     return last;
 }
 
-static void add_pointer(Group *g, const char *constant, const char *type, const char *name)
+static void add_pointer(LaunchGroup *g, const char *constant, const char *type, const char *name)
 {
     g->named[g->npointers] = new_identifier(&g->names, name);
     g->declared[g->npointers] = arena_text(&g->m->arena, "%s%s *%s", constant, type, g->named[g->npointers]);
     g->npointers++;
 }
 
-static void name_pointers(Group *g, const Op *op)
+static void name_pointers(LaunchGroup *g, const Op *op)
 {
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         bool is_result = i >= op->args.count;
@@ -215,9 +216,9 @@ static char *titles(Module *m, int count, const Op *const group[])
     return wrapped_list(m, "/* together: ", count, path, " */\n", 0);
 }
 
-static Group open_group(Module *m, int count, const Op *const op[], const char *name, bool anonymous, FILE *out)
+static LaunchGroup open_group(Module *m, int count, const Op *const op[], const char *name, bool anonymous, FILE *out)
 {
-    Group g = { .m = m, .is_anonymous = anonymous, .names = { .module = m }, .count = count, .op = op };
+    LaunchGroup g = { .m = m, .is_anonymous = anonymous, .names = { .module = m }, .count = count, .op = op };
     Member *member = NEW_ARRAY(&m->arena, Member, count + 1);
     int nmembers = 0;
     g.of = NEW_ARRAY(&m->arena, const Member *, count);
@@ -234,7 +235,7 @@ static Group open_group(Module *m, int count, const Op *const op[], const char *
 }
 
 /* The kernel that does launch `number` of all members that have so many; false: none has. */
-static bool write_launch(const Group *g, const char *name, int number, CudaLaunches *launches, FILE *out)
+static bool write_launch(const LaunchGroup *g, const char *name, int number, CudaLaunches *launches, FILE *out)
 {
     Module *m = g->m;
     int64_t blocks = 0;
@@ -263,7 +264,7 @@ static bool write_launch(const Group *g, const char *name, int number, CudaLaunc
 const char *emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, bool anonymous,
                             CudaLaunches *launches, FILE *out)
 {
-    Group g = open_group(m, count, group, name, anonymous, out);
+    LaunchGroup g = open_group(m, count, group, name, anonymous, out);
     launches->count = 0;
     const char *own = name;
     for (int i = 0; write_launch(&g, own, i, launches, out); i++) {

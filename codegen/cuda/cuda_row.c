@@ -68,7 +68,7 @@ static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
         return p->ncolumns == 1 ? 4 : 2;
-    return p->turns && (has_wide_sums(p) || rounds_halves(p)) ? 2 : p->shared > 0;
+    return p->iterations && (has_wide_sums(p) || rounds_halves(p)) ? 2 : p->shared > 0;
 }
 
 const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }
@@ -117,26 +117,27 @@ static char *indented(const Launch *p, const char *text)
     return close_text(&p->k->m->arena, &lines);
 }
 
-/* How many turns of a thread, or packs of a row that is read again, need no look at the row's end. */
-static int64_t full_turns(const Launch *p)
+/* How many iterations of a thread, or packs of a row that is read again, need no look at the row's end. */
+static int64_t full_iterations(const Launch *p)
 {
     bool is_one_loop = p->vector->dims == p->region.inner;
     int64_t full = p->packs - (has_tail(p) ? 1 : 0);
     if (has_tail(p) && !is_one_loop)
         return 0;
-    return p->turns ? full / p->row_threads : full;
+    return p->iterations ? full / p->row_threads : full;
 }
 
-static void write_some_turns(Launch *p, int64_t from, int64_t end, TurnText *body, const void *context, FILE *out)
+static void write_some_iterations(Launch *p, int64_t from, int64_t end, IterationText *body, const void *context,
+                                  FILE *out)
 {
     Arena *arena = &p->k->m->arena;
-    bool is_exact = p->is_full || (int64_t)p->turns * p->row_threads == p->packs;
+    bool is_exact = p->is_full || (int64_t)p->iterations * p->row_threads == p->packs;
     Text lines;
     open_text(&lines);
     body(p, context, lines.out);
     const char *text = with_indices(p, p->pack, p->region.inner, true, close_text(arena, &lines));
     Hole first = { "from", arena_text(arena, "%" PRId64, from) }, last = { "end", arena_text(arena, "%" PRId64, end) };
-    if (!p->turns) {
+    if (!p->iterations) {
         FILL(out, cuda_strides_template, { "type", p->index_type }, { "pack", declare(p->pack) },
              { "from", from ? arena_text(arena, "%" PRId64 " + lane", from) : "lane" }, last,
              { "threads", number(p, p->row_threads) }, { "body", text });
@@ -147,36 +148,36 @@ static void write_some_turns(Launch *p, int64_t from, int64_t end, TurnText *bod
                           end - from > 1 ? "if (%s >= %" PRId64 ")\n    break;\n%s" : "if (%s < %" PRId64 ") {\n%s}\n",
                           use(p->pack), p->packs, end - from > 1 ? text : indented(p, text));
     if (p->pack->is_named)
-        text = arena_text(arena, "const int %s = turn * %d + lane;\n%s", declare(p->pack), p->row_threads, text);
-    Hole lines_of_turn = { "body", text };
+        text = arena_text(arena, "const int %s = iteration * %d + lane;\n%s", declare(p->pack), p->row_threads, text);
+    Hole lines_of_iteration = { "body", text };
     if (end - from > 1)
-        FILL(out, cuda_turns_template, first, last, lines_of_turn);
+        FILL(out, cuda_iterations_template, first, last, lines_of_iteration);
     else
-        FILL(out, cuda_turn_template, first, lines_of_turn);
+        FILL(out, cuda_iteration_template, first, lines_of_iteration);
 }
 
 /* `body` for each pack of a row that the thread has: from registers in loops that are unrolled, or read again.  Where
  * the row ends within the last packs, these are written once more by themselves. */
-void write_turns(Launch *p, TurnText *body, const void *context, FILE *out)
+void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out)
 {
-    int64_t all = p->turns ? p->turns : p->packs, full = full_turns(p);
+    int64_t all = p->iterations ? p->iterations : p->packs, full = full_iterations(p);
     p->is_full = true;
     if (full)
-        write_some_turns(p, 0, full, body, context, out);
+        write_some_iterations(p, 0, full, body, context, out);
     p->is_full = false;
     if (full < all)
-        write_some_turns(p, full, all, body, context, out);
+        write_some_iterations(p, full, all, body, context, out);
 }
 
-static void write_early_turn(Launch *p, const void *context, FILE *out) { write_early_loads(p, out); }
-static void write_near_turn(Launch *p, const void *context, FILE *out) { write_near_loads(p, out); }
-static void write_phase_turn(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
+static void write_register_iteration(Launch *p, const void *context, FILE *out) { write_register_loads(p, out); }
+static void write_shared_iteration(Launch *p, const void *context, FILE *out) { write_shared_loads(p, out); }
+static void write_phase_iteration(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
 
-static void write_mask_turn(Launch *p, const void *mask, FILE *out)
+static void write_mask_iteration(Launch *p, const void *mask, FILE *out)
 {
     const RowMask *of = mask;
     const char *stays = keep_text(p->k, of->node->op, element_position(p->k, &p->region, of->node));
-    fputs(each_element(p, false, arena_text(&p->k->m->arena, "%s[turn] |= (uint32_t)%s << e;\n", of->name, stays)),
+    fputs(each_element(p, false, arena_text(&p->k->m->arena, "%s[iteration] |= (uint32_t)%s << e;\n", of->name, stays)),
           out);
 }
 
@@ -196,7 +197,7 @@ static void write_masks(Launch *p, FILE *out)
     int count = 0;
     for (int i = 0; i < k->nnodes; i++) {
         Node *node = &k->node[i];
-        if (!p->turns || !node->is_wanted || !is_masking(node->op) || !(node->dims & p->region.inner))
+        if (!p->iterations || !node->is_wanted || !is_masking(node->op) || !(node->dims & p->region.inner))
             continue;
         int same = 0;
         while (same < count && !keep_same(mask[same].node->op, node->op))
@@ -204,27 +205,28 @@ static void write_masks(Launch *p, FILE *out)
         if (same == count) {
             const char *name = new_identifier(&k->names, arena_text(&k->m->arena, "%s_mask", node->name));
             mask[count++] = (RowMask){ name, node };
-            FILL(out, "uint32_t $name[$turns] = {};\n", { "name", name }, { "turns", number(p, p->turns) });
-            write_turns(p, write_mask_turn, &mask[same], out);
+            FILL(out, "uint32_t $name[$iterations] = {};\n", { "name", name },
+                 { "iterations", number(p, p->iterations) });
+            write_iterations(p, write_mask_iteration, &mask[same], out);
         }
-        node->mask = arena_text(&k->m->arena, "(%s[turn] >> e & 1u) != 0", mask[same].name);
+        node->mask = arena_text(&k->m->arena, "(%s[iteration] >> e & 1u) != 0", mask[same].name);
     }
 }
 
-static void write_early(Launch *p, FILE *out)
+static void write_kept_rows(Launch *p, FILE *out)
 {
     bool any = false;
     for (int i = 0; i < p->k->narrays; i++)
-        if (p->is_early[i])
-            FILL(out, "RtPack<$type, $width> $name[$turns];\n",
+        if (p->in_registers[i])
+            FILL(out, "RtPack<$type, $width> $name[$iterations];\n",
                  { "type", element_type(p->k->array[i].value->type.dtype) }, { "width", number(p, p->width) },
-                 { "name", p->pack_name[i] }, { "turns", number(p, p->turns) });
+                 { "name", p->pack_name[i] }, { "iterations", number(p, p->iterations) });
     for (int i = 0; i < p->k->narrays; i++)
-        any |= p->is_early[i];
+        any |= p->in_registers[i];
     if (any)
-        write_turns(p, write_early_turn, NULL, out);
+        write_iterations(p, write_register_iteration, NULL, out);
     if (p->shared) {
-        write_turns(p, write_near_turn, NULL, out);
+        write_iterations(p, write_shared_iteration, NULL, out);
         fputs("rt_copy_commit();\nrt_copy_wait<0>();\n", out);
     }
 }
@@ -258,13 +260,13 @@ static void write_row_sums(Launch *p, int phase, FILE *out)
 
 static void write_row_phases(Launch *p, FILE *out)
 {
-    write_early(p, out);
+    write_kept_rows(p, out);
     write_masks(p, out);
     write_phase_values(p, 0, out);
     for (int phase = 0; phase < p->k->nphases; phase++) {
         if (is_phase_needed(p, phase)) {
             write_accumulators(p, phase, out);
-            write_turns(p, write_phase_turn, &phase, out);
+            write_iterations(p, write_phase_iteration, &phase, out);
             write_row_sums(p, phase, out);
         }
         write_phase_values(p, phase + 1, out);
@@ -276,7 +278,7 @@ static void write_row_phases(Launch *p, FILE *out)
 
 static void write_by_row(Launch *p, const char *head, const char *row, FILE *out)
 {
-    int64_t rows = turns_of(p, p->region.dims & ~p->region.inner);
+    int64_t rows = iterations_of(p, p->region.dims & ~p->region.inner);
     bool is_exact = rows % rows_at_once(p) == 0;
     FILL(out, cuda_row_template, { "head", head }, { "threads", number(p, p->row_threads) }, { "type", p->index_type },
          { "at_once", number(p, rows_at_once(p)) },
@@ -287,16 +289,16 @@ static void write_by_row(Launch *p, const char *head, const char *row, FILE *out
 /* The indices of the dims that the block's sums keep. */
 static char *own_lines(const Launch *p, const char *block)
 {
-    if (turns_of(p, p->own) == 1)
+    if (iterations_of(p, p->own) == 1)
         return "";
-    char *own = arena_text(&p->k->m->arena, "const int own = %s %% %" PRId64 ";\n", block, turns_of(p, p->own));
+    char *own = arena_text(&p->k->m->arena, "const int own = %s %% %" PRId64 ";\n", block, iterations_of(p, p->own));
     return arena_text(&p->k->m->arena, "%s%s", own, index_lines(p, &(Variable){ .name = "own" }, p->own, false, true));
 }
 
 /* The part of a block whose number counts parts and own dims. */
 static char *part_text(const Launch *p, const char *block)
 {
-    int64_t own = turns_of(p, p->own);
+    int64_t own = iterations_of(p, p->own);
     return own > 1 ? arena_text(&p->k->m->arena, "%s / %" PRId64, block, own)
                    : arena_text(&p->k->m->arena, "%s", block);
 }
@@ -307,9 +309,9 @@ static void write_rows_in_parts(Launch *p, const char *head, const char *start, 
     FILL(out, cuda_rows_template, { "head", head }, { "threads", number(p, p->row_threads) },
          { "own", own_lines(p, "(int)blockIdx.x") }, { "start", start }, { "type", p->index_type },
          { "side", p->takes_sides ? "int side = 0;" : "" }, { "block", part_text(p, "blockIdx.x") },
-         { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, turns_of(p, p->reduced)) },
+         { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->reduced)) },
          { "step", number(p, p->parts * rows_at_once(p)) }, { "row", with_indices(p, p->item, p->reduced, false, row) },
-         { "turn_side", p->takes_sides ? "side ^= 1;" : "" }, { "end", end });
+         { "iteration_side", p->takes_sides ? "side ^= 1;" : "" }, { "end", end });
 }
 
 static void write_columns_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
@@ -323,9 +325,9 @@ static void write_columns_in_parts(Launch *p, const char *head, const char *star
     const char *inner = index_lines(p, p->pack, p->region.inner, true, true);
     FILL(out, cuda_column_template, { "head", head }, { "pack", pack }, { "own", own_lines(p, block) },
          { "start", start }, { "columns", inner }, { "packs", number(p, p->packs) }, { "type", p->index_type },
-         { "part", part_text(p, block) }, { "warps", number(p, warps) }, { "rows", number(p, turns_of(p, p->reduced)) },
-         { "step", number(p, p->parts * warps) }, { "row", with_indices(p, p->item, p->reduced, false, row) },
-         { "end", end });
+         { "part", part_text(p, block) }, { "warps", number(p, warps) },
+         { "rows", number(p, iterations_of(p, p->reduced)) }, { "step", number(p, p->parts * warps) },
+         { "row", with_indices(p, p->item, p->reduced, false, row) }, { "end", end });
 }
 
 static void write_all_in_parts(Launch *p, const char *head, const char *start, const char *row, const char *end,
@@ -355,7 +357,7 @@ static void write_launch(Launch *p, const char *name, FILE *out)
     open_text(&end);
     p->k->depth = p->mapping == MAP_ROWS ? 4 : 3;
     write_needed_scalars(p, start.out);
-    write_near_rows(p, start.out);
+    write_shared_rows(p, start.out);
     write_sums_start(p, start.out);
     if (p->mapping == MAP_ROWS) {
         write_row_phases(p, row.out);

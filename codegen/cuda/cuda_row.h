@@ -21,7 +21,7 @@ enum {
     BLOCK = 256,                  /* threads of a block, if nothing asks for another number */
     MOST_THREADS = 1024,          /* of a block */
     PARTS = 264,                  /* blocks that add up columns: two for each multiprocessor of a large device */
-    ROW_TURNS = 4,                /* packs of a row that one thread has in registers, at most */
+    ROW_ITERATIONS = 4,           /* packs of a row that one thread has in registers, at most */
     REGISTERS = 65536,            /* of a multiprocessor */
     MOST_REGISTERS = 128,         /* of a thread: with more, too few warps live on a multiprocessor */
     OTHER_REGISTERS = 36,         /* of a thread: what is neither the row nor its sums */
@@ -51,23 +51,23 @@ typedef struct {
     const char *index_type; /* int, or int64_t for tensors of 2^31 elements */
     Loop *vector;           /* the innermost loop, gone over in packs; NULL: no loop at all */
     Variable *first;        /* the first element of a pack; vector->index is one element */
-    Variable *item, *pack;  /* what a thread has of all turns, or of a row's packs */
+    Variable *item, *pack;  /* what a thread has of all iterations, or of a row's packs */
     Variable *count;        /* elements of a pack at the end of a row */
     int width;              /* elements of a pack */
     int64_t packs;          /* of a row, of a block of columns, or of all points */
 
     int threads;      /* of a block */
     int row_threads;  /* of one row, or of one row of a block of columns */
-    int turns;        /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
+    int iterations;   /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
     bool takes_sides; /* rows take turns with two sides of shared memory */
     bool is_full;     /* of what is being written: packs that lie within the row as a whole */
     bool is_member;   /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
     int64_t blocks;
-    bool *is_early;         /* by array: the row's packs of it stay in registers */
-    bool *is_near;          /* by array: the row's packs of it stay in shared memory */
+    bool *in_registers;     /* by array: the row's packs of it stay in registers */
+    bool *in_shared;        /* by array: the row's packs of it stay in shared memory */
     int64_t shared;         /* bytes of that */
     const char **pack_name; /* by array */
-    const char **near_name;
+    const char **shared_name;
 } Launch;
 
 /* cuda_row_plan.c: all that types decide. */
@@ -75,8 +75,8 @@ int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch);
 
 /* cuda_row_threads.c: all that strides decide. */
 void plan_threads(Launch *p);
-bool is_packed(const Launch *p, int array);     /* loaded and stored in packs */
-int64_t turns_of(const Launch *p, DimSet dims); /* of the loops over these dims */
+bool is_packed(const Launch *p, int array);          /* loaded and stored in packs */
+int64_t iterations_of(const Launch *p, DimSet dims); /* of the loops over these dims */
 int64_t packs_of(const Launch *p, DimSet dims);
 char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all);
 bool has_wide_sums(const Launch *p);
@@ -88,9 +88,9 @@ static inline int rows_at_once(const Launch *p) { return p->threads / p->row_thr
 /* cuda_row_body.c: statements for one pack, and for one row. */
 void mark_needed(Launch *p);
 void write_needed_scalars(Launch *p, FILE *out);
-void write_early_loads(Launch *p, FILE *out);
-void write_near_rows(const Launch *p, FILE *out);
-void write_near_loads(Launch *p, FILE *out);
+void write_register_loads(Launch *p, FILE *out);
+void write_shared_rows(const Launch *p, FILE *out);
+void write_shared_loads(Launch *p, FILE *out);
 bool is_phase_needed(const Launch *p, int phase);
 void write_pack(Launch *p, int phase, FILE *out);
 void write_phase_values(Launch *p, int phase, FILE *out);
@@ -120,8 +120,8 @@ void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char 
 
 char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
-typedef void TurnText(Launch *p, const void *context, FILE *out);
-void write_turns(Launch *p, TurnText *body, const void *context, FILE *out);
+typedef void IterationText(Launch *p, const void *context, FILE *out);
+void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
 const char *block_index(const Launch *p);      /* the number of the block: of a member, among its own */
 const char *functor_of(const Node *reduction); /* RtSum, ... */

@@ -116,33 +116,33 @@ static char *pack_type(const Launch *p, const char *element)
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
 
 /* Loads what stays in registers through all phases of a row. */
-void write_early_loads(Launch *p, FILE *out)
+void write_register_loads(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->f->params.count; i++)
-        if (p->is_early[i])
-            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[turn]", p->pack_name[i]), out);
+        if (p->in_registers[i])
+            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", p->pack_name[i]), out);
 }
 
 /* Pointers to what stays in shared memory. */
-void write_near_rows(const Launch *p, FILE *out)
+void write_shared_rows(const Launch *p, FILE *out)
 {
     int64_t bytes = 0;
     if (p->shared)
         fputs("RT_DYNAMIC_SHARED(memory);\n", out);
     for (int i = 0; i < p->k->narrays; i++) {
-        if (!p->is_near[i])
+        if (!p->in_shared[i])
             continue;
         FILL(out, "$type *const $name = reinterpret_cast<$type *>(memory$at);\n",
-             { "type", element_type(p->k->array[i].value->type.dtype) }, { "name", p->near_name[i] },
+             { "type", element_type(p->k->array[i].value->type.dtype) }, { "name", p->shared_name[i] },
              { "at", bytes ? arena_text(&p->k->m->arena, " + %" PRId64, bytes) : "" });
         bytes += p->packs * 16;
     }
 }
 
-static void write_near_load(const Launch *p, int array, FILE *out)
+static void write_shared_load(const Launch *p, int array, FILE *out)
 {
-    Hole to = { "to", p->near_name[array] }, pack = { "pack", use(p->pack) }, width = { "width", number(p, p->width) },
-         from = { "from", pack_address(p, array) };
+    Hole to = { "to", p->shared_name[array] }, pack = { "pack", use(p->pack) },
+         width = { "width", number(p, p->width) }, from = { "from", pack_address(p, array) };
     if (has_tail(p))
         FILL(out, "rt_store_pack($to + $pack * $width, rt_load_some<$width>($from, $count));\n", to, pack, width, from,
              { "count", use(p->count) });
@@ -151,24 +151,25 @@ static void write_near_load(const Launch *p, int array, FILE *out)
 }
 
 /* Each thread copies the packs that it will read: it need not wait for others. */
-void write_near_loads(Launch *p, FILE *out)
+void write_shared_loads(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->narrays; i++)
-        if (p->is_near[i])
-            write_near_load(p, i, out);
+        if (p->in_shared[i])
+            write_shared_load(p, i, out);
 }
 
 static void write_pack_loads(const Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->nnodes; i++) {
         const Node *node = &p->k->node[i];
-        if (node->op || !node->uses || !is_in_pack(p, node) || p->is_early[node->array] || !is_pack_of(p, node->array))
+        if (node->op || !node->uses || !is_in_pack(p, node) || p->in_registers[node->array] ||
+            !is_pack_of(p, node->array))
             continue;
         const char *type = pack_type(p, element_type(node->value->type.dtype));
-        if (p->is_near[node->array]) {
+        if (p->in_shared[node->array]) {
             FILL(out, "const $type $to = rt_load_pack<$width>($from + $pack * $width);\n", { "type", type },
                  { "to", p->pack_name[node->array] }, { "width", number(p, p->width) },
-                 { "from", p->near_name[node->array] }, { "pack", use(p->pack) });
+                 { "from", p->shared_name[node->array] }, { "pack", use(p->pack) });
             continue;
         }
         write_pack_load(p, node->array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[node->array]),
@@ -182,8 +183,8 @@ static void write_element(Launch *p, Node *node, FILE *out)
     RowKernel *k = p->k;
     const Array *array = &k->array[node->array];
     DType dtype = node->value->type.dtype;
-    if (p->is_early[node->array])
-        node->text = load_text(k, dtype, arena_text(&k->m->arena, "%s[turn]", p->pack_name[node->array]), "e");
+    if (p->in_registers[node->array])
+        node->text = load_text(k, dtype, arena_text(&k->m->arena, "%s[iteration]", p->pack_name[node->array]), "e");
     else if (is_pack_of(p, node->array))
         node->text = load_text(k, dtype, p->pack_name[node->array], "e");
     else
@@ -313,10 +314,10 @@ void write_pack(Launch *p, int phase, FILE *out)
     write_pack_loads(p, out);
     write_result_packs(p, phase, out);
     char *lines = element_lines(p, phase);
-    bool is_early = false;
+    bool in_registers = false;
     for (int i = 0; i < p->k->narrays; i++)
-        is_early |= p->is_early[i];
-    bool in_packs = p->vector && (p->width > 1 || is_early || p->turns);
+        in_registers |= p->in_registers[i];
+    bool in_packs = p->vector && (p->width > 1 || in_registers || p->iterations);
     fputs(in_packs ? each_element(p, true, lines) : lines, out);
     write_pack_stores(p, phase, out);
 }

@@ -8,12 +8,12 @@ enum { PACK_BYTES = 16, STATIC_SHARED = 40000 };
 
 /* --- Loops ---------------------------------------------------------------------------------------- */
 
-int64_t turns_of(const Launch *p, DimSet dims)
+int64_t iterations_of(const Launch *p, DimSet dims)
 {
-    int64_t turns = 1;
+    int64_t iterations = 1;
     for (int i = 0; i < p->region.nloops; i++)
-        turns *= p->region.loop[i].dims & dims ? p->region.loop[i].size : 1;
-    return turns;
+        iterations *= p->region.loop[i].dims & dims ? p->region.loop[i].size : 1;
+    return iterations;
 }
 
 static int64_t packs_along(const Launch *p, const Loop *loop)
@@ -37,14 +37,14 @@ static char *digit(const Launch *p, const char *number, int64_t below, int64_t s
     return is_outermost ? text : arena_text(arena, "%s %% %" PRId64, text, size);
 }
 
-/* Declares the indices of the loops over `dims`, of which `number` counts all turns: those that the text behind them
- * names, or all.  in_packs: the innermost loop's turns are packs. */
+/* Declares the indices of the loops over `dims`, of which `number` counts all iterations: those that the text behind
+ * them names, or all.  in_packs: the innermost loop's iterations are packs. */
 char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all)
 {
     Arena *arena = &p->k->m->arena;
     Text text;
     open_text(&text);
-    int64_t below = in_packs ? packs_of(p, dims) : turns_of(p, dims);
+    int64_t below = in_packs ? packs_of(p, dims) : iterations_of(p, dims);
     bool is_outermost = true;
     bool counts = in_packs && p->vector && p->vector->dims & dims && has_tail(p) && (all || p->count->is_named);
     if (counts)
@@ -138,7 +138,7 @@ static int choose_width(Launch *p)
             bytes = element_bytes(&p->k->array[i]);
     int width = (int)(PACK_BYTES / bytes);
     bool is_row = p->mapping == MAP_ROWS || p->mapping == MAP_COLUMNS;
-    while (width > 1 && is_row && turns_of(p, p->region.inner) / width < WARP)
+    while (width > 1 && is_row && iterations_of(p, p->region.inner) / width < WARP)
         width /= 2;
     while (width > 1 && p->mapping == MAP_COLUMNS && p->ncolumns * BLOCK * width * 4 > STATIC_SHARED)
         width /= 2;
@@ -158,22 +158,22 @@ static bool reads_array(const Launch *p, int array)
 }
 
 /* Arrays of the row that are worth a place in registers: gains and biases come from the cache. */
-static bool may_be_early(const Launch *p, int array)
+static bool fits_registers(const Launch *p, int array)
 {
     const Array *a = &p->k->array[array];
     return reads_array(p, array) && is_packed(p, array) && a->dims & p->region.dims & ~p->region.inner;
 }
 
 /* Registers of one thread for the row and its sums. */
-static int64_t row_registers(const Launch *p, int64_t turns)
+static int64_t row_registers(const Launch *p, int64_t iterations)
 {
     int64_t registers = 0;
     for (int i = 0; i < p->k->narrays; i++)
-        registers += may_be_early(p, i) ? turns * ((p->width * element_bytes(&p->k->array[i]) + 3) / 4) : 0;
+        registers += fits_registers(p, i) ? iterations * ((p->width * element_bytes(&p->k->array[i]) + 3) / 4) : 0;
     for (int i = 0; i < p->ncolumns; i++)
-        registers += p->column[i].is_wide ? turns * p->width : 0;
+        registers += p->column[i].is_wide ? iterations * p->width : 0;
     for (int i = 0; i < p->k->nnodes; i++)
-        registers += p->k->node[i].is_wanted && is_masking(p->k->node[i].op) ? turns : 0;
+        registers += p->k->node[i].is_wanted && is_masking(p->k->node[i].op) ? iterations : 0;
     return registers;
 }
 
@@ -183,7 +183,7 @@ static int64_t other_registers(const Launch *p)
 {
     int64_t registers = 0;
     for (int i = 0; i < p->k->narrays; i++)
-        if (is_packed(p, i) && !may_be_early(p, i))
+        if (is_packed(p, i) && !fits_registers(p, i))
             registers += reads_array(p, i) ? (p->width * element_bytes(&p->k->array[i]) + 3) / 4 : p->width;
     for (int i = 0; i < p->k->nnodes; i++)
         registers += p->k->node[i].is_wanted && !(p->k->node[i].dims & p->region.inner);
@@ -209,12 +209,12 @@ static int64_t most_registers(int threads)
 /* Threads of a block whose rows have so many each, of so many registers. */
 static int block_of(const Launch *p, int row_threads, int64_t registers)
 {
-    bool fits = turns_of(p, p->region.inner) * 4 * p->ncolumns <= STATIC_SHARED;
+    bool fits = iterations_of(p, p->region.inner) * 4 * p->ncolumns <= STATIC_SHARED;
     if (row_threads == WARP)
         return fits ? BLOCK : WARP;
     int rows = 1; /* those of one block meet at barriers: none of them may be without a row */
-    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK && turns_of(p, p->reduced) % (rows * 2) == 0 &&
-           registers <= most_registers(row_threads * rows * 2))
+    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK &&
+           iterations_of(p, p->reduced) % (rows * 2) == 0 && registers <= most_registers(row_threads * rows * 2))
         rows *= 2;
     return row_threads * rows;
 }
@@ -228,19 +228,19 @@ static bool fits_in_registers(const Launch *p, int row_threads)
 
 /* A row that does not fit into registers stays in shared memory, if it fits there; else it is read again, from the
  * second-level cache. */
-static void plan_near_rows(Launch *p)
+static void plan_shared_rows(Launch *p)
 {
     bool fits = true;
     int64_t bytes = 0;
     for (int i = 0; i < p->k->narrays; i++)
-        if (may_be_early(p, i)) {
+        if (fits_registers(p, i)) {
             fits = fits && p->width * element_bytes(&p->k->array[i]) == PACK_BYTES;
             bytes += p->packs * PACK_BYTES;
         }
     if (!fits || bytes > MOST_SHARED)
         return;
     for (int i = 0; i < p->k->narrays; i++)
-        p->is_near[i] = may_be_early(p, i);
+        p->in_shared[i] = fits_registers(p, i);
     p->shared = bytes;
     p->row_threads = MOST_THREADS / 2; /* two blocks live on a multiprocessor of a large device */
 }
@@ -248,22 +248,22 @@ static void plan_near_rows(Launch *p)
 static void plan_row_threads(Launch *p)
 {
     p->packs = packs_of(p, p->region.inner);
-    int64_t least = (p->packs + ROW_TURNS - 1) / ROW_TURNS;
+    int64_t least = (p->packs + ROW_ITERATIONS - 1) / ROW_ITERATIONS;
     p->row_threads = MOST_THREADS;
-    for (int64_t threads = (least + WARP - 1) / WARP * WARP; threads <= 2 * BLOCK && !p->turns; threads += WARP)
+    for (int64_t threads = (least + WARP - 1) / WARP * WARP; threads <= 2 * BLOCK && !p->iterations; threads += WARP)
         if (fits_in_registers(p, (int)threads)) {
             p->row_threads = (int)threads;
-            p->turns = (int)((p->packs + threads - 1) / threads);
+            p->iterations = (int)((p->packs + threads - 1) / threads);
         }
-    if (!p->turns)
-        plan_near_rows(p);
+    if (!p->iterations)
+        plan_shared_rows(p);
     p->threads = p->row_threads;
-    if (p->turns)
-        p->threads = block_of(p, p->row_threads, row_registers(p, p->turns) + other_registers(p));
+    if (p->iterations)
+        p->threads = block_of(p, p->row_threads, row_registers(p, p->iterations) + other_registers(p));
     for (int i = 0; i < p->k->narrays; i++)
-        p->is_early[i] = p->turns && may_be_early(p, i);
-    int64_t rows = turns_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
-    p->blocks = p->ncolumns ? p->parts * turns_of(p, p->own) : (rows + at_once - 1) / at_once;
+        p->in_registers[i] = p->iterations && fits_registers(p, i);
+    int64_t rows = iterations_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
+    p->blocks = p->ncolumns ? p->parts * iterations_of(p, p->own) : (rows + at_once - 1) / at_once;
 }
 
 static void plan_column_threads(Launch *p)
@@ -271,14 +271,14 @@ static void plan_column_threads(Launch *p)
     p->packs = packs_of(p, p->region.inner);
     p->threads = BLOCK;
     p->row_threads = WARP;
-    p->blocks = p->parts * turns_of(p, p->own) * ((p->packs + WARP - 1) / WARP);
+    p->blocks = p->parts * iterations_of(p, p->own) * ((p->packs + WARP - 1) / WARP);
 }
 
 static void plan_sum_threads(Launch *p)
 {
     p->packs = packs_of(p, p->reduced);
     p->threads = p->row_threads = BLOCK;
-    p->blocks = p->parts * turns_of(p, p->own);
+    p->blocks = p->parts * iterations_of(p, p->own);
 }
 
 static void plan_point_threads(Launch *p)
@@ -317,13 +317,13 @@ void plan_threads(Launch *p)
     p->pack = new_variable(k, "pack");
     p->count = new_variable(k, "count");
     p->width = 1;
-    p->is_early = NEW_ARRAY(&k->m->arena, bool, k->narrays);
-    p->is_near = NEW_ARRAY(&k->m->arena, bool, k->narrays);
+    p->in_registers = NEW_ARRAY(&k->m->arena, bool, k->narrays);
+    p->in_shared = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->pack_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
-    p->near_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
+    p->shared_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
     for (int i = 0; i < k->narrays; i++) {
         p->pack_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_pack", k->array[i].name));
-        p->near_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_near", k->array[i].name));
+        p->shared_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_shared", k->array[i].name));
     }
     if (p->vector) {
         p->width = choose_width(p);

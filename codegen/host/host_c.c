@@ -78,7 +78,7 @@ static Statement naive_product_statement(FuncText *t, const Op *op, int number, 
     return naive_product_call(t->h->m, product, find_kernel(&wanted), op, operands);
 }
 
-static const char *no_rest(FuncText *t, const Op *op, int number) { return NULL; }
+static const char *no_unfused(FuncText *t, const Op *op, int number) { return NULL; }
 
 static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
 {
@@ -108,7 +108,7 @@ const Dialect c_dialect = {
     .group = only_op,
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
-    .rest = no_rest,
+    .unfused = no_unfused,
     .copy = copy_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,

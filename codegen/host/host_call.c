@@ -5,9 +5,9 @@
 
 /* --- Products, each shape once ---------------------------------------------------------- */
 
-static int find_product(Host *h, const RtProductShape *shape, const char *rest)
+static int find_product(Host *h, const RtProductShape *shape, const char *unfused)
 {
-    const char *text = product_shape_text(h->m, shape, rest);
+    const char *text = product_shape_text(h->m, shape, unfused);
     for (int i = 0; i < h->nproducts; i++)
         if (strcmp(h->product[i], text) == 0)
             return i;
@@ -150,9 +150,9 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
             write_statement(t, place_text(m, op),
                             t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],
                                                 local_bytes(m, &op->results.at[p->c]->type)));
-        Statement call =
-            p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
-                     : product_call(m, p, find_product(t->h, &p->shape, t->h->dialect->rest(t, op, i)), op, operands);
+        Statement call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
+                                  : product_call(m, p, find_product(t->h, &p->shape, t->h->dialect->unfused(t, op, i)),
+                                                 op, operands);
         write_traced(t, op, row, call);
     }
 }

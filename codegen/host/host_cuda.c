@@ -73,13 +73,13 @@ static Statement naive_product_statement(FuncText *t, const Op *op, int number, 
     return launch_statement(t, cuda_product_call(t->h->cuda, op, number), count, items);
 }
 
-static const char *rest_launch(FuncText *t, const Op *op, int number)
+static const char *unfused_launch(FuncText *t, const Op *op, int number)
 {
     const CudaCall *call = cuda_product_call(t->h->cuda, op, number);
     if (!call)
         return NULL;
-    const Op *rest = call->op[0];
-    return find_launched(t, call, rest->args.count + rest->results.count)->launches->at[0].name;
+    const Op *first = call->op[0];
+    return find_launched(t, call, first->args.count + first->results.count)->launches->at[0].name;
 }
 
 static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
@@ -152,7 +152,7 @@ const Dialect cuda_dialect = {
     .group = group_of,
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
-    .rest = rest_launch,
+    .unfused = unfused_launch,
     .copy = copy_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,

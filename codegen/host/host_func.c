@@ -218,7 +218,7 @@ static const char *description(const FuncText *t)
     case PREDICT:
         return "The logits of one sequence, without dropout.";
     default:
-        return arena_text(arena, "One turn of @%s; its frame takes %.2f MB.", t->f->name, mb);
+        return arena_text(arena, "One iteration of @%s; its frame takes %.2f MB.", t->f->name, mb);
     }
 }
 

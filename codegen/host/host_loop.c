@@ -1,4 +1,4 @@
-/* host_loop.c -- layers in a loop: a C loop over the copies, and what goes from turn to turn.
+/* host_loop.c -- layers in a loop: a C loop over the copies, and what goes from iteration to iteration.
  *
  *   const float *x = x0;
  *   for (int64_t h_copy = 0; h_copy < 12; h_copy++) {
@@ -7,8 +7,8 @@
  *       x = x_next;
  *   }
  *
- * What a turn makes in place is put where it will end before the loop begins.  All else goes to and fro between
- * two buffers, so that the last turn writes where the loop's result lies.
+ * What an iteration makes in place is put where it will end before the loop begins.  All else goes to and fro between
+ * two buffers, so that the last iteration writes where the loop's result lies.
  */
 #include "host_parts.h"
 
@@ -23,11 +23,11 @@ typedef struct {
     const Op *op;
     const Func *callee;
     const HostFunc *c;
-    int64_t turns;
+    int64_t iterations;
     Name dim;                 /* NULL: a call */
     const char *index;        /* the loop's variable */
-    int64_t buffer;           /* where the next turn buffer begins */
-    Text before, first, last; /* before the loop; at the beginning and end of a turn */
+    int64_t buffer;           /* where the next iteration buffer begins */
+    Text before, first, last; /* before the loop; at the beginning and end of an iteration */
 } LoopText;
 
 static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->op, l->callee, i); }
@@ -51,7 +51,7 @@ static char *iterations(const LoopText *l, bool after)
 {
     Arena *arena = &l->t->h->m->arena;
     return l->op->attrs.reverse == after ? arena_text(arena, "%s", l->index)
-                                         : arena_text(arena, "(%" PRId64 " - %s)", l->turns - 1, l->index);
+                                         : arena_text(arena, "(%" PRId64 " - %s)", l->iterations - 1, l->index);
 }
 
 /* The pointer to a slice of a value, or to all of it where it has not the loop's dim. */
@@ -67,7 +67,7 @@ static const char *slice_at(LoopText *l, const Value *here, const char *index)
                        : arena_text(arena, "%s + %s * %" PRId64, pointer, index, stride);
 }
 
-/* One turn's slice, which the callee knows as another value. */
+/* One iteration's slice, which the callee knows as another value. */
 static const char *slice_of(LoopText *l, const Value *here, const Value *there)
 {
     lies_as(l, here, there);
@@ -106,16 +106,16 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     FuncText *t = l->t;
     Arena *arena = &t->h->m->arena;
     const Value *from = arg(l->op, i), *to = l->op->results.at[i], *param = l->callee->params.at[i];
-    const char *type = element_type(to->type.dtype), *turn = new_identifier(&t->names, param->name);
-    *next = new_identifier(&t->names, arena_text(arena, "%s_next", turn));
-    fprintf(l->before.out, "const %s *%s = %s;\n", type, turn, pointer_to(t, from));
+    const char *type = element_type(to->type.dtype), *iteration = new_identifier(&t->names, param->name);
+    *next = new_identifier(&t->names, arena_text(arena, "%s_next", iteration));
+    fprintf(l->before.out, "const %s *%s = %s;\n", type, iteration, pointer_to(t, from));
     const char *behind = typed_in_frame(t, type, l->buffer), *there = pointer_to(t, to);
     const bool in_flight = to->type.in_flight; /* see is_written_behind */
     fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, iterations(l, !in_flight),
             in_flight ? there : behind, in_flight ? behind : there);
-    fprintf(l->last.out, "%s = %s;\n", turn, *next);
+    fprintf(l->last.out, "%s = %s;\n", iteration, *next);
     l->buffer += aligned_bytes(local_bytes(t->h->m, &to->type));
-    return turn;
+    return iteration;
 }
 
 /* --- The call in the loop ------------------------------------------------------------------ */
@@ -158,27 +158,28 @@ static char *loop_head(const LoopText *l)
 {
     Arena *arena = &l->t->h->m->arena;
     if (l->op->attrs.reverse)
-        return arena_text(arena, "for (int64_t %s = %" PRId64 "; %s >= 0; %s--) {", l->index, l->turns - 1, l->index,
-                          l->index);
-    return arena_text(arena, "for (int64_t %s = 0; %s < %" PRId64 "; %s++) {", l->index, l->index, l->turns, l->index);
+        return arena_text(arena, "for (int64_t %s = %" PRId64 "; %s >= 0; %s--) {", l->index, l->iterations - 1,
+                          l->index, l->index);
+    return arena_text(arena, "for (int64_t %s = 0; %s < %" PRId64 "; %s++) {", l->index, l->index, l->iterations,
+                      l->index);
 }
 
 /* For --trace: without this all copies would have one name. */
-static char *turn_text(const LoopText *l, const char *turn)
+static char *iteration_text(const LoopText *l, const char *iteration)
 {
     Module *m = l->t->h->m;
-    return arena_text(&m->arena, "RT_TURN(rt, %s, %s);", string_text(m, l->dim), turn);
+    return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", string_text(m, l->dim), iteration);
 }
 
 void write_loop(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Func *callee = find_func(m, op->attrs.callee);
-    LoopText l = { .t = t, .op = op, .callee = callee, .c = host_func(t->h, callee), .turns = 1 };
+    LoopText l = { .t = t, .op = op, .callee = callee, .c = host_func(t->h, callee), .iterations = 1 };
     l.buffer = op->attrs.frame + aligned_bytes(callee->frame);
     if (op->attrs.dims.count) {
         l.dim = op->attrs.dims.dim[0].name;
-        l.turns = loop_size(m, &op->attrs.dims.dim[0]);
+        l.iterations = loop_size(m, &op->attrs.dims.dim[0]);
         l.index = new_identifier(&t->names, l.dim);
     }
     open_text(&l.before);
@@ -189,13 +190,13 @@ void write_loop(FuncText *t, const Op *op)
     char *call = call_text(&l, pointers, l.dim ? 8 : 4), *before = close_text(&m->arena, &l.before);
     char *first = close_text(&m->arena, &l.first), *last = close_text(&m->arena, &l.last);
     const char *comment = arena_text(&m->arena, "%s: @%s, %" PRId64 " times%s", place_text(m, op), callee->name,
-                                     l.turns, op->attrs.reverse ? ", from the last to the first" : "");
+                                     l.iterations, op->attrs.reverse ? ", from the last to the first" : "");
     Text text;
     open_text(&text);
     if (l.dim)
-        FILL(text.out, "$before\n$head\n    $turn\n    $first\n    $call\n    $last\n}\n$over\n", { "before", before },
-             { "head", loop_head(&l) }, { "turn", turn_text(&l, l.index) }, { "first", first }, { "call", call },
-             { "last", last }, { "over", turn_text(&l, "-1") });
+        FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n",
+             { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l, l.index) },
+             { "first", first }, { "call", call }, { "last", last }, { "over", iteration_text(&l, "-1") });
     else
         fputs(call, text.out);
     write_statement(t, comment, close_text(&m->arena, &text));

@@ -6,7 +6,7 @@
  *   host_c.c        what only C has: kernels are functions of the file
  *   host_cuda.c     what only CUDA has: kernels are launched, from a text that the file embeds
  *   host_loop.c     layers in a loop, and what they carry
- *   collective.c    collectives: their table, and the statements that run them
+ *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
  *   program.c       the tables of RtProgram
  */
@@ -15,11 +15,11 @@
 
 #include "codegen.h"
 #include "cuda/cuda.h"
-#include "facts.h"
 #include "host.h"
 #include "ir/storage.h"
 #include "map.h"
 #include "text/names.h"
+#include "totals.h"
 
 /* --- What has been written so far ------------------------------------------------------------- */
 
@@ -166,7 +166,7 @@ struct Dialect {
                                const char *const operands[]);
     /* The name of the launch that does bias and activation of product `number` where the library does not; NULL: there
      * is none. */
-    const char *(*rest)(FuncText *t, const Op *op, int number);
+    const char *(*unfused)(FuncText *t, const Op *op, int number);
     char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
 

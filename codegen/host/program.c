@@ -376,7 +376,7 @@ static void write_create(const Host *h, FILE *out)
 static void write_program(Host *h, TrainerTexts texts, FILE *out)
 {
     Module *m = h->m;
-    Facts facts = program_facts(m);
+    Totals totals = program_totals(m);
     FILL(out,
          "static const RtProgram program = {\n"
          "    .name = $name,\n"
@@ -399,7 +399,8 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
          { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
          { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
-         { "flops", number_text(m, facts.flops) }, { "tokens", integer_text(m, facts.micro * facts.batch * facts.seq) },
+         { "flops", number_text(m, totals.flops) },
+         { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
          { "seed", integer_text(m, m->train.seed) },
          { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },

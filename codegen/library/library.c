@@ -42,9 +42,9 @@ void check_operand(const Operands *o, int operand, const Access *access)
         stays_inside(o->m, o->op, value->name, &value->type, value->storage, access);
 }
 
-static Group one_dim(const Operands *o, Name dim)
+static DimGroup one_dim(const Operands *o, Name dim)
 {
-    Group group = { .size = 1 };
+    DimGroup group = { .size = 1 };
     for (int i = 0; i < o->count; i++) {
         int64_t size = size_along(o, o->value[i], dim);
         group.size = size > group.size ? size : group.size;
@@ -53,7 +53,7 @@ static Group one_dim(const Operands *o, Name dim)
     return group;
 }
 
-static bool follows(const Operands *o, const Group *outer, const Group *inner)
+static bool follows(const Operands *o, const DimGroup *outer, const DimGroup *inner)
 {
     for (int i = 0; i < o->count; i++)
         if (outer->stride[i] != inner->stride[i] * inner->size)
@@ -61,13 +61,13 @@ static bool follows(const Operands *o, const Group *outer, const Group *inner)
     return true;
 }
 
-bool find_groups(const Operands *o, const Names *dims, const char *what, int room, Group groups[])
+bool find_groups(const Operands *o, const Names *dims, const char *what, int room, DimGroup groups[])
 {
     int count = 0;
     for (int i = 0; i < room; i++)
-        groups[i] = (Group){ .size = 1 };
+        groups[i] = (DimGroup){ .size = 1 };
     for (int i = 0; i < dims->count; i++) {
-        Group next = one_dim(o, dims->name[i]);
+        DimGroup next = one_dim(o, dims->name[i]);
         if (next.size == 1)
             continue;
         if (count && follows(o, &groups[count - 1], &next)) {

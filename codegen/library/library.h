@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     int64_t size;
     int64_t stride[MAX_OPERANDS]; /* by operand; 0 where it has none of them */
-} Group;
+} DimGroup;
 
 int64_t stride_along(const Value *value, Name dim); /* 0 if it does not have the dim */
 int64_t size_along(const Operands *o, const Value *value, Name dim);
@@ -33,7 +33,7 @@ int64_t size_along(const Operands *o, const Value *value, Name dim);
 /* The loops over one operand may not go beyond it; an error if they do. */
 void check_operand(const Operands *o, int operand, const Access *access);
 
-bool find_groups(const Operands *o, const Names *dims, const char *what, int room, Group groups[]);
+bool find_groups(const Operands *o, const Names *dims, const char *what, int room, DimGroup groups[]);
 
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);

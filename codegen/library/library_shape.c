@@ -32,7 +32,7 @@ static void put_place(Text *fields, Module *m, const Dim *dim, const char *first
     const char *place = use_place(m, dim);
     put_text(fields, first, arena_text(&m->arena, "%s.first", place));
     if (dim->zigzag) {
-        put_text(fields, "turn", arena_text(&m->arena, "%s.turn", place));
+        put_text(fields, "jump_from", arena_text(&m->arena, "%s.jump_from", place));
         put_text(fields, "jump", arena_text(&m->arena, "%s.jump", place));
     }
 }
@@ -79,7 +79,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
             add_name(i < at ? &pre : &post, t->type.dim[i].name);
     for (int i = 0; i < index->type.rank; i++)
         add_name(&counted, index->type.dim[i].name);
-    Group before, behind, count;
+    DimGroup before, behind, count;
     Operands places = *o; /* a dim of the index may be called like the rows, which it then replaces */
     places.value[table] = index;
     if (!find_groups(o, &pre, "outer", 1, &before) || !find_groups(o, &post, "inner", 1, &behind) ||
@@ -133,7 +133,7 @@ char *call_rope(const Operands *o)
     for (int i = 0; i < x->rank; i++)
         if (x->dim[i].name != a->seq && x->dim[i].name != a->feature)
             add_name(&around, x->dim[i].name);
-    Group groups[2];
+    DimGroup groups[2];
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, 2) || !same_dtype(o, -1))
         return NULL;
     for (int i = 0; i < 2; i++)
@@ -175,7 +175,7 @@ static char *attend(const Operands *o, const char *function, const char *operand
             return refuse_layout(o, "only one of k and v has '%s'", dim);
         add_name(find_dim(k, dim) >= 0 ? &shared : &alone, dim);
     }
-    Group both[2], group;
+    DimGroup both[2], group;
     if (!find_groups(o, &shared, "common", 2, both) || !find_groups(o, &alone, "query's own", 1, &group) ||
         !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, 4))
         return NULL;

@@ -15,7 +15,7 @@ static char *matrix_text(Module *m, RtType type, int64_t row, int64_t column, in
 
 static char *number(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
 
-char *product_shape_text(Module *m, const RtProductShape *s, const char *rest)
+char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused)
 {
     static const char *const activation[] = { [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH" };
     const Field fields[] = {
@@ -30,7 +30,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *rest)
         { "has_bias", s->has_bias ? "true" : NULL },
         { "activation", s->activation ? activation[s->activation] : NULL },
         { "keeps_before", s->keeps_before ? "true" : NULL },
-        { "rest", rest },
+        { "unfused", unfused },
         { NULL, NULL },
     };
     return initialiser_text(m, fields);

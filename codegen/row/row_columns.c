@@ -79,7 +79,7 @@ static char *sum_index(const RowKernel *k, const Sink *sink)
 /* --- Own sums, or one thread's -------------------------------------------------------------------------------------
  */
 
-static void write_own_turn(RowKernel *k, int region, int nown, FILE *out)
+static void write_own_iteration(RowKernel *k, int region, int nown, FILE *out)
 {
     Region *r = &k->region[region];
     for (int i = 0; i < k->nsinks; i++)
@@ -116,10 +116,10 @@ static void write_own(RowKernel *k, int region, FILE *out)
     int nown = 0;
     while (nown < r->nloops && r->loop[nown].dims & r->own)
         nown++;
-    Text turn;
-    open_text(&turn);
-    write_own_turn(k, region, nown, turn.out);
-    char *text = close_text(&k->m->arena, &turn), *pragma = "#pragma omp parallel for";
+    Text iteration;
+    open_text(&iteration);
+    write_own_iteration(k, region, nown, iteration.out);
+    char *text = close_text(&k->m->arena, &iteration), *pragma = "#pragma omp parallel for";
     if (nown > 1)
         pragma = arena_text(&k->m->arena, "%s collapse(%d)", pragma, nown);
     for (int i = nown - 1; i >= 0; i--)
@@ -133,17 +133,17 @@ static void write_own(RowKernel *k, int region, FILE *out)
 static char *block_rows(RowKernel *k, int region)
 {
     Region *r = &k->region[region];
-    int64_t turns = 1;
+    int64_t iterations = 1;
     for (int i = 0; i < (r->nouter ? r->nouter : 1); i++)
-        turns *= r->loop[i].size;
-    char *low = arena_text(&k->m->arena, "block * %" PRId64 " / %" PRId64, turns, r->blocks);
-    char *high = arena_text(&k->m->arena, "(block + 1) * %" PRId64 " / %" PRId64, turns, r->blocks);
+        iterations *= r->loop[i].size;
+    char *low = arena_text(&k->m->arena, "block * %" PRId64 " / %" PRId64, iterations, r->blocks);
+    char *high = arena_text(&k->m->arena, "(block + 1) * %" PRId64 " / %" PRId64, iterations, r->blocks);
     Text row;
     open_text(&row);
-    int64_t below = turns;
+    int64_t below = iterations;
     for (int i = 0; r->nouter > 1 && i < r->nouter; i++) {
         below /= r->loop[i].size;
-        char *index = below > 1 ? arena_text(&k->m->arena, "turn / %" PRId64, below) : "turn";
+        char *index = below > 1 ? arena_text(&k->m->arena, "iteration / %" PRId64, below) : "iteration";
         if (i > 0)
             index = arena_text(&k->m->arena, "%s %% %" PRId64, index, r->loop[i].size);
         FILL(row.out, "const int64_t $name = $index;\n", { "name", r->loop[i].index->name }, { "index", index });
@@ -152,8 +152,8 @@ static char *block_rows(RowKernel *k, int region)
     write_row(k, region, r->nouter ? NULL : low, r->nouter ? NULL : high, row.out);
     k->depth -= 1 + (r->nouter > 0);
     char *text = close_text(&k->m->arena, &row);
-    Loop turn = { .index = r->nouter == 1 ? r->loop[0].index : &(Variable){ .name = "turn" } };
-    return r->nouter ? row_loop(k, "", &turn, low, high, text) : text;
+    Loop iteration = { .index = r->nouter == 1 ? r->loop[0].index : &(Variable){ .name = "iteration" } };
+    return r->nouter ? row_loop(k, "", &iteration, low, high, text) : text;
 }
 
 /* The sums of block after block, added up. */

@@ -179,7 +179,9 @@ static Variable *loop_index(RowKernel *k, const Region *region, int at)
     const Loop *loop = &region->loop[at];
     SpaceDim *dim = &k->dim[loop->last];
     if (loop->dims != 1u << loop->last)
-        return new_variable(k, at == region->nloops - 1 ? "i" : at == 0 ? "row" : new_identifier(&k->names, "turn"));
+        return new_variable(k, at == region->nloops - 1 ? "i"
+                               : at == 0                ? "row"
+                                                        : new_identifier(&k->names, "iteration"));
     if (!dim->index)
         dim->index = new_variable(k, name_dim(k, loop->last));
     return dim->index;

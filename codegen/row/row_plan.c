@@ -242,10 +242,10 @@ static void order_own(Region *r)
     memcpy(r->order, sorted, sizeof sorted);
 }
 
-static int64_t block_count(int64_t points, int64_t turns)
+static int64_t block_count(int64_t points, int64_t iterations)
 {
     int64_t blocks = points / 32768;
-    blocks = blocks < turns / 4 ? blocks : turns / 4;
+    blocks = blocks < iterations / 4 ? blocks : iterations / 4;
     blocks = blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS;
     return blocks > 1 ? blocks : 1;
 }

@@ -27,12 +27,12 @@ const char *local_type(DType dtype) { return c_of[dtype].local; }
 
 /* Words of C, variables and odd functions of its library, and names that the emitted functions themselves use. */
 static const char *const reserved[] = {
-    "auto",    "break",    "case",     "char",     "const",    "continue", "default", "do",     "double",
-    "else",    "enum",     "extern",   "float",    "for",      "goto",     "if",      "inline", "int",
-    "long",    "register", "restrict", "return",   "short",    "signed",   "sizeof",  "static", "struct",
-    "switch",  "typedef",  "union",    "unsigned", "void",     "volatile", "while",   "asm",    "typeof",
-    "bool",    "true",     "false",    "NAN",      "INFINITY", "gamma",    "y0",      "y1",     "yn",
-    "j0",      "j1",       "jn",       "signgam",  "block",    "begin",    "end",     "turn",   "part",
+    "auto",    "break",    "case",     "char",     "const",    "continue", "default", "do",        "double",
+    "else",    "enum",     "extern",   "float",    "for",      "goto",     "if",      "inline",    "int",
+    "long",    "register", "restrict", "return",   "short",    "signed",   "sizeof",  "static",    "struct",
+    "switch",  "typedef",  "union",    "unsigned", "void",     "volatile", "while",   "asm",       "typeof",
+    "bool",    "true",     "false",    "NAN",      "INFINITY", "gamma",    "y0",      "y1",        "yn",
+    "j0",      "j1",       "jn",       "signgam",  "block",    "begin",    "end",     "iteration", "part",
     "scratch", "row",      "i",        "index",    "main",     "unix",     "linux",
 };
 

@@ -75,7 +75,7 @@ typedef struct {
     TensorClass kind;
     const Value *value; /* NULL: scratch */
     const Op *op;       /* that made it; NULL: it outlives the step */
-} Held;
+} Stretch;
 
 typedef struct {
     int64_t arena;            /* the trainer allocates this */
@@ -85,12 +85,12 @@ typedef struct {
     const Op *op;             /* that runs at the peak of the step, and its function */
     const Func *func;
     int nheld;
-    Held *held; /* at the peak */
+    Stretch *held; /* at the peak */
 } MemoryUse;
 
 MemoryUse memory_use(const Classes *classes);
 int64_t bytes_of_held(const Module *m,
-                      const Held *held); /* less than from begin to end where tensors lie side by side */
+                      const Stretch *held); /* less than from begin to end where tensors lie side by side */
 
 /* Where a value comes from: the op that made it, in the function in which it was made. */
 const Op *origin_of(const Module *m, const Value *value);

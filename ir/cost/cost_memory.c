@@ -20,17 +20,17 @@ typedef struct {
     const Classes *classes;
     Module *m;
     int64_t base; /* the frames begin here: before it stands what outlives a step */
-} Plan;
+} PeakSearch;
 
 typedef struct {
     int count, room;
-    Held *at;
-} HeldList;
+    Stretch *at;
+} UseList;
 
-static void add_held(Plan *plan, HeldList *list, Held held)
+static void add_held(PeakSearch *plan, UseList *list, Stretch held)
 {
     if (list->count == list->room) {
-        Held *grown = NEW_ARRAY(&plan->m->arena, Held, list->room = list->room ? 2 * list->room : 64);
+        Stretch *grown = NEW_ARRAY(&plan->m->arena, Stretch, list->room = list->room ? 2 * list->room : 64);
         for (int i = 0; i < list->count; i++)
             grown[i] = list->at[i];
         list->at = grown;
@@ -56,7 +56,7 @@ static void prolong(Map *lives, const Value *value, int number)
 }
 
 /* All values that ops of `f` make, in order; a view is read: so is what it shows. */
-static Life *find_lives(Plan *plan, const Func *f, int *count)
+static Life *find_lives(PeakSearch *plan, const Func *f, int *count)
 {
     Life *all = NEW_ARRAY(&plan->m->arena, Life, count_results(f) + 1);
     Map lives = { .arena = &plan->m->arena };
@@ -90,7 +90,7 @@ static const Func *frame_below(const Module *m, const Op *op)
 }
 
 /* `frame`: where the function's frame begins in the arena; 0 where its places are those of the arena. */
-static void hold_values(Plan *plan, HeldList *list, const Life *lives, int count, int number, int64_t frame)
+static void hold_values(PeakSearch *plan, UseList *list, const Life *lives, int count, int number, int64_t frame)
 {
     for (int i = 0; i < count; i++) {
         const Storage *place = lives[i].value->storage;
@@ -99,31 +99,31 @@ static void hold_values(Plan *plan, HeldList *list, const Life *lives, int count
             continue;
         int64_t begin = frame + place->at;
         add_held(plan, list,
-                 (Held){ begin, begin + span_bytes(plan->m, lives[i].value), class_of(plan->classes, lives[i].value),
-                         lives[i].value, lives[i].op });
+                 (Stretch){ begin, begin + span_bytes(plan->m, lives[i].value), class_of(plan->classes, lives[i].value),
+                            lives[i].value, lives[i].op });
     }
 }
 
-static void hold_scratch(Plan *plan, HeldList *list, const Op *op, int64_t frame)
+static void hold_scratch(PeakSearch *plan, UseList *list, const Op *op, int64_t frame)
 {
     Module *m = plan->m;
     const Func *callee = frame_below(m, op);
     int64_t begin = frame + op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
-    int64_t bytes = callee ? turn_buffers(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+    int64_t bytes = callee ? iteration_buffers(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
     if (bytes)
-        add_held(plan, list, (Held){ begin, begin + bytes, WORKSPACE, NULL, op });
+        add_held(plan, list, (Stretch){ begin, begin + bytes, WORKSPACE, NULL, op });
 }
 
 static int earlier_first(const void *a, const void *b)
 {
-    const Held *x = a, *y = b;
+    const Stretch *x = a, *y = b;
     return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
            : x->end != y->end   ? (x->end > y->end) - (x->end < y->end)
                                 : (int)x->kind - (int)y->kind;
 }
 
 /* The bytes that at least one of them holds; sorts them. */
-static int64_t bytes_held(HeldList *list)
+static int64_t bytes_held(UseList *list)
 {
     int64_t bytes = 0, end = 0;
     if (list->count)
@@ -142,14 +142,14 @@ static int64_t bytes_held(HeldList *list)
 typedef struct {
     const Func *func;
     const Op *op;
-    HeldList held;
+    UseList held;
     int64_t bytes;
 } Peak;
 
-static Peak find_peak(Plan *plan, const Func *f, int64_t frame)
+static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
 {
     Peak peak = { .func = f, .bytes = -1 };
-    HeldList room = { 0 }; /* that of a list which is not the peak's */
+    UseList room = { 0 }; /* that of a list which is not the peak's */
     int count, number = 0;
     const Life *lives = find_lives(plan, f, &count);
     for (const Op *op = f->first; op; op = op->next, number++) {
@@ -170,7 +170,7 @@ static Peak find_peak(Plan *plan, const Func *f, int64_t frame)
 
 /* --- What outlives the step ---------------------------------------------------------------------- */
 
-static void hold_params(Plan *plan, HeldList *list, const Func *f, Map *seen)
+static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *seen)
 {
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
@@ -179,7 +179,7 @@ static void hold_params(Plan *plan, HeldList *list, const Func *f, Map *seen)
         map_put(seen, param->storage, param->storage);
         int64_t begin = param->storage->at, end = begin + span_bytes(plan->m, param);
         plan->base = end > plan->base ? end : plan->base;
-        add_held(plan, list, (Held){ begin, end, class_of(plan->classes, param), param, NULL });
+        add_held(plan, list, (Stretch){ begin, end, class_of(plan->classes, param), param, NULL });
     }
 }
 
@@ -192,7 +192,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Each byte counts for the first class that holds it: between two neighbouring ends of stretches nothing changes. */
-static void count_classes(Plan *plan, const HeldList *list, int64_t bytes[N_CLASSES])
+static void count_classes(PeakSearch *plan, const UseList *list, int64_t bytes[N_CLASSES])
 {
     int64_t *edge = NEW_ARRAY(&plan->m->arena, int64_t, 2 * list->count + 1);
     int edges = 0;
@@ -212,18 +212,18 @@ static void count_classes(Plan *plan, const HeldList *list, int64_t bytes[N_CLAS
 }
 
 /* Of those that hold the same bytes for the same purpose, one is named. */
-static int drop_shadowed(HeldList *list)
+static int drop_shadowed(UseList *list)
 {
     int kept = 0;
     for (int i = 0; i < list->count; i++) {
-        const Held *held = &list->at[i], *before = kept ? &list->at[kept - 1] : NULL;
+        const Stretch *held = &list->at[i], *before = kept ? &list->at[kept - 1] : NULL;
         if (!before || before->begin != held->begin || before->end != held->end || before->kind != held->kind)
             list->at[kept++] = *held;
     }
     return kept;
 }
 
-int64_t bytes_of_held(const Module *m, const Held *held)
+int64_t bytes_of_held(const Module *m, const Stretch *held)
 {
     return held->value ? local_bytes(m, &held->value->type) : held->end - held->begin;
 }
@@ -231,8 +231,8 @@ int64_t bytes_of_held(const Module *m, const Held *held)
 MemoryUse memory_use(const Classes *classes)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
-    Plan plan = { .classes = classes, .m = classes->m };
-    HeldList lasting = { 0 };
+    PeakSearch plan = { .classes = classes, .m = classes->m };
+    UseList lasting = { 0 };
     Map seen = { .arena = &plan.m->arena };
     MemoryUse use = { 0 };
     for (int i = 0; i < 3; i++)

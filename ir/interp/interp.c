@@ -4,10 +4,10 @@
 
 /* Where a function's values are kept: parameters first, then the results of its ops in order.
  * `arg` lists the places of all operands of all ops. */
-struct Plan {
+struct Slots {
     const Func *func;
     int values, *arg, *result;
-    Plan *next;
+    Slots *next;
 };
 
 /* A map from values to places; open addressing, at most half full. */
@@ -56,7 +56,7 @@ static void count_values(const Func *f, int *values, int *args)
     }
 }
 
-static Plan *make_plan(Interp *in, const Func *f)
+static Slots *make_plan(Interp *in, const Func *f)
 {
     int nvalues, nargs, count = 0;
     count_values(f, &nvalues, &nargs);
@@ -64,8 +64,8 @@ static Plan *make_plan(Interp *in, const Func *f)
     while (room < 2 * (unsigned)nvalues)
         room *= 2;
     Places places = { NEW_ARRAY(&in->arena, const Value *, room), NEW_ARRAY(&in->arena, int, room), room - 1 };
-    Plan *plan = NEW(&in->arena, Plan);
-    *plan = (Plan){ .func = f, .values = nvalues, .next = in->plans };
+    Slots *plan = NEW(&in->arena, Slots);
+    *plan = (Slots){ .func = f, .values = nvalues, .next = in->plans };
     plan->arg = NEW_ARRAY(&in->arena, int, nargs + 1);
     plan->result = NEW_ARRAY(&in->arena, int, f->results.count + 1);
     add_places(&places, &f->params, &count);
@@ -83,15 +83,15 @@ static Plan *make_plan(Interp *in, const Func *f)
     return in->plans = plan;
 }
 
-static Plan *plan_of(Interp *in, const Func *f)
+static Slots *plan_of(Interp *in, const Func *f)
 {
-    for (Plan *plan = in->plans; plan; plan = plan->next)
+    for (Slots *plan = in->plans; plan; plan = plan->next)
         if (plan->func == f)
             return plan;
     return make_plan(in, f);
 }
 
-static bool run_func(Interp *in, const Func *f, const Held args[], Held results[]);
+static bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]);
 
 static const Func *callee_of(Interp *in, const Op *op)
 {
@@ -104,7 +104,7 @@ static const Func *callee_of(Interp *in, const Op *op)
 }
 
 /* What happens in a kernel happens outside of memory. */
-static bool run_kernel(Interp *in, const Func *kernel, const Held args[], Held results[])
+static bool run_kernel(Interp *in, const Func *kernel, const Sharded args[], Sharded results[])
 {
     Memory *memory = in->memory;
     in->memory = NULL;
@@ -113,19 +113,19 @@ static bool run_kernel(Interp *in, const Func *kernel, const Held args[], Held r
     return good;
 }
 
-static bool run_call(Interp *in, const Op *op, const Held args[], Held results[])
+static bool run_call(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const Func *callee = callee_of(in, op);
-    Turns turns;
+    Iterations iterations;
     if (!callee || !in->memory)
         return callee && run_func(in, callee, args, results);
     if (callee->role == KERNEL)
         return run_kernel(in, callee, args, results);
-    if (!begin_turns(in, op, callee, &turns))
+    if (!begin_iterations(in, op, callee, &iterations))
         return false;
-    begin_turn(in, &turns, 0, 0);
+    begin_iteration(in, &iterations, 0, 0);
     bool good = run_func(in, callee, args, results);
-    end_turn(in, &turns);
+    end_iteration(in, &iterations);
     return good;
 }
 
@@ -144,33 +144,33 @@ static Part *parts_at(Interp *in, const Part *from, int rank_of_type, int64_t at
 }
 
 /* Element `at` along the first dim.  It shares the memory. */
-static Held element_of(Interp *in, const Held *x, int64_t at)
+static Sharded element_of(Interp *in, const Sharded *x, int64_t at)
 {
     Type *type = NEW(&in->arena, Type);
     *type = without_dim(*x->type, x->type->dim[0].name);
-    return (Held){ type, parts_at(in, x->part, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
+    return (Sharded){ type, parts_at(in, x->part, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
 }
 
 /* Is it sliced by a loop?  The dim is then the first, and every rank has all of it. */
 static bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
 
-static bool run_turn(Interp *in, const Op *op, const Func *callee, int64_t at, const Held args[], const Held carried[],
-                     Held out[])
+static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, const Sharded args[],
+                          const Sharded carried[], Sharded out[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
-    Held *given = NEW_ARRAY(&in->arena, Held, op->args.count + 1);
+    Sharded *given = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++) {
         int64_t slice = is_prefetched(op, i) ? at + (op->attrs.reverse ? -1 : 1) : at;
         bool is_there = slice >= 0 && slice < dim->size;
         given[i] = i < op->attrs.carried          ? carried[i]
-                   : !is_there                    ? (Held){ 0 }
+                   : !is_there                    ? (Sharded){ 0 }
                    : is_sliced(args[i].type, dim) ? element_of(in, &args[i], slice)
                                                   : args[i];
     }
-    const char *around = in->turn;
-    in->turn = arena_text(&in->arena, "%s%s[%lld].", around, callee->name, (long long)at);
+    const char *around = in->iteration;
+    in->iteration = arena_text(&in->arena, "%s%s[%lld].", around, callee->name, (long long)at);
     bool good = run_func(in, callee, given, out);
-    in->turn = around;
+    in->iteration = around;
     return good;
 }
 
@@ -181,8 +181,8 @@ static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
             y[rank].data[at * y[rank].stride[0] + i] = x[rank].data[i];
 }
 
-/* Puts what a turn computed in its place along the first dim of a stacked result. */
-static void stack(Interp *in, const Held *x, int64_t at, Held *y)
+/* Puts what an iteration computed in its place along the first dim of a stacked result. */
+static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
 {
     stack_parts(in, x->part, at, y->part);
     if (x->tangent && !y->tangent)
@@ -191,28 +191,28 @@ static void stack(Interp *in, const Held *x, int64_t at, Held *y)
         stack_parts(in, x->tangent, at, y->tangent);
 }
 
-static bool run_loop(Interp *in, const Op *op, const Held args[], Held results[])
+static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     const int carried = (int)op->attrs.carried, n = op->results.count;
     for (int i = 0; i < op->args.count; i++)
         if (i >= carried && is_sliced(args[i].type, dim) && args[i].type->dim[0].split.count)
             return cannot_run(in, "'%s', along which it runs, is split", dim->name);
-    Held *now = NEW_ARRAY(&in->arena, Held, n + carried + 1), *out = NEW_ARRAY(&in->arena, Held, n + 1);
+    Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
     const Func *callee = callee_of(in, op);
-    Turns turns;
-    if (!callee || (in->memory && !begin_turns(in, op, callee, &turns)))
+    Iterations iterations;
+    if (!callee || (in->memory && !begin_iterations(in, op, callee, &iterations)))
         return false;
     for (int i = 0; i < carried; i++)
         now[i] = args[i];
-    for (int64_t turn = 0; turn < dim->size; turn++) {
-        int64_t at = op->attrs.reverse ? dim->size - 1 - turn : turn;
+    for (int64_t iteration = 0; iteration < dim->size; iteration++) {
+        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration;
         if (in->memory)
-            begin_turn(in, &turns, at, dim->size - 1 - turn);
-        if (!run_turn(in, op, callee, at, args, now, out))
+            begin_iteration(in, &iterations, at, dim->size - 1 - iteration);
+        if (!run_iteration(in, op, callee, at, args, now, out))
             return false;
         if (in->memory)
-            end_turn(in, &turns);
+            end_iteration(in, &iterations);
         for (int i = 0; i < n; i++)
             if (i < carried)
                 now[i] = out[i];
@@ -224,7 +224,7 @@ static bool run_loop(Interp *in, const Op *op, const Held args[], Held results[]
     return true;
 }
 
-static bool run_op(Interp *in, const Op *op, const Held args[], Held results[])
+static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     switch (op->kind) {
     case OP_dropout:
@@ -269,7 +269,7 @@ static bool run_op(Interp *in, const Op *op, const Held args[], Held results[])
 }
 
 /* Is every element a value of its dtype, and are copies copies? */
-static bool check_value(Interp *in, const Held *held, Name name)
+static bool check_value(Interp *in, const Sharded *held, Name name)
 {
     DType dtype = held->type->dtype;
     for (int rank = 0; rank < in->ranks && !is_float(dtype); rank++)
@@ -280,25 +280,25 @@ static bool check_value(Interp *in, const Held *held, Name name)
     return in->ranks == 1 || copies_agree(in, held, name);
 }
 
-static void show(Interp *in, const Op *op, int result, const Held *held)
+static void show(Interp *in, const Op *op, int result, const Sharded *held)
 {
     if (!in->options->observer)
         return;
     Tensor whole = put_together(in, held);
-    Seen seen = { .func = in->func, .op = op, .result = result, .turn = in->turn, .value = whole };
+    Seen seen = { .func = in->func, .op = op, .result = result, .iteration = in->iteration, .value = whole };
     in->options->observer->see(in->options->observer->context, &seen);
     free_tensors(&whole, 1);
 }
 
 /* Runs one op; its results go into value[first...]. */
-static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int first)
+static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], int first)
 {
-    Held *args = NEW_ARRAY(&in->arena, Held, op->args.count + 1);
+    Sharded *args = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++)
         args[i] = value[arg_at[i]];
     in->op = op;
     if (op->attrs.started && !args[0].part) { /* the last iteration has nothing to start */
-        value[first] = (Held){ 0 };
+        value[first] = (Sharded){ 0 };
         return true;
     }
     for (int i = 0; i < op->results.count; i++) {
@@ -323,16 +323,16 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Held value[], int 
     return true;
 }
 
-static bool run_func(Interp *in, const Func *f, const Held args[], Held results[])
+static bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[])
 {
     enum { DEEPEST = 64 };
-    const Plan *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;
+    const Slots *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;
     if (!plan)
         return in->depth < DEEPEST ? false : cannot_run(in, "functions call each other without end");
     const Func *caller = in->func;
-    Held *value = NEW_ARRAY(&in->arena, Held, plan->values + 1);
+    Sharded *value = NEW_ARRAY(&in->arena, Sharded, plan->values + 1);
     for (int i = 0; i < f->params.count; i++)
-        value[i] = (Held){ .type = &f->params.at[i]->type, .part = args[i].part, .tangent = args[i].tangent };
+        value[i] = (Sharded){ .type = &f->params.at[i]->type, .part = args[i].part, .tangent = args[i].tangent };
     in->func = f;
     in->depth++;
     const int *arg_at = plan->arg;
@@ -350,7 +350,7 @@ static bool run_func(Interp *in, const Func *f, const Held args[], Held results[
     return true;
 }
 
-static bool take_args(Interp *in, const Func *f, const Tensor args[], Held held[])
+static bool take_args(Interp *in, const Func *f, const Tensor args[], Sharded held[])
 {
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
@@ -367,7 +367,7 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Held held[
 }
 
 /* Which parameters move, and where to. */
-static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, Held held[])
+static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, Sharded held[])
 {
     for (int i = 0; i < f->params.count; i++) {
         const Type *type = &f->params.at[i]->type;
@@ -381,18 +381,18 @@ static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, H
     return true;
 }
 
-static void return_tangents(Interp *in, const Held out[], int count, Tensor results[])
+static void return_tangents(Interp *in, const Sharded out[], int count, Tensor results[])
 {
     for (int i = 0; i < count; i++) {
-        Held tangent = { .type = out[i].type, .part = out[i].tangent };
+        Sharded tangent = { .type = out[i].type, .part = out[i].tangent };
         results[i] = tangent.part ? put_together(in, &tangent) : (Tensor){ .type = *out[i].type };
     }
 }
 
 static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Tensor results[])
 {
-    Held *held = NEW_ARRAY(&in->arena, Held, f->params.count + 1),
-         *out = NEW_ARRAY(&in->arena, Held, f->results.count + 1);
+    Sharded *held = NEW_ARRAY(&in->arena, Sharded, f->params.count + 1),
+            *out = NEW_ARRAY(&in->arena, Sharded, f->results.count + 1);
     const Tangents *tangents = in->options->tangents;
     if (!take_args(in, f, args, held) || (in->options->placed && !begin_memory(in, f, held)) ||
         (tangents && !take_tangents(in, f, tangents, held)))
@@ -408,7 +408,7 @@ static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Ten
 
 bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor results[], const RunOptions *options)
 {
-    Interp in = { .m = m, .ranks = 1, .options = options, .turn = "", .func = f };
+    Interp in = { .m = m, .ranks = 1, .options = options, .iteration = "", .func = f };
     in.numbers = options->exact ? &residues : options->rounds ? &rounding_reals : &reals;
     for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
         in.axis_step[axis] = in.ranks;

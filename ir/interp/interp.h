@@ -21,9 +21,9 @@ typedef struct {
 typedef struct {
     const Func *func;
     const Op *op;
-    int result;   /* which of the op's */
-    Name turn;    /* of the loops around it, from the outside: "h[3]."; "" outside of any */
-    Tensor value; /* lives until the observer returns */
+    int result;     /* which of the op's */
+    Name iteration; /* of the loops around it, from the outside: "h[3]."; "" outside of any */
+    Tensor value;   /* lives until the observer returns */
 } Seen;
 
 typedef struct {

@@ -110,7 +110,7 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
 }
 
 /* Calls the function of every row, with the tensors that there are (the others' type is NULL). */
-static void run_rank(Interp *in, const Op *op, const Held held[], int rank,
+static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
                      void (*run_row)(const Attention *, int64_t i, double *score))
 {
     const Attrs *attrs = &op->attrs;
@@ -145,7 +145,7 @@ static void run_rank(Interp *in, const Op *op, const Held held[], int rank,
 }
 
 /* The keys and features have to be whole; other dims of k and v are held as q holds them. */
-static bool is_attention(Interp *in, const Op *op, const Held *q, const Held *k)
+static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Sharded *k)
 {
     for (int i = 0; i < k->type->rank; i++) {
         const Dim *dim = &k->type->dim[i];
@@ -159,9 +159,9 @@ static bool is_attention(Interp *in, const Op *op, const Held *q, const Held *k)
     return true;
 }
 
-bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2])
+bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
-    Held held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
+    Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
     if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
@@ -169,10 +169,10 @@ bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2])
     return true;
 }
 
-bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3])
+bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3])
 {
-    Held held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
-                           [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
+    Sharded held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
+                              [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
     if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
@@ -180,9 +180,9 @@ bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3])
     return true;
 }
 
-bool run_attend_tangent(Interp *in, const Op *op, const Held args[], Held y[2])
+bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
-    Held held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
+    Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
     for (int i = 0; i < 3; i++)
         held[DQ + i] = tangent_of(in, &args[i]);
     held[DY] = hold(in, y[0].type);

@@ -42,7 +42,7 @@ static bool find_source(Interp *in, const Dim *from, const Dim *to, int rank, Ax
 }
 
 /* One element: the reduction of the terms that the ranks at these distances hold. */
-static double fetch(const Interp *in, const Held *x, int rank, const int64_t place[], const int *terms, int nterms)
+static double fetch(const Interp *in, const Sharded *x, int rank, const int64_t place[], const int *terms, int nterms)
 {
     double y = 0;
     for (int t = 0; t < nterms; t++) {
@@ -55,7 +55,7 @@ static double fetch(const Interp *in, const Held *x, int rank, const int64_t pla
     return y;
 }
 
-static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes group, Axes reduced)
+static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, Axes group, Axes reduced)
 {
     Fetch source[MAX_RANK];
     Part *part = &y->part[rank];
@@ -83,18 +83,18 @@ static bool fill_part(Interp *in, const Held *x, const Held *y, int rank, Axes g
     return true;
 }
 
-bool run_collective(Interp *in, const Op *op, const Held *x, Held *y)
+bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     Axes group = op->kind == OP_local_slice ? 0 : op->kind == OP_reshard ? ~0u : op->attrs.axis; /* who talks */
-    Axes settled = x->type->partial & ~y->type->partial;
+    Axes reduced = x->type->partial & ~y->type->partial;
     bool reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
-    if (settled & ~group || y->type->partial & ~x->type->partial)
+    if (reduced & ~group || y->type->partial & ~x->type->partial)
         return cannot_run(in, "its group cannot give what its result's type says is pending");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
             return cannot_run(in, "its result has other dims than its operand");
     for (int rank = 0; rank < in->ranks; rank++)
-        if (!fill_part(in, x, y, rank, group, reduces ? group : settled))
+        if (!fill_part(in, x, y, rank, group, reduces ? group : reduced))
             return false;
     return true;
 }

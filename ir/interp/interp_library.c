@@ -6,7 +6,7 @@
 /* Copies between a tensor and the stretch of a larger one that meets it: element (p, ...) of `small`
  * is element (first + p, ...) of `large` along `dim`; where small lacks it, it is first.  In every
  * other dim they agree.  `dim` has to be whole in both. */
-static bool copy_stretch(Interp *in, const Held *small, const Held *large, Name dim, int64_t first, bool to_large)
+static bool copy_stretch(Interp *in, const Sharded *small, const Sharded *large, Name dim, int64_t first, bool to_large)
 {
     int at = find_dim(large->type, dim), small_at = find_dim(small->type, dim);
     if (at < 0 || large->type->dim[at].split.count || (small_at >= 0 && small->type->dim[small_at].split.count))
@@ -28,35 +28,35 @@ static bool copy_stretch(Interp *in, const Held *small, const Held *large, Name 
 }
 
 /* The same parts under a type in which one dim has another name. */
-static Held renamed(Interp *in, const Held *x, Name from, Name to)
+static Sharded renamed(Interp *in, const Sharded *x, Name from, Name to)
 {
     Type *type = NEW(&in->arena, Type);
     *type = *x->type;
     int at = from ? find_dim(type, from) : -1;
     if (at >= 0)
         type->dim[at].name = to;
-    return (Held){ .type = type, .part = x->part };
+    return (Sharded){ .type = type, .part = x->part };
 }
 
-bool run_view(Interp *in, const Op *op, const Held *x, Held *y)
+bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     if (op->kind == OP_rename || op->kind == OP_wait) {
         y->part = x->part;
         return true;
     }
     Name dim = op->kind == OP_part ? op->attrs.dims.dim[0].name : op->attrs.dim;
-    Held large = renamed(in, x, op->attrs.dim, dim);
+    Sharded large = renamed(in, x, op->attrs.dim, dim);
     return copy_stretch(in, y, &large, dim, op->attrs.index, false);
 }
 
-bool run_place(Interp *in, const Op *op, const Held *x, Held *y)
+bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     Name dim = op->attrs.dims.dim[0].name;
-    Held small = renamed(in, x, op->attrs.dim, dim);
+    Sharded small = renamed(in, x, op->attrs.dim, dim);
     return copy_stretch(in, &small, y, dim, op->attrs.index, true);
 }
 
-bool run_concat(Interp *in, const Op *op, const Held args[], Held *y)
+bool run_concat(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     Name dim = op->attrs.dims.dim[0].name;
     int64_t first = args[0].type->dim[find_dim(args[0].type, dim)].size;
@@ -79,12 +79,12 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
 }
 
 /* Walkers 0 and 1 of a gather or scatter: x with `dim` taken out (the index says where in it), the index. */
-bool run_take(Interp *in, const Op *op, const Held args[], Held *y)
+bool run_take(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
-    const Held *table = &args[0], *index = &args[1];
+    const Sharded *table = &args[0], *index = &args[1];
     int at = find_dim(table->type, op->attrs.dim);
     const Dim *dim = &table->type->dim[at];
-    const Held rest = renamed(in, table, dim->name, NULL);
+    const Sharded rest = renamed(in, table, dim->name, NULL);
     for (int rank = 0; rank < in->ranks; rank++) {
         const int64_t stride = table->part[rank].stride[at];
         Walk w = { 0 };
@@ -106,12 +106,12 @@ bool run_take(Interp *in, const Op *op, const Held args[], Held *y)
     return true;
 }
 
-bool run_scatter_add(Interp *in, const Op *op, const Held args[], Held *y)
+bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
-    const Held *x = &args[0], *index = &args[1];
+    const Sharded *x = &args[0], *index = &args[1];
     int at = find_dim(y->type, op->attrs.dims.dim[0].name);
     const Dim *dim = &y->type->dim[at];
-    const Held rest = renamed(in, y, dim->name, NULL);
+    const Sharded rest = renamed(in, y, dim->name, NULL);
     for (int i = 0; i < index->type->rank; i++) {
         int j = find_dim(x->type, index->type->dim[i].name);
         if (j < 0 || !same_place(&x->type->dim[j], &index->type->dim[i]))
@@ -155,7 +155,7 @@ static void rotate(const Numbers *n, const Attrs *attrs, int64_t p, int64_t feat
     }
 }
 
-bool run_rope(Interp *in, const Op *op, const Held *x, Held *y)
+bool run_rope(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     const Attrs *attrs = &op->attrs;
     int seq = find_dim(x->type, attrs->seq), feature = find_dim(x->type, attrs->feature);

@@ -19,7 +19,7 @@ bool cannot_run(Interp *in, const char *format, ...)
     Where where = { .at = in->op ? in->op->loc : (Loc){ 0 } };
     if (in->op)
         error_at(in->m->diags, where, "interpreter: @%s: %s%s%s at %s%s: %s", in->func->name, info(in->op)->name,
-                 in->op->results.count ? " %" : "", in->op->results.count ? result(in->op)->name : "", in->turn,
+                 in->op->results.count ? " %" : "", in->op->results.count ? result(in->op)->name : "", in->iteration,
                  in->op->path ? in->op->path : "", reason);
     else
         error_at(in->m->diags, where, "interpreter: @%s: %s", in->func->name, reason);
@@ -163,13 +163,13 @@ static Part make_part(Interp *in, const Type *type, int rank)
     return part;
 }
 
-Held hold(Interp *in, const Type *type)
+Sharded hold(Interp *in, const Type *type)
 {
-    Held held = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    Sharded held = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
     for (int i = 0; i < type->rank; i++)
         if (!is_splittable(in, &type->dim[i])) {
             cannot_run(in, "'%s' does not divide into its blocks", type->dim[i].name);
-            return (Held){ 0 };
+            return (Sharded){ 0 };
         }
     for (int rank = 0; rank < in->ranks; rank++)
         held.part[rank] = make_part(in, type, rank);
@@ -256,9 +256,9 @@ static int term_of(const Interp *in, const Type *type, int rank)
     return term;
 }
 
-Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
+Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
 {
-    Held held = hold(in, type);
+    Sharded held = hold(in, type);
     Dealing d = {
         .numbers = in->numbers, .padding = padding_number(in, type->dtype), .whole = tensor, .type = type, .seed = seed
     };
@@ -289,7 +289,7 @@ static bool stands_for_others(const Interp *in, int rank, Axes axes)
 }
 
 /* The terms of all ranks at these distances; in scale, how large they were. */
-static double *combine(Interp *in, const Held *held, int rank, const int *distance, int terms, double *scale)
+static double *combine(Interp *in, const Sharded *held, int rank, const int *distance, int terms, double *scale)
 {
     const Part *first = &held->part[rank];
     OpKind by = pending(held->type);
@@ -314,7 +314,7 @@ static void place_element(void *context, double *element, int64_t index)
         ((double *)context)[index] = *element;
 }
 
-Tensor put_together(Interp *in, const Held *held)
+Tensor put_together(Interp *in, const Sharded *held)
 {
     int terms, *distance = ranks_along(in, held->type->partial, &terms);
     Axes splits = splitting_axes(held->type);
@@ -334,7 +334,7 @@ static bool equal_copies(double a, double b, double scale, double tolerance)
     return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * scale;
 }
 
-bool copies_agree(Interp *in, const Held *held, Name name)
+bool copies_agree(Interp *in, const Sharded *held, Name name)
 {
     int terms, *distance = ranks_along(in, held->type->partial, &terms);
     Axes splits = splitting_axes(held->type), pending_axes = held->type->partial;

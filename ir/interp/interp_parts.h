@@ -23,9 +23,9 @@ typedef struct {
     const Type *type;
     Part *part;    /* one for each rank */
     Part *tangent; /* in forward mode, where it moves: by how much, in parts of the same sizes; else NULL */
-} Held;
+} Sharded;
 
-typedef struct Plan Plan;
+typedef struct Slots Slots;
 typedef struct Memory Memory;
 
 /* One call of a function whose values lie in memory. */
@@ -43,11 +43,11 @@ typedef struct {
     const Numbers *numbers;
     Memory *memory; /* NULL: values have no places, as in kernels */
     Activation now;
-    Plan *plans;
-    const char *turn; /* see Seen.turn */
-    uint64_t shaken;  /* so many values, see Tangents.shake */
-    int depth;        /* of calls */
-    const Func *func; /* for messages */
+    Slots *plans;
+    const char *iteration; /* see Seen.iteration */
+    uint64_t shaken;       /* so many values, see Tangents.shake */
+    int depth;             /* of calls */
+    const Func *func;      /* for messages */
     const Op *op;
 } Interp;
 
@@ -70,10 +70,10 @@ int64_t *positions_of(Interp *in, const Dim *dim, int rank);
 /* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
 int *ranks_along(Interp *in, Axes axes, int *count);
 
-Held hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
-Held deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
-Tensor put_together(Interp *in, const Held *held);                                /* malloc'ed */
-bool copies_agree(Interp *in, const Held *held, Name name);
+Sharded hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
+Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
+Tensor put_together(Interp *in, const Sharded *held);                                /* malloc'ed */
+bool copies_agree(Interp *in, const Sharded *held, Name name);
 double padding_number(const Interp *in, DType dtype); /* what lies behind the end of a dim where nothing was computed */
 
 /* --- Walking over a space: interp_walk.c -------------------------------------------------- */
@@ -100,49 +100,49 @@ bool walk_next(Walk *w);
 /* --- Places in memory: interp_storage.c ---------------------------------------------------- */
 
 /* A program begins: its parameters are where it expects them. */
-bool begin_memory(Interp *in, const Func *program, const Held params[]);
+bool begin_memory(Interp *in, const Func *program, const Sharded params[]);
 /* Its results have to lie where it says, new state where the old was, and no state of others may be touched. */
-bool end_memory(Interp *in, const Func *program, const Held params[], const Held results[]);
+bool end_memory(Interp *in, const Func *program, const Sharded params[], const Sharded results[]);
 
 /* Around an op: what it reads has to be there; what it makes is put in its place. */
-bool read_operands(Interp *in, const Op *op, const Held args[]);
-bool write_results(Interp *in, const Op *op, const Held results[]);
+bool read_operands(Interp *in, const Op *op, const Sharded args[]);
+bool write_results(Interp *in, const Op *op, const Sharded results[]);
 
-/* A call or a loop of a function with a frame.  Between turns, where operands and results of the next one lie. */
+/* A call or a loop of a function with a frame.  Between iterations, where operands and results of the next one lie. */
 typedef struct {
     const Op *op;
     const Func *callee;
     Activation outer;
-    int64_t *carried; /* where the next turn finds what is carried */
-} Turns;
-bool begin_turns(Interp *in, const Op *op, const Func *callee, Turns *t);
-void begin_turn(Interp *in, Turns *t, int64_t at, int64_t left);
-void end_turn(Interp *in, Turns *t);
+    int64_t *carried; /* where the next iteration finds what is carried */
+} Iterations;
+bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
+void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left);
+void end_iteration(Interp *in, Iterations *t);
 
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
-bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y);
-bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y);
-bool run_leaf(Interp *in, const Op *op, Held *y);
-bool run_dot(Interp *in, const Op *op, const Held args[], Held *y);
-bool run_reduction(Interp *in, const Op *op, const Held *x, Held *y);
-bool run_view(Interp *in, const Op *op, const Held *x, Held *y);
-bool run_place(Interp *in, const Op *op, const Held *x, Held *y);
-bool run_concat(Interp *in, const Op *op, const Held args[], Held *y);
-bool run_take(Interp *in, const Op *op, const Held args[], Held *y);
-bool run_scatter_add(Interp *in, const Op *op, const Held args[], Held *y);
-bool run_rope(Interp *in, const Op *op, const Held *x, Held *y);
-bool run_attend(Interp *in, const Op *op, const Held args[], Held y[2]);
-bool run_attend_grad(Interp *in, const Op *op, const Held args[], Held y[3]);
-bool run_collective(Interp *in, const Op *op, const Held *x, Held *y);
+bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_leaf(Interp *in, const Op *op, Sharded *y);
+bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_reduction(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_concat(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_take(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_rope(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
+bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3]);
+bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 
 /* --- Forward mode ------------------------------------------------------------------------- */
 
 /* What the results of an op (no call, no loop) move by where its operands move. */
-bool run_tangent(Interp *in, const Op *op, const Held args[], Held results[]);
-Held tangent_of(Interp *in, const Held *x); /* as a tensor of its own; zeros where it does not move */
+bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results[]);
+Sharded tangent_of(Interp *in, const Sharded *x); /* as a tensor of its own; zeros where it does not move */
 
 /* 1, or in a run that is shaken close to it, at random: the number-th of this seed. */
 double shaken(const Tangents *tangents, uint64_t seed, uint64_t number);
-bool run_attend_tangent(Interp *in, const Op *op, const Held args[], Held y[2]);
+bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 
 #endif

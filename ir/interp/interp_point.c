@@ -2,7 +2,7 @@
 #include "interp_parts.h"
 
 /* Operands meet the result by name; where both have a dim, each rank must hold the same of it. */
-static bool operands_meet(Interp *in, const Held args[], int nargs, const Type *y)
+static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Type *y)
 {
     for (int a = 0; a < nargs; a++)
         for (int i = 0; i < args[a].type->rank; i++) {
@@ -14,7 +14,7 @@ static bool operands_meet(Interp *in, const Held args[], int nargs, const Type *
     return true;
 }
 
-bool run_pointwise(Interp *in, const Op *op, const Held args[], Held *y)
+bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     int n = op->args.count;
     DType from = args[0].type->dtype;
@@ -58,7 +58,7 @@ static void index_terms(Interp *in, const Type *type, int rank, const Part *part
     }
 }
 
-bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y)
+bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const double kept = in->numbers->map(OP_div, in->numbers->of(1), in->numbers->of(1 - op->attrs.rate));
     for (int rank = 0; rank < in->ranks; rank++) {
@@ -79,7 +79,7 @@ bool run_dropout(Interp *in, const Op *op, const Held args[], Held *y)
     return true;
 }
 
-bool run_leaf(Interp *in, const Op *op, Held *y)
+bool run_leaf(Interp *in, const Op *op, Sharded *y)
 {
     const double value = is_float(y->type->dtype) ? in->numbers->of(op->attrs.value) : op->attrs.value;
     for (int rank = 0; rank < in->ranks; rank++) {
@@ -91,7 +91,7 @@ bool run_leaf(Interp *in, const Op *op, Held *y)
     return true;
 }
 
-bool run_dot(Interp *in, const Op *op, const Held args[], Held *y)
+bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     DType dtype = y->type->dtype;
     if (!operands_meet(in, args, 2, y->type))
@@ -119,7 +119,7 @@ bool run_dot(Interp *in, const Op *op, const Held args[], Held *y)
     return true;
 }
 
-bool run_reduction(Interp *in, const Op *op, const Held *x, Held *y)
+bool run_reduction(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     DType dtype = y->type->dtype;
     if (!operands_meet(in, x, 1, y->type))

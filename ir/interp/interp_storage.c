@@ -27,7 +27,7 @@ typedef struct {
 /* A collective that has been started: until its wait, nobody may touch what it reads and writes. */
 typedef struct Flight {
     const Op *op; /* NULL: it has landed */
-    Held operand;
+    Sharded operand;
     int64_t from, to; /* addresses */
     struct Flight *next;
 } Flight;
@@ -126,7 +126,7 @@ static bool read_part(Interp *in, const Value *value, int64_t address, const Par
     return true;
 }
 
-static bool read_value(Interp *in, const Value *value, int64_t address, const Held *held)
+static bool read_value(Interp *in, const Value *value, int64_t address, const Sharded *held)
 {
     bool good = has_place(in, value);
     for (int rank = 0; good && rank < in->ranks; rank++)
@@ -214,7 +214,7 @@ static bool write_part(Interp *in, const Value *value, int64_t address, const Pa
     return true;
 }
 
-static bool write_value(Interp *in, const Value *value, int64_t address, const Held *held)
+static bool write_value(Interp *in, const Value *value, int64_t address, const Sharded *held)
 {
     bool good = has_place(in, value);
     for (int rank = 0; good && rank < in->ranks; rank++)
@@ -258,7 +258,7 @@ static Flight *flight_to(const Memory *memory, int64_t address)
     return landed;
 }
 
-static void take_off(Interp *in, const Op *op, const Held *operand)
+static void take_off(Interp *in, const Op *op, const Sharded *operand)
 {
     const int64_t to = address_of(in, result(op));
     Flight *flight = flight_to(in->memory, to);
@@ -274,7 +274,7 @@ static void take_off(Interp *in, const Op *op, const Held *operand)
 }
 
 /* Until now, what the collective reads and what it writes has been left alone. */
-static bool land(Interp *in, const Op *wait, const Held *result)
+static bool land(Interp *in, const Op *wait, const Sharded *result)
 {
     const Value *started = arg(wait, 0);
     Flight *flight = flight_to(in->memory, address_of(in, started));
@@ -287,7 +287,7 @@ static bool land(Interp *in, const Op *wait, const Held *result)
 
 /* A view is read when what it shows is; operands of a call by the ops of the callee.  Collectives of one bucket, which
  * are one message, are run one after the other: the runtime packs all that it sends before it writes anything. */
-bool read_operands(Interp *in, const Op *op, const Held args[])
+bool read_operands(Interp *in, const Op *op, const Sharded args[])
 {
     in->memory->when++;
     if (info(op)->traits & WAITS)
@@ -302,7 +302,7 @@ bool read_operands(Interp *in, const Op *op, const Held args[])
     return good;
 }
 
-bool write_results(Interp *in, const Op *op, const Held results[])
+bool write_results(Interp *in, const Op *op, const Sharded results[])
 {
     const bool is_call = framed_callee(in, op) != NULL; /* then the callee has written them */
     bool good = true;
@@ -330,7 +330,7 @@ static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
 }
 
 /* What is carried in place is put where it will end. */
-static bool begin_carried(Interp *in, Turns *t, int i)
+static bool begin_carried(Interp *in, Iterations *t, int i)
 {
     const Value *from = arg(t->op, i), *to = t->op->results.at[i];
     const int64_t bytes = local_bytes(in->m, &from->type);
@@ -344,10 +344,10 @@ static bool begin_carried(Interp *in, Turns *t, int i)
     return true;
 }
 
-bool begin_turns(Interp *in, const Op *op, const Func *callee, Turns *t)
+bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t)
 {
     bool good = true;
-    *t = (Turns){ .op = op, .callee = callee, .outer = in->now };
+    *t = (Iterations){ .op = op, .callee = callee, .outer = in->now };
     t->carried = NEW_ARRAY(&in->arena, int64_t, op->args.count + 1);
     const Values *const lists[] = { &op->args, &op->results, &callee->params, &callee->results };
     for (int k = 0; k < 4; k++)
@@ -358,7 +358,7 @@ bool begin_turns(Interp *in, const Op *op, const Func *callee, Turns *t)
     return good && (!op->args.count || forget_region(in, arg(op, 0), in->now.base + op->attrs.frame, callee->frame));
 }
 
-/* One turn's slice of a value of the caller's. */
+/* One iteration's slice of a value of the caller's. */
 static int64_t slice_address(const Interp *in, const Op *op, const Value *value, int64_t at)
 {
     int dim = op->attrs.dims.count ? find_dim(&value->type, op->attrs.dims.dim[0].name) : -1;
@@ -367,8 +367,8 @@ static int64_t slice_address(const Interp *in, const Op *op, const Value *value,
 }
 
 /* What is carried but not in place goes to and fro between a buffer behind the callee's frame and where the loop's
- * result lies, so that the last turn writes there. */
-void begin_turn(Interp *in, Turns *t, int64_t at, int64_t left)
+ * result lies, so that the last iteration writes there. */
+void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
@@ -393,7 +393,7 @@ void begin_turn(Interp *in, Turns *t, int64_t at, int64_t left)
     in->now = (Activation){ frame, pointer };
 }
 
-void end_turn(Interp *in, Turns *t) { in->now = t->outer; }
+void end_iteration(Interp *in, Iterations *t) { in->now = t->outer; }
 
 /* --- Whole programs ---------------------------------------------------------------------------------- */
 
@@ -415,13 +415,13 @@ static bool guard_state(Interp *in, bool begins)
         const Value *state = step->params.at[i];
         if (!port_is_state(state->port.kind) || param_for(in->func, state->port.kind, state->port.of))
             continue;
-        Held held = hold(in, &state->type);
+        Sharded held = hold(in, &state->type);
         good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
     }
     return good;
 }
 
-bool begin_memory(Interp *in, const Func *program, const Held params[])
+bool begin_memory(Interp *in, const Func *program, const Sharded params[])
 {
     Memory *memory = in->memory = NEW(&in->arena, Memory);
     const Func *step = func_with_role(in->m, STEP);
@@ -452,7 +452,7 @@ static bool state_stays(Interp *in, const Func *step)
     return true;
 }
 
-bool end_memory(Interp *in, const Func *program, const Held params[], const Held results[])
+bool end_memory(Interp *in, const Func *program, const Sharded params[], const Sharded results[])
 {
     bool good = program->role != STEP || state_stays(in, program);
     for (int i = 0; good && i < program->results.count; i++)

@@ -126,15 +126,15 @@ static double tangent_at(OpKind kind, const double x[3], const double dx[3], dou
     }
 }
 
-Held tangent_of(Interp *in, const Held *x)
+Sharded tangent_of(Interp *in, const Sharded *x)
 {
-    return x->tangent ? (Held){ .type = x->type, .part = x->tangent } : hold(in, x->type);
+    return x->tangent ? (Sharded){ .type = x->type, .part = x->tangent } : hold(in, x->type);
 }
 
-static void pointwise_tangent(Interp *in, const Op *op, const Held args[], const Held *y, const Held *dy)
+static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], const Sharded *y, const Sharded *dy)
 {
     const int n = op->args.count;
-    Held dx[3];
+    Sharded dx[3];
     for (int a = 0; a < n; a++)
         dx[a] = tangent_of(in, &args[a]);
     for (int rank = 0; rank < in->ranks; rank++) {
@@ -163,9 +163,9 @@ static void pointwise_tangent(Interp *in, const Op *op, const Held args[], const
 /* --- Other ops --------------------------------------------------------------------------------------------- */
 
 /* The largest of x moves as those elements do on average that it is. */
-static void extreme_tangent(Interp *in, const Held *x, const Held *y, const Held *dy)
+static void extreme_tangent(Interp *in, const Sharded *x, const Sharded *y, const Sharded *dy)
 {
-    Held count = hold(in, y->type);
+    Sharded count = hold(in, y->type);
     for (int rank = 0; rank < in->ranks; rank++) {
         const double *from = x->part[rank].data, *moved = x->tangent[rank].data, *to = y->part[rank].data;
         Walk w = { 0 };
@@ -187,16 +187,16 @@ static void extreme_tangent(Interp *in, const Held *x, const Held *y, const Held
 }
 
 /* Linear in each operand. */
-static bool dot_tangent(Interp *in, const Op *op, const Held args[], Held *dy)
+static bool dot_tangent(Interp *in, const Op *op, const Sharded args[], Sharded *dy)
 {
-    const Held left[] = { tangent_of(in, &args[0]), args[1] }, right[] = { args[0], tangent_of(in, &args[1]) };
+    const Sharded left[] = { tangent_of(in, &args[0]), args[1] }, right[] = { args[0], tangent_of(in, &args[1]) };
     return run_dot(in, op, left, dy) && run_dot(in, op, right, dy); /* which adds to dy */
 }
 
 /* Linear in its first operand, or in both of concat: the op itself, of tangents. */
-static bool linear_tangent(Interp *in, const Op *op, const Held args[], Held *dy)
+static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Sharded *dy)
 {
-    Held given[3] = { tangent_of(in, &args[0]) };
+    Sharded given[3] = { tangent_of(in, &args[0]) };
     for (int i = 1; i < op->args.count; i++)
         given[i] = op->kind == OP_concat ? tangent_of(in, &args[i]) : args[i];
     switch (op->kind) {
@@ -223,7 +223,7 @@ static bool linear_tangent(Interp *in, const Op *op, const Held args[], Held *dy
     }
 }
 
-static bool find_tangent(Interp *in, const Op *op, const Held args[], const Held *y, Held *dy)
+static bool find_tangent(Interp *in, const Op *op, const Sharded args[], const Sharded *y, Sharded *dy)
 {
     switch (op->kind) {
     case OP_dropout:
@@ -247,7 +247,7 @@ static bool find_tangent(Interp *in, const Op *op, const Held args[], const Held
 }
 
 /* As if each derivative had been rounded, but to few digits. */
-static void shake(Interp *in, const Held *dy)
+static void shake(Interp *in, const Sharded *dy)
 {
     const Tangents *tangents = in->options->tangents;
     in->shaken++;
@@ -257,7 +257,7 @@ static void shake(Interp *in, const Held *dy)
 }
 
 /* Operands that are no floats never move; steps and what has been stopped do not either. */
-bool run_tangent(Interp *in, const Op *op, const Held args[], Held results[])
+bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     bool moves = false;
     for (int i = 0; i < op->args.count; i++)
@@ -266,10 +266,10 @@ bool run_tangent(Interp *in, const Op *op, const Held args[], Held results[])
         return true;
     if (op->kind == OP_attend) {
         bool good = run_attend_tangent(in, op, args, results);
-        shake(in, &(Held){ .type = results[0].type, .part = results[0].tangent });
+        shake(in, &(Sharded){ .type = results[0].type, .part = results[0].tangent });
         return good;
     }
-    Held dy = hold(in, results[0].type);
+    Sharded dy = hold(in, results[0].type);
     if (!find_tangent(in, op, args, &results[0], &dy))
         return false;
     if (op->kind != OP_rename) /* which shares its operand's */

@@ -23,7 +23,7 @@ typedef struct {
     int last;    /* -1: nobody reads it */
 } Living;
 
-/* What lives in a function, and around it: in its callers, and in the other turns of the loops that it is in. */
+/* What lives in a function, and around it: in its callers, and in the other iterations of the loops that it is in. */
 typedef struct Scene {
     Living *at;
     int count, room;
@@ -246,50 +246,53 @@ static bool check_op(const Check *c, const Place *place, Scene *scene, const Op 
 
 static bool check_func(Check *c, const Place *place, const Scene *around);
 
-/* One turn of a loop, or a call. */
+/* One iteration of a loop, or a call. */
 typedef struct {
     const Place *place; /* of the caller */
     const Op *op;
     const Func *callee;
     const Dim *dim; /* NULL: a call */
-    int64_t turns, frame;
-    int64_t *carried; /* where each carried operand of the next turn lies */
-} Turns;
+    int64_t iterations, frame;
+    int64_t *carried; /* where each carried operand of the next iteration lies */
+} Iterations;
 
-static bool is_sliced(const Turns *t, const Value *value)
+static bool is_sliced(const Iterations *t, const Value *value)
 {
     return t->dim && value->type.rank && value->type.dim[0].name == t->dim->name;
 }
 
-static int64_t slice_address(const Turns *t, const Value *value, int64_t at)
+static int64_t slice_address(const Iterations *t, const Value *value, int64_t at)
 {
     int64_t stride = is_sliced(t, value) ? value->storage->stride[0] : 0;
     return address_of(t->place, value) + at * stride * dtype_bytes(value->type.dtype);
 }
 
-static int64_t turn_index(const Turns *t, int64_t turn) { return t->op->attrs.reverse ? t->turns - 1 - turn : turn; }
-
-/* The slices of turns from `turn` on, or before it. */
-static Region slices(const Check *c, const Turns *t, const Value *value, int64_t turn, bool later)
+static int64_t iteration_index(const Iterations *t, int64_t iteration)
 {
-    int64_t count = later ? t->turns - turn : turn;
-    bool at_front = later == t->op->attrs.reverse;
-    return stretch_of(c->m, value, address_of(t->place, value), at_front ? 0 : t->turns - count, count);
+    return t->op->attrs.reverse ? t->iterations - 1 - iteration : iteration;
 }
 
-/* What the other turns of a loop need: operands of later ones, results of earlier ones. */
-static void add_other_turns(Check *c, Scene *scene, const Turns *t, int64_t turn)
+/* The slices of iterations from `iteration` on, or before it. */
+static Region slices(const Check *c, const Iterations *t, const Value *value, int64_t iteration, bool later)
+{
+    int64_t count = later ? t->iterations - iteration : iteration;
+    bool at_front = later == t->op->attrs.reverse;
+    return stretch_of(c->m, value, address_of(t->place, value), at_front ? 0 : t->iterations - count, count);
+}
+
+/* What the other iterations of a loop need: operands of later ones, results of earlier ones. */
+static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, int64_t iteration)
 {
     for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
         const Value *value = arg(t->op, i);
         if (is_sliced(t, value)) /* of the slice of this iteration that came early a message may be on its way */
-            add_living(c, scene, value, slices(c, t, value, turn + !is_prefetched(t->op, i), true), 1);
-        else if (turn + 1 < t->turns)
+            add_living(c, scene, value, slices(c, t, value, iteration + !is_prefetched(t->op, i), true), 1);
+        else if (iteration + 1 < t->iterations)
             add_living(c, scene, value, region_at(c, t->place, value), 1);
     }
     for (int i = (int)t->op->attrs.carried; i < t->op->results.count; i++)
         if (last_reader(c, t->op->results.at[i]) >= 0)
-            add_living(c, scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], turn, false), 1);
+            add_living(c, scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], iteration, false), 1);
 }
 
 /* Does the callee look for its i-th parameter, or then result, where the caller has it? */
@@ -304,17 +307,18 @@ static bool is_where_handed(const Check *c, const Place *inner, const Op *op, in
 }
 
 /* What is made in place ends where the loop's result lies, whatever pointer it has. */
-static int64_t where_wanted(const Turns *t, int result, int64_t at, int64_t pointer)
+static int64_t where_wanted(const Iterations *t, int result, int64_t at, int64_t pointer)
 {
     bool is_carried = result < t->op->attrs.carried;
     return is_carried ? pointer : slice_address(t, t->op->results.at[result], at);
 }
 
-static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
+static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t iteration)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    const int64_t at = turn_index(t, turn), next = turn_index(t, turn + (turn + 1 < t->turns));
+    const int64_t at = iteration_index(t, iteration),
+                  next = iteration_index(t, iteration + (iteration + 1 < t->iterations));
     int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + 1);
     int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
     Scene others = { .around = scene };
@@ -324,9 +328,9 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
-        pointer[nargs + i] = !is_carried                               ? slice_address(t, value, at)
-                             : swaps && is_written_behind(op, i, turn) ? buffer
-                                                                       : address_of(t->place, value);
+        pointer[nargs + i] = !is_carried                                    ? slice_address(t, value, at)
+                             : swaps && is_written_behind(op, i, iteration) ? buffer
+                                                                            : address_of(t->place, value);
         buffer += swaps ? aligned_bytes(local_bytes(c->m, &value->type)) : 0;
     }
     for (int i = 0; i < op->attrs.carried; i++)
@@ -335,12 +339,12 @@ static bool check_turn(Check *c, const Scene *scene, Turns *t, int64_t turn)
     bool good = true;
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
-    add_other_turns(c, &others, t, turn);
+    add_other_iterations(c, &others, t, iteration);
     return good && check_func(c, &inner, &others);
 }
 
-/* What is carried in place is copied to where it will end, one after the other, before the first turn. */
-static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
+/* What is carried in place is copied to where it will end, one after the other, before the first iteration. */
+static bool check_initial_copies(Check *c, const Scene *scene, Iterations *t)
 {
     const Op *op = t->op;
     const Scene none = { .around = scene };
@@ -361,19 +365,19 @@ static bool check_initial_copies(Check *c, const Scene *scene, Turns *t)
 }
 
 /* The frame of the callee and the buffers behind it are nobody else's. */
-static bool check_frame(Check *c, const Scene *scene, const Turns *t)
+static bool check_frame(Check *c, const Scene *scene, const Iterations *t)
 {
     Scene others = { .around = scene };
     for (int i = 0; i < t->op->args.count; i++)
         add_living(c, &others, arg(t->op, i), region_at(c, t->place, arg(t->op, i)), 1);
     for (int i = 0; i < t->op->results.count; i++)
         add_living(c, &others, t->op->results.at[i], region_at(c, t->place, t->op->results.at[i]), 1);
-    Region frame = plain_region(t->frame, aligned_bytes(t->callee->frame) + turn_buffers(c->m, t->op, t->callee));
+    Region frame = plain_region(t->frame, aligned_bytes(t->callee->frame) + iteration_buffers(c->m, t->op, t->callee));
     return may_write(c, t->place, &others, t->op, NULL, &frame);
 }
 
 /* Does what is handed over lie with the strides that the callee expects, but for the loop's dim? */
-static bool lies_as_expected(const Check *c, const Turns *t, const Value *here, const Value *there)
+static bool lies_as_expected(const Check *c, const Iterations *t, const Value *here, const Value *there)
 {
     const Op *op = t->op;
     int skipped = is_sliced(t, here) && there->type.rank < here->type.rank;
@@ -385,7 +389,7 @@ static bool lies_as_expected(const Check *c, const Turns *t, const Value *here, 
     return true;
 }
 
-static bool lie_as_expected(const Check *c, const Turns *t)
+static bool lie_as_expected(const Check *c, const Iterations *t)
 {
     bool good = true;
     for (int i = 0; good && i < t->op->args.count; i++)
@@ -398,14 +402,14 @@ static bool lie_as_expected(const Check *c, const Turns *t)
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
-    Turns t = { place, op, callee, dim, dim ? dim->size : 1, place->base + op->attrs.frame, NULL };
+    Iterations t = { place, op, callee, dim, dim ? dim->size : 1, place->base + op->attrs.frame, NULL };
     t.carried = NEW_ARRAY(&c->m->arena, int64_t, op->args.count + 1);
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
                 lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
-    for (int64_t turn = 0; good && turn < t.turns; turn++) {
-        if (turn == 2 && t.turns > 4) /* buffers alternate: an even number of turns is left out */
-            turn = t.turns - 1 - (t.turns % 2 == 0);
-        good = check_turn(c, scene, &t, turn);
+    for (int64_t iteration = 0; good && iteration < t.iterations; iteration++) {
+        if (iteration == 2 && t.iterations > 4) /* buffers alternate: an even number of iterations is left out */
+            iteration = t.iterations - 1 - (t.iterations % 2 == 0);
+        good = check_iteration(c, scene, &t, iteration);
     }
     return good;
 }

@@ -64,17 +64,17 @@ static Type loop_space(Module *m, const Op *op)
 }
 
 /* What a group that holds just this op is like. */
-static Group *new_group(Plan *p, const Op *op, int index)
+static FusionGroup *new_group(Fusion *p, const Op *op, int index)
 {
-    Group *g = NEW(&p->m->arena, Group);
-    *g = (Group){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
+    FusionGroup *g = NEW(&p->m->arena, FusionGroup);
+    *g = (FusionGroup){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
     if (g->product)
         return g;
     g->space = loop_space(p->m, op);
     g->space.partial = 0;
     Names all = names_of(&g->space);
     if (info(op)->family == REDUCTION && op->attrs.over.count < all.count) {
-        g->settled = true; /* rows or columns? a reduction of what stands last runs along rows */
+        g->has_inner = true; /* rows or columns? a reduction of what stands last runs along rows */
         Name last = g->space.dim[g->space.rank - 1].name;
         g->inner = has_name(&op->attrs.over, last) ? op->attrs.over : without(&all, &op->attrs.over);
     }
@@ -83,16 +83,16 @@ static Group *new_group(Plan *p, const Op *op, int index)
 
 /* --- May two groups be one? ---------------------------------------------------------------- */
 
-static bool same_space(const Group *a, const Group *b)
+static bool same_space(const FusionGroup *a, const FusionGroup *b)
 {
     Names x = names_of(&a->space), y = names_of(&b->space);
     return same_names(&x, &y);
 }
 
 /* A group without inner dims of its own, like the statistics of rows, fits into one whose outer dims it has. */
-static bool is_outer_part(const Group *small, const Group *large)
+static bool is_outer_part(const FusionGroup *small, const FusionGroup *large)
 {
-    if (small->settled || !large->settled)
+    if (small->has_inner || !large->has_inner)
         return false;
     Names all = names_of(&large->space), outer = without(&all, &large->inner), own = names_of(&small->space);
     return same_names(&own, &outer) && outer.count > 0;
@@ -106,7 +106,7 @@ static bool share_left(const Op *a, const Op *b)
 }
 
 /* Does an op of one read what an op of the other makes?  A product takes its operands from memory. */
-static bool is_read_by(const Plan *p, const Group *a, const Group *b)
+static bool is_read_by(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     for (int i = a->index; i >= 0; i = p->sibling[i])
         for (int j = 0; j < p->users[i].count; j++)
@@ -116,7 +116,7 @@ static bool is_read_by(const Plan *p, const Group *a, const Group *b)
 }
 
 /* Does each dim that both loops have run over the same elements on each rank? */
-static bool hold_alike(const Group *a, const Group *b)
+static bool hold_alike(const FusionGroup *a, const FusionGroup *b)
 {
     for (int i = 0; i < a->space.rank; i++) {
         int at = find_dim(&b->space, a->space.dim[i].name);
@@ -126,7 +126,7 @@ static bool hold_alike(const Group *a, const Group *b)
     return true;
 }
 
-static bool fits(const Plan *p, const Group *a, const Group *b)
+static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     if (a->product || b->product)
         return a->product && b->product && !a->epilogue && !b->epilogue &&
@@ -134,22 +134,22 @@ static bool fits(const Plan *p, const Group *a, const Group *b)
     if (!hold_alike(a, b))
         return false;
     if (same_space(a, b))
-        return !a->settled || !b->settled || same_names(&a->inner, &b->inner);
+        return !a->has_inner || !b->has_inner || same_names(&a->inner, &b->inner);
     return is_outer_part(a, b) || is_outer_part(b, a);
 }
 
 /* A column reduction: its result lacks outer dims, so no op of the same loop can read it. */
-static bool leaves_loop(const Op *op, const Group *g)
+static bool leaves_loop(const Op *op, const FusionGroup *g)
 {
     if (info(op)->family != REDUCTION)
         return false;
-    if (!g->settled)
+    if (!g->has_inner)
         return true;
     return !same_names(&op->attrs.over, &g->inner) && !(subset(&op->attrs.over, &g->inner) && op->attrs.over.count > 0);
 }
 
 /* Does an op of `b` read what a column reduction of `a` gives?  As the smaller of the two knows it. */
-static bool reads_column(const Plan *p, const Group *a, const Group *b, const Group *as)
+static bool reads_column(const Fusion *p, const FusionGroup *a, const FusionGroup *b, const FusionGroup *as)
 {
     bool ask_readers = b->size <= a->size;
     for (int i = ask_readers ? b->index : a->index; i >= 0; i = p->sibling[i]) {
@@ -168,9 +168,9 @@ static bool reads_column(const Plan *p, const Group *a, const Group *b, const Gr
 }
 
 /* In a loop over outer and inner dims each result has all outer dims, or is a column's. */
-static bool results_fit(const Plan *p, const Group *g, const Group *as)
+static bool results_fit(const Fusion *p, const FusionGroup *g, const FusionGroup *as)
 {
-    if (!as->settled || (g->size > 1 && g->settled && same_names(&g->inner, &as->inner) && same_space(g, as)))
+    if (!as->has_inner || (g->size > 1 && g->has_inner && same_names(&g->inner, &as->inner) && same_space(g, as)))
         return true; /* as it was when its ops came together */
     Names all = names_of(&as->space), outer = without(&all, &as->inner);
     for (int i = g->index; i >= 0; i = p->sibling[i]) {
@@ -187,22 +187,22 @@ static bool results_fit(const Plan *p, const Group *g, const Group *as)
     return true;
 }
 
-static Group joined(const Group *a, const Group *b)
+static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
 {
-    Group g = *(a->index < b->index ? a : b);
-    const Group *settled = a->settled ? a : b->settled ? b : NULL;
-    const Group *large = a->space.rank >= b->space.rank ? a : b;
+    FusionGroup g = *(a->index < b->index ? a : b);
+    const FusionGroup *leading = a->has_inner ? a : b->has_inner ? b : NULL;
+    const FusionGroup *large = a->space.rank >= b->space.rank ? a : b;
     g.space = large->space;
     g.updates = a->updates || b->updates;
     g.size = a->size + b->size;
-    if (settled)
-        g.settled = true, g.inner = settled->inner;
+    if (leading)
+        g.has_inner = true, g.inner = leading->inner;
     return g;
 }
 
-static void merge(Plan *p, Group *a, Group *b, Group as)
+static void merge(Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup as)
 {
-    Group *into = a->index < b->index ? a : b, *from = into == a ? b : a;
+    FusionGroup *into = a->index < b->index ? a : b, *from = into == a ? b : a;
     join_ranks(p, a->index, b->index, into->index);
     p->sibling[into->last] = from->index;
     as.last = from->last;
@@ -210,15 +210,15 @@ static void merge(Plan *p, Group *a, Group *b, Group as)
     from->merged = into;
 }
 
-static bool is_in(const Plan *p, int i, const Group *a, const Group *b)
+static bool is_in(const Fusion *p, int i, const FusionGroup *a, const FusionGroup *b)
 {
-    const Group *g = final_group(p->group[i]);
+    const FusionGroup *g = final_group(p->group[i]);
     return g == a || g == b;
 }
 
 /* Is what op i reads of a parameter of this rank, or what is computed from it in these groups element by element,
  * summed there or spread? */
-static bool is_spread(Plan *p, int i, int rank, const Group *a, const Group *b)
+static bool is_spread(Fusion *p, int i, int rank, const FusionGroup *a, const FusionGroup *b)
 {
     const Op *op = p->ops[i];
     if (p->seen[i] == p->stamp || !is_in(p, i, a, b))
@@ -232,7 +232,7 @@ static bool is_spread(Plan *p, int i, int rank, const Group *a, const Group *b)
     return false;
 }
 
-static bool is_shown_in(const Plan *p, const Value *old, const Group *g)
+static bool is_shown_in(const Fusion *p, const Value *old, const FusionGroup *g)
 {
     for (int i = g->index; i >= 0; i = p->sibling[i])
         if (reads_view_of(p->ops[i], old))
@@ -241,9 +241,9 @@ static bool is_shown_in(const Plan *p, const Value *old, const Group *g)
 }
 
 /* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
-static bool keeps_old_state(Plan *p, const Group *a, const Group *b)
+static bool keeps_old_state(Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
-    const Group *const groups[] = { a, b };
+    const FusionGroup *const groups[] = { a, b };
     for (int k = 0; k < 2; k++)
         for (int i = groups[k]->updates ? groups[k]->index : -1; i >= 0; i = p->sibling[i]) {
             const Numbers *readers = p->over[i] ? map_get(&p->readers, p->over[i]) : NULL;
@@ -257,11 +257,11 @@ static bool keeps_old_state(Plan *p, const Group *a, const Group *b)
     return true;
 }
 
-static void try_merge(Plan *p, Group *a, Group *b)
+static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
     if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b))
         return;
-    Group as = joined(a, b);
+    FusionGroup as = joined(a, b);
     if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
         results_fit(p, b, &as) && keeps_old_state(p, a, b) && !has_way_around(p, a, b))
         merge(p, a, b, as);
@@ -269,14 +269,14 @@ static void try_merge(Plan *p, Group *a, Group *b)
 
 /* --- Epilogues ------------------------------------------------------------------------------ */
 
-static int count_readers(const Plan *p, const Value *value)
+static int count_readers(const Fusion *p, const Value *value)
 {
     const Numbers *readers = map_get(&p->readers, value);
     return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
 }
 
 /* Does nobody but the next op read what the product makes on its way to `op`? */
-static bool is_chain(const Plan *p, const Op *op, const Epilogue *epilogue)
+static bool is_chain(const Fusion *p, const Op *op, const Epilogue *epilogue)
 {
     while (op != epilogue->dot) {
         op = op_before(epilogue, op);
@@ -287,16 +287,16 @@ static bool is_chain(const Plan *p, const Op *op, const Epilogue *epilogue)
 }
 
 /* A sum that only this op reads, and that the function hands back instead: memory.c can let it stand in one place. */
-static bool is_running_sum(const Plan *p, const Value *sum, const Op *op)
+static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
 {
     const Numbers *readers = map_get(&p->readers, sum);
     return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
            map_get(&p->returned, result(op));
 }
 
-static bool merge_after(Plan *p, const Op *before, const Op *op)
+static bool merge_after(Fusion *p, const Op *before, const Op *op)
 {
-    Group *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
+    FusionGroup *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
     as.product = true;
     if (has_way_around(p, product, own))
         return false;
@@ -305,7 +305,7 @@ static bool merge_after(Plan *p, const Op *before, const Op *op)
 }
 
 /* A bias and an activation: C = activation(A B + bias). */
-static void take_tail(Plan *p, const Uses *uses, int i)
+static void take_tail(Fusion *p, const Uses *uses, int i)
 {
     const Op *dot = p->ops[i];
     Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
@@ -316,7 +316,7 @@ static void take_tail(Plan *p, const Uses *uses, int i)
 }
 
 /* Op i adds a product to a running sum: C += A B. */
-static void take_epilogue(Plan *p, int i)
+static void take_epilogue(Fusion *p, int i)
 {
     Epilogue epilogue;
     const Op *op = p->ops[i];
@@ -331,7 +331,7 @@ static void take_epilogue(Plan *p, int i)
 
 /* --- Growing ---------------------------------------------------------------------------------- */
 
-static bool worth_sharing(const Group *g, const Value *value)
+static bool worth_sharing(const FusionGroup *g, const Value *value)
 {
     return value->type.rank > 0 && value->type.rank == g->space.rank;
 }
@@ -352,7 +352,7 @@ static int nearest(const Numbers *readers, int i)
     return low > MOST ? low - MOST : 0;
 }
 
-static void grow_groups(Plan *p)
+static void grow_groups(Fusion *p)
 {
     const Uses uses = find_uses(&p->m->arena, p->f);
     for (int i = 0; i < p->n; i++) {
@@ -409,14 +409,14 @@ static void store_numbers(Module *m, Func *f)
 static void fuse_func(Module *m, Func *f)
 {
     store_numbers(m, f);
-    Plan p = { .m = m, .f = f, .number.arena = &m->arena };
+    Fusion p = { .m = m, .f = f, .number.arena = &m->arena };
     p.readers.arena = p.returned.arena = &m->arena;
     for (int k = 0; k < f->results.count; k++)
         map_put(&p.returned, f->results.at[k], f->results.at[k]);
     for (Op *op = f->first; op; op = op->next)
         p.n++;
     p.ops = NEW_ARRAY(&m->arena, Op *, p.n);
-    p.group = NEW_ARRAY(&m->arena, Group *, p.n);
+    p.group = NEW_ARRAY(&m->arena, FusionGroup *, p.n);
     p.over = NEW_ARRAY(&m->arena, Value *, p.n);
     p.sibling = NEW_ARRAY(&m->arena, int, p.n);
     p.users = NEW_ARRAY(&m->arena, Numbers, p.n);

@@ -33,13 +33,13 @@ void sort_numbers(Numbers *numbers)
         qsort(numbers->at, (size_t)numbers->count, sizeof *numbers->at, compare_numbers);
 }
 
-static void add_order(Plan *p, int before, int after)
+static void add_order(Fusion *p, int before, int after)
 {
     push_number(&p->m->arena, &p->users[before], after);
     push_number(&p->m->arena, &p->needs[after], before);
 }
 
-static void add_reader(Plan *p, Map *readers, const Value *value, int i)
+static void add_reader(Fusion *p, Map *readers, const Value *value, int i)
 {
     Numbers *list = map_get(readers, value);
     if (!list) {
@@ -51,7 +51,7 @@ static void add_reader(Plan *p, Map *readers, const Value *value, int i)
 }
 
 /* New state is written where the old one is: whoever reads the old one comes first. */
-static void order_updates(Plan *p)
+static void order_updates(Fusion *p)
 {
     const StepState state = state_of(p->f);
     Map readers = { .arena = &p->m->arena }; /* of the value itself, or of views of it */
@@ -72,7 +72,7 @@ static void order_updates(Plan *p)
     }
 }
 
-void find_order(Plan *p)
+void find_order(Fusion *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->ops[i]->args.count; j++) {
@@ -87,9 +87,9 @@ void find_order(Plan *p)
 /* --- Groups as wholes, each as early as the order of the ops allows ------------------------------------- */
 
 /* Appends op i and what it needs first; the ops of a group stand together. */
-static void place_op(Plan *p, int i)
+static void place_op(Fusion *p, int i)
 {
-    const Group *g = final_group(p->group[i]);
+    const FusionGroup *g = final_group(p->group[i]);
     int first = g ? g->index : i;
     if (p->seen[first] == p->stamp)
         return;
@@ -107,7 +107,7 @@ static void place_op(Plan *p, int i)
         insert_op(p->f, p->ops[ops->at[k]], NULL);
 }
 
-void gather_groups(Plan *p)
+void gather_groups(Fusion *p)
 {
     p->stamp++;
     for (int i = 0; i < p->n; i++)

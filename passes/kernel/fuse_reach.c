@@ -9,15 +9,15 @@
 #include "fuse.h"
 
 /* A node is named by the first op of its group, or by its op. */
-static int node_of(const Plan *p, int op)
+static int node_of(const Fusion *p, int op)
 {
-    const Group *g = final_group(p->group[op]);
+    const FusionGroup *g = final_group(p->group[op]);
     return g ? g->index : op;
 }
 
 /* --- Ranks to begin with: each op is a node ------------------------------------------------------- */
 
-static void rank_op(Plan *p, int op, int *next)
+static void rank_op(Fusion *p, int op, int *next)
 {
     if (p->rank[op] >= 0)
         return;
@@ -28,7 +28,7 @@ static void rank_op(Plan *p, int op, int *next)
     p->node[(*next)++] = op;
 }
 
-void rank_ops(Plan *p)
+void rank_ops(Fusion *p)
 {
     int next = 0;
     for (int i = 0; i < p->n; i++)
@@ -44,7 +44,7 @@ void rank_ops(Plan *p)
 enum { MOST_BETWEEN = 4000 };
 
 typedef struct {
-    Plan *p;
+    Fusion *p;
     const Numbers *edges; /* users, or needs */
     int from, to;         /* nodes */
     int found;            /* a node by way of which the other is reached; -1: none */
@@ -52,7 +52,7 @@ typedef struct {
     Numbers *between; /* nodes that are reached, without both */
 } Search;
 
-static bool is_between(const Plan *p, int node, int a, int b)
+static bool is_between(const Fusion *p, int node, int a, int b)
 {
     int low = p->rank[a] < p->rank[b] ? p->rank[a] : p->rank[b], high = p->rank[a] + p->rank[b] - low;
     return p->rank[node] > low && p->rank[node] < high;
@@ -74,7 +74,7 @@ static void visit(Search *s, int node)
 }
 
 /* All nodes between the two that are reached from the first, unless the other is. */
-static Search search(Plan *p, const Group *from, const Group *to)
+static Search search(Fusion *p, const FusionGroup *from, const FusionGroup *to)
 {
     const bool up = p->rank[from->index] < p->rank[to->index];
     Search s = { .p = p,
@@ -91,7 +91,7 @@ static Search search(Plan *p, const Group *from, const Group *to)
 }
 
 /* Was there one already?  There is, as long as the op that it goes by way of is in neither of the two. */
-bool stay_apart(const Plan *p, const Group *a, const Group *b)
+bool stay_apart(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     if (final_group(a->apart) != b)
         return false;
@@ -100,9 +100,9 @@ bool stay_apart(const Plan *p, const Group *a, const Group *b)
 }
 
 /* From the smaller one: if it leads to no node between, it can move to where the other stands. */
-bool has_way_around(Plan *p, Group *a, Group *b)
+bool has_way_around(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
-    const Group *small = a->size < b->size ? a : b, *large = small == a ? b : a;
+    const FusionGroup *small = a->size < b->size ? a : b, *large = small == a ? b : a;
     p->before.count = p->after.count = 0;
     p->stays = large->index;
     Search s = search(p, small, large);
@@ -117,14 +117,14 @@ bool has_way_around(Plan *p, Group *a, Group *b)
 
 /* --- One node of two ---------------------------------------------------------------------------------- */
 
-static void rank_node(Plan *p, int node, int rank)
+static void rank_node(Fusion *p, int node, int rank)
 {
     p->rank[node] = rank;
     p->node[rank] = node;
 }
 
 /* The nodes by their ranks, which go to `pool`. */
-static void sort_by_rank(const Plan *p, Numbers *nodes, Numbers *pool)
+static void sort_by_rank(const Fusion *p, Numbers *nodes, Numbers *pool)
 {
     for (int i = 0; i < nodes->count; i++)
         nodes->at[i] = p->rank[nodes->at[i]];
@@ -135,7 +135,7 @@ static void sort_by_rank(const Plan *p, Numbers *nodes, Numbers *pool)
     }
 }
 
-void join_ranks(Plan *p, int first, int second, int joined)
+void join_ranks(Fusion *p, int first, int second, int joined)
 {
     Numbers *pool = &p->pool;
     if (!p->before.count && !p->after.count) {

@@ -2,7 +2,7 @@
 #include "fuse.h"
 #include "simplify/cleanup.h"
 
-Group *final_group(Group *g)
+FusionGroup *final_group(FusionGroup *g)
 {
     while (g && g->merged) {
         if (g->merged->merged)
@@ -12,9 +12,9 @@ Group *final_group(Group *g)
     return g;
 }
 
-int op_number(const Plan *p, const Op *op) { return op ? (int)(intptr_t)map_get(&p->number, op) - 1 : -1; }
+int op_number(const Fusion *p, const Op *op) { return op ? (int)(intptr_t)map_get(&p->number, op) - 1 : -1; }
 
-Group *group_of(const Plan *p, const Op *op)
+FusionGroup *group_of(const Fusion *p, const Op *op)
 {
     int number = op_number(p, op);
     return number < 0 ? NULL : final_group(p->group[number]);
@@ -43,7 +43,7 @@ Name kernel_name(Module *m, const Op *op, const char *suffix)
 }
 
 /* Does an op of the group read the value, or else one that is in another? */
-static bool is_read(const Plan *p, const Value *value, const Group *g, bool inside)
+static bool is_read(const Fusion *p, const Value *value, const FusionGroup *g, bool inside)
 {
     const Numbers *readers = map_get(&p->readers, value);
     for (int i = 0; readers && i < readers->count; i++)
@@ -52,9 +52,12 @@ static bool is_read(const Plan *p, const Value *value, const Group *g, bool insi
     return false;
 }
 
-static bool used_inside(const Plan *p, const Value *value, const Group *g) { return is_read(p, value, g, true); }
+static bool used_inside(const Fusion *p, const Value *value, const FusionGroup *g)
+{
+    return is_read(p, value, g, true);
+}
 
-static bool used_outside(const Plan *p, const Value *value, const Group *g)
+static bool used_outside(const Fusion *p, const Value *value, const FusionGroup *g)
 {
     return is_read(p, value, g, false) || map_get(&p->returned, value);
 }
@@ -79,7 +82,7 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
  * its type says, however ops are grouped, in the forward pass and where it is computed again: in `x - mean(x)` both are
  * of the same x, and of x == max(x) one at least is true.  (Of a product the library hands its epilogue what it has
  * summed; and a term of a sum over ranks is no value yet.) */
-static Value *as_typed(Plan *p, Builder *b, const Group *g, const Op *clone, Value *value)
+static Value *as_typed(Fusion *p, Builder *b, const FusionGroup *g, const Op *clone, Value *value)
 {
     Value *own = result(clone);
     const bool is_copy = info(clone)->traits & COPIES && is_half(arg(clone, 0)->type.dtype);
@@ -94,7 +97,7 @@ static Value *as_typed(Plan *p, Builder *b, const Group *g, const Op *clone, Val
 }
 
 /* The ops from `first` to `last`, which are the group, become a kernel and a call of it. */
-static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
+static void outline(Fusion *p, Op *first, Op *last, const FusionGroup *g, Map *instead)
 {
     Module *m = p->m;
     Func *kernel = add_func(m, kernel_name(m, first, ""), KERNEL);
@@ -102,7 +105,7 @@ static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
     Map map = { .arena = &m->arena };
     Values args = { 0 }, outputs = { 0 };
     if (!g->product)
-        kernel->inner = g->settled ? g->inner : trailing_dims(&g->space);
+        kernel->inner = g->has_inner ? g->inner : trailing_dims(&g->space);
     for (Op *op = first; op != last->next; op = op->next) {
         Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
@@ -132,11 +135,11 @@ static void outline(Plan *p, Op *first, Op *last, const Group *g, Map *instead)
     }
 }
 
-void outline_groups(Plan *p)
+void outline_groups(Fusion *p)
 {
     Map instead = { .arena = &p->m->arena };
     for (Op *op = p->f->first, *next; op; op = next) {
-        Group *g = group_of(p, op);
+        FusionGroup *g = group_of(p, op);
         Op *last = op;
         resolve_all(&instead, &op->args);
         while (g && last->next && group_of(p, last->next) == g) {

@@ -9,10 +9,10 @@
  * step, collectives of one kind side by side, and get the number of a bucket: the runtime sends a bucket as one
  * message.
  */
-#include "home.h"
 #include "manager/pass.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "tensor_layout.h"
 
 #include <string.h>
 
@@ -120,7 +120,7 @@ static void gather_together(Module *m, Func *f)
     }
 }
 
-/* --- Sums of settled sums ---------------------------------------------------------------------- */
+/* --- Sums of reduced sums ---------------------------------------------------------------------- */
 
 static bool is_sum(const Value *value, const Type *type)
 {
@@ -169,7 +169,7 @@ static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)
     }
 }
 
-static bool settles(const Sums *s, const Value *term)
+static bool reduces(const Sums *s, const Value *term)
 {
     const Type *before = is_reshard(term->def) ? &arg(term->def, 0)->type : NULL;
     return before && before->partial && before->by == BY_SUM && is_read_once(s, term);
@@ -183,15 +183,15 @@ static Value *sum_of(Builder *b, const Values *terms)
     return sum;
 }
 
-/* Takes out of `terms` all that settle a sum of one type; puts in their place one that settles the sum of them. */
-static bool settle_together(const Sums *s, Builder *b, Values *terms, int first)
+/* Takes out of `terms` all that reduce a sum of one type; puts in their place one that reduces the sum of them. */
+static bool reduce_together(const Sums *s, Builder *b, Values *terms, int first)
 {
     Arena *arena = &s->m->arena;
     const Op *like = terms->at[first]->def;
     Values pending = { 0 }, rest = { 0 };
     for (int i = 0; i < terms->count; i++) {
         Value *term = terms->at[i];
-        bool same = settles(s, term) && type_equal(&arg(term->def, 0)->type, &arg(like, 0)->type);
+        bool same = reduces(s, term) && type_equal(&arg(term->def, 0)->type, &arg(like, 0)->type);
         push_value(arena, same ? &pending : &rest, same ? arg(term->def, 0) : term);
     }
     if (pending.count < 2)
@@ -202,14 +202,14 @@ static bool settle_together(const Sums *s, Builder *b, Values *terms, int first)
     return true;
 }
 
-static void settle_tree(Sums *s, Op *root)
+static void join_reductions_of_tree(Sums *s, Op *root)
 {
     Values terms = { 0 };
     find_terms(s, result(root), &result(root)->type, &terms);
     Builder b = builder_at(s->m, s->f, root);
     bool changed = false;
     for (int i = 0; i < terms.count; i++)
-        if (settles(s, terms.at[i]) && settle_together(s, &b, &terms, i))
+        if (reduces(s, terms.at[i]) && reduce_together(s, &b, &terms, i))
             changed = true, i = -1;
     if (!changed)
         return;
@@ -219,7 +219,7 @@ static void settle_tree(Sums *s, Op *root)
     count_all_reads(s);
 }
 
-static void settle_sums(Module *m, Func *f)
+static void join_reductions(Module *m, Func *f)
 {
     Sums sums = { .m = m, .f = f, .inner = { .arena = &m->arena } };
     if (m->naxes)
@@ -227,7 +227,7 @@ static void settle_sums(Module *m, Func *f)
     for (Op *op = f->last, *above; op && m->naxes; op = above) {
         above = op->prev;
         if (is_addition(op) && is_sum(result(op), &result(op)->type) && !map_get(&sums.inner, op))
-            settle_tree(&sums, op);
+            join_reductions_of_tree(&sums, op);
     }
     drop_dead(f);
 }
@@ -410,7 +410,7 @@ void pass_collectives(Module *m)
 {
     int64_t buckets = 0;
     for (Func *f = m->funcs; f; f = f->next) {
-        settle_sums(m, f);
+        join_reductions(m, f);
         join_reshards(f);
         share_equal(f);
         make_room(f);

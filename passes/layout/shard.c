@@ -1,8 +1,8 @@
 /* shard.c -- the passes shard, sequence and zero: assigns a layout to every value, and inserts reshards where an op
  * needs another one.
  *
- * All three are one walk, which differs in how much of the layout counts (home.h).  An op is computed split as the
- * rules say of its space, the union of its operands' dims; an operand that is held differently is resharded first.
+ * All three are one walk, which differs in how much of the layout counts (tensor_layout.h).  An op is computed split as
+ * the rules say of its space, the union of its operands' dims; an operand that is held differently is resharded first.
  *
  *   rules: shard heads, ff over tp else seq
  *   %2 = dot %1, %w {over=embed}        =>  %3 = reshard %1 {dims=[seq, embed]}
@@ -15,13 +15,13 @@
  * layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
  * zero they become shards.  Each pass begins with the program without layout, so each can run alone.
  */
-#include "home.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "tensor_layout.h"
 
 typedef struct {
     Module *m;
-    Homes homes;
+    LayoutRules rules;
     Map visited; /* functions, and ops that were made with all their types */
     Map uses;    /* of values of the function at hand: how often they are read, as a pointer's number */
 } Shard;
@@ -29,9 +29,9 @@ typedef struct {
 /* One function on its way through the walk. */
 typedef struct {
     Func *f;
-    int carried; /* the first so many parameters and results go from turn to turn */
+    int carried; /* the first so many parameters and results go from iteration to iteration */
     bool *open;  /* of each carried one: an accumulator, whose type is that of what is added to it */
-} Frame;
+} FuncLayout;
 
 static void assign_func(Shard *s, Func *f, int carried, bool *open);
 
@@ -49,12 +49,12 @@ static Axes axis_bit(int axis) { return 1u << axis; }
 /* A sum pending over the axes along which data are parallel, of a tensor: a gradient of a weight. */
 static bool is_gradient(const Shard *s, const Value *value)
 {
-    return value->type.rank > 0 && value->type.partial & s->homes.data.axes;
+    return value->type.rank > 0 && value->type.partial & s->rules.data.axes;
 }
 
-static Type settled_type(const Shard *s, const Value *value)
+static Type reduced_type(const Shard *s, const Value *value)
 {
-    return is_gradient(s, value) ? state_home(&s->homes, value->type) : home_by(&s->homes, value->type);
+    return is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
 }
 
 static Dims dims_of(const Type *type)
@@ -76,7 +76,7 @@ static const Reader of_gradient = { "gradient", GRADIENT }, returned = { "return
 static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader reader)
 {
     static const char *const pass[] = { [BY_RULES] = "shard", [BY_ELSE] = "sequence", [BY_ZERO] = "zero" };
-    Extent rule = rule_behind(&s->homes, from, to);
+    Extent rule = rule_behind(&s->rules, from, to);
     return (Attrs){ .dims = dims_of(to),
                     .axis = to->partial,
                     .purpose = !reader.purpose && rule == BY_ZERO ? WEIGHT : reader.purpose,
@@ -112,7 +112,7 @@ static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
 /* A gradient is sent in a dtype of its own, and is again what it was. */
 static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
-    Name sent = is_gradient(s, value) ? s->homes.data.sent : NULL;
+    Name sent = is_gradient(s, value) ? s->rules.data.sent : NULL;
     if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
         return reshard(s, f, before, value, to, reader);
     Builder b = builder_at(s->m, f, before);
@@ -120,27 +120,27 @@ static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const
     return cast_as(s, &b, reduced, intern_text(s->m, dtype_name[value->type.dtype]));
 }
 
-/* A pending sum of several readers, or a maximum, is settled where it arises. */
-static void settle(Shard *s, Func *f, Op *op, Value *value)
+/* A pending sum of several readers, or a maximum, is reduced where it arises. */
+static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 {
     if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
         return;
-    Type home = settled_type(s, value);
+    Type wanted = reduced_type(s, value);
     bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
     Op *next = op->next;
-    Value *settled = of_weight ? reduce_gradient(s, f, next, value, &home, of_gradient)
-                               : reshard(s, f, next, value, &home, (Reader){ info(op)->name, ANY_PURPOSE });
+    Value *reduced = of_weight ? reduce_gradient(s, f, next, value, &wanted, of_gradient)
+                               : reshard(s, f, next, value, &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
     for (Op *made = op->next; made != next; made = made->next) {
         made->path = of_weight ? value->name : op->path;
         made->where = op->where;
     }
-    for (Op *reader = settled->def->next; reader; reader = reader->next)
+    for (Op *reader = reduced->def->next; reader; reader = reader->next)
         for (int i = 0; i < reader->args.count; i++)
             if (arg(reader, i) == value)
-                reader->args.at[i] = settled, add_use(s, settled);
+                reader->args.at[i] = reduced, add_use(s, reduced);
     for (int i = 0; i < f->results.count; i++)
         if (f->results.at[i] == value)
-            f->results.at[i] = settled, add_use(s, settled);
+            f->results.at[i] = reduced, add_use(s, reduced);
 }
 
 /* --- Ops ------------------------------------------------------------------------------------------ */
@@ -242,7 +242,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     int first, last;
     Axes pending = pending_sums(s, op, &first, &last);
     Type space = whole_space(op);
-    split_by_rules(&s->homes, &space, pending, op);
+    split_by_rules(&s->rules, &space, pending, op);
     adopt_splits(s, op, &space, pending);
     for (int i = 0; i < op->args.count; i++) {
         Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
@@ -256,12 +256,12 @@ static void assign_op(Shard *s, Func *f, Op *op)
     }
     retype_results(s, op);
     for (int i = 0; i < op->results.count; i++)
-        settle(s, f, op, op->results.at[i]);
+        reduce_pending(s, f, op, op->results.at[i]);
 }
 
 /* --- Accumulators --------------------------------------------------------------------------------
  * What a loop carries only to add to it begins as zeros, and zeros are a pending sum over any axes: so it is held as
- * what is added, and is settled once, after the loop. */
+ * what is added, and is reduced once, after the loop. */
 
 static bool is_zeros(const Value *value)
 {
@@ -290,7 +290,7 @@ static bool is_accumulator(const Func *f, int i)
 }
 
 /* An accumulator is held as what the op adds to it. */
-static void close_accumulator(const Frame *frame, const Op *op)
+static void close_accumulator(const FuncLayout *frame, const Op *op)
 {
     for (int i = 0; i < op->args.count && frame->open; i++) {
         int at = arg(op, i)->def ? -1 : index_of(&frame->f->params, arg(op, i));
@@ -324,9 +324,9 @@ static Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.d
 static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
 {
     if (value->type.partial)
-        return home_by(&s->homes, value->type);
-    bool gathers = caller->role != PLAIN && !s->homes.data.splits_calls;
-    return gathers ? gathered_type(&s->homes, value->type) : value->type;
+        return layout_type(&s->rules, value->type);
+    bool gathers = caller->role != PLAIN && !s->rules.data.splits_calls;
+    return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
 static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
@@ -340,7 +340,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
         given = i >= carried && dim ? without_dim(given, dim) : given;
         open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
         given.dtype = param->dtype;
-        *param = i < carried ? home_by(&s->homes, *param) : given;
+        *param = i < carried ? layout_type(&s->rules, *param) : given;
     }
     Map uses = s->uses;
     assign_func(s, callee, carried, open);
@@ -365,7 +365,7 @@ static void assign_call(Shard *s, Func *f, Op *op)
     }
     retype_results(s, op);
     for (int i = 0; i < op->results.count; i++)
-        settle(s, f, op, op->results.at[i]);
+        reduce_pending(s, f, op, op->results.at[i]);
 }
 
 /* --- Functions ------------------------------------------------------------------------------------ */
@@ -382,8 +382,8 @@ static Type returned_type(const Shard *s, const Func *f, int i, int carried)
     if (i < carried)
         return f->params.at[i]->type;
     bool residual = result_port(f, i).kind == PORT_RESIDUAL;
-    bool settled = residual || value->type.by == BY_MAX || (s->homes.data.settles_early && is_gradient(s, value));
-    return value->type.partial && settled ? settled_type(s, value) : value->type;
+    bool reduced = residual || value->type.by == BY_MAX || (s->rules.data.reduces_early && is_gradient(s, value));
+    return value->type.partial && reduced ? reduced_type(s, value) : value->type;
 }
 
 static void count_uses(Shard *s, const Func *f)
@@ -399,7 +399,7 @@ static void count_uses(Shard *s, const Func *f)
 /* Its parameters have their types already. */
 static void assign_func(Shard *s, Func *f, int carried, bool *open)
 {
-    Frame frame = { f, carried, open };
+    FuncLayout frame = { f, carried, open };
     share_equal(f);
     count_uses(s, f);
     for (Op *op = f->first; op; op = op->next) {
@@ -427,9 +427,9 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
 static void declare_homes(Shard *s)
 {
     for (Input *input = s->m->inputs; input; input = input->next)
-        input->type = input_home(&s->homes, input->type);
+        input->type = input_type(&s->rules, input->type);
     for (Param *param = s->m->params; param; param = param->next)
-        param->type = state_home(&s->homes, param->type);
+        param->type = state_type(&s->rules, param->type);
 }
 
 static void assign_entry(Shard *s, Func *f)
@@ -437,7 +437,7 @@ static void assign_entry(Shard *s, Func *f)
     for (int i = 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
         bool is_input = param->port.kind == PORT_INPUT;
-        param->type = is_input ? input_home(&s->homes, param->type) : state_home(&s->homes, param->type);
+        param->type = is_input ? input_type(&s->rules, param->type) : state_type(&s->rules, param->type);
     }
     assign_func(s, f, 0, NULL);
 }
@@ -459,7 +459,7 @@ static void assign_layout(Module *m, Extent extent)
         comes_again |= has_extent(m, later);
     if (!has_extent(m, extent) || (m->hurried && comes_again))
         return;
-    Shard s = { .m = m, .homes = homes_of(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
+    Shard s = { .m = m, .rules = layout_rules(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
     forget_layout(m);
     declare_homes(&s);
     for (Func *f = m->funcs; f; f = f->next)

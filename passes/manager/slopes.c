@@ -9,8 +9,8 @@
  */
 #include "slopes.h"
 
-#include "meaning.h"
 #include "mir/parse.h"
+#include "observables.h"
 
 #include <math.h>
 #include <stdlib.h>

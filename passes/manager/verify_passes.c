@@ -1,8 +1,8 @@
 /* verify_passes.c -- checks that a pass preserves the result.  A small module is run through the interpreter before and
  * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; its observables
- * (meaning.h) must agree.  After autodiff, gradients are compared with slopes of the loss (slopes.h).
+ * (observables.h) must agree.  After autodiff, gradients are compared with slopes of the loss (slopes.h).
  */
-#include "meaning.h"
+#include "observables.h"
 #include "pass.h"
 #include "slopes.h"
 
@@ -12,26 +12,26 @@
 /* What a module computes, in each kind of number that is asked for. */
 typedef struct {
     bool exactly;
-    Meaning real, exact;
-} Meanings;
+    Observables real, exact;
+} BothObservables;
 
-static bool find_meanings(Module *m, bool exactly, Meanings *found)
+static bool find_both(Module *m, bool exactly, BothObservables *found)
 {
-    *found = (Meanings){ .exactly = exactly };
-    return find_meaning(m, false, &found->real) && (!exactly || find_meaning(m, true, &found->exact));
+    *found = (BothObservables){ .exactly = exactly };
+    return find_observables(m, false, &found->real) && (!exactly || find_observables(m, true, &found->exact));
 }
 
-static void forget_meanings(Meanings *meanings)
+static void forget_both(BothObservables *observables)
 {
-    forget_meaning(&meanings->real);
-    forget_meaning(&meanings->exact);
+    forget_observables(&observables->real);
+    forget_observables(&observables->exact);
 }
 
-static bool is_same(const Pass *pass, const Meaning *before, const Meaning *after, bool exact, FILE *report)
+static bool is_same(const Pass *pass, const Observables *before, const Observables *after, bool exact, FILE *report)
 {
     Difference difference;
     int at;
-    if (same_meaning(before, after, exact, &at, &difference))
+    if (same_observables(before, after, exact, &at, &difference))
         return true;
     fprintf(report, "mpc: pass '%s' changes the result%s: %s[%lld] was %.17g, is %.17g", pass->name,
             exact ? ", modulo a prime" : "", after->at[at].name, (long long)difference.at, difference.a, difference.b);
@@ -42,17 +42,17 @@ static bool is_same(const Pass *pass, const Meaning *before, const Meaning *afte
 }
 
 /* Runs the program that a pass has left behind, and compares; what is found takes the place of what was before. */
-static bool compare_meanings(Module *m, const Pass *pass, Meanings *before, FILE *report)
+static bool compare_observables(Module *m, const Pass *pass, BothObservables *before, FILE *report)
 {
-    Meanings after;
-    bool good = find_meanings(m, before->exactly, &after) && is_same(pass, &before->real, &after.real, false, report) &&
+    BothObservables after;
+    bool good = find_both(m, before->exactly, &after) && is_same(pass, &before->real, &after.real, false, report) &&
                 is_same(pass, &before->exact, &after.exact, true, report);
-    forget_meanings(before);
+    forget_both(before);
     *before = after;
     return good;
 }
 
-static bool verify_pass(Module *m, const Pass *pass, Meanings *meanings, FILE *report)
+static bool verify_pass(Module *m, const Pass *pass, BothObservables *observables, FILE *report)
 {
     Slopes slopes = { 0 };
     bool differentiates = func_with_role(m, MODEL) && strcmp(pass->name, "autodiff") == 0;
@@ -61,12 +61,12 @@ static bool verify_pass(Module *m, const Pass *pass, Meanings *meanings, FILE *r
     good = good && run_passes(m, &(PassOptions){ .only = pass->name });
     char *after = module_text(m);
     if (good && strcmp(before, after) != 0) /* else it is the same program */
-        good = compare_meanings(m, pass, meanings, report);
+        good = compare_observables(m, pass, observables, report);
     if (good && differentiates)
         good = slopes_agree(m, &slopes, before, report);
     if (good)
-        fprintf(report, "%-10s the same in %d tensors%s\n", pass->name, meanings->real.count,
-                meanings->exactly ? ", exactly" : "");
+        fprintf(report, "%-10s the same in %d tensors%s\n", pass->name, observables->real.count,
+                observables->exactly ? ", exactly" : "");
     free(before);
     free(after);
     return good;
@@ -78,13 +78,13 @@ static char *what_stops(Module *m, bool exact)
     Diags *diags = m->diags, silent = *diags;
     char *why = NULL;
     size_t length;
-    Meaning meaning = { 0 };
+    Observables observables = { 0 };
     silent.out = open_memory(&why, &length);
     m->diags = &silent;
-    bool good = find_meaning(m, exact, &meaning);
+    bool good = find_observables(m, exact, &observables);
     m->diags = diags;
     fclose(silent.out);
-    forget_meaning(&meaning);
+    forget_observables(&observables);
     if (!good)
         return why;
     free(why);
@@ -110,11 +110,11 @@ static bool can_be_exact(Module *m, FILE *report)
 
 bool verify_passes(Module *m, const VerifyOptions *options)
 {
-    Meanings meanings = { 0 };
-    bool good = find_meanings(m, options->exact && can_be_exact(m, options->report), &meanings);
+    BothObservables observables = { 0 };
+    bool good = find_both(m, options->exact && can_be_exact(m, options->report), &observables);
     for (int i = options->start_after ? find_pass(options->start_after) + 1 : 0; i < npasses && good; i++)
         if (is_listed(options->only, passes[i].name))
-            good = verify_pass(m, &passes[i], &meanings, options->report);
-    forget_meanings(&meanings);
+            good = verify_pass(m, &passes[i], &observables, options->report);
+    forget_both(&observables);
     return good;
 }

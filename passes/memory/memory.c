@@ -131,7 +131,7 @@ static bool carries_in_place(const Module *m, const Op *op, int result, int oper
 }
 
 /* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries
- * on in place it copies to where that will end before the first turn: such a reader does no harm. */
+ * on in place it copies to where that will end before the first iteration: such a reader does no harm. */
 static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buffer, int operand)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -302,7 +302,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .lifetimes.arena = &m->arena,
                     .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
-    return aligned_bytes(callee->frame) + turn_buffers(m, op, callee);
+    return aligned_bytes(callee->frame) + iteration_buffers(m, op, callee);
 }
 
 /* --- Placing ------------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Ma
     remove_op(f, add);
 }
 
-/* Those of `f`; and what they leave in called functions, when it is their turn: they come behind. */
+/* Those of `f`; and what they leave in called functions, in the next iteration of this pass. */
 static bool move_adds(Accumulate *a, Func *f)
 {
     bool any = false;

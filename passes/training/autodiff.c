@@ -21,7 +21,7 @@
 typedef struct {
     Module *m;
     Func *f;     /* being differentiated */
-    int carried; /* so many of its parameters go from turn to turn */
+    int carried; /* so many of its parameters go from iteration to iteration */
     Builder b;   /* into its backward */
     const Map *useful;
     Map active;     /* useful values of f that a wanted parameter reaches */
@@ -353,8 +353,8 @@ static Value **add_accumulators(State *s, const Derivative *d)
     return accumulator;
 }
 
-/* What is carried is active, if it is useful, where anything is active that a turn may make it of. */
-static void settle_carried(const Func *f, bool *active, int carried, const Map *useful)
+/* What is carried is active, if it is useful, where anything is active that an iteration may make it of. */
+static void find_active_carried(const Func *f, bool *active, int carried, const Map *useful)
 {
     bool any = false;
     for (int i = 0; i < f->params.count; i++)
@@ -366,7 +366,7 @@ static void settle_carried(const Func *f, bool *active, int carried, const Map *
 static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int carried, const Map *useful)
 {
     Derivative *d = NEW(&m->arena, Derivative);
-    settle_carried(f, active, carried, useful);
+    find_active_carried(f, active, carried, useful);
     *d = (Derivative){ .fwd = f, .carried = carried, .active = active, .shared = shared };
     d->unread = new_flags(m, f->params.count + 1);
     d->given = new_flags(m, f->results.count + 1);

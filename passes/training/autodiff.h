@@ -13,7 +13,7 @@ typedef struct {
     Func *fwd, *bwd;
     int carried;  /* of a loop's body: so many parameters are carried; 0 for a called function */
     bool *active; /* of each parameter of fwd: does it have a gradient? */
-    bool *shared; /* of each: the same for all turns of the loop, so that its gradients add up */
+    bool *shared; /* of each: the same for all iterations of the loop, so that its gradients add up */
     bool *given;  /* of each result of fwd: does bwd take its gradient? */
     bool *unread; /* of each parameter of fwd: nothing has used it, and its gradient is zero, whatever it is */
     Values read;  /* parameters of fwd that bwd reads */

@@ -64,7 +64,7 @@ static void narrow_params(Func *f, DType narrow)
     }
 }
 
-/* What a loop carries keeps its dtype from turn to turn. */
+/* What a loop carries keeps its dtype from iteration to iteration. */
 static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
 {
     for (const Op *op = caller->first; op; op = op->next)

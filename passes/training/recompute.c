@@ -14,8 +14,8 @@
 #include "epilogue.h"
 #include "manager/pass.h"
 #include "map.h"
+#include "residuals.h"
 #include "simplify/cleanup.h"
-#include "transport.h"
 #include "uses.h"
 
 #include <stdint.h>
@@ -150,7 +150,7 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
         return map_get(&p->made, value);
     }
     if (!made) {
-        made = transport(p->m, &p->link, value);
+        made = hand_residual(p->m, &p->link, value);
         note_param(p, made);
     }
     map_put(&p->made, value, made);

@@ -132,7 +132,7 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, f
     rt_plain_load<D>(queries, rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
     for (int key = rt_attend_next<TILE, TILE>(query, 0, end, s); key < end;
          key = rt_attend_next<TILE, TILE>(query, key + TILE, end, s)) {
-        __syncthreads(); /* the turn before has been read */
+        __syncthreads(); /* the iteration before has been read */
         rt_plain_load<D>(keys, rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
         rt_plain_load<D>(values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
         __syncthreads();
@@ -246,7 +246,7 @@ RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const f
     rt_plain_load<D>(m.values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
     for (RtQueries at = rt_queries_from<TILE, TILE>({ 0, 0 }, key, s); at.g < s.group;
          at = rt_queries_from<TILE, TILE>({ at.g, at.query + TILE }, key, s)) {
-        __syncthreads(); /* the turn before has been read */
+        __syncthreads(); /* the iteration before has been read */
         rt_plain_load<D>(m.queries, rt_head_of(q, s.q, b, h, at.g), s.q.row, at.query, (int)s.queries);
         rt_plain_load<D>(m.gradients, rt_head_of(dy, s.dy, b, h, at.g), s.dy.row, at.query, (int)s.queries);
         __syncthreads();
@@ -281,7 +281,7 @@ RT_INLINE void rt_attend_grad_plain_queries(const float *q, const float *k, cons
     rt_plain_load<D>(m.gradients, rt_head_of(dy, s.dy, b, h, g), s.dy.row, query, count);
     for (int key = rt_attend_next<TILE, TILE>(query, 0, end, s); key < end;
          key = rt_attend_next<TILE, TILE>(query, key + TILE, end, s)) {
-        __syncthreads(); /* the turn before has been read */
+        __syncthreads(); /* the iteration before has been read */
         rt_plain_load<D>(m.keys, rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
         rt_plain_load<D>(m.values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
         __syncthreads();

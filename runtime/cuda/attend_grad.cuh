@@ -87,7 +87,7 @@ template <int KEYS, int QUERIES> RT_INLINE RtQueries rt_queries_from(RtQueries f
 /* The shared memory of a block, cut up. */
 template <int D, typename T> struct RtAttendGradMemory {
     using Tiles = RtAttendGradTiles<D>;
-    T *own[2], *other[2][2];    /* keys and values, or queries and dy; of the others two turns */
+    T *own[2], *other[2][2];    /* keys and values, or queries and dy; of the others two iterations */
     float *level[2], *share[2]; /* each STEP further */
     static __device__ __forceinline__ float *row_end(T *tile)
     {

@@ -4,7 +4,7 @@
  *   run.c         functions of the program: from what is staged to the end, by launches or by a recorded graph
  *   kernels.c     kernels from their text to launches;  cache.c keeps them compiled
  *   product.c     products, through cuBLASLt
- *   collective.c  collectives, through NCCL;  message.c puts their messages together and takes them apart
+ *   nccl.c        collectives, through NCCL;  message.c puts their messages together and takes them apart
  *   library.c     CUDA's libraries, which are found when the trainer starts
  *
  * Everything that a function of the program does is put into the queue of one stream, `compute`; collectives have
@@ -20,7 +20,7 @@
 
 struct RtGpuKernels;     /* kernels.c */
 struct RtGpuProducts;    /* product.c */
-struct RtGpuCollectives; /* collective.c: NULL on one rank */
+struct RtGpuCollectives; /* nccl.c: NULL on one rank */
 struct RtGpuMessages;    /* message.c: the same */
 struct RtGpuRuns;        /* run.c */
 
@@ -85,7 +85,7 @@ char *rt_cache_folder(const char *option); /* that exists; the caller's */
 
 void rt_gpu_products_open(Rt *rt);
 
-/* --- collective.c --------------------------------------------------------------------------- */
+/* --- nccl.c --------------------------------------------------------------------------------- */
 
 /* The computation waits for all collectives that were started, waited for or not. */
 void rt_gpu_collectives_join(Rt *rt);

@@ -346,7 +346,7 @@ static bool multiply_with(Rt *rt, Product *p, const Pointers *at)
 }
 
 /* Bias and activation of a product that lies where the activation is applied to it: operands, then results. */
-static void do_rest(Rt *rt, const RtProductShape *s, const Pointers *at)
+static void run_unfused_epilogue(Rt *rt, const RtProductShape *s, const Pointers *at)
 {
     const void *operands[4];
     int count = 0;
@@ -356,7 +356,7 @@ static void do_rest(Rt *rt, const RtProductShape *s, const Pointers *at)
     if (s->keeps_before)
         operands[count++] = at->before;
     operands[count++] = at->c;
-    rt_launch(rt, s->rest, operands);
+    rt_launch(rt, s->unfused, operands);
 }
 
 void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
@@ -371,7 +371,7 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
     if (status != CUBLAS_STATUS_SUCCESS)
         refuse(rt->gpu->products, s, "multiply", (int)status);
     if (has_epilogue(s))
-        do_rest(rt, s, &at);
+        run_unfused_epilogue(rt, s, &at);
 }
 
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
@@ -413,7 +413,7 @@ static double measure(Rt *rt, int id, RtType type, int64_t size, char *memory, d
                                    .c = { type, size, 1, 0 } };
     double best = 0, start = rt_seconds();
     rt_product_create(rt, id, shape);
-    for (int turn = 0; turn < 3 || rt_seconds() - start < seconds; turn++) {
+    for (int iteration = 0; iteration < 3 || rt_seconds() - start < seconds; iteration++) {
         double before = rt_seconds();
         rt_product(rt, id, memory, memory + bytes, memory + 2 * bytes);
         rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "multiply");
@@ -430,13 +430,13 @@ double rt_product_peak(Rt *rt, double seconds)
     RtType type = strcmp(rt->program->precision, "fp32") ? RT_BF16 : RT_F32;
     int id = rt->gpu->products->count;
     double best = 0;
-    for (int64_t size = LEAST, turn = 0; size <= MOST; size *= 2, turn++) {
+    for (int64_t size = LEAST, iteration = 0; size <= MOST; size *= 2, iteration++) {
         void *memory;
         double begin = rt_seconds();
         if (cudaMalloc(&memory, (size_t)(size * size * 3 * 4)) != cudaSuccess)
             break;
         fill_randomly(rt, memory, size * size * 3 * 4);
-        double flops = measure(rt, id + (int)turn, type, size, memory, size == MOST ? seconds : 0);
+        double flops = measure(rt, id + (int)iteration, type, size, memory, size == MOST ? seconds : 0);
         best = flops > best ? flops : best;
         rt_gpu_check(rt, cudaFree(memory), "free memory");
         if (rt_seconds() - begin > seconds / 4)

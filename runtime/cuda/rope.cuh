@@ -18,7 +18,7 @@ template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const 
     if (item >= s.seq * groups * packs)
         return;
     const int64_t i = item % packs * WIDTH, t = item / packs % s.seq, group = item / packs / s.seq;
-    const int64_t position = s.first_position + t + (t >= s.turn ? s.jump : 0);
+    const int64_t position = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
     float cosine[WIDTH], sine[WIDTH];
 #pragma unroll
     for (int e = 0; e < WIDTH; e++) {

@@ -61,8 +61,8 @@ RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, in
 }
 
 /* factor * rows x D elements, turned into [D, 64]; zeros behind rows, to whole vectors. */
-RT_INLINE void rt_attend_turn(const void *from, int64_t stride, int64_t rows, int64_t feature, float factor,
-                              float *turned, RtType type)
+RT_INLINE void rt_attend_transpose(const void *from, int64_t stride, int64_t rows, int64_t feature, float factor,
+                                   float *turned, RtType type)
 {
     float row[feature] RT_ALIGNED;
     for (int64_t i = 0; i < rows; i++) {
@@ -88,8 +88,8 @@ RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
 {
     const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
     int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
-    if (query < s.turn && count > s.turn - query)
-        count = s.turn - query; /* those behind the turn are further on */
+    if (query < s.jump_from && count > s.jump_from - query)
+        count = s.jump_from - query; /* those behind the jump are further on */
     return count > 0 ? count / RT_LANES * RT_LANES : 0;
 }
 
@@ -144,7 +144,7 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char 
     float queries[s.feature * TILE] RT_ALIGNED, keys[TILE * width] RT_ALIGNED, values[TILE * width] RT_ALIGNED;
     float sum[TILE * width] RT_ALIGNED, score[TILE * TILE] RT_ALIGNED;
     float highest[TILE] RT_ALIGNED, total[TILE] RT_ALIGNED, kept[TILE] RT_ALIGNED;
-    rt_attend_turn(q + query * s.q.row * size, s.q.row, rows, s.feature, s.scale, queries, s.type);
+    rt_attend_transpose(q + query * s.q.row * size, s.q.row, rows, s.feature, s.scale, queries, s.type);
     for (int64_t i = 0; i < rows * width; i++)
         sum[i] = 0;
     for (int64_t i = 0; i < lanes; i++)

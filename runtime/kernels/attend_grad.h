@@ -83,8 +83,8 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
     for (int64_t key = 0; key < s.keys; key += TILE) {
         const int64_t tile = s.keys - key < TILE ? s.keys - key : TILE;
         rt_attend_load(k + key * s.k.row * size, s.k.row, tile, s.feature, width, keys, s.type);
-        rt_attend_turn(k + key * s.k.row * size, s.k.row, tile, s.feature, 1.0f, keys_turned, s.type);
-        rt_attend_turn(v + key * s.v.row * size, s.v.row, tile, s.feature, 1.0f, values_turned, s.type);
+        rt_attend_transpose(k + key * s.k.row * size, s.k.row, tile, s.feature, 1.0f, keys_turned, s.type);
+        rt_attend_transpose(v + key * s.v.row * size, s.v.row, tile, s.feature, 1.0f, values_turned, s.type);
         for (int64_t i = 0; i < TILE * width; i++)
             key_sum[i] = value_sum[i] = 0;
         for (int64_t g = 0; g < s.group; g++)

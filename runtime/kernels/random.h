@@ -12,7 +12,7 @@ RT_INLINE bool rt_keep(uint32_t key, uint32_t instance, int64_t index, float rat
     return (float)(random.x[0] >> 8) * 0x1p-24f >= rate;
 }
 
-/* The key of turn `index` of a loop. */
+/* The key of iteration `index` of a loop. */
 RT_INLINE uint32_t rt_fold_key(uint32_t key, uint32_t index) { return rt_philox(key, 0x6b657973, index, 0, 1, 0).x[0]; }
 
 #endif

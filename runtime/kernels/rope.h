@@ -13,7 +13,7 @@ RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
 #pragma omp parallel for
     for (int64_t t = 0; t < s.seq; t++) {
         float cosine[half], sine[half], from[2 * half], to[2 * half];
-        const int64_t position = s.first_position + t + (t >= s.turn ? s.jump : 0);
+        const int64_t position = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
         for (int64_t i = 0; i < half; i++) {
             const double angle = (double)position * pow(s.base, -2.0 * (double)i / (double)s.feature);
             cosine[i] = (float)cos(angle);

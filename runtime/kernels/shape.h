@@ -13,10 +13,10 @@ typedef struct {
         int64_t pre, row;
     } table, picked;
     RtType table_type, picked_type;
-    bool accumulate;    /* rt_scatter_add adds to the table instead of setting it */
-    int64_t first_row;  /* index of the table's first row: a rank may hold a part of the rows */
-    int64_t turn, jump; /* rows from `turn` on are `jump` further on (RtPart) */
-    int64_t size;       /* of the dim, over all ranks: an index is below it */
+    bool accumulate;         /* rt_scatter_add adds to the table instead of setting it */
+    int64_t first_row;       /* index of the table's first row: a rank may hold a part of the rows */
+    int64_t jump_from, jump; /* rows from `jump_from` on are `jump` further on (RtPart) */
+    int64_t size;            /* of the dim, over all ranks: an index is below it */
     const char *dim, *where;
 } RtTake;
 
@@ -24,9 +24,9 @@ typedef struct {
 RT_INLINE int64_t rt_take_row_of(int64_t index, const RtTake s)
 {
     const int64_t row = index - s.first_row;
-    if (row < s.turn)
+    if (row < s.jump_from)
         return row;
-    return row - s.jump < s.turn ? -1 : row - s.jump;
+    return row - s.jump < s.jump_from ? -1 : row - s.jump;
 }
 
 /* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
@@ -38,8 +38,8 @@ typedef struct {
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
-    int64_t first_position, turn,
-        jump; /* element t of seq is at first_position + t, `jump` further on from `turn` on */
+    int64_t first_position, jump_from,
+        jump; /* element t of seq is at first_position + t, `jump` further on from `jump_from` on */
 } RtRope;
 
 /* Of attention: attend.h says what the letters are. */
@@ -54,14 +54,14 @@ typedef struct {
     bool causal;                                    /* query i sees keys up to i */
     int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, first_key;                 /* global positions */
-    int64_t turn, jump;                             /* queries from `turn` on are `jump` further on (RtPart) */
+    int64_t jump_from, jump;                        /* queries from `jump_from` on are `jump` further on (RtPart) */
     float scale;
 } RtAttend;
 
 /* The global position of a query. */
 RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
 {
-    return s.first_query + query + (query >= s.turn ? s.jump : 0);
+    return s.first_query + query + (query >= s.jump_from ? s.jump : 0);
 }
 
 RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)

@@ -56,12 +56,12 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
     int blocks, block = block_of(rt->program, rt->rank, split.axis, split.count, &blocks);
     int64_t length = padded / blocks;
     if (!split.zigzag)
-        return (RtPart){ .first = block * length, .turn = length };
+        return (RtPart){ .first = block * length, .jump_from = length };
     int64_t n = rt->program->axes[split.axis[0]].size, r = rt_coordinate(rt, split.axis[0]);
     int64_t piece = padded / (2 * n), start = length * (block % (blocks / n)); /* in the two pieces r and 2n-1-r */
     if (start >= piece)
-        return (RtPart){ .first = (2 * n - 1 - r) * piece + start - piece, .turn = length };
-    return (RtPart){ .first = r * piece + start, .turn = piece - start, .jump = (2 * n - 2 - 2 * r) * piece };
+        return (RtPart){ .first = (2 * n - 1 - r) * piece + start - piece, .jump_from = length };
+    return (RtPart){ .first = r * piece + start, .jump_from = piece - start, .jump = (2 * n - 2 - 2 * r) * piece };
 }
 
 char *rt_comm_place(const Rt *rt, int rank)

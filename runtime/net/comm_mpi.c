@@ -188,7 +188,8 @@ static int receive_byte(int tag)
     MPI_Status status;
     char byte;
     int has_come = 0;
-    for (int turn = 0; turn < 2 && !has_come; turn++) /* OpenMPI looks first, and lets messages in then */
+    for (int iteration = 0; iteration < 2 && !has_come;
+         iteration++) /* OpenMPI looks first, and lets messages in then */
         check(MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &has_come, &status), "MPI_Iprobe");
     if (!has_come)
         return -1;

@@ -122,12 +122,12 @@ RtRanges rt_ranges(const RtView *view)
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The elements of dim d from its turn on (second), or before it, that are no padding. */
+/* The elements of dim d from its jump on (second), or before it, that are no padding. */
 static RtRange range_of_dim(const RtView *view, int d, bool second)
 {
     const RtPart *part = &view->part[d];
-    int64_t turn = least(part->turn, view->size[d]);
-    RtRange range = { .own = second ? turn : 0, .count = second ? view->size[d] - turn : turn };
+    int64_t jump = least(part->jump_from, view->size[d]);
+    RtRange range = { .own = second ? jump : 0, .count = second ? view->size[d] - jump : jump };
     range.whole = part->first + range.own + (second ? part->jump : 0);
     int64_t left = view->whole[d] - range.whole;
     range.count = left < 0 ? 0 : least(range.count, left);

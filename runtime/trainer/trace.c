@@ -12,20 +12,20 @@
 
 #include <cjson/cJSON.h>
 
-enum { STEP = -1, MAX_DEPTH = 16, MAX_TURNS = 4 };
+enum { STEP = -1, MAX_DEPTH = 16, MAX_LOOPS = 4 };
 
 typedef struct {
     const char *dim; /* "h.copy": the copies of the repeat at path h; or another one */
-    int64_t turn;
-} Turn;
+    int64_t iteration;
+} Iteration;
 
 typedef struct {
     int kernel; /* index into the program's, its collectives' behind them; STEP: a whole step */
     int64_t step;
-    double begin, end;    /* marks of the device, and seconds once its step is over */
-    int thread;           /* 1: that of collectives */
-    Turn turn[MAX_TURNS]; /* of the loops that it is in, the outermost first */
-    int turns;
+    double begin, end;         /* marks of the device, and seconds once its step is over */
+    int thread;                /* 1: that of collectives */
+    Iteration loop[MAX_LOOPS]; /* of the loops that it is in, the outermost first */
+    int loops;
 } Event;
 
 struct RtTrace {
@@ -37,8 +37,8 @@ struct RtTrace {
     int64_t first_of_step;
     int64_t open[MAX_DEPTH]; /* events that have begun and not ended */
     int depth;
-    Turn turn[MAX_TURNS];
-    int turns;
+    Iteration loop[MAX_LOOPS];
+    int loops;
 };
 
 bool rt_tracing;
@@ -51,8 +51,8 @@ static Event *add(struct RtTrace *trace, int kernel)
         if (!trace->events)
             rt_fail("out of memory: --trace needs more for %lld events; trace fewer steps", (long long)trace->room);
     }
-    trace->events[trace->count] = (Event){ .kernel = kernel, .step = trace->step, .turns = trace->turns };
-    memcpy(trace->events[trace->count].turn, trace->turn, sizeof trace->turn);
+    trace->events[trace->count] = (Event){ .kernel = kernel, .step = trace->step, .loops = trace->loops };
+    memcpy(trace->events[trace->count].loop, trace->loop, sizeof trace->loop);
     return &trace->events[trace->count++];
 }
 
@@ -84,16 +84,16 @@ void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end)
 }
 
 /* Deeper loops than are counted have the names of the outer ones. */
-void rt_trace_turn(Rt *rt, const char *dim, int64_t turn)
+void rt_trace_iteration(Rt *rt, const char *dim, int64_t iteration)
 {
     struct RtTrace *trace = rt->trace;
     int i = 0;
-    while (i < trace->turns && strcmp(trace->turn[i].dim, dim))
+    while (i < trace->loops && strcmp(trace->loop[i].dim, dim))
         i++;
-    if (i == MAX_TURNS)
+    if (i == MAX_LOOPS)
         return;
-    trace->turn[i] = (Turn){ dim, turn };
-    trace->turns = turn < 0 ? i : i + 1;
+    trace->loop[i] = (Iteration){ dim, iteration };
+    trace->loops = iteration < 0 ? i : i + 1;
 }
 
 void rt_trace_begin(Rt *rt, int kernel) { begin(rt, kernel); }
@@ -132,18 +132,18 @@ static char *name_in_turn(const char *name, const Event *event)
     char *text = rt_text("%s", "");
     for (size_t at = 0; name[at]; at++) {
         rt_append(&text, "%c", name[at]);
-        for (int i = 0; i < event->turns; i++)
-            if (path_of_copies(event->turn[i].dim) == at + 1 && !strncmp(name, event->turn[i].dim, at + 1) &&
+        for (int i = 0; i < event->loops; i++)
+            if (path_of_copies(event->loop[i].dim) == at + 1 && !strncmp(name, event->loop[i].dim, at + 1) &&
                 (name[at + 1] == '.' || !name[at + 1]))
-                rt_append(&text, ".%lld", (long long)event->turn[i].turn);
+                rt_append(&text, ".%lld", (long long)event->loop[i].iteration);
     }
     return text;
 }
 
-static void add_turns(cJSON *arguments, const Event *event)
+static void add_iterations(cJSON *arguments, const Event *event)
 {
-    for (int i = 0; i < event->turns; i++)
-        cJSON_AddNumberToObject(arguments, event->turn[i].dim, (double)event->turn[i].turn);
+    for (int i = 0; i < event->loops; i++)
+        cJSON_AddNumberToObject(arguments, event->loop[i].dim, (double)event->loop[i].iteration);
 }
 
 /* A complete event ("ph": "X"): times in microseconds, from the first event on. */
@@ -165,7 +165,7 @@ static char *event_text(const RtProgram *program, const Event *event, double ori
     if (kernel) {
         cJSON *arguments = arguments_of(kernel, event->end - event->begin);
         cJSON_AddStringToObject(arguments, "kernel", kernel->name); /* the same in all copies */
-        add_turns(arguments, event);
+        add_iterations(arguments, event);
         cJSON_AddItemToObject(json, "args", arguments);
     }
     char *text = cJSON_PrintUnformatted(json);

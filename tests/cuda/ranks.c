@@ -29,13 +29,13 @@ RtPart part_of(const Module *m, const Dim *dim, int rank)
     for (int i = 0; i < dim->split.count; i++)
         block = block * m->axis_size[dim->split.axis[i]] + coordinate(m, rank, dim->split.axis[i]);
     if (!dim->zigzag)
-        return (RtPart){ .first = block * length, .turn = length };
+        return (RtPart){ .first = block * length, .jump_from = length };
     int64_t n = m->axis_size[dim->split.axis[0]], r = coordinate(m, rank, dim->split.axis[0]);
     int64_t piece = dim->padded / (2 * n), back = (2 * n - 1 - r) * piece;
     int64_t begin = block * length - r * 2 * piece; /* in the two pieces of r's, one behind the other */
     if (begin >= piece)
-        return (RtPart){ .first = back + begin - piece, .turn = length };
-    return (RtPart){ .first = r * piece + begin, .turn = piece - begin, .jump = back - (r + 1) * piece };
+        return (RtPart){ .first = back + begin - piece, .jump_from = length };
+    return (RtPart){ .first = r * piece + begin, .jump_from = piece - begin, .jump = back - (r + 1) * piece };
 }
 
 bool has_pending(const Module *m, const Type *type, int rank)
@@ -93,7 +93,7 @@ void write_ranks(Module *m, const char *text, FILE *out)
         for (int i = 0; i < count; i++) {
             RtPart part = part_of(m, place[i].dim, rank);
             fprintf(out, "    if (rank == %d)\n        %s = { %" PRId64 ", %" PRId64 ", %" PRId64 " };\n", rank,
-                    place[i].name, part.first, part.turn, part.jump);
+                    place[i].name, part.first, part.jump_from, part.jump);
         }
     fprintf(out, "}\n");
 }

@@ -97,13 +97,13 @@ def test_kernel_that_cannot_be_compiled(chars, data, tmp_path):
     for name in ("trainer.c", "kernels.cu"):
         shutil.copy(chars.folder / name, tmp_path)
     text = (tmp_path / "kernels.cu").read_text()
-    place = text.index("{", text.index("kernel_h_mlp_rest("))
+    place = text.index("{", text.index("kernel_h_mlp_epilogue("))
     (tmp_path / "kernels.cu").write_text(text[:place + 1] + " nonsense;" + text[place + 1:])
     subprocess.run(["gcc", "-std=gnu17", "-rdynamic", "-fopenmp", f"-I{ROOT}/runtime", f"-I{tmp_path}", "-o", "trainer",
                     "trainer.c", BUILD / "libmpcrt_cuda.a", DEVICE / "lib64/libcudart_static.a", "-lcjson", "-lm"],
                    cwd=tmp_path, check=True)
     done = start([tmp_path / "trainer", "--kernel-cache", "kept", "--data", data, "--steps", 1], tmp_path, status=1)
-    assert re.search(r"error: NVRTC cannot compile kernel_h_mlp_rest of h.mlp, \S*chars.mdl:33:\d+ ", done.stderr), done.stderr
+    assert re.search(r"error: NVRTC cannot compile kernel_h_mlp_epilogue of h.mlp, \S*chars.mdl:33:\d+ ", done.stderr), done.stderr
     assert "'nonsense' was not declared" in done.stderr.replace("‘", "'").replace("’", "'")
 
 
@@ -133,7 +133,7 @@ def test_real_nvrtc(chars, data, tmp_path):
     done = start(command, tmp_path, 1, environment.items())
     assert "compiled in" in done.stderr and "cannot load the kernels" in done.stderr, done.stderr
     kept, = (tmp_path / "kept").iterdir()
-    assert b"\x7fELF" in kept.read_bytes()[:64] and b"kernel_h_mlp_rest" in kept.read_bytes()
+    assert b"\x7fELF" in kept.read_bytes()[:64] and b"kernel_h_mlp_epilogue" in kept.read_bytes()
 
 
 @pytest.mark.skipif(not real_cuda() or os.path.exists("/dev/nvidiactl"), reason="no CUDA, or a GPU")

@@ -85,7 +85,7 @@ static void check_product(RtProductShape s, int64_t samples)
     void *bias = s.has_bias ? random_array(s.n, s.c.type) : NULL;
     Rt rt = { .program = &program };
     rt_product_create(&rt, 1, s);
-    for (int turn = 0; turn < 2; turn++) {
+    for (int iteration = 0; iteration < 2; iteration++) {
         memcpy(c, before, (size_t)(c_count * type_bytes(s.c.type)));
         rt_product_with(&rt, 1, a, b, bias, NULL, c);
     }

@@ -55,13 +55,13 @@ static const char *const name_of_check[CHECKS] = { "types", "reals", "residues" 
 
 static bool notices(Check check, Program *wrong, Program *right)
 {
-    Meaning meaning = { 0 };
+    Observables meaning = { 0 };
     if (check == TYPES)
         return !verify_module(wrong->m);
-    if (!find_meaning(right->m, check == RESIDUES, &meaning))
+    if (!find_observables(right->m, check == RESIDUES, &meaning))
         give_up(right->source.path, "the right program cannot be run");
     bool noticed = is_noticed(wrong->m, &meaning, check == RESIDUES);
-    forget_meaning(&meaning);
+    forget_observables(&meaning);
     return noticed;
 }
 

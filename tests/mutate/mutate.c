@@ -34,7 +34,7 @@ typedef struct {
     Source source;
     Diags diags;
     Module *m;
-    Meaning meaning[2]; /* with reals, modulo a prime; in the names of `m` */
+    Observables observables[2]; /* with reals, modulo a prime; in the names of `m` */
 } Program;
 
 typedef struct {
@@ -73,14 +73,14 @@ static void read_program(Program *p, const char *path)
     if (p->diags.errors || !verify_module(p->m))
         give_up("the program is wrong before anything is planted");
     for (int exact = 0; exact < 2; exact++)
-        if (!find_meaning(p->m, exact, &p->meaning[exact]))
+        if (!find_observables(p->m, exact, &p->observables[exact]))
             give_up("the program cannot be run");
 }
 
 static void forget_program(Program *p)
 {
     for (int exact = 0; exact < 2; exact++)
-        forget_meaning(&p->meaning[exact]);
+        forget_observables(&p->observables[exact]);
     free_module(p->m);
     free((char *)p->source.text);
 }
@@ -110,13 +110,13 @@ static bool have_wrong_slopes(Module *m, const Original *o)
 /* By checks that know what the program before means. */
 static void ask(Original *o, Module *m, Score *said)
 {
-    const Meaning *right = o->before ? o->before->meaning : o->program.meaning;
+    const Observables *right = o->before ? o->before->observables : o->program.observables;
     said->typed = !verify_module(m);
     said->planned = !said->typed && !verify_memory(m); /* which takes types for granted */
     said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
     said->exact = !o->before && is_noticed(m, &right[true], true);
     said->missed = !said->typed && !said->planned && !said->real && !said->exact;
-    said->same = said->missed && o->before && !is_noticed(m, &o->program.meaning[false], false);
+    said->same = said->missed && o->before && !is_noticed(m, &o->program.observables[false], false);
 }
 
 /* Plants one mistake at one op, and asks each check. */

@@ -2,24 +2,24 @@
 #include "noticed.h"
 
 /* The same tensors, with the dims' names as `m` has interned them. */
-static Meaning renamed(Module *m, const Meaning *meaning)
+static Observables renamed(Module *m, const Observables *observables)
 {
-    Meaning copy = { .count = meaning->count, .at = NEW_ARRAY(&m->arena, Named, meaning->count + 1) };
-    for (int i = 0; i < meaning->count; i++) {
+    Observables copy = { .count = observables->count, .at = NEW_ARRAY(&m->arena, Named, observables->count + 1) };
+    for (int i = 0; i < observables->count; i++) {
         Type *type = &copy.at[i].tensor.type;
-        copy.at[i] = meaning->at[i];
+        copy.at[i] = observables->at[i];
         for (int d = 0; d < type->rank; d++)
             type->dim[d].name = intern_text(m, type->dim[d].name);
     }
     return copy;
 }
 
-bool is_noticed(Module *m, const Meaning *right, bool exact)
+bool is_noticed(Module *m, const Observables *right, bool exact)
 {
-    Meaning before = renamed(m, right), after = { 0 };
+    Observables before = renamed(m, right), after = { 0 };
     Difference difference;
     int at;
-    bool noticed = !find_meaning(m, exact, &after) || !same_meaning(&before, &after, exact, &at, &difference);
-    forget_meaning(&after);
+    bool noticed = !find_observables(m, exact, &after) || !same_observables(&before, &after, exact, &at, &difference);
+    forget_observables(&after);
     return noticed;
 }

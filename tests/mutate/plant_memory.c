@@ -118,7 +118,7 @@ static bool needs_scratch(Module *m, Func *f, Op *op)
     return f->role != KERNEL && lies_in_frame(op) && !op->attrs.callee && m->scratch_bytes(m, op) && living_across(op);
 }
 
-/* What is carried to and fro between two buffers, and read after the next turn's is made. */
+/* What is carried to and fro between two buffers, and read after the next iteration's is made. */
 static int carried_apart(Module *m, const Op *op)
 {
     const Func *callee = op->kind == OP_loop ? find_func(m, op->attrs.callee) : NULL;

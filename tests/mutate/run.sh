@@ -11,6 +11,6 @@ objects() # FOLDER...
     find "$@" -name '*.c' ! -path '*/templates/*' | sed "s|\(.*\)c$|$build/\1o|"
 }
 # shellcheck disable=SC2046,SC2086
-${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -Iir -Ipasses -I. \
+${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -Iir -Ipasses -Icodegen -I. \
     -Itests/mutate tests/mutate/*.c $(objects ir passes codegen) -lm -o "$out/mutate"
 exec /usr/bin/python3 tests/mutate/score.py "$out" "${MUTANTS:-2}" "${MODELS:-24}" "${MODELS_FIRST:-0}"

@@ -1,7 +1,7 @@
 /* test_autodiff.c -- the gradients of a whole training step against finite differences of the model.
  *
  * The model has what makes autodiff hard: nested loops, a weight used in two places, a weight and a mask key
- * shared by all turns, dropout, attention, a divisor that depends on the data, two micro-batches.
+ * shared by all iterations, dropout, attention, a divisor that depends on the data, two micro-batches.
  * With plain gradient descent of rate 1, a step leaves behind w - gradient.
  */
 #include "ir_test.h"

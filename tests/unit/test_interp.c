@@ -289,7 +289,7 @@ static void log_value(void *context, const Seen *seen)
     Log *log = context;
     log->seen++;
     size_t length = strlen(log->names);
-    snprintf(log->names + length, sizeof log->names - length, "%s%s=%g ", seen->turn,
+    snprintf(log->names + length, sizeof log->names - length, "%s%s=%g ", seen->iteration,
              seen->op->results.at[seen->result]->name, seen->value.data[0]);
 }
 

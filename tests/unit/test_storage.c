@@ -3,8 +3,8 @@
 #include "ir_test.h"
 #include "storage.h"
 
-/* As the memory pass plans it: a loop with a frame, a buffer between turns, state in place, a view, an evaluation that
- * shares the arena. */
+/* As the memory pass plans it: a loop with a frame, a buffer between iterations, state in place, a view, an evaluation
+ * that shares the arena. */
 static const char plan[] =
     "module @m {\n"
     "  train {optimizer=sgd, lr=0.1}\n"
@@ -27,7 +27,7 @@ static const char plan[] =
     "    %1 = exp %w : f32[j:3]\n"
     "    return %1\n"
     "  }\n"
-    "  func @turn(%c: f32[j:3] at p0 strides(1), %u: f32[j:3] at p1 strides(1)) frame(64) {\n"
+    "  func @iteration(%c: f32[j:3] at p0 strides(1), %u: f32[j:3] at p1 strides(1)) frame(64) {\n"
     "    %1 = call %u {callee=k.exp} : f32[j:3] at p3 strides(1)\n"
     "    %2 = call %1 {callee=k.exp} : f32[j:3] at 0 strides(1)\n"
     "    %3 = add %2, %c : f32[j:3] at p2 strides(1)\n"
@@ -37,7 +37,7 @@ static const char plan[] =
     "1))"
     " frame(576) {\n"
     "    %1 = call %w, %x {callee=k.scale} : f32[i:2, j:3] at 320 strides(3, 1)\n"
-    "    %2, %s = loop %x, %1 {dims=[i:2], callee=turn, carried=1, frame=192} : f32[j:3] at 384 strides(1),"
+    "    %2, %s = loop %x, %1 {dims=[i:2], callee=iteration, carried=1, frame=192} : f32[j:3] at 384 strides(1),"
     " f32[i:2, j:3] at 448 strides(3, 1)\n"
     "    %row = slice %1 {dim=i, index=1} : f32[j:3] at 332 strides(1)\n"
     "    %n = call %s {callee=k.norm, frame=528} : f32[] at 192 strides()\n"
@@ -80,7 +80,8 @@ static const char early[] =
     "    %1 = exp %x : f32[i:4]\n"
     "    return %1\n"
     "  }\n"
-    "  func @turn(%c: f32[i:4] at p0 strides(1), %coming: f32[i:4] in_flight at p1 strides(1), %next: f32[i:4/dp] at "
+    "  func @iteration(%c: f32[i:4] at p0 strides(1), %coming: f32[i:4] in_flight at p1 strides(1), %next: f32[i:4/dp] "
+    "at "
     "p2 "
     "strides(1)) frame(64) {\n"
     "    %v = wait %coming : f32[i:4] at p1 strides(1)\n"
@@ -93,7 +94,7 @@ static const char early[] =
     "    %z = call %x {callee=k.exp} : f32[i:4] at 192 strides(1)\n"
     "    %f = slice %w {dim=n} : f32[i:4/dp] at 0 strides(1)\n"
     "    %g = all_gather %f {dim=i, axis=dp, started=true} : f32[i:4] in_flight at 448 strides(1)\n"
-    "    %y, %h = loop %x, %g, %w {dims=[n:2], callee=turn, carried=2, prefetch=1, frame=256} : f32[i:4] at 128 "
+    "    %y, %h = loop %x, %g, %w {dims=[n:2], callee=iteration, carried=2, prefetch=1, frame=256} : f32[i:4] at 128 "
     "strides(1), f32[i:4] in_flight at 448 strides(1)\n"
     "    %s = add %y, %z : f32[i:4] at 256 strides(1)\n"
     "    %e = sum %s {over=i} : f32[] at 320 strides()\n"
@@ -213,7 +214,8 @@ static void test_views(void **state)
 static void test_frames_and_buffers_of_loops(void **state)
 {
     check_plan("carried=1, frame=192", "carried=1, frame=268", "element 0 of %u is not at byte 320");
-    check_plan("carried=1, frame=192", "carried=1, frame=80", /* what a turn hands to the next lies behind the frame */
+    check_plan("carried=1, frame=192",
+               "carried=1, frame=80", /* what an iteration hands to the next lies behind the frame */
                "of %lr is not at byte 144 of rank 0: there now is what was written as %3");
     check_plan("carried=1, frame=192", "carried=1, frame=512", "outside of the arena");
 }

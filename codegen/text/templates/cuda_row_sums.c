@@ -1,7 +1,7 @@
 __shared__ $type $parts[$count];
 for (int other = 0; other < $rows; other++) {
     if (team == other) {
-        $turns
+        $iterations
     }
     __syncthreads();
 }

@@ -6,7 +6,7 @@ $head
     $side
     for ($type item = ($type)($block) * $at_once + team; item < $rows; item += $step) {
         $row
-        $turn_side
+        $iteration_side
     }
     $end
 }

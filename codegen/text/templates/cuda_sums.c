@@ -1,4 +1,4 @@
-RtPack<$type, $width> $name[$turns];
+RtPack<$type, $width> $name[$iterations];
 #pragma unroll
-for (int turn = 0; turn < $turns; turn++)
-    $name[turn] = rt_all<$width, $type>($start);
+for (int iteration = 0; iteration < $iterations; iteration++)
+    $name[iteration] = rt_all<$width, $type>($start);

@@ -1,4 +1,4 @@
-#include "transport.h"
+#include "residuals.h"
 
 #include "simplify/cleanup.h"
 
@@ -41,7 +41,7 @@ static void find_calls(Module *m, Link *link)
     link->call_to = call_of(m, link->to, &link->outer->to);
 }
 
-Value *transport(Module *m, Link *link, Value *value)
+Value *hand_residual(Module *m, Link *link, Value *value)
 {
     if (link->from == link->to)
         return value;
@@ -53,7 +53,7 @@ Value *transport(Module *m, Link *link, Value *value)
     int param = value->def ? -1 : index_of(&link->from->params, value);
     Value *handed =
         param >= link->call->attrs.carried ? arg(link->call, param) : save(m, link->from, value, link->call);
-    push_value(&m->arena, &link->call_to->args, transport(m, link->outer, handed));
+    push_value(&m->arena, &link->call_to->args, hand_residual(m, link->outer, handed));
     Value *own = add_param(m, link->to, value->name, value->type);
     own->port = (Port){ PORT_FORWARD, value->name };
     return own;

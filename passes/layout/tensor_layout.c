@@ -1,5 +1,5 @@
-/* home.c -- the rules of the layout, applied to the dims of a tensor or of an op's space. */
-#include "home.h"
+/* tensor_layout.c -- the rules of the layout, applied to the dims of a tensor or of an op's space. */
+#include "tensor_layout.h"
 
 #include <string.h>
 
@@ -24,28 +24,28 @@ Axes axes_in_use(const Type *type)
 }
 
 /* Does a step have but one micro-batch? */
-static bool runs_once(const Homes *h)
+static bool runs_once(const LayoutRules *h)
 {
     const Func *step = func_with_role(h->m, STEP);
     const Type *input = step && step->params.count ? &step->params.at[0]->type : NULL;
     return input && input->rank > 0 && !has_name(&h->looped, input->dim[0].name);
 }
 
-static DataParallel data_parallel(const Homes *h)
+static DataParallel data_parallel(const LayoutRules *h)
 {
     const Train *t = &h->m->train;
     if (h->extent < BY_ZERO)
         return (DataParallel){ 0 };
     return (DataParallel){ .axes = t->zero_axes,
                            .splits_state = t->zero >= 1,
-                           .settles_early = t->zero >= 2 || (t->overlap_grads && runs_once(h)),
+                           .reduces_early = t->zero >= 2 || (t->overlap_grads && runs_once(h)),
                            .splits_calls = t->zero >= 3,
                            .sent = t->grad_dtype };
 }
 
-Homes homes_of(Module *m, Extent extent)
+LayoutRules layout_rules(Module *m, Extent extent)
 {
-    Homes h = { .m = m, .extent = extent };
+    LayoutRules h = { .m = m, .extent = extent };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->family == CONTROL && op->attrs.dims.count)
@@ -55,7 +55,7 @@ Homes homes_of(Module *m, Extent extent)
 }
 
 /* The dim that a rule means by `name`: itself, else one that is split like it. */
-static int dim_meant(const Homes *h, const Type *type, Name name)
+static int dim_meant(const LayoutRules *h, const Type *type, Name name)
 {
     int at = find_dim(type, name);
     for (int i = 0; at < 0 && i < type->rank; i++)
@@ -65,7 +65,7 @@ static int dim_meant(const Homes *h, const Type *type, Name name)
 }
 
 /* One more axis inside what splits the dim already; false if the dim does not divide. */
-static bool split_once(const Homes *h, Dim *dim, int axis, bool zigzag)
+static bool split_once(const LayoutRules *h, Dim *dim, int axis, bool zigzag)
 {
     Dim more = *dim;
     if (more.split.count == MAX_SPLIT)
@@ -78,13 +78,13 @@ static bool split_once(const Homes *h, Dim *dim, int axis, bool zigzag)
     return true;
 }
 
-static bool try_dim(const Homes *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
+static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
 {
     int at = dim_meant(h, type, name);
     return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule->axis, zigzag);
 }
 
-void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)
+void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
 {
     for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
         for (int i = 0; i < rule->dims.count && !(taken & 1u << rule->axis); i++)
@@ -98,7 +98,7 @@ void split_by_rules(const Homes *h, Type *type, Axes taken, const Op *op)
 /* Adds the axes along which data are parallel, if the type has no use for them yet: they split the first dim that
  * divides.  The last axis, whose ranks are nearest, comes first: so gradients are reduced along it before what is left
  * of them is reduced along others, and parameters are gathered along it at the end. */
-static void split_state(const Homes *h, Type *type)
+static void split_state(const LayoutRules *h, Type *type)
 {
     Axes taken = axes_in_use(type);
     for (int axis = h->m->naxes - 1; axis >= 0; axis--)
@@ -107,36 +107,36 @@ static void split_state(const Homes *h, Type *type)
                 taken |= 1u << axis;
 }
 
-Type home_by(const Homes *h, Type type)
+Type layout_type(const LayoutRules *h, Type type)
 {
-    Type home = unsplit_type(type);
-    split_by_rules(h, &home, 0, NULL);
-    return home;
+    Type wanted = unsplit_type(type);
+    split_by_rules(h, &wanted, 0, NULL);
+    return wanted;
 }
 
-Type state_home(const Homes *h, Type type)
+Type state_type(const LayoutRules *h, Type type)
 {
-    Type home = home_by(h, type);
+    Type wanted = layout_type(h, type);
     if (h->data.splits_state)
-        split_state(h, &home);
-    return home;
+        split_state(h, &wanted);
+    return wanted;
 }
 
-static Type home_until(const Homes *h, Extent extent, Type type)
+static Type type_until(const LayoutRules *h, Extent extent, Type type)
 {
-    Homes some = *h;
+    LayoutRules some = *h;
     some.extent = extent;
-    return home_by(&some, type);
+    return layout_type(&some, type);
 }
 
-Type input_home(const Homes *h, Type type) { return home_until(h, BY_RULES, type); }
+Type input_type(const LayoutRules *h, Type type) { return type_until(h, BY_RULES, type); }
 
-Type gathered_type(const Homes *h, Type type)
+Type gathered_type(const LayoutRules *h, Type type)
 {
-    Type home = home_by(h, type);
+    Type wanted = layout_type(h, type);
     for (int i = 0; i < type.rank; i++) {
         Split *split = &type.dim[i].split;
-        while (split->count > home.dim[i].split.count && h->data.axes & 1u << split->axis[split->count - 1])
+        while (split->count > wanted.dim[i].split.count && h->data.axes & 1u << split->axis[split->count - 1])
             split->axis[--split->count] = 0;
     }
     return type;
@@ -152,12 +152,12 @@ static Axes axes_moved(const Type *from, const Type *to)
     return axes;
 }
 
-Extent rule_behind(const Homes *h, const Type *from, const Type *to)
+Extent rule_behind(const LayoutRules *h, const Type *from, const Type *to)
 {
     Axes moved = axes_moved(from, to);
     const Type *const sides[] = { from, to };
     for (int i = 0; i < 2; i++) {
-        Type by_rules = home_until(h, BY_RULES, *sides[i]), by_else = home_until(h, BY_ELSE, *sides[i]);
+        Type by_rules = type_until(h, BY_RULES, *sides[i]), by_else = type_until(h, BY_ELSE, *sides[i]);
         Axes extra = axes_in_use(sides[i]) & moved & ~sides[i]->partial;
         if (extra & ~axes_in_use(&by_else) & h->data.axes)
             return BY_ZERO;

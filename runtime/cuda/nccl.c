@@ -1,4 +1,4 @@
-/* collective.c -- collectives through NCCL: for each group of axes one communicator, and one stream.
+/* nccl.c -- collectives through NCCL: for each group of axes one communicator, and one stream.
  *
  * A collective begins when the computation has come to the place where it is started, and the computation waits for it
  * where it is waited for: events between the streams, and nothing for the processor to do.  NCCL gathers and scatters
@@ -84,7 +84,7 @@ static _Noreturn void refuse(const Rt *rt, const Channel *channel, const char *w
 }
 
 /* Communicators do not block: what is under way goes on until it is done, or takes too long. */
-static void settle(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
+static void await_nccl(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
 {
     const struct RtGpuCollectives *c = rt->gpu->collectives;
     for (double begin = rt_seconds(); status == ncclInProgress;) {
@@ -141,13 +141,13 @@ static void open_channel(Rt *rt, Channel *channel, const RtGroup *group, char *w
     c->ncclGetVersion(&own.version);
     gethostname(own.host, sizeof own.host - 1);
     if (group->own == 0)
-        settle(rt, channel, "make an id", c->ncclGetUniqueId(&own.id));
+        await_nccl(rt, channel, "make an id", c->ncclGetUniqueId(&own.id));
     exchange_cards(rt, group, &own, cards);
     check_versions(rt, group, cards);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    settle(rt, channel, "form a group",
-           c->ncclCommInitRankConfig(&channel->comm, group->count, cards[0].id, group->own, &config));
+    await_nccl(rt, channel, "form a group",
+               c->ncclCommInitRankConfig(&channel->comm, group->count, cards[0].id, group->own, &config));
     free(cards);
     rt_gpu_check(rt, cudaStreamCreateWithFlags(&channel->stream, cudaStreamNonBlocking), "make a stream");
     rt_gpu_check(rt, cudaEventCreateWithFlags(&channel->joined, cudaEventDisableTiming), "make an event");
@@ -306,7 +306,7 @@ static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in
         status = send_piece(all, c, channel, &c->piece[i], to[i], from[i]);
     if (status != ncclSuccess && status != ncclInProgress)
         refuse(rt, channel, rt_collective_text(rt, c), status);
-    settle(rt, channel, "begin a collective", all->ncclGroupEnd());
+    await_nccl(rt, channel, "begin a collective", all->ncclGroupEnd());
     rt_gpu_unpack(rt, id, channel->stream, channel->workspace, out);
     free(to);
     free(from);

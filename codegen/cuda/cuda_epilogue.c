@@ -1,12 +1,12 @@
-/* cuda_rest.c -- the epilogue of a product as a row kernel, where cuBLASLt cannot fuse it.
+/* cuda_epilogue.c -- the epilogue of a product as a row kernel, where cuBLASLt cannot fuse it.
  *
- *   func kernel @k.h.mlp.rest(%product: bf16[matrix:1, row:8192, column:3072], %bias: bf16[column:3072]) {
+ *   func kernel @k.h.mlp.epilogue(%product: bf16[matrix:1, row:8192, column:3072], %bias: bf16[column:3072]) {
  *     %before = add %product, %bias
  *     %c = gelu_tanh %before
  *     return %before, %c
  *   }
  */
-#include "cuda_rest.h"
+#include "cuda_epilogue.h"
 
 enum { MATRIX, ROW, COLUMN, DIMS };
 
@@ -33,30 +33,30 @@ static Value *placed(Module *m, const Value *like, const Value *there, const int
     return value;
 }
 
-static void place_operands(Module *m, const Func *kernel, const Op *call, const Product *p, Op *rest)
+static void place_operands(Module *m, const Func *kernel, const Op *call, const Product *p, Op *op)
 {
     const RtProductShape *s = &p->shape;
     const int64_t strides[DIMS] = { s->c.batch, s->c.row, s->c.column }, one = 1;
     const Value *c = call->results.at[p->c], *product = s->keeps_before ? call->results.at[p->before] : c;
     bool moves = p->nloops > 0;
-    push_value(&m->arena, &rest->args, placed(m, kernel->params.at[0], product, strides, moves));
+    push_value(&m->arena, &op->args, placed(m, kernel->params.at[0], product, strides, moves));
     if (s->has_bias)
-        push_value(&m->arena, &rest->args, placed(m, kernel->params.at[1], arg(call, p->bias), &one, moves));
+        push_value(&m->arena, &op->args, placed(m, kernel->params.at[1], arg(call, p->bias), &one, moves));
     if (s->keeps_before)
-        push_value(&m->arena, &rest->results, placed(m, kernel->results.at[0], product, strides, moves));
-    push_value(&m->arena, &rest->results, placed(m, kernel->results.at[s->keeps_before], c, strides, moves));
+        push_value(&m->arena, &op->results, placed(m, kernel->results.at[0], product, strides, moves));
+    push_value(&m->arena, &op->results, placed(m, kernel->results.at[s->keeps_before], c, strides, moves));
 }
 
-/* Calls of one kernel may have differing strides, and so rests of differing sizes. */
+/* Calls of one kernel may have differing strides, and so epilogues of differing sizes. */
 static Name new_name(Module *m, const Op *call)
 {
-    Name name = intern_format(m, "%s.rest", call->attrs.callee);
+    Name name = intern_format(m, "%s.epilogue", call->attrs.callee);
     for (int i = 2; find_func(m, name); i++)
-        name = intern_format(m, "%s.rest.%d", call->attrs.callee, i);
+        name = intern_format(m, "%s.epilogue.%d", call->attrs.callee, i);
     return name;
 }
 
-static Func *rest_kernel(Module *m, const Op *call, const Product *p)
+static Func *epilogue_kernel(Module *m, const Op *call, const Product *p)
 {
     const RtProductShape *s = &p->shape;
     Type type = type_of(m, s, call->results.at[p->c]->type.dtype), row = { .dtype = type.dtype, .rank = 1 };
@@ -78,9 +78,9 @@ static Func *rest_kernel(Module *m, const Op *call, const Product *p)
     return kernel;
 }
 
-const Op *const *rest_of_product(Module *m, const Op *call, const Product *product)
+const Op *const *unfused_epilogue(Module *m, const Op *call, const Product *product)
 {
-    const Func *kernel = rest_kernel(m, call, product);
+    const Func *kernel = epilogue_kernel(m, call, product);
     const Op **list = NEW(&m->arena, const Op *);
     Op *op = NEW(&m->arena, Op);
     *op = (Op){

@@ -1,7 +1,7 @@
-/* transport.h -- residuals: the values that a backward function gets from its forward one, added and removed through
+/* residuals.h -- residuals: the values that a backward function gets from its forward one, added and removed through
  * all loops and calls in between. */
-#ifndef MPC_TRANSPORT_H
-#define MPC_TRANSPORT_H
+#ifndef MPC_RESIDUALS_H
+#define MPC_RESIDUALS_H
 
 #include "ir.h"
 
@@ -17,7 +17,7 @@ typedef struct Link {
 
 /* The value in `to` that stands for `value` of `from`: the same if they are one function, a parameter that is
  * there already, or a new one.  A parameter's operand is handed over; any other value becomes a residual of `from`. */
-Value *transport(Module *m, Link *link, Value *value);
+Value *hand_residual(Module *m, Link *link, Value *value);
 
 /* Takes away parameters that nobody reads and residuals that nobody uses, at both ends. */
 void prune_interfaces(Module *m);

@@ -1,6 +1,6 @@
-/* facts.h -- totals of the model: its size, its work. */
-#ifndef MPC_FACTS_H
-#define MPC_FACTS_H
+/* totals.h -- totals of the model: its size, its work. */
+#ifndef MPC_TOTALS_H
+#define MPC_TOTALS_H
 
 #include "ir/cost/cost.h"
 
@@ -9,7 +9,7 @@ typedef struct {
     int tensors;               /* of a checkpoint: each copy of a repeat counts */
     int64_t micro, batch, seq; /* micro-batches a step, sequences in one, tokens in a sequence */
     double flops;              /* a step, by the convention below */
-} Facts;
+} Totals;
 
 /* FLOPs are those of PaLM (arXiv 2204.02311, appendix B) and llm.c: products and attention of the forward pass, full
  * squares even where attention is causal, times 3 for forward and backward, over all micro-batches.  Nothing is
@@ -17,7 +17,7 @@ typedef struct {
 #define FLOPS_CONVENTION                                                                                               \
     "3 x (products and attention of the forward pass), causal attention as full; recomputation not counted"
 
-Facts program_facts(Module *m);
+Totals program_totals(Module *m);
 
 /* The first bytes of the arena, which outlive a step. */
 int64_t state_bytes(const Module *m);

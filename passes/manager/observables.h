@@ -1,10 +1,10 @@
-/* meaning.h -- the observables of a program, as named tensors: what --verify-passes compares.
+/* observables.h -- the observables of a program, as named tensors: what --verify-passes compares.
  *
  * The programs of a module run through the reference interpreter on weights, tokens and scalars that depend on
  * names alone, so that two forms of one program get the same ones.
  */
-#ifndef MPC_MEANING_H
-#define MPC_MEANING_H
+#ifndef MPC_OBSERVABLES_H
+#define MPC_OBSERVABLES_H
 
 #include "interp/interp.h"
 
@@ -15,7 +15,7 @@
 typedef struct {
     int count, room;
     struct Named *at;
-} Meaning;
+} Observables;
 
 typedef struct Named {
     Name name;
@@ -25,13 +25,13 @@ typedef struct Named {
 } Named;
 
 /* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
-bool find_meaning(Module *m, bool exact, Meaning *meaning);
-void forget_meaning(Meaning *meaning);
-const Tensor *find_tensor(const Meaning *meaning, const char *name); /* or NULL */
+bool find_observables(Module *m, bool exact, Observables *observables);
+void forget_observables(Observables *observables);
+const Tensor *find_tensor(const Observables *observables, const char *name); /* or NULL */
 
 /* What both sides name has to agree, to 1e-9 of its usual size, or exactly: false, and in *at and *difference the
  * first tensor of `after` that does not. */
-bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference);
+bool same_observables(const Observables *before, const Observables *after, bool exact, int *at, Difference *difference);
 
 /* --- For slopes.c ------------------------------------------------------------------------------ */
 

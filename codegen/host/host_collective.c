@@ -1,4 +1,4 @@
-/* collective.c -- collectives: the table of RtCollective, and the statements that run them.
+/* host_collective.c -- collectives: the table of RtCollective, and the statements that run them.
  *
  *   rt_collective(rt, 3, RT_IN(v27), RT_OUT(v1118));
  *

@@ -1,4 +1,4 @@
-/* layout.c -- mpc fmt: the lines of a .mdl file with the usual indentation and spaces.
+/* format.c -- mpc fmt: the lines of a .mdl file with the usual indentation and spaces.
  *
  *   indentation   four columns a brace; inside ( ) and [ ] under what follows the bracket
  *   in a line     one space around operators, after ',' and ':'; none inside brackets
@@ -6,7 +6,7 @@
  *                 before '=', ':' and a comment, and between two words
  *   between lines one empty line at most, none at the ends of the file
  */
-#include "layout.h"
+#include "format.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -217,7 +217,7 @@ static bool put_line(Layout *l)
     return l->last.kind != NOTHING;
 }
 
-void write_layout(const char *text, int length, FILE *out)
+void write_formatted(const char *text, int length, FILE *out)
 {
     Layout l = { .at = text, .end = text + length, .out = out };
     bool any = false, empty = false;

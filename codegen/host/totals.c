@@ -1,5 +1,5 @@
-/* facts.c -- totals of the model: its size, its work. */
-#include "facts.h"
+/* totals.c -- totals of the model: its size, its work. */
+#include "totals.h"
 
 #include <string.h>
 
@@ -19,8 +19,8 @@ static double forward_flops(Module *m, const Func *f)
     double flops = 0;
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        double turns = op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1;
-        flops += callee ? turns * forward_flops(m, callee) : info(op)->traits & CONTRACTS ? op_flops(m, op) : 0;
+        double iterations = op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1;
+        flops += callee ? iterations * forward_flops(m, callee) : info(op)->traits & CONTRACTS ? op_flops(m, op) : 0;
     }
     return flops;
 }
@@ -32,31 +32,31 @@ static const Func *forward_of(const Module *m)
     return eval ? eval : func_with_role(m, MODEL);
 }
 
-static void find_shape(const Module *m, Facts *facts)
+static void find_shape(const Module *m, Totals *totals)
 {
     const Train *t = &m->train;
-    facts->micro = t->microbatch > 0 ? t->batch / t->microbatch : 1;
-    facts->batch = facts->seq = 1;
+    totals->micro = t->microbatch > 0 ? t->batch / t->microbatch : 1;
+    totals->batch = totals->seq = 1;
     if (!m->inputs)
         return;
     const Type *type = &longest_input(m)->type;
     int batch = m->batch ? find_dim(type, m->batch) : -1;
     for (int i = 0; i < type->rank; i++)
-        *(i == batch ? &facts->batch : &facts->seq) *= type->dim[i].size;
+        *(i == batch ? &totals->batch : &totals->seq) *= type->dim[i].size;
 }
 
-Facts program_facts(Module *m)
+Totals program_totals(Module *m)
 {
-    Facts facts = { 0 };
+    Totals totals = { 0 };
     for (const Param *param = m->params; param; param = param->next) {
-        facts.parameters += element_count(&param->type);
-        facts.tensors += count_copies(param);
+        totals.parameters += element_count(&param->type);
+        totals.tensors += count_copies(param);
     }
-    find_shape(m, &facts);
+    find_shape(m, &totals);
     const Func *forward = forward_of(m);
     if (forward)
-        facts.flops = 3 * forward_flops(m, forward) * (double)facts.micro;
-    return facts;
+        totals.flops = 3 * forward_flops(m, forward) * (double)totals.micro;
+    return totals;
 }
 
 /* --- Memory -------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* meaning.c -- runs the programs of a module through the interpreter and collects their observables. */
-#include "meaning.h"
+/* observables.c -- runs the programs of a module through the interpreter and collects their observables. */
+#include "observables.h"
 
 #include "interp/interp_number.h"
 
@@ -22,29 +22,29 @@ typedef struct {
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
 
-static void note(Module *m, Meaning *meaning, Named named)
+static void note(Module *m, Observables *observables, Named named)
 {
-    if (meaning->count == meaning->room) {
-        Named *grown = NEW_ARRAY(&m->arena, Named, meaning->room = meaning->room ? 2 * meaning->room : 64);
-        for (int i = 0; i < meaning->count; i++)
-            grown[i] = meaning->at[i];
-        meaning->at = grown;
+    if (observables->count == observables->room) {
+        Named *grown = NEW_ARRAY(&m->arena, Named, observables->room = observables->room ? 2 * observables->room : 64);
+        for (int i = 0; i < observables->count; i++)
+            grown[i] = observables->at[i];
+        observables->at = grown;
     }
-    meaning->at[meaning->count++] = named;
+    observables->at[observables->count++] = named;
 }
 
-void forget_meaning(Meaning *meaning)
+void forget_observables(Observables *observables)
 {
-    for (int i = 0; i < meaning->count; i++)
-        free_tensors(&meaning->at[i].tensor, 1);
-    meaning->count = 0;
+    for (int i = 0; i < observables->count; i++)
+        free_tensors(&observables->at[i].tensor, 1);
+    observables->count = 0;
 }
 
-const Tensor *find_tensor(const Meaning *meaning, const char *name)
+const Tensor *find_tensor(const Observables *observables, const char *name)
 {
-    for (int i = 0; i < meaning->count; i++)
-        if (strcmp(meaning->at[i].name, name) == 0)
-            return &meaning->at[i].tensor;
+    for (int i = 0; i < observables->count; i++)
+        if (strcmp(observables->at[i].name, name) == 0)
+            return &observables->at[i].tensor;
     return NULL;
 }
 
@@ -105,7 +105,7 @@ static Tensor value_for(const Run *run, const Value *param)
 
 /* --- Whole programs ------------------------------------------------------------------------------------ */
 
-/* What a result of a program is called in the meaning; the second step's have an ending. */
+/* What a result of a program is called in the observables; the second step's have an ending. */
 static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
     if (f->role == EVAL || f->role == PREDICT)
@@ -121,9 +121,9 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 }
 
 /* The state that the step before has left behind, and what is fed anew. */
-static Tensor argument_for(const Run *run, const Func *f, const Value *param, const Meaning *meaning)
+static Tensor argument_for(const Run *run, const Func *f, const Value *param, const Observables *observables)
 {
-    const Tensor *left = f->role == STEP && run->step ? find_tensor(meaning, param->name) : NULL;
+    const Tensor *left = f->role == STEP && run->step ? find_tensor(observables, param->name) : NULL;
     if (!left)
         return value_for(run, param);
     Tensor copy = new_tensor(&param->type);
@@ -132,23 +132,23 @@ static Tensor argument_for(const Run *run, const Func *f, const Value *param, co
 }
 
 /* What a step has added to a weight: a wrong gradient is plain there, but may be small beside the weight itself. */
-static void note_change(const Run *run, const Tensor *before, const Named *after, Meaning *meaning)
+static void note_change(const Run *run, const Tensor *before, const Named *after, Observables *observables)
 {
     Tensor change = new_tensor(&after->tensor.type);
     for (int64_t i = 0; i < element_count(&change.type); i++)
         change.data[i] = after->tensor.data[i] - before->data[i];
     Name name = intern_format(run->m, "the change of %s", after->name);
-    note(run->m, meaning, (Named){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
+    note(run->m, observables, (Named){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
 }
 
 /* Runs one program as it stands. */
-static bool run_program(const Run *run, const Func *f, Meaning *meaning)
+static bool run_program(const Run *run, const Func *f, Observables *observables)
 {
     int n = f->params.count;
     Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, n + 1);
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     for (int i = 0; i < n; i++)
-        args[i] = argument_for(run, f, f->params.at[i], meaning);
+        args[i] = argument_for(run, f, f->params.at[i], observables);
     RunOptions options = { .exact = run->exact,
                            .placed = n > 0 && f->params.at[0]->storage,
                            .observer = run->observer };
@@ -159,9 +159,9 @@ static bool run_program(const Run *run, const Func *f, Meaning *meaning)
             continue;
         }
         Named named = name_result(run, f, i, results[i]);
-        note(run->m, meaning, named);
+        note(run->m, observables, named);
         if (!run->exact && !run->overflows && named.kind == PORT_PARAM) /* residues are equal or not */
-            note_change(run, &args[state_replaced(f, i)], &named, meaning);
+            note_change(run, &args[state_replaced(f, i)], &named, observables);
     }
     free_tensors(args, n);
     return good;
@@ -260,24 +260,24 @@ bool find_slope(Module *m, const char *param, const Shaking *shaking, double *sl
 
 bool watch_step(Module *m, const Observer *observer)
 {
-    Meaning unread = { 0 };
+    Observables unread = { 0 };
     bool good = run_program(&(Run){ .m = m, .observer = observer }, func_with_role(m, STEP), &unread);
-    forget_meaning(&unread);
+    forget_observables(&unread);
     return good;
 }
 
-static bool note_loss(const Run *run, Meaning *meaning)
+static bool note_loss(const Run *run, Observables *observables)
 {
     Type type = scalar_type(F32);
     Tensor loss = new_tensor(&type);
     double slope;
     bool good = run_model(run, loss.data, &slope);
-    note(run->m, meaning,
+    note(run->m, observables,
          (Named){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), PORT_NONE, loss, 0 });
     return good;
 }
 
-bool find_meaning(Module *m, bool exact, Meaning *meaning)
+bool find_observables(Module *m, bool exact, Observables *observables)
 {
     static const struct {
         FuncRole role;
@@ -286,11 +286,11 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
     } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
     for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* of the tokens of both */
-        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, meaning);
+        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, observables);
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
             good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },
-                               func_with_role(m, runs[i].role), meaning);
+                               func_with_role(m, runs[i].role), observables);
     return good;
 }
 
@@ -300,16 +300,16 @@ bool find_meaning(Module *m, bool exact, Meaning *meaning)
  * query) is as large as a few ulps of the terms that cancel, which are of the size of other gradients: 1e-15 of the
  * largest tensor of its kind, and of 1 where all of them are tiny: weights and data are about as large.  With the
  * tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
-static double size_of_noise(const Meaning *meaning, PortKind kind)
+static double size_of_noise(const Observables *observables, PortKind kind)
 {
     double largest = 1;
-    for (int i = 0; kind && i < meaning->count; i++)
-        if (meaning->at[i].kind == kind)
-            largest = fmax(largest, root_mean_square(&meaning->at[i].tensor));
+    for (int i = 0; kind && i < observables->count; i++)
+        if (observables->at[i].kind == kind)
+            largest = fmax(largest, root_mean_square(&observables->at[i].tensor));
     return 1e-6 * largest;
 }
 
-bool same_meaning(const Meaning *before, const Meaning *after, bool exact, int *at, Difference *difference)
+bool same_observables(const Observables *before, const Observables *after, bool exact, int *at, Difference *difference)
 {
     const double tolerance = exact ? 0 : 1e-9;
     for (*at = 0; *at < after->count; ++*at) {

@@ -1,4 +1,4 @@
-/* infer_more.c -- result types of views, concat and pad, library ops, calls and loops. */
+/* infer_views.c -- result types of views, concat and pad, library ops, calls and loops. */
 #include "flight.h"
 #include "infer.h"
 

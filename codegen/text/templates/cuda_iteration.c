@@ -1,0 +1,4 @@
+{
+    const int iteration = $from;
+    $body
+}

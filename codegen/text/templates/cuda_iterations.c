@@ -1,0 +1,4 @@
+#pragma unroll
+for (int iteration = $from; iteration < $end; iteration++) {
+    $body
+}

@@ -1,4 +1,0 @@
-{
-    const int turn = $from;
-    $body
-}

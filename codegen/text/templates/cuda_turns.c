@@ -1,4 +1,0 @@
-#pragma unroll
-for (int turn = $from; turn < $end; turn++) {
-    $body
-}

@@ -1,0 +1,10 @@
+/* format.h -- formatting of .mdl files: only indentation and spaces change. */
+#ifndef MPC_FORMAT_H
+#define MPC_FORMAT_H
+
+#include <stdio.h>
+
+/* Writes `text`, a file without syntax errors, as mpc fmt lays it out. */
+void write_formatted(const char *text, int length, FILE *out);
+
+#endif
