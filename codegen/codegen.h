@@ -36,25 +36,25 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain);
  * begins depends on the rank (passes/layout/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
 
-/* --- place.c: which part of a split dim this rank has --------------------------------------- */
+/* --- shard_offset.c: which part of a split dim this rank has --------------------------------------- */
 
-/* The split dims whose place a text names.  Where Module.places is set, an emitter notes there what it names. */
-typedef struct Places {
+/* The split dims whose offset a text names.  Where Module.offsets is set, an emitter notes there what it names. */
+typedef struct ShardOffsets {
     int count, room;
     Dim *at;
-} Places;
+} ShardOffsets;
 
-const char *place_variable(Module *m, const Dim *dim); /* of a split dim: an RtPart, set when the program starts */
-const char *use_place(Module *m, const Dim *dim);      /* the same, for a text that names it */
+const char *offset_variable(Module *m, const Dim *dim); /* of a split dim: an RtPart, set when the program starts */
+const char *use_offset(Module *m, const Dim *dim);      /* the same, for a text that names it */
 
 /* The index in the whole dim of a local element, where `index` is the C text of the local one. */
 char *position_in_whole(Module *m, const Dim *dim, const char *index);
 
 char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 
-void write_place_declarations(Module *m, const Places *places, const char *storage, FILE *out);
-void write_places(Module *m, const Places *places, FILE *out);      /* those of C, and a function that sets them */
-void write_place_table(Module *m, const Places *places, FILE *out); /* parts[], of RtPartConstant */
+void write_offset_declarations(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out);
+void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out); /* those of C, and a function that sets them */
+void write_offset_table(Module *m, const ShardOffsets *offsets, FILE *out); /* parts[], of RtPartConstant */
 
 /* --- function.c: functions and statements of the program, until they are text ---------------- */
 

@@ -45,7 +45,7 @@ bool holds(Module *m, const Op *op, const Value *value, int64_t count)
     return stays_inside(m, op, value->name, &value->type, value->storage, &access);
 }
 
-/* --- Places ------------------------------------------------------------------------------------------- */
+/* --- ShardOffsets ------------------------------------------------------------------------------------------- */
 
 static bool is_misplaced(Module *m, const Op *op, const Value *value, const char *where)
 {

@@ -257,7 +257,7 @@ typedef struct Module {
     int inferred_room;
     bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
     Diags *diags;
-    struct Places *places; /* of the text that the code generator is writing; NULL: it notes none */
+    struct ShardOffsets *offsets; /* of the text that the code generator is writing; NULL: it notes none */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
                                                               its results; NULL: nothing */
     unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their

@@ -39,7 +39,7 @@ struct CudaProgram {
     Map calls;    /* Op -> CudaCall */
     Map products; /* Op -> CudaCall *[]: of each product */
     const char *text;
-    Places places; /* that it names */
+    ShardOffsets offsets; /* that it names */
 };
 
 /* Writes the functions of a kernel, and says how they are launched.  Their names are `name` and, of further ones, that
@@ -200,22 +200,22 @@ CudaProgram *emit_cuda_program(Module *m)
     int errors = m->diags->errors;
     CudaProgram *program = NEW(&m->arena, CudaProgram);
     *program = (CudaProgram){ .m = m, .names.arena = &m->arena, .calls.arena = &m->arena, .products.arena = &m->arena };
-    m->places = &program->places;
+    m->offsets = &program->offsets;
     const char *kernels = kernels_text(program);
-    m->places = NULL;
-    Text text, places;
+    m->offsets = NULL;
+    Text text, offsets;
     open_text(&text);
-    open_text(&places);
-    write_place_declarations(m, &program->places, "__constant__", places.out);
+    open_text(&offsets);
+    write_offset_declarations(m, &program->offsets, "__constant__", offsets.out);
     FILL(text.out, cuda_program_template, { "model", m->name },
-         { "source", comment_text(m, m->source ? m->source : "IR") }, { "places", close_text(&m->arena, &places) },
+         { "source", comment_text(m, m->source ? m->source : "IR") }, { "offsets", close_text(&m->arena, &offsets) },
          { "kernels", kernels });
     program->text = close_text(&m->arena, &text);
     return m->diags->errors == errors ? program : NULL;
 }
 
 const char *cuda_program_text(const CudaProgram *program) { return program->text; }
-const Places *cuda_program_places(const CudaProgram *program) { return &program->places; }
+const ShardOffsets *cuda_program_offsets(const CudaProgram *program) { return &program->offsets; }
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op) { return map_get(&program->calls, op); }
 
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number)

@@ -49,7 +49,7 @@ int cuda_scratch_stays(Module *m, const Op *op);
 typedef struct CudaProgram CudaProgram;
 CudaProgram *emit_cuda_program(Module *m); /* the module has been through the memory pass; NULL after an error */
 const char *cuda_program_text(const CudaProgram *program);
-const Places *cuda_program_places(const CudaProgram *program); /* that the text names */
+const ShardOffsets *cuda_program_offsets(const CudaProgram *program); /* that the text names */
 
 /* What one run of launches does: one op, or a group of small ones.  Arguments are those of each op in turn. */
 typedef struct {

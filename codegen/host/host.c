@@ -35,7 +35,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     int errors = m->diags->errors;
     if (!check_plan(m))
         return false;
-    m->places = &h.places;
+    m->offsets = &h.offsets;
     open_text(&h.kernels);
     open_text(&h.functions);
     for (int i = 0; i < NENTRIES; i++) {
@@ -43,12 +43,12 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
         if (f)
             host_func(&h, f);
     }
-    m->places = NULL;
+    m->offsets = NULL;
     char *kernels = close_text(&m->arena, &h.kernels), *functions = close_text(&m->arena, &h.functions);
     if (m->diags->errors > errors)
         return false;
     write_head(&h, texts, out);
-    write_places(m, &h.places, out);
+    write_offsets(m, &h.offsets, out);
     h.dialect->write_kernels(&h, kernels, out);
     fputs("/* --- Products --- */\n\n", out);
     write_products(&h, out);

@@ -132,8 +132,8 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
         for (int k = 0; k < h->launched[i].launches->count; k++)
             write_launch(h, &h->launched[i], k, out);
     fputs("};\n\n", out);
-    const Places *places = cuda_program_places(h->cuda);
-    write_place_table(h->m, places, out);
+    const ShardOffsets *offsets = cuda_program_offsets(h->cuda);
+    write_offset_table(h->m, offsets, out);
     FILL(out,
          "static const RtCode code = {\n"
          "    .text = kernels_text,\n"
@@ -141,7 +141,7 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
          "    .nlaunches = sizeof launches / sizeof *launches,\n"
          "$parts"
          "};\n\n",
-         { "parts", places->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" });
+         { "parts", offsets->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" });
 }
 
 static const char *code_field(Host *h) { return "    .code = &code,\n"; }

@@ -56,7 +56,7 @@ typedef struct {
     const Dialect *dialect;
     const CudaProgram *cuda; /* CUDA only */
     Text kernels, functions; /* kernels: C only */
-    Places places;           /* that these name */
+    ShardOffsets offsets;    /* that these name */
     int nrows, row_room, nproducts, product_room;
     Map kernel_codes; /* a kernel, without names of its own -> its name */
     Map kernel_names; /* those that have been given */

@@ -365,11 +365,11 @@ static char *mesh_fields(const Host *h, TrainerTexts texts)
                                       : "");
 }
 
-/* Products are made and places found when the program starts. */
+/* Products are made and shard offsets found when the program starts. */
 static void write_create(const Host *h, FILE *out)
 {
-    if (h->places.count)
-        fprintf(out, "static void create(Rt *rt)\n{\n    find_places(rt);\n%s}\n\n",
+    if (h->offsets.count)
+        fprintf(out, "static void create(Rt *rt)\n{\n    find_offsets(rt);\n%s}\n\n",
                 h->nproducts ? "    create_products(rt);\n" : "");
 }
 
@@ -408,9 +408,9 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
     for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);
     FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
-         { "create", h->places.count ? "create"
-                     : h->nproducts  ? "create_products"
-                                     : "NULL" });
+         { "create", h->offsets.count ? "create"
+                     : h->nproducts   ? "create_products"
+                                      : "NULL" });
 }
 
 void write_tables(Host *h, TrainerTexts texts, FILE *out)

@@ -25,15 +25,15 @@ static char *call_with_shape(const Operands *o, const char *type, const char *fu
     return close_text(&o->m->arena, &text);
 }
 
-static void put_place(Text *fields, Module *m, const Dim *dim, const char *first)
+static void put_offset(Text *fields, Module *m, const Dim *dim, const char *first)
 {
     if (dim->split.count == 0)
         return;
-    const char *place = use_place(m, dim);
-    put_text(fields, first, arena_text(&m->arena, "%s.first", place));
+    const char *offset = use_offset(m, dim);
+    put_text(fields, first, arena_text(&m->arena, "%s.first", offset));
     if (dim->zigzag) {
-        put_text(fields, "jump_from", arena_text(&m->arena, "%s.jump_from", place));
-        put_text(fields, "jump", arena_text(&m->arena, "%s.jump", place));
+        put_text(fields, "jump_from", arena_text(&m->arena, "%s.jump_from", offset));
+        put_text(fields, "jump", arena_text(&m->arena, "%s.jump", offset));
     }
 }
 
@@ -110,7 +110,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     fprintf(fields.out, ".picked = { %" PRId64 ", %" PRId64 " },\n", before.stride[picked], count.stride[picked]);
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
-    put_place(&fields, o->m, &t->type.dim[at], "first_row");
+    put_offset(&fields, o->m, &t->type.dim[at], "first_row");
     if (o->op->kind == OP_take)
         put_bound(o, &fields, &t->type.dim[at]);
     return call_with_shape(o, "RtTake", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
@@ -156,7 +156,7 @@ char *call_rope(const Operands *o)
     put_text(&fields, "interleaved", a->interleaved ? "true" : "false");
     put_text(&fields, "inverse", a->inverse ? "true" : "false");
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
-    put_place(&fields, o->m, &x->dim[find_dim(x, a->seq)], "first_position");
+    put_offset(&fields, o->m, &x->dim[find_dim(x, a->seq)], "first_position");
     return call_with_shape(o, "RtRope", "rt_rope", "x, y", &fields);
 }
 
@@ -203,7 +203,7 @@ static char *attend(const Operands *o, const char *function, const char *operand
     put_text(&fields, "type", element_constant(q->dtype));
     put_text(&fields, "causal", a->causal ? "true" : "false");
     put_number(&fields, "window", a->window);
-    put_place(&fields, o->m, &q->dim[find_dim(q, a->seq)], "first_query");
+    put_offset(&fields, o->m, &q->dim[find_dim(q, a->seq)], "first_query");
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
     return call_with_shape(o, "RtAttend", function, operands, &fields);
 }

@@ -1,13 +1,14 @@
-/* place.c -- shard offsets: which part of a split dim this rank has, in variables that are set when the program starts.
+/* offset.c -- shard offsets: which part of a split dim this rank has, in variables that are set when the program
+ * starts.
  *
- *   static RtPart place_seq_8_over_cp;      the rank's part of seq begins with element place_seq_8_over_cp.first
+ *   static RtPart offset_seq_8_over_cp;      the rank's part of seq begins with element offset_seq_8_over_cp.first
  */
 #include "names.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-const char *place_variable(Module *m, const Dim *dim)
+const char *offset_variable(Module *m, const Dim *dim)
 {
     const char *axes = "";
     bool is_plain = !strstr(dim->name, "_over_"); /* can the name be read in one way only? */
@@ -15,7 +16,7 @@ const char *place_variable(Module *m, const Dim *dim)
         is_plain &= !strchr(m->axis[dim->split.axis[i]], '_');
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
     }
-    const char *kind = dim->zigzag ? "zigzag" : "place";
+    const char *kind = dim->zigzag ? "zigzag" : "offset";
     return hashed_identifier(m, arena_text(&m->arena, "%s_%s_%" PRId64 "_over%s", kind, dim->name, dim->padded, axes),
                              is_plain);
 }
@@ -32,75 +33,75 @@ char *split_initialiser(Module *m, const Dim *dim)
 
 /* --- Those that a program names ------------------------------------------------------------- */
 
-static bool same_place(const Dim *a, const Dim *b)
+static bool same_offset(const Dim *a, const Dim *b)
 {
     return a->name == b->name && a->padded == b->padded && a->zigzag == b->zigzag && a->split.count == b->split.count &&
            memcmp(a->split.axis, b->split.axis, (size_t)a->split.count * sizeof *a->split.axis) == 0;
 }
 
-static bool is_noted(const Places *places, const Dim *dim)
+static bool is_noted(const ShardOffsets *offsets, const Dim *dim)
 {
-    for (int i = 0; i < places->count; i++)
-        if (same_place(&places->at[i], dim))
+    for (int i = 0; i < offsets->count; i++)
+        if (same_offset(&offsets->at[i], dim))
             return true;
     return false;
 }
 
-static void note_place(Module *m, Places *places, const Dim *dim)
+static void note_offset(Module *m, ShardOffsets *offsets, const Dim *dim)
 {
-    if (places->count == places->room) {
-        Dim *more = NEW_ARRAY(&m->arena, Dim, places->room = places->room ? 2 * places->room : 16);
-        for (int i = 0; i < places->count; i++)
-            more[i] = places->at[i];
-        places->at = more;
+    if (offsets->count == offsets->room) {
+        Dim *more = NEW_ARRAY(&m->arena, Dim, offsets->room = offsets->room ? 2 * offsets->room : 16);
+        for (int i = 0; i < offsets->count; i++)
+            more[i] = offsets->at[i];
+        offsets->at = more;
     }
-    places->at[places->count++] = *dim;
+    offsets->at[offsets->count++] = *dim;
 }
 
-const char *use_place(Module *m, const Dim *dim)
+const char *use_offset(Module *m, const Dim *dim)
 {
-    if (m->places && !is_noted(m->places, dim))
-        note_place(m, m->places, dim);
-    return place_variable(m, dim);
+    if (m->offsets && !is_noted(m->offsets, dim))
+        note_offset(m, m->offsets, dim);
+    return offset_variable(m, dim);
 }
 
 char *position_in_whole(Module *m, const Dim *dim, const char *index)
 {
     if (dim->split.count == 0)
         return arena_text(&m->arena, "%s", index);
-    const char *place = use_place(m, dim);
+    const char *offset = use_offset(m, dim);
     if (dim->zigzag)
-        return arena_text(&m->arena, "rt_position(%s, %s)", place, index);
-    return strcmp(index, "0") == 0 ? arena_text(&m->arena, "%s.first", place)
-                                   : arena_text(&m->arena, "(%s.first + %s)", place, index);
+        return arena_text(&m->arena, "rt_position(%s, %s)", offset, index);
+    return strcmp(index, "0") == 0 ? arena_text(&m->arena, "%s.first", offset)
+                                   : arena_text(&m->arena, "(%s.first + %s)", offset, index);
 }
 
-void write_place_declarations(Module *m, const Places *places, const char *storage, FILE *out)
+void write_offset_declarations(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out)
 {
-    for (int i = 0; i < places->count; i++)
-        fprintf(out, "%s RtPart %s;\n", storage, place_variable(m, &places->at[i]));
+    for (int i = 0; i < offsets->count; i++)
+        fprintf(out, "%s RtPart %s;\n", storage, offset_variable(m, &offsets->at[i]));
 }
 
-void write_places(Module *m, const Places *places, FILE *out)
+void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out)
 {
-    if (!places->count)
+    if (!offsets->count)
         return;
-    fputs("/* --- Places: which part of a split dim this rank has --- */\n\n", out);
-    write_place_declarations(m, places, "static", out);
-    fputs("\nstatic void find_places(Rt *rt)\n{\n", out);
-    for (int i = 0; i < places->count; i++)
-        fprintf(out, "    %s = rt_part(rt, (RtSplit)%s, %" PRId64 ");\n", place_variable(m, &places->at[i]),
-                split_initialiser(m, &places->at[i]), places->at[i].padded);
+    fputs("/* --- ShardOffsets: which part of a split dim this rank has --- */\n\n", out);
+    write_offset_declarations(m, offsets, "static", out);
+    fputs("\nstatic void find_offsets(Rt *rt)\n{\n", out);
+    for (int i = 0; i < offsets->count; i++)
+        fprintf(out, "    %s = rt_part(rt, (RtSplit)%s, %" PRId64 ");\n", offset_variable(m, &offsets->at[i]),
+                split_initialiser(m, &offsets->at[i]), offsets->at[i].padded);
     fputs("}\n\n", out);
 }
 
-void write_place_table(Module *m, const Places *places, FILE *out)
+void write_offset_table(Module *m, const ShardOffsets *offsets, FILE *out)
 {
-    if (!places->count)
+    if (!offsets->count)
         return;
     fputs("static const RtPartConstant parts[] = {\n", out);
-    for (int i = 0; i < places->count; i++)
-        fprintf(out, "    { \"%s\", %s, %" PRId64 " },\n", place_variable(m, &places->at[i]),
-                split_initialiser(m, &places->at[i]), places->at[i].padded);
+    for (int i = 0; i < offsets->count; i++)
+        fprintf(out, "    { \"%s\", %s, %" PRId64 " },\n", offset_variable(m, &offsets->at[i]),
+                split_initialiser(m, &offsets->at[i]), offsets->at[i].padded);
     fputs("};\n\n", out);
 }

@@ -14,7 +14,7 @@ typedef struct {
     int64_t bytes;
 } Operands;
 
-/* Places for all operands: those that overlap keep their distance, the others are put close together. */
+/* ShardOffsets for all operands: those that overlap keep their distance, the others are put close together. */
 void lay_out(const Module *m, Operands *o);
 
 /* An operand's elements, padding too, may be touched. */

@@ -70,7 +70,7 @@ static void note_places(Module *m, const Values *values, const char *text, Place
     for (int i = 0; i < values->count; i++)
         for (int d = 0; d < values->at[i]->type.rank; d++) {
             const Dim *dim = &values->at[i]->type.dim[d];
-            const char *name = dim->split.count ? place_variable(m, dim) : NULL;
+            const char *name = dim->split.count ? offset_variable(m, dim) : NULL;
             bool is_new = name && *count < MAX_PLACES && strstr(text, name);
             for (int p = 0; p < *count && is_new; p++)
                 is_new = strcmp(place[p].name, name) != 0;

@@ -5,6 +5,6 @@
  */
 #include "cuda/kernels.cuh"
 
-$places
+$offsets
 
 $kernels
