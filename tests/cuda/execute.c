@@ -166,8 +166,8 @@ static Func *function_of(Module *m, const Op *op)
  * rounded once to its type, to another neighbour than the true one if it lies next to the middle.  Attention rounds the
  * weights too, as tensor cores take them: the sum over keys, smaller than its terms, is off by about as much again;
  * its gradients are sums of products with weights, and of slopes, which are rounded differences: four units.  What a
- * kernel
- * rounds on the way (`roundings`) it rounds to another neighbour where f32 and reals lie on two sides of the middle. */
+ * kernel rounds on the way (`roundings`) it rounds to another neighbour where f32 and reals lie on two sides of the
+ * middle. */
 static double tolerance(const Type *type, const Op *op, double points, double roundings)
 {
     double f32 = 0x1p-24 * (128 + 4 * sqrt(points)), times = op->kind == OP_attend ? 2 : 1;

@@ -49,8 +49,10 @@ static bool count_own_only(Module *m, Func *f, Op *op)
 /* A second reduction of what is whole already. */
 static bool reduce_again(Module *m, Func *f, Op *op)
 {
-    Builder b = builder_at(m, f, op->next);
-    Value *y = result(op);
+    Value *y = arrived(op);
+    if (!y)
+        return false;
+    Builder b = builder_at(m, f, y->def->next);
     Op *again = BUILD(&b, OP_stop_gradient, NO_ATTRS, y)->def;
     again->kind = OP_all_reduce;
     again->attrs = op->attrs;

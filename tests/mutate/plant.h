@@ -29,6 +29,8 @@ Value *value_like(Func *f, const Op *op, int i); /* another one of the type of o
 
 /* --- ... and what is done to them --- */
 bool leave_out(Module *m, Func *f, Op *op);
+/* The result of an op, or of the wait for it if it is in flight; NULL: another function waits for it. */
+Value *arrived(const Op *op);
 bool scale_result(Module *m, Func *f, Op *op, double factor);
 bool double_it(Module *m, Func *f, Op *op);
 bool double_constant(Module *m, Func *f, Op *op);

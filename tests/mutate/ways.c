@@ -31,11 +31,24 @@ bool leave_out(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* The result times `factor`, for whoever reads it. */
+Value *arrived(const Op *op)
+{
+    Value *y = result(op);
+    if (!y->type.in_flight)
+        return y;
+    for (const Op *wait = op->next; wait; wait = wait->next)
+        if (wait->kind == OP_wait && arg(wait, 0) == y)
+            return result(wait);
+    return NULL;
+}
+
+/* The result times `factor`, for its readers. */
 bool scale_result(Module *m, Func *f, Op *op, double factor)
 {
-    Builder b = builder_at(m, f, op->next);
-    Value *y = result(op);
+    Value *y = arrived(op);
+    if (!y)
+        return false;
+    Builder b = builder_at(m, f, y->def->next);
     Value *scaled = BUILD(&b, OP_mul, NO_ATTRS, y, build_number(&b, factor));
     Op *mul = scaled->def;
     replace_uses(f, y, scaled);
