@@ -26,6 +26,7 @@ typedef struct {
     const Map *useful;
     Map active;     /* useful values of f that a wanted parameter reaches */
     Map gradient;   /* value of f -> its gradient so far */
+    Map recorded;   /* those gradients: one value may be the gradient of several */
     Map derivative; /* loop or call -> Derivative of its callee */
 } State;
 
@@ -41,10 +42,10 @@ static Value *cast_to(Builder *b, Value *x, DType dtype)
     return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, x);
 }
 
-/* An op that adds up in f32 anyway can hand its sum over unrounded. */
-static Value *cast_sum(Builder *b, Value *x, DType dtype)
+/* An op that adds up in f32 anyway can hand its sum over unrounded, if nothing else has it: `is_new`. */
+static Value *cast_sum(Builder *b, Value *x, DType dtype, bool is_new)
 {
-    if (x->def && x->type.dtype != dtype && info(x->def)->traits & WIDENS && !is_used(b->func, x)) {
+    if (is_new && x->def && x->type.dtype != dtype && info(x->def)->traits & WIDENS && !is_used(b->func, x)) {
         x->def->attrs.dtype = intern_text(b->module, dtype_name[dtype]);
         x->type.dtype = dtype;
         return x;
@@ -55,13 +56,13 @@ static Value *cast_sum(Builder *b, Value *x, DType dtype)
 /* The gradient of an operand of `type` from a term of an op over `space`: the sum over the dims that the operand lacks.
  * Along those that the term lacks too it is the same number as often as the dim is long.  Dims of the operand that
  * the gradient lacks broadcast by name wherever it is used. */
-static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, DType dtype)
+static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, DType dtype, bool is_new)
 {
     double times = 1;
     for (int i = 0; i < space->rank; i++)
         if (find_dim(type, space->dim[i].name) < 0 && find_dim(&term->type, space->dim[i].name) < 0)
             times *= (double)space->dim[i].size;
-    Value *gradient = cast_sum(b, sum_over(b, term, dims_lacking(&term->type, type)), dtype);
+    Value *gradient = cast_sum(b, sum_over(b, term, dims_lacking(&term->type, type)), dtype, is_new);
     return times == 1 ? gradient : BUILD(b, OP_mul, NO_ATTRS, gradient, build_number(b, times));
 }
 
@@ -82,7 +83,7 @@ Value *finish_gradient(Builder *b, Value *gradient, const Type *type, DType dtyp
             spread.dims.dim[spread.dims.count++] = type->dim[i];
         add_name(&order.order, type->dim[i].name);
     }
-    gradient = cast_sum(b, gradient, dtype);
+    gradient = cast_to(b, gradient, dtype);
     if (spread.dims.count)
         gradient = BUILD(b, OP_broadcast, spread, gradient);
     return same_order(&gradient->type, type) ? gradient : BUILD(b, OP_reorder, order, gradient);
@@ -185,8 +186,11 @@ static void add_gradient(State *s, const Value *value, Value *term, const Type *
     if (!term || !is_active(s, value))
         return;
     Value *sum = map_get(&s->gradient, value);
-    term = fit(&s->b, term, space, &value->type, gradient_dtype(value, is_param(s, value)));
-    map_put(&s->gradient, value, sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, term) : term);
+    bool is_new = !map_get(&s->recorded, term);
+    term = fit(&s->b, term, space, &value->type, gradient_dtype(value, is_param(s, value)), is_new);
+    term = sum ? BUILD(&s->b, OP_add, NO_ATTRS, sum, term) : term;
+    map_put(&s->gradient, value, term);
+    map_put(&s->recorded, term, term);
 }
 
 static Value *gradient_or_zeros(State *s, Value *value)
@@ -376,6 +380,7 @@ static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared,
                 .useful = useful,
                 .active.arena = &m->arena,
                 .gradient.arena = &m->arena,
+                .recorded.arena = &m->arena,
                 .derivative.arena = &m->arena };
     find_active(&s, active);
     d->bwd = add_func(m, intern_format(m, "%s.bwd", f->name), PLAIN);

@@ -86,6 +86,7 @@ KINDS = {
     "half_scatter": Kind("gradients of a gather are added up in bf16", "wrong", drawn=False, later=True),
     "stated_number": Kind("a whole number that is stated, or declared, to be i32", "refused", drawn=False, later=True),
     "no_gradient": Kind("a gradient of zero in the place of none, times infinity", "wrong", drawn=False, later=True),
+    "shared_gradient": Kind("the gradient of two values is widened for one of them", "refused", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
