@@ -124,7 +124,7 @@ static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ign
     Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), emit_number(l, 0, F32));
     Value *is_ignored = two(l, OP_eq, labels, emit_number(l, ignore, I32));
     Value *index = EMIT(l, OP_where, NO_ATTRS, is_ignored, emit_number(l, 0, I32), labels);
-    return two(l, OP_add, y, EMIT(l, OP_take, ((Attrs){ .dim = along.name }), zeros, index));
+    return two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
 }
 
 /* log(sum exp z) - z at the label, with z the logits less their largest */

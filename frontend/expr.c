@@ -356,7 +356,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     }
     bool is_truth = x && x->type.dtype == BOOL; /* ranks that do not have a row add zeros, which only numbers do */
     x = is_truth ? emit_cast(l, x, I32) : x;
-    x = x ? EMIT(l, OP_take, (Attrs){ .dim = from }, x, index) : NULL;
+    x = x ? EMIT(l, OP_gather, (Attrs){ .dim = from }, x, index) : NULL;
     x = x && is_truth ? emit_cast(l, x, BOOL) : x;
     return x ? tensor_operand(x) : wrong;
 }

@@ -83,7 +83,10 @@ static Value *outside(const Body **frame, Value *value)
 }
 
 /* Are the elements of the result elements of the first operand? */
-static bool hands_on(const Op *op) { return info(op)->family == VIEW || op->kind == OP_take || op->kind == OP_reorder; }
+static bool hands_on(const Op *op)
+{
+    return info(op)->family == VIEW || op->kind == OP_gather || op->kind == OP_reorder;
+}
 
 Input *fed_as(Lower *l, Value *value)
 {

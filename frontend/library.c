@@ -141,7 +141,7 @@ CALL(rename)
         complain(l, at, "'%s' has %lld elements and '%s' has %lld", name, (long long)dim->size, to.name,
                  (long long)to.size);
     else if (dim->padded != to.padded) /* another place in memory for each row: a copy, and no view */
-        return tensor_operand(EMIT(l, OP_take, (Attrs){ .dim = name }, a->x[0], emit_iota(l, to)));
+        return tensor_operand(EMIT(l, OP_gather, (Attrs){ .dim = name }, a->x[0], emit_iota(l, to)));
     else
         return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = name, .to = to.name }), a->x[0]));
     return wrong;

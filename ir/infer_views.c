@@ -48,7 +48,7 @@ static bool gives_whole_dim(Module *m, const Op *op)
     return true;
 }
 
-/* part and place: a stretch of a dim, and the dim it is a stretch of. */
+/* part and pad: a stretch of a dim, and the dim it is a stretch of. */
 static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim *longer)
 {
     if (op->attrs.index < 0 || op->attrs.index > longer->size - shorter->size)
@@ -73,8 +73,8 @@ INFER(part)
     return check_stretch(m, op, to, &longer);
 }
 
-/* place x {dims=[d:n], index}: along dim `dim` of x; without `dim`, d is a new dim, at the front. */
-INFER(place)
+/* pad x {dims=[d:n], index}: along dim `dim` of x; without `dim`, d is a new dim, at the front. */
+INFER(pad)
 {
     const Type *x = &arg(op, 0)->type;
     const Dim *to = &op->attrs.dims.dim[0];
@@ -87,7 +87,7 @@ INFER(place)
     if (other >= 0 && !(op->attrs.dim && other == at))
         return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, to->name);
     if (!op->attrs.dim && x->rank == MAX_RANK)
-        return REFUSE(NULL, "place has more than %d dims", MAX_RANK);
+        return REFUSE(NULL, "pad has more than %d dims", MAX_RANK);
     results[0] = op->attrs.dim ? *x : with_dim_first(*x, *to);
     const Dim shorter = op->attrs.dim ? x->dim[at] : one;
     results[0].dim[at] = *to;
@@ -113,31 +113,31 @@ INFER(concat)
     return true;
 }
 
-/* take table, index {dim}: partial over what splits the dim, since the other ranks give zeros. */
-INFER(take)
+/* gather table, index {dim}: partial over what splits the dim, since the other ranks give zeros. */
+INFER(gather)
 {
     const Type *table = &arg(op, 0)->type, *index = &arg(op, 1)->type;
     int at = named_dim(m, op);
     if (at < 0)
         return false;
     if (index->dtype != I32 || index->partial)
-        return REFUSE(NULL, "the index of take must be i32 and not partial");
+        return REFUSE(NULL, "the index of gather must be i32 and not partial");
     if (table->dtype == BOOL)
-        return REFUSE("cast it to i32", "take of bools, which ranks cannot sum");
+        return REFUSE("cast it to i32", "gather of bools, which ranks cannot sum");
     if (table->partial && table->by == BY_MAX)
-        return REFUSE("all_reduce it first", "take of a pending maximum");
+        return REFUSE("all_reduce it first", "gather of a pending maximum");
     Type *y = &results[0];
     *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split) };
     for (int i = 0; i < table->rank; i++)
         for (int j = 0; j < (i == at ? index->rank : 1); j++) {
             const Dim *dim = i == at ? &index->dim[j] : &table->dim[i];
             if (y->rank == MAX_RANK || find_dim(y, dim->name) >= 0)
-                return REFUSE("rename one of them", "take: '%s' would occur twice, or there are too many dims",
+                return REFUSE("rename one of them", "gather: '%s' would occur twice, or there are too many dims",
                               dim->name);
             y->dim[y->rank++] = *dim;
         }
     if (table->partial & split_axes(table->dim[at].split) || !each_axis_once(y, y->partial))
-        return REFUSE("reshard one operand", "the operands of take use one mesh axis twice");
+        return REFUSE("reshard one operand", "the operands of gather use one mesh axis twice");
     return true;
 }
 

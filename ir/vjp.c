@@ -99,7 +99,7 @@ static Dim dim_of(const Value *value, Name name) { return value->type.dim[find_d
 VJP(slice)
 {
     Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)), .index = op->attrs.index };
-    dx[0] = BUILD(b, OP_place, attrs, dy[0]);
+    dx[0] = BUILD(b, OP_pad, attrs, dy[0]);
 }
 
 /* y = a stretch of a along d */
@@ -108,11 +108,11 @@ VJP(part)
     Attrs attrs = { .dim = op->attrs.dims.dim[0].name,
                     .dims = one_dim(dim_of(A, op->attrs.dim)),
                     .index = op->attrs.index };
-    dx[0] = BUILD(b, OP_place, attrs, dy[0]);
+    dx[0] = BUILD(b, OP_pad, attrs, dy[0]);
 }
 
 /* y = zeros with a in a place: the gradient of that place */
-VJP(place)
+VJP(pad)
 {
     const Dim *to = &op->attrs.dims.dim[0];
     Attrs attrs = { .dim = to->name, .index = op->attrs.index };
@@ -135,7 +135,7 @@ VJP(concat)
 }
 
 /* y = rows of a: each row of dy is added to the row that it came from */
-VJP(take) { dx[0] = BUILD(b, OP_scatter_add, (Attrs){ .dims = one_dim(dim_of(A, op->attrs.dim)) }, dy[0], B); }
+VJP(gather) { dx[0] = BUILD(b, OP_scatter_add, (Attrs){ .dims = one_dim(dim_of(A, op->attrs.dim)) }, dy[0], B); }
 
 VJP(attend)
 {

@@ -68,7 +68,7 @@ static int64_t row_length(const Operands *o, const Value *table, Name rows)
     return count_local(o, table, find_dim(&table->type, rows) + 1, table->type.rank);
 }
 
-static void write_take(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+static void write_gather(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     const Value *picked = o->value[2];
     int width = library_width(o, 2, 3, library_width(o, 0, 1, 8));
@@ -151,10 +151,9 @@ static void write_copy(Operands *o, const char *name, CudaLaunches *launches, FI
 {
     const Value *y = o->value[o->count - 1];
     Name dim = o->op->attrs.dims.dim[0].name;
-    char *body = o->op->kind == OP_place
-                     ? box_text(o, 0, o->op->attrs.index, "true", "box")
-                     : arena_text(&o->m->arena, "%s%s", box_text(o, 0, 0, "false", "box_a"),
-                                  box_text(o, 1, size_along(o, o->value[0], dim), "false", "box_b"));
+    char *body = o->op->kind == OP_pad ? box_text(o, 0, o->op->attrs.index, "true", "box")
+                                       : arena_text(&o->m->arena, "%s%s", box_text(o, 0, 0, "false", "box_a"),
+                                                    box_text(o, 1, size_along(o, o->value[0], dim), "false", "box_b"));
     int64_t items = count_local(o, y, 0, y->type.rank);
     write_cuda_library(o, (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, body,
                        launches, out);
@@ -177,8 +176,8 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLau
     if (!find_operands(m, op, &o))
         return "";
     switch (op->kind) {
-    case OP_take:
-        write_take(&o, name, launches, out);
+    case OP_gather:
+        write_gather(&o, name, launches, out);
         break;
     case OP_scatter_add:
         write_scatter_add(&o, name, launches, out);
@@ -186,7 +185,7 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLau
     case OP_rope:
         write_rope(&o, name, launches, out);
         break;
-    case OP_place:
+    case OP_pad:
     case OP_concat:
         write_copy(&o, name, launches, out);
         break;

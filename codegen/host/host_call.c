@@ -29,8 +29,8 @@ static int add_row(Host *h, KernelRow row)
 static double call_bytes(const Module *m, const Op *op)
 {
     double bytes = 0;
-    if (op->kind == OP_take || op->kind == OP_scatter_add) {
-        const Value *picked = op->kind == OP_take ? result(op) : arg(op, 0);
+    if (op->kind == OP_gather || op->kind == OP_scatter_add) {
+        const Value *picked = op->kind == OP_gather ? result(op) : arg(op, 0);
         return 2.0 * (double)local_bytes(m, &picked->type) + (double)local_bytes(m, &arg(op, 1)->type);
     }
     for (int i = 0; i < op->args.count; i++)

@@ -91,9 +91,9 @@ static const struct {
     OperandOrder *order;
     const char *operands[MAX_OPERANDS];
 } kernels[] = {
-    { OP_place, call_place, order_own, { "x", "y" } },
+    { OP_pad, call_pad, order_own, { "x", "y" } },
     { OP_concat, call_concat, order_own, { "a", "b", "y" } },
-    { OP_take, call_take, order_own, { "table", "index", "picked" } },
+    { OP_gather, call_gather, order_own, { "table", "index", "picked" } },
     { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index", "table" } },
     { OP_rope, call_rope, order_rope, { "x", "y" } },
     { OP_attend, call_attend, order_attend, { "q", "k", "v", "y", "lse" } },

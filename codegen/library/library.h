@@ -37,7 +37,7 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);
-CallText call_place, call_concat, call_take, call_scatter_add, call_rope, call_attend, call_attend_grad;
+CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_attend, call_attend_grad;
 
 /* The memory order of an operand in which the op has a kernel whatever else there is: library_order.c. */
 typedef Names OperandOrder(const Operands *o, int operand);

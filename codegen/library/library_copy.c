@@ -83,7 +83,7 @@ static char *copy_text(const Operands *o, int operand, const Value *y, int64_t f
     return wrapped_list(o->m, "rt_copy(", 7, items, ");\n", 4);
 }
 
-char *call_place(const Operands *o)
+char *call_pad(const Operands *o)
 {
     const Value *y = o->value[1];
     int64_t first = o->op->attrs.index * stride_along(y, o->op->attrs.dims.dim[0].name);

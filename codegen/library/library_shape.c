@@ -67,7 +67,7 @@ static bool same_dtype(const Operands *o, int except)
     return true;
 }
 
-/* --- take, scatter_add: table [pre, rows, post], picked [pre, count, post], index [count] ---------------- */
+/* --- gather, scatter_add: table [pre, rows, post], picked [pre, count, post], index [count] ---------------- */
 
 static char *gather(const Operands *o, int table, int picked, Name rows, const char *function, const char *operands)
 {
@@ -111,12 +111,12 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_offset(&fields, o->m, &t->type.dim[at], "first_row");
-    if (o->op->kind == OP_take)
+    if (o->op->kind == OP_gather)
         put_bound(o, &fields, &t->type.dim[at]);
-    return call_with_shape(o, "RtTake", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
+    return call_with_shape(o, "RtGather", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
 }
 
-char *call_take(const Operands *o) { return gather(o, 0, 2, o->op->attrs.dim, "rt_take", "table, index, picked"); }
+char *call_gather(const Operands *o) { return gather(o, 0, 2, o->op->attrs.dim, "rt_gather", "table, index, picked"); }
 
 char *call_scatter_add(const Operands *o)
 {

@@ -229,12 +229,12 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     switch (op->kind) {
     case OP_dropout:
         return run_dropout(in, op, args, results);
-    case OP_place:
-        return run_place(in, op, args, results);
+    case OP_pad:
+        return run_pad(in, op, args, results);
     case OP_concat:
         return run_concat(in, op, args, results);
-    case OP_take:
-        return run_take(in, op, args, results);
+    case OP_gather:
+        return run_gather(in, op, args, results);
     case OP_scatter_add:
         return run_scatter_add(in, op, args, results);
     case OP_attend:

@@ -1,4 +1,4 @@
-/* interp_library.c -- the reference interpreter's views, pad and concat, take and scatter_add, rope. */
+/* interp_library.c -- the reference interpreter's views, pad and concat, gather and scatter_add, rope. */
 #include "interp_parts.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     return copy_stretch(in, y, &large, dim, op->attrs.index, false);
 }
 
-bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y)
+bool run_pad(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     Name dim = op->attrs.dims.dim[0].name;
     Sharded small = renamed(in, x, op->attrs.dim, dim);
@@ -79,7 +79,7 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
 }
 
 /* Walkers 0 and 1 of a gather or scatter: x with `dim` taken out (the index says where in it), the index. */
-bool run_take(Interp *in, const Op *op, const Sharded args[], Sharded *y)
+bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const Sharded *table = &args[0], *index = &args[1];
     int at = find_dim(table->type, op->attrs.dim);

@@ -204,12 +204,12 @@ static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Shard
         return run_reduction(in, op, given, dy);
     case OP_dropout:
         return run_dropout(in, op, given, dy);
-    case OP_place:
-        return run_place(in, op, given, dy);
+    case OP_pad:
+        return run_pad(in, op, given, dy);
     case OP_concat:
         return run_concat(in, op, given, dy);
-    case OP_take:
-        return run_take(in, op, given, dy);
+    case OP_gather:
+        return run_gather(in, op, given, dy);
     case OP_scatter_add:
         return run_scatter_add(in, op, given, dy);
     case OP_rope:

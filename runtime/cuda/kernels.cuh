@@ -8,10 +8,10 @@
 #include "attend_grad.cuh"
 #include "copy.cuh"
 #include "element.cuh"
+#include "gather.cuh"
 #include "message.cuh"
 #include "reduce.cuh"
 #include "rope.cuh"
-#include "take.cuh"
 
 #include "../kernels/activation.h"
 #include "../kernels/integer.h"

@@ -13,9 +13,9 @@
 #include "attend_grad.h"
 #include "copy.h"
 #include "element.h"
+#include "gather.h"
 #include "integer.h"
 #include "random.h"
 #include "rope.h"
-#include "take.h"
 
 #endif

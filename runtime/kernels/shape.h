@@ -18,10 +18,10 @@ typedef struct {
     int64_t jump_from, jump; /* rows from `jump_from` on are `jump` further on (RtPart) */
     int64_t size;            /* of the dim, over all ranks: an index is below it */
     const char *dim, *where;
-} RtTake;
+} RtGather;
 
 /* The table's row of an index; negative or too large where another rank holds it. */
-RT_INLINE int64_t rt_take_row_of(int64_t index, const RtTake s)
+RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)
 {
     const int64_t row = index - s.first_row;
     if (row < s.jump_from)

@@ -19,7 +19,7 @@ int64_t rt_checkpoint_bytes(const Rt *rt); /* of the tensors in a file */
  * has the lock of the path. */
 void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock);
 
-/* Fills the arena with this rank's parts.  True: `place` is where that run stood.  False: the file holds weights alone;
+/* Fills the arena with this rank's parts.  True: `pad` is where that run stood.  False: the file holds weights alone;
  * place and optimizer are as they were.  Ends the trainer where a tensor is missing, unknown, of another shape or
  * type, or not what its checksum says. */
 bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place);

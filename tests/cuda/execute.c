@@ -110,7 +110,7 @@ static double bound_of(const Module *m, const Func *f)
     for (const Op *op = f->first; op; op = op->next) {
         if (op->kind == OP_iota)
             return (double)op->attrs.dims.dim[0].size;
-        if (op->kind == OP_take)
+        if (op->kind == OP_gather)
             return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
         if (op->kind == OP_scatter_add)
             return (double)op->attrs.dims.dim[0].size;

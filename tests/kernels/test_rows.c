@@ -59,9 +59,9 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
 
 enum { PRE = 2, ROWS = 90, COUNT = 200 };
 
-static RtTake take_shape(RtType table, RtType picked, int64_t post)
+static RtGather take_shape(RtType table, RtType picked, int64_t post)
 {
-    RtTake s = { .pre = PRE, .rows = ROWS, .count = COUNT, .post = post, .table_type = table, .picked_type = picked };
+    RtGather s = { .pre = PRE, .rows = ROWS, .count = COUNT, .post = post, .table_type = table, .picked_type = picked };
     s.table.row = post + 1, s.table.pre = ROWS * s.table.row + 7;
     s.picked.row = post + 2, s.picked.pre = COUNT * s.picked.row + 5;
     return s;
@@ -77,13 +77,13 @@ static void pick_indices(int32_t *index, bool stray)
 
 static void check_take(RtType table_type, RtType picked_type, int64_t post)
 {
-    const RtTake s = take_shape(table_type, picked_type, post);
+    const RtGather s = take_shape(table_type, picked_type, post);
     int32_t index[COUNT];
     pick_indices(index, true);
     void *table = random_array(PRE * s.table.pre, table_type);
     const int64_t bytes = PRE * s.picked.pre * type_bytes(picked_type);
     void *picked = allocate(bytes);
-    SAME_BITS(picked, bytes, memset(picked, 0x5A, (size_t)bytes), rt_take(table, index, picked, s));
+    SAME_BITS(picked, bytes, memset(picked, 0x5A, (size_t)bytes), rt_gather(table, index, picked, s));
     for (int64_t p = 0; p < PRE; p++)
         for (int64_t n = 0; n < COUNT; n++)
             for (int64_t i = 0; i < s.picked.row; i++) {
@@ -101,7 +101,7 @@ static void check_take(RtType table_type, RtType picked_type, int64_t post)
 
 static void check_scatter_add(RtType table_type, RtType picked_type, int64_t post, bool accumulate)
 {
-    RtTake s = take_shape(table_type, picked_type, post);
+    RtGather s = take_shape(table_type, picked_type, post);
     s.accumulate = accumulate;
     int32_t index[COUNT];
     pick_indices(index, true);

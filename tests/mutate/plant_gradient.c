@@ -79,7 +79,7 @@ static bool attends(Module *m, Func *f, Op *op) { return is_backward(f) && op->k
 
 static bool takes_part(Module *m, Func *f, Op *op)
 {
-    return is_backward(f) && (op->kind == OP_place || op->kind == OP_slice || op->kind == OP_part);
+    return is_backward(f) && (op->kind == OP_pad || op->kind == OP_slice || op->kind == OP_part);
 }
 
 /* A loop in reverse whose turns hand something on. */
@@ -121,12 +121,12 @@ static bool other_mask(Module *m, Func *f, Op *op)
 /* One element to the left, or to the right where there is none. */
 static bool shift(Module *m, Func *f, Op *op)
 {
-    const Dim *dim = op->kind == OP_place ? &op->attrs.dims.dim[0]
-                                          : &arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)];
-    int at = op->kind == OP_place ? find_dim(&arg(op, 0)->type, op->attrs.dim) : -1;
-    int64_t own = op->kind == OP_part               ? op->attrs.dims.dim[0].size
-                  : op->kind == OP_place && at >= 0 ? arg(op, 0)->type.dim[at].size
-                                                    : 1;
+    const Dim *dim =
+        op->kind == OP_pad ? &op->attrs.dims.dim[0] : &arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)];
+    int at = op->kind == OP_pad ? find_dim(&arg(op, 0)->type, op->attrs.dim) : -1;
+    int64_t own = op->kind == OP_part             ? op->attrs.dims.dim[0].size
+                  : op->kind == OP_pad && at >= 0 ? arg(op, 0)->type.dim[at].size
+                                                  : 1;
     if (op->attrs.index == 0 && own >= dim->size)
         return false;
     op->attrs.index += op->attrs.index ? -1 : 1;

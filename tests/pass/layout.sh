@@ -5,7 +5,7 @@
 set -eu
 file=$1
 ops='all_reduce|all_gather|reduce_scatter|all_to_all|local_slice'
-[ "$2" = collectives ] || ops="$ops|dot|attend|attend_grad|take|scatter_add|max|sum .*\\{over=vocab\\}|loop"
+[ "$2" = collectives ] || ops="$ops|dot|attend|attend_grad|gather|scatter_add|max|sum .*\\{over=vocab\\}|loop"
 shift 2
 cat "$(dirname "$0")/models/layer.mdl" "$file" | mpc compile /dev/stdin --compile-to=collectives "$@" |
     grep -E "^ +(func|return) | = ($ops) " | sed 's/ loc(.*)$//'

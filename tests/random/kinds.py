@@ -46,7 +46,7 @@ KINDS = {
     "two_uses_of_an_axis": Kind("both operands of a gather are split over one axis", "mesh axis twice"),
     "generated_c": Kind("the generated C does not compile", "C compiler"),
     "half_concat": Kind("concat of operands in different precisions", "operands of concat differ"),
-    "take_order": Kind("a gather in another memory order", "cannot do this (take|scatter_add)"),
+    "take_order": Kind("a gather in another memory order", "cannot do this (take|gather|scatter_add)"),
     "rope_order": Kind("rope in another memory order", "cannot do this rope"),
     "attend_order": Kind("attention in another memory order", "cannot do this attend"),
     "wait": Kind("a wait for no collective writes beside the heap",

@@ -25,7 +25,7 @@ static const char MODEL_TEXT[] =
     "i32[] as origin,\n"
     "      %%total.0: f32[] as total(0), %%wte: f32[vocab:5, embed:4], %%h.w: f32[h.copy:2, embed:4, ff:6],\n"
     "      %%h.in.v: f32[h.copy:2, in.copy:3, embed:4], %%g: f32[embed:4]) {\n"
-    "    %%x = take %%wte, %%tokens {dim=vocab} : " X "\n"
+    "    %%x = gather %%wte, %%tokens {dim=vocab} : " X "\n"
     "    %%i = iota {dims=[h.copy:2]} : i32[h.copy:2]\n"
     "    %%keys = fold_key %%key, %%i : i32[h.copy:2]\n"
     "    %%y = loop %%x, %%h.w, %%h.in.v, %%keys, %%origin, %%g {dims=[h.copy:2], callee=h, carried=1} : " X "\n"

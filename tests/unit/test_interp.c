@@ -104,8 +104,8 @@ static void test_views(void **state)
           "  return %0, %1, %2, %3 } }",
           GIVEN(1, 2, 3, 4, 5, 6), { 3, 6, 2, 3, 5, 6, 1, 4, 2, 5, 3, 6, 1, 2, 3, 4, 5, 6 });
     CHECK("module @m { func @f(%a: f32[i:2], %b: f32[i:1]) {"
-          "  %0 = place %a {dim=i, dims=[n:4], index=1} : f32[n:4]"
-          "  %1 = place %a {dims=[n:2], index=1} : f32[n:2, i:2]"
+          "  %0 = pad %a {dim=i, dims=[n:4], index=1} : f32[n:4]"
+          "  %1 = pad %a {dims=[n:2], index=1} : f32[n:2, i:2]"
           "  %2 = concat %a, %b {dims=[i:3]} : f32[i:3]"
           "  %3 = broadcast %a {dims=[n:2]} : f32[n:2, i:2]"
           "  %4 = iota {dims=[n:3]} : i32[n:3]"
@@ -116,7 +116,7 @@ static void test_views(void **state)
 static void test_take(void **state)
 {
     CHECK("module @m { func @f(%t: f32[v:3, e:2], %i: i32[s:3], %x: f32[s:3, e:2]) {"
-          "  %0 = take %t, %i {dim=v} : f32[s:3, e:2]"
+          "  %0 = gather %t, %i {dim=v} : f32[s:3, e:2]"
           "  %1 = scatter_add %x, %i {dims=[v:3]} : f32[v:3, e:2]"
           "  return %0, %1 } }",
           GIVEN(1, 2, 3, 4, 5, 6, 2, 0, 2, 10, 20, 30, 40, 50, 60), { 5, 6, 1, 2, 5, 6, 30, 40, 0, 0, 60, 80 });
@@ -126,7 +126,7 @@ static void test_take(void **state)
 static void test_take_along_a_split_dim(void **state)
 {
     CHECK("module @m { mesh tp=2 func @f(%t: f32[v:3~4/tp, e:2], %i: i32[s:3]) {"
-          "  %0 = take %t, %i {dim=v} : f32[s:3, e:2] partial(tp)"
+          "  %0 = gather %t, %i {dim=v} : f32[s:3, e:2] partial(tp)"
           "  %1 = all_reduce %0 {axis=tp} : f32[s:3, e:2]"
           "  return %0, %1 } }",
           GIVEN(1, 2, 3, 4, 5, 6, 2, 0, 2), { 5, 6, 1, 2, 5, 6, 5, 6, 1, 2, 5, 6 });
@@ -349,7 +349,7 @@ static void test_refusals(void **state)
     refuses("module @m { mesh a=2 func @f(%x: f32[i:2] partial(a)) {"
             "  %y = local_slice %x {dim=i, axis=a} : f32[i:2/a] return %y } }",
             given, "its group cannot give what its result's type says");
-    refuses("module @m { func @f(%x: f32[v:3], %i: i32[s:1]) { %y = take %x, %i {dim=v} : f32[s:1] return %y } }",
+    refuses("module @m { func @f(%x: f32[v:3], %i: i32[s:1]) { %y = gather %x, %i {dim=v} : f32[s:1] return %y } }",
             given, "index 4 on rank 0, but 'v' has 3 elements");
     refuses("module @m { mesh a=2 func @f(%x: f32[i:4/a], %y: f32[i:4]) { %0 = add %x, %y : f32[i:4/a] return %0 } }",
             given, "hold 'i' differently");

@@ -113,14 +113,14 @@ static void rope_3(const float *x, float *y)
     rt_rope(x, y, shape);
 }
 
-/* x, gpt2.mdl:30:9: take
+/* x, gpt2.mdl:30:9: gather
  * table: bf16[vocab:50~64, embed:24]
  * index: i32[batch:2, seq:70]
  * picked, result: bf16[batch:2, seq:70, embed:24]
  */
-static void take_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked)
+static void gather_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked)
 {
-    const RtTake shape = {
+    const RtGather shape = {
         .pre = 1,
         .rows = 50,
         .count = 140,
@@ -133,7 +133,7 @@ static void take_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked)
         .dim = "vocab",
         .where = "gpt2.mdl:30:9",
     };
-    rt_take(table, index, picked, shape);
+    rt_gather(table, index, picked, shape);
 }
 
 /* scatter_add: scatter_add
@@ -143,7 +143,7 @@ static void take_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked)
  */
 static void scatter_add_5(const rt_bf16 *picked, const int32_t *index, float *table)
 {
-    const RtTake shape = {
+    const RtGather shape = {
         .pre = 1,
         .rows = 50,
         .count = 140,
@@ -171,7 +171,7 @@ void run(Rt *rt, char *frame, float *scratch)
                   at(frame, 197120), at(frame, 318400), at(frame, 372160), at(frame, 390080), scratch);
     rope_2(at(frame, 0), at(frame, 408000));
     rope_3(at(frame, 161280), at(frame, 461760));
-    take_4(at(frame, 251456), at(frame, 250880), at(frame, 479680));
+    gather_4(at(frame, 251456), at(frame, 250880), at(frame, 479680));
     scatter_add_5(at(frame, 254528), at(frame, 250880), at(frame, 486400));
     (void)rt;
     (void)scratch;

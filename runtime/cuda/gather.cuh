@@ -1,4 +1,4 @@
-/* take.cuh -- rows of a table by index, and the gradient of that: kernels/take.h on the device.
+/* gather.cuh -- rows of a table by index, and the gradient of that: kernels/gather.h on the device.
  *
  * Letters: N rows that are picked, V rows of the table; WIDTH elements are loaded and stored at once.
  */
@@ -24,7 +24,7 @@ RT_INLINE void rt_copy_text(char *to, int room, const char *from)
 }
 
 /* Notes an index that is in no rank's table; the trainer looks for it when the function has ended (run.c). */
-RT_INLINE void rt_note_index(int64_t index, const RtTake s)
+RT_INLINE void rt_note_index(int64_t index, const RtGather s)
 {
     if (atomicExch(&rt_bad_index.is_claimed, 1))
         return;
@@ -36,13 +36,13 @@ RT_INLINE void rt_note_index(int64_t index, const RtTake s)
 
 /* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row, or none does. */
 template <int WIDTH, typename T, typename P>
-RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const RtTake s)
+RT_INLINE void rt_gather(const T *table, const int32_t *index, P *picked, const RtGather s)
 {
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
     if (item >= s.pre * s.count)
         return;
     using V = decltype(rt_value(T()));
-    const int64_t p = item / s.count, n = item % s.count, row = rt_take_row_of(index[n], s);
+    const int64_t p = item / s.count, n = item % s.count, row = rt_gather_row_of(index[n], s);
     const bool known = row >= 0 && row < s.rows;
     if ((index[n] < 0 || index[n] >= s.size) && threadIdx.x % 32 == 0)
         rt_note_index(index[n], s);
@@ -69,7 +69,7 @@ RT_INLINE void rt_take(const T *table, const int32_t *index, P *picked, const Rt
 
 /* table = 0.  A warp has a row at a time. */
 template <int WIDTH, typename P, typename T>
-RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float *, const RtTake s)
+RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float *, const RtGather s)
 {
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
     if (item >= s.pre * s.rows)
@@ -81,7 +81,7 @@ RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float 
 
 /* In scratch: the indices in order, and behind them the places that have them. */
 RT_INLINE int32_t *rt_sorted(float *scratch) { return reinterpret_cast<int32_t *>(scratch); }
-RT_INLINE int32_t *rt_order(float *scratch, const RtTake s) { return rt_sorted(scratch) + s.count; }
+RT_INLINE int32_t *rt_order(float *scratch, const RtGather s) { return rt_sorted(scratch) + s.count; }
 
 /* How many of 128 indices come before `own` of place n, `base` being the first place of the block's 32. */
 RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, int32_t own)
@@ -104,7 +104,7 @@ RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, in
 
 /* A block has 32 places; each of its warps compares them with an eighth of all. */
 template <typename P, typename T>
-RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float *scratch, const RtTake s)
+RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float *scratch, const RtGather s)
 {
     RT_DYNAMIC_SHARED(memory); /* 5120 bytes: a tile of 128 for each warp, and counts */
     int32_t *tile = reinterpret_cast<int32_t *>(memory) + threadIdx.x / 32 * 128;
@@ -137,7 +137,7 @@ RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float 
  * warp's number on. */
 template <int WIDTH, typename P>
 RT_INLINE RtPack<float, WIDTH> rt_scatter_sum(const P *picked, const int32_t *sorted, const int32_t *order, int first,
-                                              int count, const RtTake s)
+                                              int count, const RtGather s)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     RtPack<float, WIDTH> sum = rt_all<WIDTH>(0.0f);
@@ -162,7 +162,7 @@ RT_INLINE RtPack<float, WIDTH> rt_scatter_sum(const P *picked, const int32_t *so
 /* A block has 32 * WIDTH columns of one place of the order: if it is the first of its index, it adds up all of them, in
  * f32; warps have every eighth, and their sums are added in order. */
 template <int WIDTH, typename P, typename T>
-RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float *scratch, const RtTake s)
+RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float *scratch, const RtGather s)
 {
     RT_DYNAMIC_SHARED(memory); /* 1024 * WIDTH bytes */
     RtPack<float, WIDTH>(*parts)[32] = reinterpret_cast<RtPack<float, WIDTH>(*)[32]>(memory);
@@ -170,7 +170,7 @@ RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float 
     const int64_t p = block / s.count;
     const int first = (int)(block % s.count), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int32_t *sorted = rt_sorted(scratch);
-    const int64_t column = (int64_t)(blockIdx.x % tiles * 32 + lane) * WIDTH, row = rt_take_row_of(sorted[first], s);
+    const int64_t column = (int64_t)(blockIdx.x % tiles * 32 + lane) * WIDTH, row = rt_gather_row_of(sorted[first], s);
     const int count = (int)rt_least<int64_t>(WIDTH, s.post - column);
     if (row < 0 || row >= s.rows || (first > 0 && sorted[first - 1] == sorted[first]))
         return;

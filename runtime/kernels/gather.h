@@ -1,4 +1,4 @@
-/* take.h -- gathers rows of a table by index, and the gradient of that. */
+/* gather.h -- gathers rows of a table by index, and the gradient of that. */
 #ifndef MPC_KERNELS_TAKE_H
 #define MPC_KERNELS_TAKE_H
 
@@ -9,8 +9,8 @@
 enum { RT_TAKE_CHUNK = 512 };
 
 /* to[i] = from[i], or to[i] += from[i]; zeros where there is no `from`. */
-RT_INLINE void rt_take_row(const void *from, int64_t from_at, RtType from_type, void *to, int64_t to_at, RtType to_type,
-                           int64_t count, bool accumulate)
+RT_INLINE void rt_gather_row(const void *from, int64_t from_at, RtType from_type, void *to, int64_t to_at,
+                             RtType to_type, int64_t count, bool accumulate)
 {
     for (int64_t i = 0; i < count; i += RT_TAKE_CHUNK) {
         const int64_t n = count - i < RT_TAKE_CHUNK ? count - i : RT_TAKE_CHUNK;
@@ -33,7 +33,7 @@ RT_INLINE void rt_take_row(const void *from, int64_t from_at, RtType from_type, 
  * that are run without it go on with zeros. */
 __attribute__((weak)) void rt_index_out_of_range(int64_t index, int64_t size, const char *dim, const char *where);
 
-RT_INLINE void rt_take_check(int64_t index, const RtTake s)
+RT_INLINE void rt_gather_check(int64_t index, const RtGather s)
 {
     if ((index < 0 || index >= s.size) && rt_index_out_of_range)
         rt_index_out_of_range(index, s.size, s.dim, s.where);
@@ -41,35 +41,35 @@ RT_INLINE void rt_take_check(int64_t index, const RtTake s)
 
 /* picked[p, n] = table[p, index[n]]; indices of rows that other ranks hold give zeros.
  * Order: parallel over what is picked. */
-RT_INLINE void rt_take(const void *table, const int32_t *index, void *picked, const RtTake s)
+RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, const RtGather s)
 {
 #pragma omp parallel for collapse(2)
     for (int64_t p = 0; p < s.pre; p++)
         for (int64_t n = 0; n < s.count; n++) {
-            rt_take_check(index[n], s);
-            const int64_t row = rt_take_row_of(index[n], s);
+            rt_gather_check(index[n], s);
+            const int64_t row = rt_gather_row_of(index[n], s);
             const bool known = row >= 0 && row < s.rows;
-            rt_take_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type, picked,
-                        p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
+            rt_gather_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type, picked,
+                          p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
         }
 }
 
 /* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.
  * Order: each of a fixed number of blocks owns the rows v = block, block + BLOCKS, ..., since frequent tokens
  * have small numbers, and goes through all indices: the sums do not depend on the number of threads. */
-RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtTake s)
+RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
 {
     enum { BLOCKS = 64 };
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t block = 0; block < BLOCKS; block++)
         for (int64_t p = 0; p < s.pre; p++) {
             for (int64_t v = block; v < s.rows && !s.accumulate; v += BLOCKS)
-                rt_take_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
+                rt_gather_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
             for (int64_t n = 0; n < s.count; n++) {
-                const int64_t v = rt_take_row_of(index[n], s);
+                const int64_t v = rt_gather_row_of(index[n], s);
                 if (v >= 0 && v < s.rows && v % BLOCKS == block)
-                    rt_take_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
-                                p * s.table.pre + v * s.table.row, s.table_type, s.post, true);
+                    rt_gather_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
+                                  p * s.table.pre + v * s.table.row, s.table_type, s.post, true);
             }
         }
 }
