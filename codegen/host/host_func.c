@@ -57,13 +57,25 @@ static const char *local_name(FuncText *t, const char *text)
     return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
 }
 
+/* A value that the IR only numbers is called after the statement of the model that it belongs to; a residual, as where
+ * it was made. */
+static const char *readable_name(const FuncText *t, const Value *value)
+{
+    const Func *made_in = value->port.kind == PORT_FORWARD ? find_func(t->h->m, t->f->forward) : NULL;
+    for (int i = 0; made_in && i < made_in->results.count; i++)
+        if (made_in->results.at[i]->name == value->port.of)
+            value = made_in->results.at[i];
+    bool is_number = value->name[0] >= '0' && value->name[0] <= '9';
+    return is_number && value->def && value->def->path ? value->def->path : value->name;
+}
+
 static Local *find_local(FuncText *t, const Value *value)
 {
     Local *local = map_get(&t->locals, value);
     if (local)
         return local;
     local = NEW(&t->h->m->arena, Local);
-    *local = (Local){ .name = local_name(t, value->name), .value = value };
+    *local = (Local){ .name = local_name(t, readable_name(t, value)), .value = value };
     t->locals.arena = &t->h->m->arena;
     map_put(&t->locals, value, local);
     return local;
@@ -183,7 +195,7 @@ static void name_pointers(FuncText *t)
         bool is_result = i >= f->params.count;
         const Value *value = is_result ? f->results.at[i - f->params.count] : f->params.at[i];
         if (value->storage->base == BY_POINTER)
-            name_pointer(t, value->storage->pointer, value, value->name, is_result);
+            name_pointer(t, value->storage->pointer, value, readable_name(t, value), is_result);
     }
 }
 
