@@ -107,7 +107,7 @@ static bool pass_through(Run *run, Module *m, const char *after)
 
 /* --- What is written ----------------------------------------------------------------------- */
 
-static bool write_ir(Run *run, const Module *m)
+static bool write_ir(Run *run, Module *m)
 {
     const Options *o = run->options;
     char *text = module_text(m);

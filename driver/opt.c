@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static bool write_ir(Run *run, const Module *m)
+static bool write_ir(Run *run, Module *m)
 {
     const char *path = run->options->output;
     if (path) {

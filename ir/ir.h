@@ -439,9 +439,9 @@ bool is_used(const Func *f, const Value *value);
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
 extern const char *const init_name[N_INITS];
-void print_module(const Module *m, FILE *out);
-void print_type(const Module *m, const Type *type, FILE *out);
-char *module_text(const Module *m); /* to be freed with free() */
+void print_module(Module *m, FILE *out);
+void print_type(Module *m, const Type *type, FILE *out);
+char *module_text(Module *m); /* to be freed with free() */
 Module *new_module(Diags *diags);
 void free_module(Module *m);
 Module *parse_module(const Source *source, Diags *diags); /* never NULL; look at diags->errors */

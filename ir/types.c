@@ -273,18 +273,6 @@ int64_t span_bytes(const Module *m, const Value *value)
     return (last + 1) * dtype_bytes(value->type.dtype);
 }
 
-char *type_text(Module *m, const Type *type)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memory(&text, &size);
-    print_type(m, type, out);
-    fclose(out);
-    char *kept = arena_text(&m->arena, "%s", text);
-    free(text);
-    return kept;
-}
-
 bool has_dim(const Module *m, Name dim)
 {
     for (const Func *f = m->funcs; f; f = f->next) {

@@ -89,29 +89,38 @@ const char *new_identifier(NameSpace *names, const char *text)
     return own;
 }
 
+static char *append(char *end, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(end, text, length);
+    return end + length;
+}
+
 char *wrapped_list(Module *m, const char *head, int nitems, const char *const items[], const char *tail, int indent)
 {
     enum { WIDTH = 120 };
-    Text text;
-    open_text(&text);
     int under = indent + (int)strlen(head), at = under;
-    fputs(head, text.out);
+    size_t most = strlen(head) + strlen(tail) + 1;
+    for (int i = 0; i < nitems; i++)
+        most += strlen(items[i]) + 2 + (size_t)(under - indent);
+    char *text = NEW_ARRAY(&m->arena, char, most), *end = append(text, head);
     for (int i = 0; i < nitems; i++) {
         bool is_last = i + 1 == nitems;
         int length = (int)strlen(items[i]) + (is_last ? (int)strlen(tail) : 1);
         if (i > 0 && at + 1 + length > WIDTH) {
-            fprintf(text.out, "\n%*s", under - indent, "");
+            *end++ = '\n';
+            memset(end, ' ', (size_t)(under - indent));
+            end += under - indent;
             at = under;
         } else if (i > 0) {
-            fputc(' ', text.out);
+            *end++ = ' ';
             at++;
         }
-        fprintf(text.out, "%s%s", items[i], is_last ? tail : ",");
+        end = append(append(end, items[i]), is_last ? "" : ",");
         at += length;
     }
-    if (nitems == 0)
-        fputs(tail, text.out);
-    return close_text(&m->arena, &text);
+    append(end, tail);
+    return text;
 }
 
 char *initialiser_text(Module *m, const Field fields[])
@@ -165,16 +174,16 @@ char *c_number(Module *m, double value, bool is_integer)
 
 int64_t loop_size(const Module *m, const Dim *dim) { return dim->split.count ? local_size(m, dim) : dim->size; }
 
-static void write_character(char c, bool after_question, FILE *out)
+static char *append_character(char *end, char c, bool after_question)
 {
     if (c == '\n')
-        fputs("\\n", out);
-    else if (c == '"' || c == '\\')
-        fprintf(out, "\\%c", c);
+        return append(end, "\\n");
+    if (c == '"' || c == '\\')
+        *end++ = '\\';
     else if ((unsigned char)c < ' ' || (c == '?' && after_question)) /* no trigraphs */
-        fprintf(out, "\\%03o", (unsigned)c);
-    else
-        fputc(c, out);
+        return end + sprintf(end, "\\%03o", (unsigned)c);
+    *end++ = c;
+    return end;
 }
 
 /* A C string, or NULL. */
@@ -182,11 +191,9 @@ char *string_text(Module *m, const char *text)
 {
     if (!text)
         return "NULL";
-    Text out;
-    open_text(&out);
-    fputc('"', out.out);
+    char *quoted = NEW_ARRAY(&m->arena, char, 4 * strlen(text) + 3), *end = append(quoted, "\"");
     for (const char *at = text; *at; at++)
-        write_character(*at, at > text && at[-1] == '?', out.out);
-    fputc('"', out.out);
-    return close_text(&m->arena, &out);
+        end = append_character(end, *at, at > text && at[-1] == '?');
+    append(end, "\"");
+    return quoted;
 }

@@ -22,22 +22,64 @@ const char *const init_name[N_INITS] = {
     [ZEROS] = "zeros", [ONES] = "ones", [NORMAL] = "normal", [UNIFORM] = "uniform", [CONSTANT] = "constant"
 };
 
-static void print_axis_list(const Module *m, Split split, FILE *out)
+/* --- Types: as characters, since messages and generated code name many --------------------------------- */
+
+static size_t dim_room(const Module *m, const Dim *dim)
 {
-    for (int i = 0; i < split.count; i++)
-        fprintf(out, "%s%s", i ? "+" : "", m->axis[split.axis[i]]);
+    size_t room = strlen(dim->name) + 64;
+    for (int i = 0; i < dim->split.count; i++)
+        room += strlen(m->axis[dim->split.axis[i]]) + 1;
+    return room;
+}
+
+static char *put(char *end, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(end, text, length + 1);
+    return end + length;
 }
 
 /* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks. */
-static void print_dim(const Module *m, const Dim *dim, FILE *out)
+static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
-    fprintf(out, "%s:%" PRId64, dim->name, dim->size);
+    end = put(end, dim->name);
+    end += sprintf(end, ":%" PRId64, dim->size);
     if (dim->padded != dim->size)
-        fprintf(out, "~%" PRId64, dim->padded);
-    if (dim->split.count) {
-        fputs(dim->zigzag ? "/z/" : "/", out);
-        print_axis_list(m, dim->split, out);
-    }
+        end += sprintf(end, "~%" PRId64, dim->padded);
+    for (int i = 0; i < dim->split.count; i++)
+        end = put(put(end, i ? "+" : dim->zigzag ? "/z/" : "/"), m->axis[dim->split.axis[i]]);
+    return end;
+}
+
+static size_t axes_room(const Module *m)
+{
+    size_t room = 1;
+    for (int i = 0; i < m->naxes; i++)
+        room += strlen(m->axis[i]) + 1;
+    return room;
+}
+
+static char *put_axes(const Module *m, Axes axes, char *end)
+{
+    for (int i = 0, n = 0; i < m->naxes; i++)
+        if (axes & 1u << i)
+            end = put(put(end, n++ ? "+" : ""), m->axis[i]);
+    return end;
+}
+
+char *type_text(Module *m, const Type *type)
+{
+    size_t room = 64 + axes_room(m);
+    for (int i = 0; i < type->rank; i++)
+        room += dim_room(m, &type->dim[i]) + 2;
+    char *text = NEW_ARRAY(&m->arena, char, room), *end = put(put(text, dtype_name[type->dtype]), "[");
+    for (int i = 0; i < type->rank; i++)
+        end = put_dim(m, &type->dim[i], put(end, i ? ", " : ""));
+    end = put(end, "]");
+    if (type->partial)
+        end = put(put_axes(m, type->partial, put(end, type->by == BY_MAX ? " partial_max(" : " partial(")), ")");
+    put(end, type->in_flight ? " in_flight" : "");
+    return text;
 }
 
 /* For each kind of attribute: is there anything to say, and how it reads. */
@@ -50,18 +92,18 @@ static bool set_Number(Number number) { return number != 0; }
 static bool set_Int(Int number) { return number != 0; }
 static bool set_Flag(Flag flag) { return flag; }
 
-static void print_Name(const Module *m, Name name, FILE *out) { fputs(name, out); }
-static void print_Dtype(const Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
+static void print_Name(Module *m, Name name, FILE *out) { fputs(name, out); }
+static void print_Dtype(Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
 
 #define KIND(kind, unsaid)                                                                                             \
     static bool set_##kind(kind word) { return word != unsaid; }                                                       \
-    static void print_##kind(const Module *m, kind word, FILE *out) { fputs(kind##_words[word], out); }
+    static void print_##kind(Module *m, kind word, FILE *out) { fputs(kind##_words[word], out); }
 #define WORD(name, text)
 #define END(kind)
 #include "words.def"
 
 /* The shortest text that reads back as the same number. */
-static void print_Number(const Module *m, Number number, FILE *out)
+static void print_Number(Module *m, Number number, FILE *out)
 {
     char text[32];
     for (int digits = 6; digits <= 17; digits++) {
@@ -72,33 +114,34 @@ static void print_Number(const Module *m, Number number, FILE *out)
     fputs(text, out);
 }
 
-static void print_Int(const Module *m, Int number, FILE *out) { fprintf(out, "%" PRId64, number); }
-static void print_Flag(const Module *m, Flag flag, FILE *out) { fputs("true", out); }
+static void print_Int(Module *m, Int number, FILE *out) { fprintf(out, "%" PRId64, number); }
+static void print_Flag(Module *m, Flag flag, FILE *out) { fputs("true", out); }
 
-static void print_Names(const Module *m, Names names, FILE *out)
+static void print_Names(Module *m, Names names, FILE *out)
 {
     for (int i = 0; i < names.count; i++)
         fprintf(out, "%s%s", i ? "+" : "", names.name[i]);
 }
 
-static void print_Axes(const Module *m, Axes axes, FILE *out)
+static void print_Axes(Module *m, Axes axes, FILE *out)
 {
-    for (int i = 0, n = 0; i < m->naxes; i++)
-        if (axes & 1u << i)
-            fprintf(out, "%s%s", n++ ? "+" : "", m->axis[i]);
+    char *text = NEW_ARRAY(&m->arena, char, axes_room(m));
+    put_axes(m, axes, text);
+    fputs(text, out);
 }
 
-static void print_Dims(const Module *m, Dims dims, FILE *out)
+static void print_Dims(Module *m, Dims dims, FILE *out)
 {
     fputc('[', out);
     for (int i = 0; i < dims.count; i++) {
-        fputs(i ? ", " : "", out);
-        print_dim(m, &dims.dim[i], out);
+        char *text = NEW_ARRAY(&m->arena, char, dim_room(m, &dims.dim[i]));
+        put_dim(m, &dims.dim[i], text);
+        fprintf(out, "%s%s", i ? ", " : "", text);
     }
     fputc(']', out);
 }
 
-static void print_attrs(const Module *m, const Attrs *attrs, FILE *out)
+static void print_attrs(Module *m, const Attrs *attrs, FILE *out)
 {
     const char *before = " {";
 #define ATTR(key, kind)                                                                                                \
@@ -112,22 +155,7 @@ static void print_attrs(const Module *m, const Attrs *attrs, FILE *out)
         fputc('}', out);
 }
 
-void print_type(const Module *m, const Type *type, FILE *out)
-{
-    fprintf(out, "%s[", dtype_name[type->dtype]);
-    for (int i = 0; i < type->rank; i++) {
-        fputs(i ? ", " : "", out);
-        print_dim(m, &type->dim[i], out);
-    }
-    fputc(']', out);
-    if (type->partial) {
-        fputs(type->by == BY_MAX ? " partial_max(" : " partial(", out);
-        print_Axes(m, type->partial, out);
-        fputc(')', out);
-    }
-    if (type->in_flight)
-        fputs(" in_flight", out);
-}
+void print_type(Module *m, const Type *type, FILE *out) { fputs(type_text(m, type), out); }
 
 /* at 4096 strides(2304, 64, 1): a stride for each dim; at p2+128: 128 bytes from pointer 2. */
 static void print_storage(const Value *value, FILE *out)
@@ -155,7 +183,7 @@ static void print_port(Port port, Name own, FILE *out)
         fprintf(out, "(%s)", port.of);
 }
 
-static void print_typed(const Module *m, const Value *value, FILE *out)
+static void print_typed(Module *m, const Value *value, FILE *out)
 {
     print_type(m, &value->type, out);
     print_storage(value, out);
@@ -205,7 +233,7 @@ static void print_loc(const char *path, const char *where, FILE *out)
     fputc(')', out);
 }
 
-static void print_op(const Module *m, const Op *op, FILE *out)
+static void print_op(Module *m, const Op *op, FILE *out)
 {
     fputs("    ", out);
     print_names(&op->results, 0, op->results.count, out);
@@ -220,7 +248,7 @@ static void print_op(const Module *m, const Op *op, FILE *out)
     fputc('\n', out);
 }
 
-static void print_func(const Module *m, const Func *f, FILE *out)
+static void print_func(Module *m, const Func *f, FILE *out)
 {
     fprintf(out, "  func %s%s@%s(", role_name[f->role], f->role ? " " : "", f->name);
     for (int i = 0; i < f->params.count; i++) {
@@ -255,7 +283,7 @@ static void print_func(const Module *m, const Func *f, FILE *out)
 }
 
 /* param %h.attn.wq h.*.attn.wq : f32[h.copy:12, embed:768] = normal(0.02, 0) no_decay loc(gpt2.mdl:20:5) */
-static void print_param(const Module *m, const Param *param, FILE *out)
+static void print_param(Module *m, const Param *param, FILE *out)
 {
     fprintf(out, "  param %%%s %s : ", param->name, param->path);
     print_type(m, &param->type, out);
@@ -268,14 +296,14 @@ static void print_param(const Module *m, const Param *param, FILE *out)
     fputc('\n', out);
 }
 
-static void print_input(const Module *m, const Input *input, FILE *out)
+static void print_input(Module *m, const Input *input, FILE *out)
 {
     fprintf(out, "  input %%%s : ", input->name);
     print_type(m, &input->type, out);
     fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")\n", input->shift, input->vocab);
 }
 
-static void print_train(const Module *m, FILE *out)
+static void print_train(Module *m, FILE *out)
 {
     const char *before = "  train {";
 #define TRAIN(key, kind)                                                                                               \
@@ -290,7 +318,7 @@ static void print_train(const Module *m, FILE *out)
 }
 
 /* shard heads+ff+vocab over tp else seq zigzag */
-static void print_rule(const Module *m, const ShardRule *rule, FILE *out)
+static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
     fputs("  shard ", out);
     print_Names(m, rule->dims, out);
@@ -298,7 +326,7 @@ static void print_rule(const Module *m, const ShardRule *rule, FILE *out)
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
 }
 
-void print_module(const Module *m, FILE *out)
+void print_module(Module *m, FILE *out)
 {
     fprintf(out, "module @%s {\n", m->name);
     if (m->source) {
@@ -327,7 +355,7 @@ void print_module(const Module *m, FILE *out)
     fprintf(out, "}\n");
 }
 
-char *module_text(const Module *m)
+char *module_text(Module *m)
 {
     char *text = NULL;
     size_t size;
