@@ -111,12 +111,12 @@ static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FI
     int most = library_width(o, 0, 2, 8), width = o->op->attrs.interleaved ? most / 2 : most;
     while (width > 1 && half % width)
         width /= 2;
-    if (width == 0) /* pairs that are on no boundary */
-        width = 1;
+    const bool together = width > 0; /* else pairs begin at odd elements */
+    width = together ? width : 1;
     int64_t seq = size_along(o, o->value[0], o->op->attrs.seq);
     int64_t rows = count_local(o, o->value[0], 0, x->rank) / (2 * half * seq);
     int64_t items = seq * blocks_of(rows, ROPE_ROWS) * (half / width);
-    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+    write_variant(o, arena_text(&o->m->arena, "<%d, %s>", width, together ? "true" : "false"),
                   (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, launches, out);
 }
 
