@@ -118,12 +118,19 @@ static void make_setting(Reading *r, Ast *assign)
                      .depth = assign->depth };
 }
 
+static const char *help_for(const Ast *ast, Place place)
+{
+    bool is_layer = ast->kind == A_PARAM && place == IN_REPEAT;
+    return is_layer ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }" : NULL;
+}
+
 static void check_list(Reading *r, Ast *list, Place place)
 {
     for (Ast *ast = list; ast; ast = ast->next) {
         for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
             if (statements[i].kind == ast->kind && !(statements[i].places & place))
-                error_at(r->diags, (Where){ .at = ast->name_loc }, "this belongs %s", statements[i].belongs);
+                error_at(r->diags, (Where){ .at = ast->name_loc, .help = help_for(ast, place) }, "this belongs %s",
+                         statements[i].belongs);
         if (ast->kind == A_ASSIGN && place == IN_TRAIN)
             make_setting(r, ast);
         if (ast->body)

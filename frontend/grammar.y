@@ -370,6 +370,13 @@ static bool has(const yysymbol_kind_t *expected, int n, yysymbol_kind_t kind)
     return false;
 }
 
+static bool follows_loss(const char *text, int at)
+{
+    while (at > 0 && text[at - 1] == ' ')
+        at--;
+    return at > 4 && memcmp(text + at - 4, "loss", 4) == 0 && isspace((unsigned char)text[at - 5]);
+}
+
 /* The likely mistake, as far as two tokens show it. */
 static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yysymbol_kind_t *expected, int n)
 {
@@ -378,6 +385,8 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
         return open_help(r, r->forgotten);
     if (name[0] == '\'' && islower((unsigned char)name[1]) && has(expected, n, YYSYMBOL_NAME))
         return arena_text(r->arena, "%s is a keyword and cannot be a name", name);
+    if (strcmp(name, "'='") == 0 && follows_loss(r->source->text, at.begin))
+        return "loss is a statement: write 'loss mean(x)'";
     if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
         return "comparisons cannot be chained; use parentheses";
     if (r->nopen > 0 && r->nopen <= MAX_OPEN && r->open[r->nopen - 1].begin < at.begin)
