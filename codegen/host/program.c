@@ -324,16 +324,15 @@ static const char *schedule_text(Module *m)
 static void write_literals(Module *m, const char *name, const char *text, FILE *out)
 {
     enum { ROOM = 72 }; /* what is quoted gets longer */
-    const char *head = arena_text(&m->arena, "static const char %s[] = ", name), *before = head;
+    fprintf(out, "/* clang-format off */\nstatic const char %s[] =", name);
     while (*text) {
         int length = (int)strnlen(text, ROOM);
         while (((unsigned char)text[length] & 0xC0) == 0x80) /* not inside of a character */
             length++;
-        fprintf(out, "%s%s", before, string_text(m, arena_text(&m->arena, "%.*s", length, text)));
+        fprintf(out, "\n    %s", string_text(m, arena_text(&m->arena, "%.*s", length, text)));
         text += length;
-        before = arena_text(&m->arena, "\n%*s", (int)strlen(head), "");
     }
-    fputs(";\n\n", out);
+    fputs(";\n/* clang-format on */\n\n", out);
 }
 
 static int64_t vocabulary(const Module *m)

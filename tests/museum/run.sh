@@ -11,7 +11,7 @@ objects() # FOLDER...
 }
 # shellcheck disable=SC2046,SC2086
 ${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -Iir -Ipasses \
-    -Itests/mutate tests/museum/judge.c tests/mutate/noticed.c "$build/passes/manager/meaning.o" $(objects ir) -lm \
+    -Itests/mutate tests/museum/judge.c tests/mutate/noticed.c "$build/passes/manager/observables.o" $(objects ir) -lm \
     -o "$build/museum/judge"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
