@@ -97,6 +97,18 @@ double op_flops(Module *m, const Op *op)
     return (double)element_count(&space) * info(op)->flops;
 }
 
+/* A sum of terms on different stages: each rank adds what it holds, and the sum of these is pending. */
+static bool adds_stages(const Op *op)
+{
+    return is_addition(op) && !same_stages(arg(op, 0)->type.on, arg(op, 1)->type.on);
+}
+
+/* What one stage holds is, of all stages, a pending sum: the others add nothing. */
+static Axes pending_of(const Op *op, const Type *type)
+{
+    return type->partial | (adds_stages(op) && is_one_stage(type->on) ? 1u << type->on.axis : 0);
+}
+
 bool infer_partial(Module *m, const Op *op, Type *result)
 {
     Linear linear = info(op)->linear;
@@ -104,15 +116,16 @@ bool infer_partial(Module *m, const Op *op, Type *result)
     for (int i = 0; i < op->args.count; i++) {
         const Type *type = &arg(op, i)->type, *like = &arg(op, first < op->args.count ? first : 0)->type;
         bool may = linear == EACH || linear == ALL || (linear == FIRST && i == 0) || (linear == REST && i > 0);
-        if (type->partial && (!may || type->by == BY_MAX))
+        const Axes pending = pending_of(op, type);
+        if (pending && (!may || type->by == BY_MAX))
             return REFUSE("all_reduce or reduce_scatter it first", "%s is not linear in %%%s, which is partial",
                           info(op)->name, arg(op, i)->name);
-        if ((linear == ALL || (linear == REST && i > 0)) && type->partial != like->partial)
+        if ((linear == ALL || (linear == REST && i > 0)) && pending != pending_of(op, like))
             return REFUSE("all_reduce the partial operand first", "%s would count %%%s once for each rank",
-                          info(op)->name, arg(op, type->partial ? first : i)->name);
-        if (linear == EACH && type->partial & result->partial)
+                          info(op)->name, arg(op, pending ? first : i)->name);
+        if (linear == EACH && pending & result->partial)
             return REFUSE("all_reduce one of them first", "%s of two partial tensors", info(op)->name);
-        result->partial |= type->partial;
+        result->partial |= pending;
     }
     return true;
 }
@@ -329,6 +342,29 @@ INFER(iota)
     return true;
 }
 
+/* The stages that run an op are those that hold all of its operands. */
+static bool infer_stages(Module *m, const Op *op, Type results[], int count)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    Stages on = { 0 };
+    if (callee && is_staged(callee)) /* whose types say it */
+        return true;
+    for (int i = 0; i < op->args.count; i++) {
+        const Stages given = arg(op, i)->type.on, both = common_stages(on, given);
+        if (adds_stages(op)) {
+            on = (Stages){ i == 0 || (on.at && given.at) ? on.at | given.at : 0, i ? on.axis : given.axis };
+            continue;
+        }
+        if (both.axis < 0)
+            return REFUSE("send one of them", "no stage holds all operands of %s: %%%s is on(%s)", info(op)->name,
+                          arg(op, i)->name, stages_text(m, given));
+        on = both;
+    }
+    for (int i = 0; i < count; i++)
+        results[i].on = info(op)->traits & MOVES ? op->attrs.on : on;
+    return true;
+}
+
 bool infer_op(Module *m, const Op *op, Type results[])
 {
     const OpInfo *row = info(op);
@@ -339,7 +375,9 @@ bool infer_op(Module *m, const Op *op, Type results[])
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
     if (op->attrs.started && !(row->traits & SENDS))
         return REFUSE(NULL, "%s does not communicate, so it cannot be started", row->name);
-    if (!has_whole_dims(m, op) || !row->infer(m, op, results))
+    if (op->attrs.on.at && !(row->traits & MOVES))
+        return REFUSE(NULL, "%s runs where its operands are", row->name);
+    if (!has_whole_dims(m, op) || !row->infer(m, op, results) || !infer_stages(m, op, results, result_count(m, op)))
         return false;
     if (op->attrs.started)
         results[0].in_flight = true;

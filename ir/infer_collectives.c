@@ -57,7 +57,8 @@ INFER(reshard)
     results[0].partial = op->attrs.axis;
     if (!results[0].partial)
         results[0].by = BY_SUM;
-    if (to->count != x->rank || results[0].partial & ~x->partial)
+    const Axes may_pend = x->partial | (is_one_stage(x->on) ? 1u << x->on.axis : 0);
+    if (to->count != x->rank || results[0].partial & ~may_pend)
         return REFUSE(NULL, "reshard must keep the dims of %%%s and cannot add pending sums", arg(op, 0)->name);
     for (int i = 0; i < x->rank; i++) {
         if (to->dim[i].name != x->dim[i].name || to->dim[i].size != x->dim[i].size ||
@@ -67,6 +68,16 @@ INFER(reshard)
         results[0].dim[i] = to->dim[i];
     }
     return each_axis_once(&results[0], results[0].partial) ? true : REFUSE(NULL, "reshard uses one mesh axis twice");
+}
+
+/* From one stage to another one. */
+INFER(send)
+{
+    const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
+    results[0] = arg(op, 0)->type;
+    if (!is_one_stage(from) || !is_one_stage(to) || from.axis != to.axis || from.at == to.at)
+        return REFUSE(NULL, "send takes %%%s from one stage to another one", arg(op, 0)->name);
+    return true;
 }
 
 INFER(wait)

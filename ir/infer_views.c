@@ -272,9 +272,18 @@ static const Func *callee_of(Module *m, const Op *op)
     return callee;
 }
 
-static bool check_argument(Module *m, const Op *op, const Type *given, const Value *param)
+/* A function whose types name no stages runs on those of its call. */
+static Type as_callee_sees(const Func *callee, Type type)
 {
-    if (!type_equal(given, &param->type))
+    if (!is_staged(callee))
+        type.on = (Stages){ 0 };
+    return type;
+}
+
+static bool check_argument(Module *m, const Op *op, const Type *given, const Func *callee, const Value *param)
+{
+    const Type seen = as_callee_sees(callee, *given);
+    if (!type_equal(&seen, &param->type))
         return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name, type_text(m, &param->type),
                       type_text(m, given));
     return true;
@@ -286,7 +295,7 @@ INFER(call)
     if (!callee)
         return false;
     for (int i = 0; i < op->args.count; i++)
-        if (!check_argument(m, op, &arg(op, i)->type, callee->params.at[i]))
+        if (!check_argument(m, op, &arg(op, i)->type, callee, callee->params.at[i]))
             return false;
     for (int i = 0; i < callee->results.count; i++)
         results[i] = callee->results.at[i]->type;
@@ -320,12 +329,13 @@ INFER(loop)
             return REFUSE(NULL, "loop cannot prefetch %%%s, which has no '%s'", arg(op, i)->name, dim->name);
         if (at == 0)
             given = without_dim(given, dim->name);
-        if (!check_argument(m, op, &given, callee->params.at[i]))
+        if (!check_argument(m, op, &given, callee, callee->params.at[i]))
             return false;
     }
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
-        if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
+        const Type given = i < carried ? as_callee_sees(callee, arg(op, i)->type) : value->type;
+        if (!type_equal(&value->type, &given))
             return REFUSE(NULL, "@%s is given %%%s : %s, but returns %s to carry", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));
         if (i >= carried &&

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8 };
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64 };
 
 typedef const char *Name; /* interned: equal names are equal pointers */
 typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module */
@@ -51,12 +51,19 @@ typedef struct {
     Dim dim[MAX_RANK];
 } Dims;
 
+/* The ranks that hold a value: those whose coordinate along `axis` has its bit in `at`.  No bit: all ranks. */
+typedef struct {
+    uint64_t at;
+    int axis;
+} Stages;
+
 typedef struct {
     DType dtype;
     int rank;
     Dim dim[MAX_RANK]; /* outermost first, row-major */
     Axes partial;      /* the tensor is the sum (or max) of what these ranks hold */
     Reduce by;
+    Stages on;      /* of the stages of a pipeline these hold it; the operands of an op are on one set of stages */
     bool in_flight; /* the result of a collective that has been started: only `wait` may read it */
 } Type;
 
@@ -294,7 +301,8 @@ enum {
     SENDS = 1 << 13,    /* ranks exchange messages */
     IN_PLACE = 1 << 14, /* may write its result where it reads its operand */
     WAITS = 1 << 15,    /* reads what is in flight: gives what a collective that has been started brings */
-    WISHES = 1 << 16    /* says how a value is to be held, and not yet by what: no target runs it */
+    WISHES = 1 << 16,   /* says how a value is to be held, and not yet by what: no target runs it */
+    MOVES = 1 << 17     /* its result is on the stages that {on} names */
 };
 
 typedef struct {
@@ -369,7 +377,17 @@ bool splits_evenly(const Module *m, const Dim *dim);     /* into blocks of equal
 int64_t local_size(const Module *m, const Dim *dim);     /* elements in memory on one rank: padded / ranks */
 int64_t local_bytes(const Module *m, const Type *type);  /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to behind its last */
-char *type_text(Module *m, const Type *type);            /* in the arena */
+bool same_stages(Stages a, Stages b);
+bool is_on(Stages on, int stage);         /* does that stage hold it? */
+Stages common_stages(Stages a, Stages b); /* with no bit in common: {.axis = -1} */
+char *stages_text(Module *m, Stages on);  /* "pp=0+3" */
+bool same_stages(Stages a, Stages b);
+bool is_on(Stages on, int stage); /* does that stage hold it? */
+bool is_one_stage(Stages on);
+bool is_staged(const Func *f);                /* do its parameters or results say on which stages they are? */
+Stages common_stages(Stages a, Stages b);     /* with none in common: axis -1 */
+char *stages_text(Module *m, Stages on);      /* "pp=0+3", in the arena */
+char *type_text(Module *m, const Type *type); /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
 void push_value(Arena *arena, Values *values, Value *value);

@@ -122,9 +122,34 @@ bool same_dims(const Type *a, const Type *b)
     return true;
 }
 
+bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
+
+bool is_on(Stages on, int stage) { return !on.at || on.at >> stage & 1; }
+
+bool is_one_stage(Stages on) { return on.at && !(on.at & (on.at - 1)); }
+
+Stages common_stages(Stages a, Stages b)
+{
+    if (!a.at || !b.at)
+        return a.at ? a : b;
+    Stages both = { a.axis == b.axis ? a.at & b.at : 0, a.axis };
+    return both.at ? both : (Stages){ .axis = -1 };
+}
+
+bool is_staged(const Func *f)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->type.on.at)
+            return true;
+    for (int i = 0; i < f->results.count; i++)
+        if (f->results.at[i]->type.on.at)
+            return true;
+    return false;
+}
+
 bool type_equal(const Type *a, const Type *b)
 {
-    return a->dtype == b->dtype && a->in_flight == b->in_flight && same_dims(a, b);
+    return a->dtype == b->dtype && a->in_flight == b->in_flight && same_stages(a->on, b->on) && same_dims(a, b);
 }
 
 bool same_base(const Storage *a, const Storage *b)
@@ -164,6 +189,7 @@ int find_word(const char *const words[], int count, const char *text)
 static bool same_Name(Name a, Name b) { return a == b; }
 static bool same_Dtype(Dtype a, Dtype b) { return a == b; }
 static bool same_Axes(Axes a, Axes b) { return a == b; }
+static bool same_Stages(Stages a, Stages b) { return same_stages(a, b); }
 static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }

@@ -290,12 +290,35 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
     free_tensors(&whole, 1);
 }
 
+/* The operand of a sum of terms on several stages, which is zero on the others. */
+static Sharded with_zeros(Interp *in, const Sharded *x)
+{
+    Sharded padded = { .type = x->type, .part = NEW_ARRAY(&in->arena, Part, in->ranks), .tangent = x->tangent };
+    for (int rank = 0; rank < in->ranks; rank++) {
+        padded.part[rank] = x->part[rank];
+        if (!rank_holds(in, x->type, rank))
+            padded.part[rank].data = NEW_ARRAY(&in->arena, double, x->part[rank].count + 1);
+    }
+    return padded;
+}
+
+/* On stages that do not hold it a value is no number, so that a use of it there is found. */
+static void spoil(Interp *in, const Sharded *held)
+{
+    for (int rank = 0; rank < in->ranks && is_float(held->type->dtype); rank++)
+        for (int64_t i = 0; i < held->part[rank].count && !rank_holds(in, held->type, rank); i++)
+            held->part[rank].data[i] = NAN;
+}
+
 /* Runs one op; its results go into value[first...]. */
 static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], int first)
 {
     Sharded *args = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++)
         args[i] = value[arg_at[i]];
+    for (int i = 0; i < 2 && is_addition(op); i++)
+        if (!same_stages(args[i].type->on, op->results.at[0]->type.on))
+            args[i] = with_zeros(in, &args[i]);
     in->op = op;
     if (op->attrs.started && !args[0].part) { /* the last iteration has nothing to start */
         value[first] = (Sharded){ 0 };
@@ -306,8 +329,13 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         if (!value[first + i].part)
             return false;
     }
+    const Stages around = in->running;
+    const Func *callee = info(op)->family == CONTROL ? find_func(in->m, op->attrs.callee) : NULL;
+    if (callee && !is_staged(callee) && op->results.count && op->results.at[0]->type.on.at)
+        in->running = op->results.at[0]->type.on;
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
+    in->running = around;
     in->op = op; /* a call has run others */
     if (in->options->tangents && info(op)->family != CONTROL && !run_tangent(in, op, args, &value[first]))
         return false;
@@ -316,6 +344,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     for (int i = 0; i < op->results.count; i++) {
         if (!value[first + i].part)
             continue;
+        value[first + i].type = &op->results.at[i]->type; /* a callee does not know its stages */
+        spoil(in, &value[first + i]);
         if (!check_value(in, &value[first + i], op->results.at[i]->name))
             return false;
         show(in, op, i, &value[first + i]);

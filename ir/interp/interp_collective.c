@@ -59,13 +59,14 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
 {
     Fetch source[MAX_RANK];
     Part *part = &y->part[rank];
-    int nterms, *terms = ranks_along(in, reduced, &nterms), first = rank;
+    const Stages on = stages_of(in, x->type);
+    int nterms, *terms = ranks_along(in, reduced, on, &nterms), first = rank;
     for (int i = 0; i < y->type->rank; i++)
         if (!find_source(in, &x->type->dim[i], &y->type->dim[i], rank, group, part->size[i], &source[i]))
             return false;
     for (int axis = 0; axis < in->m->naxes; axis++)
-        if (reduced & 1u << axis)
-            first -= coordinate(in, rank, axis) * in->axis_step[axis];
+        if (reduced & 1u << axis || (on.at && axis == on.axis && !rank_holds(in, x->type, rank)))
+            first -= (coordinate(in, rank, axis) - first_stage(on, axis)) * in->axis_step[axis];
 
     int64_t at[MAX_RANK] = { 0 }, place[MAX_RANK];
     for (int64_t n = 0; n < part->count; n++) {
@@ -85,16 +86,22 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
 
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
-    Axes group = op->kind == OP_local_slice ? 0 : op->kind == OP_reshard ? ~0u : op->attrs.axis; /* who talks */
-    Axes reduced = x->type->partial & ~y->type->partial;
+    bool moves = info(op)->traits & MOVES;
+    Axes group = op->kind == OP_local_slice ? 0 : moves ? ~0u : op->attrs.axis; /* who talks */
+    Axes reduced = x->type->partial & ~y->type->partial, begun = y->type->partial & ~x->type->partial;
     bool reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
-    if (reduced & ~group || y->type->partial & ~x->type->partial)
+    if (reduced & ~group || begun & ~(is_one_stage(x->type->on) ? 1u << x->type->on.axis : 0))
         return cannot_run(in, "its group cannot give what its result's type says is pending");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
             return cannot_run(in, "its result has other dims than its operand");
-    for (int rank = 0; rank < in->ranks; rank++)
+    for (int rank = 0; rank < in->ranks; rank++) {
+        if (!rank_holds(in, y->type, rank) || (begun && !rank_holds(in, x->type, rank)))
+            continue; /* of a sum that is pending from now on the others hold zeros */
+        if (!moves && !rank_holds(in, x->type, rank))
+            return cannot_run(in, "rank %d does not hold its operand", rank);
         if (!fill_part(in, x, y, rank, group, reduces ? group : reduced))
             return false;
+    }
     return true;
 }

@@ -46,6 +46,7 @@ typedef struct {
     Slots *plans;
     const char *iteration; /* see Seen.iteration */
     uint64_t shaken;       /* so many values, see Tangents.shake */
+    Stages running;        /* the function at hand runs on these alone */
     int depth;             /* of calls */
     const Func *func;      /* for messages */
     const Op *op;
@@ -68,7 +69,10 @@ int rank_of_block(const Interp *in, const Dim *dim, int64_t block);
 /* The positions in the whole tensor of a part's elements along a dim, ascending. */
 int64_t *positions_of(Interp *in, const Dim *dim, int rank);
 /* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
-int *ranks_along(Interp *in, Axes axes, int *count);
+int *ranks_along(Interp *in, Axes axes, Stages on, int *count);
+Stages stages_of(const Interp *in, const Type *type);
+int first_stage(Stages on, int axis); /* 0 on other axes */
+bool rank_holds(const Interp *in, const Type *type, int rank);
 
 Sharded hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
 Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */

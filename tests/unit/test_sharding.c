@@ -249,7 +249,10 @@ static void try_layouts(const Case *c)
 }
 
 /* Ops that take no split or no pending operand, though they have dims or are linear. */
-static bool may_refuse_all(OpKind kind) { return kind == OP_constant || kind == OP_iota || kind == OP_wait; }
+static bool may_refuse_all(OpKind kind)
+{
+    return kind == OP_constant || kind == OP_iota || kind == OP_wait || kind == OP_send;
+}
 
 static void test_sharding(void **state)
 {
