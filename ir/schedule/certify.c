@@ -148,10 +148,13 @@ static bool check_read(const Proof *p, ActionKind kind, int from, int stage, int
                                       text_of(p, kind, stage, micro), text_of(p, kind, from, micro));
     if (!sent || sent < made)
         return REFUSE(p, "rank %d %s %s to rank %d", rank_of_stage(p->s, from),
-                      sent ? "does not yet have what it sends:" : "does not send", text_of(p, kind, from, micro), rank);
-    if (!got || got > reads)
-        return REFUSE(p, "rank %d does %s %s it receives %s from rank %d", rank, text_of(p, kind, stage, micro),
-                      got ? "before" : "but never does", text_of(p, kind, from, micro), rank_of_stage(p->s, from));
+                      sent ? "does not yet have what it sends:" : "never sends", text_of(p, kind, from, micro), rank);
+    if (!got)
+        return REFUSE(p, "rank %d never receives %s from rank %d, which %s reads", rank, text_of(p, kind, from, micro),
+                      rank_of_stage(p->s, from), text_of(p, kind, stage, micro));
+    if (got > reads)
+        return REFUSE(p, "rank %d does %s before it receives %s from rank %d", rank, text_of(p, kind, stage, micro),
+                      text_of(p, kind, from, micro), rank_of_stage(p->s, from));
     return true;
 }
 

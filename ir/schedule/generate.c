@@ -246,13 +246,13 @@ static bool takes_micros(Arena *arena, const Row *row, int ranks, int micros, co
 bool check_counts(Arena *arena, int ranks, int chunks, int micros, const char **why, const char **help)
 {
     if (ranks < 1 || chunks < 1 || micros < 1) {
-        *why = arena_text(arena, "a pipeline of %d ranks, %d chunks and %d micro-batches", ranks, chunks, micros);
-        *help = "it has at least one of each";
+        *why = arena_text(arena, "a pipeline of ranks = %d, chunks = %d, micro-batches = %d", ranks, chunks, micros);
+        *help = "there is one or more of each";
         return false;
     }
     if (chunks > MOST_ACTIONS / ranks || micros > MOST_ACTIONS / ranks / chunks) {
-        *why = arena_text(arena, "a pipeline of %d ranks, %d chunks and %d micro-batches is too large", ranks, chunks,
-                          micros);
+        *why = arena_text(arena, "a pipeline of ranks = %d, chunks = %d, micro-batches = %d is too large", ranks,
+                          chunks, micros);
         *help = arena_text(arena, "their product may be %d at most", MOST_ACTIONS);
         return false;
     }
