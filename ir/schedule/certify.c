@@ -239,7 +239,7 @@ static bool meet(const Proof *p, int a, int b, const int *first)
     if (first[b] == p->s->nevents[b])
         return false;
     const Event *x = &p->s->event[a][first[a]], *y = &p->s->event[b][first[b]];
-    return y->is_message && x->sends != y->sends && is_same_message(&x->message, &y->message);
+    return y->is_message && is_same_message(&x->message, &y->message);
 }
 
 static void take_away(const Proof *p, int *first)
