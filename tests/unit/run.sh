@@ -25,7 +25,7 @@ compile() {
     done
 }
 
-for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules}; do
+for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule table}; do
     objects=
     compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then
