@@ -342,6 +342,41 @@ INFER(iota)
     return true;
 }
 
+bool runs_in_stages(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.dim[0].split.count > 0; }
+
+Stages end_stage(const Module *m, const Op *loop, bool last)
+{
+    const int axis = loop->attrs.dims.dim[0].split.axis[0];
+    const int64_t at = last != (loop->attrs.reverse > 0) ? m->axis_size[axis] - 1 : 0;
+    return (Stages){ UINT64_C(1) << at, axis };
+}
+
+/* Each stage runs the iterations whose slices it holds, and sends what is carried to the next one. */
+static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
+{
+    const int carried = (int)op->attrs.carried;
+    const Stages first = end_stage(m, op, false);
+    for (int i = 0; i < op->args.count; i++) {
+        const Stages on = arg(op, i)->type.on;
+        if (i < carried ? common_stages(on, first).axis < 0 : on.at != 0)
+            return REFUSE("send it there", i < carried ? "%%%s is not on(%s), where the loop begins"
+                                                       : "%%%s is not on all stages of the loop, %s being the first",
+                          arg(op, i)->name, stages_text(m, first));
+    }
+    for (int i = 0; i < count; i++)
+        results[i].on = i < carried ? end_stage(m, op, true) : (Stages){ 0 };
+    return true;
+}
+
+/* All stages: none has to be named. */
+static Stages unless_all(const Module *m, Stages on)
+{
+    for (int stage = 0; stage < m->axis_size[on.axis]; stage++)
+        if (!(on.at >> stage & 1))
+            return on;
+    return (Stages){ 0 };
+}
+
 /* The stages that run an op are those that hold all of its operands. */
 static bool infer_stages(Module *m, const Op *op, Type results[], int count)
 {
@@ -349,6 +384,8 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
     Stages on = { 0 };
     if (callee && is_staged(callee)) /* whose types say it */
         return true;
+    if (runs_in_stages(op))
+        return infer_stages_of_loop(m, op, results, count);
     for (int i = 0; i < op->args.count; i++) {
         const Stages given = arg(op, i)->type.on, both = common_stages(on, given);
         if (adds_stages(op)) {
@@ -360,6 +397,7 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
                           arg(op, i)->name, stages_text(m, given));
         on = both;
     }
+    on = on.at ? unless_all(m, on) : on;
     for (int i = 0; i < count; i++)
         results[i].on = info(op)->traits & MOVES ? op->attrs.on : on;
     return true;

@@ -314,14 +314,14 @@ INFER(loop)
     if (op->attrs.prefetch < 0 || op->attrs.prefetch > op->args.count - carried)
         return REFUSE(NULL, "loop prefetches no more operands than it slices");
     const Dim *dim = &op->attrs.dims.dim[0];
-    if (dim->split.count)
-        return REFUSE("leave the split out", "every rank runs all iterations along '%s'", dim->name);
+    if (dim->split.count > 1 || dim->zigzag)
+        return REFUSE("split it over one axis", "the stages of a loop are ranks along one axis");
     for (int i = 0; i < op->args.count; i++) {
         Type given = arg(op, i)->type;
         int at = i < carried ? -1 : find_dim(&given, dim->name);
-        if (at >= 0 && given.dim[at].split.count)
-            return REFUSE("all_gather it first", "loop needs all of '%s', which is split in %%%s", dim->name,
-                          arg(op, i)->name);
+        if (at >= 0 && !same_split(&given.dim[at], dim))
+            return REFUSE("reshard it first", "loop slices %%%s along '%s', which is split otherwise there",
+                          arg(op, i)->name, dim->name);
         if (at > 0 || (at == 0 && given.dim[0].size != dim->size))
             return REFUSE(NULL, "loop slices %%%s along its first dim, of size %lld", arg(op, i)->name,
                           (long long)dim->size);

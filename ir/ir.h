@@ -384,6 +384,8 @@ char *stages_text(Module *m, Stages on);  /* "pp=0+3" */
 bool same_stages(Stages a, Stages b);
 bool is_on(Stages on, int stage); /* does that stage hold it? */
 bool is_one_stage(Stages on);
+bool runs_in_stages(const Op *op);                       /* a loop along a dim that is split: the stages of a pipeline */
+Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
 bool is_staged(const Func *f);                /* do its parameters or results say on which stages they are? */
 Stages common_stages(Stages a, Stages b);     /* with none in common: axis -1 */
 char *stages_text(Module *m, Stages on);      /* "pp=0+3", in the arena */

@@ -177,7 +177,7 @@ static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t 
 static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
 {
     for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < x[rank].count; i++)
+        for (int64_t i = 0; i < x[rank].count && is_on(in->running, coordinate(in, rank, in->running.axis)); i++)
             y[rank].data[at * y[rank].stride[0] + i] = x[rank].data[i];
 }
 
@@ -191,13 +191,23 @@ static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
         stack_parts(in, x->tangent, at, y->tangent);
 }
 
+/* What is carried goes to the stage that runs from now on. */
+static void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
+{
+    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
+    in->running = (Stages){ UINT64_C(1) << stage, axis };
+    for (int i = 0; i < count && stage != before; i++) {
+        const Part *from = carried[i].part;
+        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
+        for (int rank = 0; rank < in->ranks; rank++)
+            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
+    }
+}
+
 static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     const int carried = (int)op->attrs.carried, n = op->results.count;
-    for (int i = 0; i < op->args.count; i++)
-        if (i >= carried && is_sliced(args[i].type, dim) && args[i].type->dim[0].split.count)
-            return cannot_run(in, "'%s', along which it runs, is split", dim->name);
     Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
     const Func *callee = callee_of(in, op);
     Iterations iterations;
@@ -205,8 +215,12 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
         return false;
     for (int i = 0; i < carried; i++)
         now[i] = args[i];
+    const int64_t slices = local_size(in->m, dim); /* of a stage */
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
         int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration;
+        if (runs_in_stages(op))
+            enter_stage(in, dim, (int)(at / slices), now, iteration > 0 ? carried : 0);
+        at %= slices;
         if (in->memory)
             begin_iteration(in, &iterations, at, dim->size - 1 - iteration);
         if (!run_iteration(in, op, callee, at, args, now, out))
