@@ -1,4 +1,4 @@
-/* flight.c -- collectives that have been started: queries and verification. */
+/* flight.c -- asynchronous collectives: queries and verification. */
 #include "flight.h"
 
 #include "infer.h"
@@ -26,7 +26,7 @@ const Op *flight_start(const Func *f, const Value *value)
     return op && op->attrs.started ? op : NULL;
 }
 
-/* The only reader of what is in flight; NULL: the function hands it on. */
+/* The only reader of a value in flight; NULL: the function returns it. */
 static const Op *reader_of(const Op *start)
 {
     const Op *op = start->next;
@@ -66,7 +66,7 @@ static const Op *mate_before(const Op *start)
     return start->prev && is_one_message(start->prev, start) ? start->prev : NULL;
 }
 
-/* A message starts as a whole, and is waited for as a whole. */
+/* All collectives of a message are started together and waited for together. */
 static bool verify_message(Module *m, const Func *f, const Op *op)
 {
     const Op *before = op->prev;
@@ -81,7 +81,7 @@ static bool verify_message(Module *m, const Func *f, const Op *op)
     return true;
 }
 
-/* What the loop begins with is the message that its callee goes on with, piece by piece. */
+/* The initial value of a loop's carried message has the same members as the message that the callee starts. */
 static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *callee, int i)
 {
     const Op *first = arg(op, i)->def, *next = flight_start(callee, callee->params.at[i]);
@@ -96,7 +96,8 @@ static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *c
     return alike || WRONG_OP("%%%s is not the message that @%s waits for", arg(op, i)->name, callee->name);
 }
 
-/* Of the last slice's successor there is nothing: it is read by collectives that the last iteration does not start. */
+/* The last slice has no successor: a prefetched operand may be read only by collectives that the last iteration does
+ * not start. */
 static bool verify_prefetched(Module *m, const Op *op, const Func *callee, int i)
 {
     const Value *param = callee->params.at[i];
@@ -120,7 +121,7 @@ static bool verify_loop(Module *m, const Func *f, const Op *op)
     return good;
 }
 
-/* Notes who reads what is in flight. */
+/* Notes the reader of each value in flight. */
 static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
 {
     for (int i = 0; i < op->args.count; i++) {

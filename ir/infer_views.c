@@ -37,7 +37,7 @@ INFER(slice)
     return true;
 }
 
-/* The one dim that {dims=...} gives the result: each rank has all of it. */
+/* Is {dims=...} one dim, whole on each rank? */
 static bool gives_whole_dim(Module *m, const Op *op)
 {
     if (op->attrs.dims.count != 1)
@@ -48,7 +48,7 @@ static bool gives_whole_dim(Module *m, const Op *op)
     return true;
 }
 
-/* part and pad: a stretch of a dim, and the dim it is a stretch of. */
+/* part and pad: is `shorter` a range of `longer`? */
 static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim *longer)
 {
     if (op->attrs.index < 0 || op->attrs.index > longer->size - shorter->size)
@@ -94,7 +94,7 @@ INFER(pad)
     return check_stretch(m, op, &shorter, to);
 }
 
-/* concat a, b {dims=[d:n]}: both have d, in parts that add up to n; all else is equal. */
+/* concat a, b {dims=[d:n]}: both have d, of sizes that add up to n; all other dims are equal. */
 INFER(concat)
 {
     const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
@@ -113,7 +113,7 @@ INFER(concat)
     return true;
 }
 
-/* gather table, index {dim}: partial over what splits the dim, since the other ranks give zeros. */
+/* gather table, index {dim}: partial over the axes that split the dim, since ranks without the row give zeros. */
 INFER(gather)
 {
     const Type *table = &arg(op, 0)->type, *index = &arg(op, 1)->type;
@@ -141,8 +141,8 @@ INFER(gather)
     return true;
 }
 
-/* scatter_add x, index {dims=[d:n]}: the dims of index become d; splits of theirs leave sums pending.
- * d stands where the first of them stood. */
+/* scatter_add x, index {dims=[d:n]}: the dims of index become d, at the position of the first of them; their splits
+ * leave sums pending. */
 INFER(scatter_add)
 {
     const Type *x = &arg(op, 0)->type, *index = &arg(op, 1)->type;
@@ -180,8 +180,8 @@ INFER(scatter_add)
     return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");
 }
 
-/* The operands of attend: q has seq and feature; k and v have key and feature, and of the other
- * dims of q all or some (those they lack broadcast). */
+/* The operands of attend: q has seq and feature; k and v have key and feature, and all or some of the other dims of q
+ * (missing ones broadcast). */
 static bool check_attend(Module *m, const Op *op)
 {
     const Attrs *a = &op->attrs;
@@ -229,7 +229,7 @@ static bool has_dims_of(const Type *type, const Type *q)
     return same;
 }
 
-/* The gradients of k and v sum over the dims that only q has: a split of these leaves a sum pending. */
+/* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending. */
 INFER(attend_grad)
 {
     if (!check_attend(m, op))

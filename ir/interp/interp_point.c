@@ -1,7 +1,7 @@
 /* interp_point.c -- the reference interpreter's pointwise ops, leaves, reductions and products. */
 #include "interp_parts.h"
 
-/* Operands meet the result by name; where both have a dim, each rank must hold the same of it. */
+/* Dims of operands are matched with the result by name; each rank must hold the same elements of a shared dim. */
 static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Type *y)
 {
     for (int a = 0; a < nargs; a++)
@@ -39,8 +39,8 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return true;
 }
 
-/* What each position along each dim adds to the index that dropout counts by: row-major over the
- * whole tensor with the batch dim outermost, its positions counted from `origin`. */
+/* The contribution of each position along each dim to the index of dropout: row-major over the whole tensor with the
+ * batch dim outermost, its positions counted from `origin`. */
 static void index_terms(Interp *in, const Type *type, int rank, const Part *part, int64_t origin, int64_t *term[])
 {
     int64_t weight[MAX_RANK], others = 1;
