@@ -1,6 +1,6 @@
 /* library.c -- functions that call the runtime's kernels for LIBRARY ops.
  *
- * A kernel is called with a constant shape and is inlined, so that the shape folds away.
+ * A kernel is called with a constant shape and is inlined, so that the compiler folds the shape.
  */
 #include "library.h"
 
@@ -177,7 +177,7 @@ int64_t library_scratch(Module *m, const Op *op)
         return 0;
     Type dq = arg(op, 0)->type;
     dq.dtype = F32;
-    return local_bytes(m, &dq); /* as rt_attend_grad_scratch says */
+    return local_bytes(m, &dq); /* see rt_attend_grad_scratch */
 }
 
 Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)

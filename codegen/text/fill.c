@@ -30,7 +30,7 @@ static int find_hole(const Hole holes[], const char *name, size_t length)
     return -1;
 }
 
-/* `text` may have several lines: each starts where the hole did. */
+/* `text` may have several lines: each is indented like the hole. */
 static void put_lines(FILE *out, const char *text, const char *indent, int width)
 {
     while (*text) {
