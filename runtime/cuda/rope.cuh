@@ -6,10 +6,10 @@
 
 #include "../kernels/shape.h"
 
-/* Rows that one thread rotates by the same angles: these cost more than the rows. */
+/* Rows that one thread rotates by the same angles, which are the expensive part. */
 enum { RT_ROPE_ROWS = 8 };
 
-/* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] that have it. */
+/* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] at that position. */
 template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const RtRope s)
 {
     const int64_t half = s.feature / 2, packs = half / WIDTH, rows = s.outer * s.middle;
