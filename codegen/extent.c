@@ -52,7 +52,7 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
     Where at = { 0 };
     if (op)
         at.at = op->loc;
-    error_at(m->diags, at, "internal: '%s' does not lie inside %s", value->name, where);
+    error_at(m->diags, at, "internal: '%s' is not inside %s", value->name, where);
     return false;
 }
 
@@ -79,7 +79,7 @@ static bool is_in_viewed(Module *m, const Op *view)
     const int64_t begin = x->storage->at, at = y->storage->at;
     bool good =
         same_base(x->storage, y->storage) && at >= begin && at + visited_bytes(m, y) <= begin + span_bytes(m, x);
-    return good || is_misplaced(m, view, y, "what it is a view of");
+    return good || is_misplaced(m, view, y, "the viewed value");
 }
 
 /* Is the scratch of an op, or the frame of its callee, within the frame? */

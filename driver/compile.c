@@ -40,8 +40,8 @@ static Module *read_ir(Run *run, Settings *settings, const char **after)
     *after = pass_of_ir(run);
     if (!*after) {
         run_failed(run,
-                   "%s does not name the pass that wrote it: its first line must be '# PASS: ...', as --dump-ir "
-                   "and --compile-to write it",
+                   "%s does not name the pass that wrote it: its first line must be '# PASS: ...', as written by "
+                   "--dump-ir and --compile-to",
                    run->source.path);
         return NULL;
     }
@@ -75,14 +75,14 @@ static Module *small_instance(Run *run)
         if (!small || size >= LARGEST_TRIED || can_be_run(small))
             return small;
         free_module(small);
-        fprintf(stderr, "with dims cut down to about %d the model cannot be run: trying larger ones\n", (int)size);
+        fprintf(stderr, "with dims shrunk to about %d the model cannot be run: trying larger ones\n", (int)size);
     }
 }
 
 static bool verify_small(Run *run, const char *after)
 {
     if (run->options->compile_from) {
-        fprintf(stderr, "%s is verified at its own sizes; a .mdl file would be cut down to dims of at most %d\n",
+        fprintf(stderr, "%s is verified at its own sizes; a .mdl file would be shrunk to dims of at most %d\n",
                 run->source.path, LARGEST_DIM);
         return verify_copy(run, (VerifyOptions){ .start_after = after });
     }

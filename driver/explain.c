@@ -252,9 +252,8 @@ static void explain_change(Explain *e, const Facet *now, const Facet *before)
     if (before && before->type.dtype != now->type.dtype)
         because(e, setting_text(e, "train.precision"));
     if (now->type.partial & ~(before ? before->type.partial : 0))
-        because(e,
-                arena_text(&e->run->arena, "pending over %s: each rank has added up what it has of a dim that is split",
-                           axes_list(&e->run->arena, e->m, now->type.partial)));
+        because(e, arena_text(&e->run->arena, "pending over %s: each rank has summed its part of a split dim",
+                              axes_list(&e->run->arena, e->m, now->type.partial)));
 }
 
 /* Prints the changes of a pass, if any. */

@@ -234,7 +234,7 @@ Operand call_function(Lower *l, const Ast *call)
     if (fold_call(l, call, &operand))
         return operand;
     if (!l->frame) {
-        complain(l, (Where){ .at = call->loc }, "'%s' cannot stand in a constant expression", call->name);
+        complain(l, (Where){ .at = call->loc }, "'%s' is not allowed in a constant expression", call->name);
         return wrong;
     }
     if (!bind_all(l, f, &a))

@@ -191,10 +191,9 @@ Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, 
         return NULL;
     }
     if (over_batch && dims.count < x->type.rank) {
-        complain(
-            l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
-            "a mean of cross_entropy over '%s' has to be over all of %s, since it counts labels of the whole batch",
-            l->m->batch, dims_text(l, &x->type));
+        complain(l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
+                 "a mean of cross_entropy over '%s' must be over all of %s, since it counts labels of the whole batch",
+                 l->m->batch, dims_text(l, &x->type));
         return NULL;
     }
     if (over_batch && l->frame->outer) {

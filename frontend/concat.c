@@ -134,7 +134,8 @@ static void refuse_choice(Lower *l, const Arguments *a, const Names *fit, const 
     Where at = { .at = a->dim_ast[0]->loc, .also = { a->ast[0]->loc, a->ast[1]->loc }, .help = help };
     const char *type = type_words(l, &a->x[0]->type);
     if (fit->count)
-        complain(l, at, "pieces %s can be joined along '%s' and along '%s': the declaration of '%s' does not say which",
+        complain(l, at,
+                 "pieces %s can be joined along '%s' and along '%s': the declaration of '%s' does not determine which",
                  type, fit->name[0], fit->name[1], to->name);
     else
         complain(l, at, "along which dim are pieces %s joined? '%s' (%lld) is not declared as %d times one of them",

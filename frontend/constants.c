@@ -171,7 +171,7 @@ const char *fold_constants(Arena *arena, const char *op, int n, const Constant a
         return args[0].real ? (*result = real_constant(-args[0].value), NULL) : fold_subtract(arena, from_zero, result);
     }
     if (i == N_FOLDS)
-        return arena_text(arena, "'%s' cannot stand in a constant expression", op);
+        return arena_text(arena, "'%s' is not allowed in a constant expression", op);
     if (n != folds_of[i].args)
         return arena_text(arena, "'%s' takes %d number%s, not %d", op, folds_of[i].args,
                           folds_of[i].args == 1 ? "" : "s", n);

@@ -188,7 +188,7 @@ static void declare_const(Lower *l, const Ast *ast)
 /* Is it an integer number of elements?  Errors are reported at the number. */
 static bool is_size(Lower *l, const Ast *ast, const Override *define, Constant number, const char *what)
 {
-    static const char message[] = "%s has to be a whole number from 1 to %d, not %s";
+    static const char message[] = "%s must be a whole number from 1 to %d, not %s";
     const char *text = constant_text(l->arena, number);
     bool good = !number.real && number.integer >= 1 && number.integer <= MOST_ELEMENTS;
     if (!good && define)

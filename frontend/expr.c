@@ -65,7 +65,7 @@ bool is_finite(Lower *l, Constant number, Loc at, const char *what)
 {
     if (fabs(number.value) <= FLT_MAX)
         return true;
-    complain(l, (Where){ .at = at }, "%s has to be a number that fits into f32 (up to 3.4e38), not %s", what,
+    complain(l, (Where){ .at = at }, "%s must be a number that fits into f32 (up to 3.4e38), not %s", what,
              constant_text(l->arena, number));
     return false;
 }
@@ -79,7 +79,7 @@ bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64
         *number = c.integer;
         return true;
     }
-    complain(l, (Where){ .at = ast->loc }, "%s has to be a whole number from %lld to %lld, not %s", what,
+    complain(l, (Where){ .at = ast->loc }, "%s must be a whole number from %lld to %lld, not %s", what,
              (long long)least, (long long)most, constant_text(l->arena, c));
     return false;
 }
@@ -331,7 +331,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
 {
     const Ast *at = ast->child->next;
     if (index->type.dtype != I32) {
-        complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index has to be i32, not %s",
+        complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index must be i32, not %s",
                  is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
         return wrong;
     }

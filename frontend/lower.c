@@ -78,8 +78,8 @@ static void check_sum_over_sequences(Lower *l)
     int64_t data_ranks = l->data_ranks, count = m->train.batch / m->train.microbatch,
             each = m->train.microbatch / data_ranks;
     complain(l, (Where){ .at = at, .help = arena_text(l->arena, "microbatch = %lld", (long long)(count * each)) },
-             "the loss is not a sum over sequences, so %lld micro-batches of %lld%s cannot be added up",
-             (long long)count, (long long)each, data_ranks > 1 ? " on each rank of the batch" : "");
+             "the loss is not a sum over sequences, so %lld micro-batches of %lld%s cannot be summed", (long long)count,
+             (long long)each, data_ranks > 1 ? " on each rank of the batch" : "");
 }
 
 /* --- All steps ------------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ static Value *lower_loss(Lower *l, const Ast *ast)
     const Type *type = &operand.value->type;
     if (type->rank || !is_float(type->dtype)) {
         complain(l, (Where){ .at = ast->child->loc, .help = type->rank ? "mean(...) of it" : NULL },
-                 "the loss has to be one floating-point number, not %s", type_words(l, type));
+                 "the loss must be one floating-point number, not %s", type_words(l, type));
         return NULL;
     }
     name_value(l, operand.value, intern_text(l->m, "loss"));

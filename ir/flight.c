@@ -86,8 +86,8 @@ static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *c
 {
     const Op *first = arg(op, i)->def, *next = flight_start(callee, callee->params.at[i]);
     if (!first || !first->attrs.started || !next)
-        return WRONG_OP("%%%s is carried in flight: @%s and @%s each have to start it themselves", arg(op, i)->name,
-                        f->name, callee->name);
+        return WRONG_OP("%%%s is carried in flight: @%s and @%s must each start it", arg(op, i)->name, f->name,
+                        callee->name);
     const Op *mate = mate_before(first), *mate_next = mate_before(next);
     bool alike = attrs_equal(&first->attrs, &next->attrs) && type_equal(&arg(first, 0)->type, &arg(next, 0)->type) &&
                  !mate == !mate_next;
@@ -137,8 +137,7 @@ static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
     const int at = handed_on(f, op);
     const Op *wait = at >= 0 && at < f->params.count ? map_get(reader, f->params.at[at]) : NULL;
     if (at >= 0 && (!wait || !f->params.at[at]->type.in_flight))
-        return WRONG_OP("@%s returns %%%s in flight, and has not waited for the one before it", f->name,
-                        result(op)->name);
+        return WRONG_OP("@%s returns %%%s in flight without waiting for the previous one", f->name, result(op)->name);
     return verify_message(m, f, op) && (info(op)->family != CONTROL || verify_loop(m, f, op));
 }
 
@@ -151,10 +150,10 @@ bool verify_flights(Module *m, const Func *f)
         good = note_readers(m, f, op, &reader);
     for (const Op *op = f->first; op && good; op = op->next)
         if (op->attrs.started && !map_get(&reader, result(op)) && handed_on(f, op) < 0)
-            good = WRONG_OP("%s of %%%s is started, and nothing waits for it", info(op)->name, result(op)->name);
+            good = WRONG_OP("%s of %%%s is started, but never waited for", info(op)->name, result(op)->name);
     for (int i = 0; i < f->params.count && good; i++)
         if (f->params.at[i]->type.in_flight && !map_get(&reader, f->params.at[i]))
-            good = WRONG_FUNC("@%s is given %%%s in flight, and does not wait for it", f->name, f->params.at[i]->name);
+            good = WRONG_FUNC("@%s receives %%%s in flight, but does not wait for it", f->name, f->params.at[i]->name);
     for (int i = 0; i < f->results.count && good; i++)
         if (f->results.at[i]->type.in_flight && (f->role != PLAIN || !flight_start(f, f->results.at[i])))
             good = WRONG_FUNC("@%s returns %%%s, which is in flight", f->name, f->results.at[i]->name);

@@ -301,9 +301,9 @@ INFER(loop)
     int carried = (int)op->attrs.carried;
     if (op->attrs.dims.count != 1 || op->attrs.carried < 0 || op->attrs.carried > op->args.count ||
         op->attrs.carried > callee->results.count)
-        return REFUSE(NULL, "loop needs {dims=[name:size]} and no more carried operands than there are");
+        return REFUSE(NULL, "loop needs {dims=[name:size]} and at most as many carried operands as operands");
     if (op->attrs.prefetch < 0 || op->attrs.prefetch > op->args.count - carried)
-        return REFUSE(NULL, "loop prefetches no more operands than it slices");
+        return REFUSE(NULL, "loop cannot prefetch more operands than it slices");
     const Dim *dim = &op->attrs.dims.dim[0];
     if (dim->split.count)
         return REFUSE("leave the split out", "every rank runs all iterations along '%s'", dim->name);
@@ -326,7 +326,7 @@ INFER(loop)
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
         if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
-            return REFUSE(NULL, "@%s is given %%%s : %s, but returns %s to carry", callee->name, arg(op, i)->name,
+            return REFUSE(NULL, "@%s carries %%%s : %s, but returns %s", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));
         if (i >= carried &&
             (value->type.in_flight || find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))

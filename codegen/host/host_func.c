@@ -234,7 +234,7 @@ static void write_op(FuncText *t, const Op *op)
     else if (info(op)->family == CONTROL || info(op)->family == LIBRARY)
         write_call(t, op);
     else
-        internal_error(t->h->m, op, "it is in no kernel");
+        internal_error(t->h->m, op, "it is not in a kernel");
 }
 
 /* Names of functions may differ in characters that identifiers cannot have. */

@@ -43,7 +43,7 @@ static bool lies_as(const LoopText *l, const Value *here, const Value *there)
         if (here->type.dim[i].name != l->dim && local_size(l->t->h->m, &here->type.dim[i]) > 1)
             good &= at >= 0 && there->storage->stride[at] == here->storage->stride[i];
     }
-    return good || internal_error(l->t->h->m, l->op, "an operand lies otherwise than its callee expects");
+    return good || internal_error(l->t->h->m, l->op, "an operand has other strides than its callee expects");
 }
 
 /* The number of iterations after this one, or before it. */

@@ -19,7 +19,8 @@ char *refuse_layout(const Operands *o, const char *format, ...)
     char text[200];
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end cannot do this %s: %s", info(o->op)->name, text);
+    error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end does not support this %s: %s", info(o->op)->name,
+             text);
     return NULL;
 }
 
@@ -74,7 +75,7 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
             next.size *= groups[count - 1].size;
             groups[count - 1] = next;
         } else if (count == room) {
-            refuse_layout(o, "its %s dims are not %d in memory, but more", what, room);
+            refuse_layout(o, "its %s dims are more than %d in memory", what, room);
             return false;
         } else {
             groups[count++] = next;

@@ -252,7 +252,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
 {
     Epilogue epilogue;
     if (!find_epilogue(kernel->results.at[result_index], &epilogue))
-        return refuse(m, call, "a result is no dot, nor one with an epilogue");
+        return refuse(m, call, "a result is neither a dot nor a dot with an epilogue");
     *p = (Product){ .dot = epilogue.dot, .c = result_index, .copied = -1 };
     p->a = index_of(&kernel->params, arg(p->dot, 0));
     p->b = index_of(&kernel->params, arg(p->dot, 1));
@@ -266,7 +266,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     if (epilogue.added) {
         int added = index_of(&kernel->params, epilogue.added);
         if (!goes_on(m, arg(call, added), c))
-            return refuse(m, call, "what it adds to lies in another order than its result");
+            return refuse(m, call, "the accumulator and the result have different memory orders");
         p->shape.accumulate = true;
         p->copied = coincide(arg(call, added), c) ? -1 : added;
     }

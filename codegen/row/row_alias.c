@@ -80,7 +80,7 @@ static void check_overlap(const RowKernel *k, const Array *in, const Array *out)
 {
     if (is_torn(k, in, out))
         error_at(k->m->diags, (Where){ .at = k->call->loc },
-                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal place would do",
+                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal address is supported",
                  out->value->name, in->value->name, k->f->name);
 }
 

@@ -139,7 +139,7 @@ static void classify(RowKernel *k)
         node->is_reduction = gone && !node->is_column;
         if ((node->is_column && node->is_read) || (node->is_reduction && node->dims & k->inner))
             error_at(k->m->diags, (Where){ .at = node->op->loc },
-                     "internal: '%s' is a reduction that kernel '%s' cannot do in rows along its inner dims",
+                     "internal: '%s' is a reduction that kernel '%s' cannot compute in rows along its inner dims",
                      node->value->name, k->f->name);
         for (int j = 0; node->op && j < node->op->args.count; j++) {
             int phase = find_node(k, arg(node->op, j))->phase + node->is_reduction;

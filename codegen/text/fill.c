@@ -70,7 +70,7 @@ void fill(FILE *out, const char *pattern, const Hole holes[])
     }
     for (int i = 0; holes[i].name; i++)
         if (!(asked >> i & 1))
-            mistake("nobody asks for", holes[i].name, strlen(holes[i].name));
+            mistake("unused hole", holes[i].name, strlen(holes[i].name));
 }
 
 void open_text(Text *text) { text->out = open_memory(&text->text, &text->size); }

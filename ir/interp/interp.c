@@ -264,7 +264,7 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     case COLLECTIVE:
         return run_collective(in, op, args, results);
     default:
-        return cannot_run(in, "the interpreter does not know it");
+        return cannot_run(in, "the interpreter does not support it");
     }
 }
 
@@ -275,8 +275,8 @@ static bool check_value(Interp *in, const Sharded *held, Name name)
     for (int rank = 0; rank < in->ranks && !is_float(dtype); rank++)
         for (int64_t i = 0; i < held->part[rank].count; i++)
             if (!number_fits(dtype, held->part[rank].data[i]))
-                return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is no %s", held->part[rank].data[i],
-                                  (long long)i, rank, name, dtype_name[dtype]);
+                return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is not a valid %s",
+                                  held->part[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
     return in->ranks == 1 || copies_agree(in, held, name);
 }
 
@@ -328,7 +328,7 @@ static bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded re
     enum { DEEPEST = 64 };
     const Slots *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;
     if (!plan)
-        return in->depth < DEEPEST ? false : cannot_run(in, "functions call each other without end");
+        return in->depth < DEEPEST ? false : cannot_run(in, "calls are recursive");
     const Func *caller = in->func;
     Sharded *value = NEW_ARRAY(&in->arena, Sharded, plan->values + 1);
     for (int i = 0; i < f->params.count; i++)
@@ -358,7 +358,7 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Sharded he
         for (int d = 0; fits && d < param->type.rank; d++)
             fits = args[i].type.dim[d].size == param->type.dim[d].size;
         if (!fits)
-            return cannot_run(in, "the tensor given for %%%s has other dims", param->name);
+            return cannot_run(in, "the tensor given for %%%s has different dims", param->name);
         held[i] = deal_out(in, &args[i], &param->type, hash_of_text(param->name));
         if (!held[i].part || !check_value(in, &held[i], param->name))
             return false;
@@ -375,7 +375,8 @@ static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, S
             continue;
         for (int d = 0; d < type->rank; d++)
             if (type->dim[d].split.count)
-                return cannot_run(in, "%%%s is split: derivatives are of whole programs", f->params.at[i]->name);
+                return cannot_run(in, "%%%s is split: derivatives need a program without layout",
+                                  f->params.at[i]->name);
         held[i].tangent = deal_out(in, &tangents->args[i], type, 0).part;
     }
     return true;

@@ -154,7 +154,7 @@ static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Shard
         if (own && dim->split.count)
             return cannot_run(in, "'%s' is split", dim->name);
         if (!own && (at < 0 || !same_place(dim, &q->type->dim[at])))
-            return cannot_run(in, "queries and keys hold '%s' differently", dim->name);
+            return cannot_run(in, "queries and keys split '%s' differently", dim->name);
     }
     return true;
 }

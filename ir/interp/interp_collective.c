@@ -89,10 +89,10 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     Axes reduced = x->type->partial & ~y->type->partial;
     bool reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
     if (reduced & ~group || y->type->partial & ~x->type->partial)
-        return cannot_run(in, "its group cannot give what its result's type says is pending");
+        return cannot_run(in, "its group cannot produce the pending sums of its result's type");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
-            return cannot_run(in, "its result has other dims than its operand");
+            return cannot_run(in, "its result and its operand have different dims");
     for (int rank = 0; rank < in->ranks; rank++)
         if (!fill_part(in, x, y, rank, group, reduces ? group : reduced))
             return false;

@@ -115,7 +115,7 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     for (int i = 0; i < index->type->rank; i++) {
         int j = find_dim(x->type, index->type->dim[i].name);
         if (j < 0 || !same_place(&x->type->dim[j], &index->type->dim[i]))
-            return cannot_run(in, "the operands hold '%s' differently", index->type->dim[i].name);
+            return cannot_run(in, "the operands split '%s' differently", index->type->dim[i].name);
     }
     for (int rank = 0; rank < in->ranks; rank++) {
         const int64_t stride = y->part[rank].stride[at];

@@ -9,7 +9,7 @@ static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Typ
             const Dim *dim = &args[a].type->dim[i];
             int at = find_dim(y, dim->name);
             if (at >= 0 && !same_place(dim, &y->dim[at]))
-                return cannot_run(in, "operand %d and the result hold '%s' differently", a + 1, dim->name);
+                return cannot_run(in, "operand %d and the result split '%s' differently", a + 1, dim->name);
         }
     return true;
 }
@@ -100,7 +100,7 @@ bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
         Name over = op->attrs.over.name[i];
         int at = find_dim(args[0].type, over), bt = find_dim(args[1].type, over);
         if (at < 0 || bt < 0 || !same_place(&args[0].type->dim[at], &args[1].type->dim[bt]))
-            return cannot_run(in, "the operands hold '%s' differently", over);
+            return cannot_run(in, "the operands split '%s' differently", over);
     }
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };

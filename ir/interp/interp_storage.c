@@ -87,7 +87,7 @@ static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t b
 {
     if (address >= 0 && address + bytes <= in->memory->bytes)
         return true;
-    return cannot_run(in, "%%%s lies outside of the arena: at byte %lld of %lld", value->name, (long long)address,
+    return cannot_run(in, "%%%s is outside of the arena: at byte %lld of %lld", value->name, (long long)address,
                       (long long)in->memory->bytes);
 }
 
@@ -119,7 +119,7 @@ static bool read_part(Interp *in, const Value *value, int64_t address, const Par
         const Value *other = other_writer(cell, value, width);
         return cannot_run(in, "element %lld of %%%s is not at byte %lld of rank %d: %s%s", (long long)n, value->name,
                           (long long)c.address, rank,
-                          other ? "there now is what was written as %" : "nothing that was written is there",
+                          other ? "it was overwritten by %" : "nothing has been written there",
                           other ? other->name : "");
     }
     return true;
@@ -279,7 +279,7 @@ static bool land(Interp *in, const Op *wait, const Sharded *result)
     Flight *flight = flight_to(in->memory, address_of(in, started));
     const Op *op = flight ? flight->op : NULL;
     if (!op)
-        return cannot_run(in, "nothing has been started that it could wait for");
+        return cannot_run(in, "its collective has not been started");
     flight->op = NULL;
     return read_value(in, arg(op, 0), flight->from, &flight->operand) && read_value(in, started, flight->to, result);
 }
@@ -445,7 +445,7 @@ static bool state_stays(Interp *in, const Func *step)
     for (int i = 0; i < state.count; i++) {
         const Value *new = state.after[i], *old = state.before[i];
         if (address_of(in, new) != address_of(in, old))
-            return cannot_run(in, "the new %%%s lies at byte %lld, the old one at %lld", old->name,
+            return cannot_run(in, "the new %%%s is at byte %lld, the old one at %lld", old->name,
                               (long long)address_of(in, new), (long long)address_of(in, old));
     }
     return true;

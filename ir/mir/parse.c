@@ -144,7 +144,7 @@ static Port read_port(Parser *p, Name own)
         if (word && strcmp(port_word(kind), word) == 0)
             port.kind = kind;
     if (!p->failed && (!port.kind || port.kind == PORT_RESIDUAL))
-        fail(p, from(p, begin), "no such role of a parameter or a result: see ports.def");
+        fail(p, from(p, begin), "no such port: see ports.def");
     if (port_is_named(port.kind))
         port.of = own;
     if (port.of && accept(p, "(")) {
@@ -232,7 +232,7 @@ static void read_func(Parser *p)
     int begin = p->at;
     Name name = read_name(p);
     if (!p->failed && find_func(p->module, name))
-        fail(p, from(p, begin), "a function of that name stands above");
+        fail(p, from(p, begin), "a function of that name is defined above");
     Func *f = add_func(p->module, name, role);
     f->loc = from(p, begin);
     p->values = (Map){ .arena = &p->module->arena };

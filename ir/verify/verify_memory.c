@@ -224,7 +224,7 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
         good &=
             from >= 0 && (local_size(c->m, &y->type.dim[i]) <= 1 || y->storage->stride[i] == x->storage->stride[from]);
     }
-    return good || BROKEN("internal: %%%s does not lie where its part of %%%s does", y->name, x->name);
+    return good || BROKEN("internal: %%%s is not at the address of its part of %%%s", y->name, x->name);
 }
 
 static bool check_op(const Check *c, const Place *place, Scene *scene, const Op *op)
@@ -471,7 +471,7 @@ static bool state_stays(const Check *c, const Func *step)
     for (int i = 0; i < state.count; i++) {
         const Value *old = state.before[i], *new = state.after[i];
         if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
-            return BROKEN("internal: the new %%%s lies at byte %lld, the old one at %lld", old->name,
+            return BROKEN("internal: the new %%%s is at byte %lld, the old one at %lld", old->name,
                           (long long)new->storage->at, (long long)old->storage->at);
     }
     return true;

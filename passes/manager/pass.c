@@ -93,7 +93,7 @@ static bool stage_fits(Module *m, const Pass *pass)
         fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n",
                 pass->name);
     else if (lacks)
-        fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass makes it\n", pass->name,
+        fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass creates it\n", pass->name,
                 stage_text(lacks));
     else if (remover)
         fprintf(m->diags->out, "mpc: error: pass '%s' comes too early: the module still has %s; run '%s' before\n",

@@ -132,8 +132,8 @@ static double largest(const Slopes *slopes)
 static void report_no_number(const Param *param, const Op *infinite, FILE *report)
 {
     fprintf(report,
-            "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: what "
-            "'where' does not choose, or what is multiplied by 0, is infinite or no number",
+            "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: a value "
+            "that 'where' does not select, or that is multiplied by 0, is infinite or NaN",
             param->name, param->where ? param->where : "");
     if (infinite)
         fprintf(report, ", as %%%s is (%s)", result(infinite)->name, infinite->where ? infinite->where : "");
@@ -148,8 +148,8 @@ static bool compare_slope(const Slope *slope, double given, double terms, double
     if (isfinite(slope->slope) && isfinite(given) && terms >= 0 && agrees(slope, given, terms, nothing, before))
         return true;
     if (!isfinite(slope->slope)) {
-        fprintf(report, "not compared: the gradient of '%s' (%s), since for these weights there is none\n", param->name,
-                where);
+        fprintf(report, "not compared: the gradient of '%s' (%s), since it does not exist for these weights\n",
+                param->name, where);
         return true;
     }
     if (!isfinite(given))

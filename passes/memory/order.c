@@ -156,7 +156,7 @@ static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted
 {
     Value *x = arg(op, i);
     Type type = wanted_type(x, wanted);
-    remark(m, op, "copies %%%s: %s takes it only as %s, row by row", x->name, info(op)->name, type_text(m, &type));
+    remark(m, op, "copies %%%s: %s requires %s, row-major", x->name, info(op)->name, type_text(m, &type));
     Value *copy = find_copy(m, first_of_message(op), x, &type);
     op->args.at[i] = copy ? copy : result(add_copy(m, f, op, first_of_message(op), x, &type));
     Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -175,8 +175,8 @@ static Op *wait_for(Op *op)
 /* The op writes a new value, of its inferred type; the other ops read a copy of it. */
 static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
 {
-    remark(m, op, "copies its result %%%s: %s writes it only as %s, row by row", op->results.at[i]->name,
-           info(op)->name, type_text(m, own));
+    remark(m, op, "copies its result %%%s: %s writes only %s, row-major", op->results.at[i]->name, info(op)->name,
+           type_text(m, own));
     if (op->attrs.started) /* available after the wait */
         op = wait_for(op);
     Op *last = last_of_message(op);

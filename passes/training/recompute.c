@@ -160,7 +160,7 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
 static void repeat(Pair *p, Value *value, Value *param)
 {
     Builder b = builder_at(p->m, p->bwd, p->begin);
-    remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
+    remark(p->m, value->def, "recomputed in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
            (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);

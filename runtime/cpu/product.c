@@ -281,7 +281,7 @@ static void put_in_order(Product *p, RtProductShape s)
         rt_fail("a product of %lld x %lld x %lld has an operand of which no stride is 1", (long long)s.m,
                 (long long)s.n, (long long)s.k);
     if (s.keeps_before)
-        rt_fail("a product of %lld x %lld x %lld is to write what its activation is applied to: oneDNN cannot",
+        rt_fail("a product of %lld x %lld x %lld is to write the operand of its activation: oneDNN cannot",
                 (long long)s.m, (long long)s.n, (long long)s.k);
     p->shape = s;
 }

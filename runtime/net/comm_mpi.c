@@ -48,7 +48,7 @@ static RtRank open_mpi(int *argc, char ***argv)
     MPI_Comm host;
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     if (level < MPI_THREAD_SERIALIZED)
-        rt_fail("this MPI cannot be called by more than one thread: take one that gives MPI_THREAD_SERIALIZED");
+        rt_fail("this MPI cannot be called by more than one thread: use one that supports MPI_THREAD_SERIALIZED");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &own.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &own.ranks);

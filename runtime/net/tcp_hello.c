@@ -120,7 +120,7 @@ const char *rt_hello_receive(int socket, RtHello *hello, const char *secret)
     if (!rt_socket_read(socket, hello, first))
         return "does not identify itself";
     if (memcmp(hello->magic, MAGIC, first))
-        return "does not speak the protocol of ranks";
+        return "does not use the protocol of ranks";
     if (!rt_socket_read(socket, (char *)hello + first, sizeof *hello - first))
         return "does not identify itself";
     if (secret && hello->proof != proof_of(hello, secret))

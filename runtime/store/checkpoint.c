@@ -260,10 +260,9 @@ static bool is_weights_only(const RtSafetensors *file)
 
 static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
 {
-    rt_fail(
-        "--load %s: %s is not what was saved: its checksum is another; the file is damaged: load another checkpoint, "
-        "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
-        file->path, what, key);
+    rt_fail("--load %s: %s has a wrong checksum; the file is damaged: load another checkpoint, "
+            "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
+            file->path, what, key);
 }
 
 /* Each rank checks an equal part of every tensor, independent of its own part, so that each byte is read once. */
@@ -307,7 +306,7 @@ static void check_place(const RtSafetensors *file)
     char *found = place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
                                  text_in(file, "order"), text_in(file, "sequences"));
     if (saved && strcmp(saved, found))
-        refuse_changed(file, "where the run stood (step, seed, position, order, sequences)", "checksum");
+        refuse_changed(file, "the progress of the run (step, seed, position, order, sequences)", "checksum");
     free(found);
 }
 

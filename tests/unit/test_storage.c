@@ -185,9 +185,9 @@ static void test_values_that_overlap(void **state)
 {
     check_plan("at 320 strides(3, 1)", "at 448 strides(3, 1)", "element 0 of %row is not at byte 332");
     check_plan("at 384 strides(1)", "at 336 strides(1)",
-               "of %row is not at byte 336 of rank 0: there now is what was written as %3");
+               "of %row is not at byte 336 of rank 0: it was overwritten by %3");
     check_plan("f32[] at 256 strides()", "f32[] at 194 strides()",
-               "of %n is not at byte 192 of rank 0: there now is what was written as %l");
+               "of %n is not at byte 192 of rank 0: it was overwritten by %l");
     check_plan("%lr: f32[] at 144", "%lr: f32[] at 72", "of %x is not at byte 72");
 }
 
@@ -216,16 +216,15 @@ static void test_frames_and_buffers_of_loops(void **state)
     check_plan("carried=1, frame=192", "carried=1, frame=268", "element 0 of %u is not at byte 320");
     check_plan("carried=1, frame=192",
                "carried=1, frame=80", /* what an iteration hands to the next lies behind the frame */
-               "of %lr is not at byte 144 of rank 0: there now is what was written as %3");
+               "of %lr is not at byte 144 of rank 0: it was overwritten by %3");
     check_plan("carried=1, frame=192", "carried=1, frame=512", "outside of the arena");
 }
 
 static void test_state(void **state)
 {
     check_plan("f32[i:2, j:3] at 0 strides(3, 1)\n    return", "f32[i:2, j:3] at 448 strides(3, 1)\n    return",
-               "the new %w lies at byte 448, the old one at 0");
-    check_plan("at 512 strides(1)", "at 0 strides(1)",
-               "of %w is not at byte 0 of rank 0: there now is what was written as %t");
+               "the new %w is at byte 448, the old one at 0");
+    check_plan("at 512 strides(1)", "at 0 strides(1)", "of %w is not at byte 0 of rank 0: it was overwritten by %t");
     check_plan("f32[] at 256 strides()", "f32[] at 4 strides()", "element 1 of %w is not at byte 4");
     check_plan("%e = sum %y {over=j} : f32[] at 128", "%e = sum %y {over=j} : f32[] at 0", "of %w is not at byte 0");
 }
@@ -248,7 +247,7 @@ static void test_scratch(void **state)
 static void test_messages_on_their_way(void **state)
 {
     check(flight, "at 256 strides(1)", "at 128 strides(1)",
-          "of %1 is not at byte 128 of rank 0: there now is what was written as %3");
+          "of %1 is not at byte 128 of rank 0: it was overwritten by %3");
     check(flight, "f32[i:4] at 256 strides(1)\n    %5", "f32[i:4] at 192 strides(1)\n    %5",
           "of %2 is not at byte 192");
     check(flight, "started=true} : f32[i:4] in_flight at 192", "started=true} : f32[i:4] in_flight at 128",
@@ -264,13 +263,13 @@ static void test_messages_that_come_early(void **state)
     check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 192 strides(1)\n    %2",
           "it writes %1 at byte 448 of rank 0, where it reads %v");
     check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 128 strides(1)\n    %2",
-          "of %coming is not at byte 384 of rank 0: there now is what was written as %1");
+          "of %coming is not at byte 384 of rank 0: it was overwritten by %1");
     check(early, "prefetch=1, frame=256", "prefetch=1, frame=512", "outside of the arena");
 }
 
 static void test_outside(void **state)
 {
-    check_plan("f32[] at 256 strides()", "f32[] at 576 strides()", "%l lies outside of the arena: at byte 576 of 576");
+    check_plan("f32[] at 256 strides()", "f32[] at 576 strides()", "%l is outside of the arena: at byte 576 of 576");
 }
 
 int main(void)

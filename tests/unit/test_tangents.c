@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* These stand in gradients alone, so that nobody asks for their derivative. */
+/* These stand in gradients alone, so that their derivative is never needed. */
 static bool only_in_gradients(OpKind kind)
 {
     return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad;
