@@ -1,4 +1,4 @@
-/* test_extent.c -- accesses of generated code and places of values, made wrong by hand: each is refused by its name. */
+/* test_extent.c -- invalid accesses of generated code and invalid storage: each is reported with its name. */
 #include "extent.h"
 #include "ir_test.h"
 
@@ -33,7 +33,7 @@ static const Value *value_named(const Module *m, const char *name)
     return NULL;
 }
 
-/* Loops over the value of that name, as its reader `t` might run them. */
+/* Loops over the value of that name, as in its reader `t`. */
 static bool runs(Text *t, const char *name, Access access)
 {
     const Value *value = value_named(t->m, name);

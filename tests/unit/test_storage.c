@@ -1,5 +1,5 @@
-/* test_storage.c -- plans of memory made wrong by hand: the interpreter names the value that is lost, and to what; and
- * verify_memory, which runs in every compile, refuses them too. */
+/* test_storage.c -- invalid memory plans, made by hand: the interpreter reports the overwritten value, and
+ * verify_memory, which runs in every compilation, rejects them too. */
 #include "ir_test.h"
 #include "storage.h"
 
@@ -52,7 +52,7 @@ static const char plan[] =
     "  }\n"
     "}\n";
 
-/* A sum over ranks is on its way while something else is computed. */
+/* A sum over ranks is in flight during another computation. */
 static const char flight[] =
     "module @m {\n"
     "  mesh dp=2\n"
@@ -72,7 +72,7 @@ static const char flight[] =
     "  }\n"
     "}\n";
 
-/* What each iteration needs comes one iteration early, to 448 and to the buffer at 384, behind that of %c. */
+/* Operands of an iteration arrive one iteration early, at 448 and in the buffer at 384, after that of %c. */
 static const char early[] =
     "module @m {\n"
     "  mesh dp=2\n"
@@ -107,7 +107,7 @@ static int64_t sixteen_for_norms(Module *m, const Op *op)
     return op->attrs.callee == intern_text(m, "k.norm") ? 16 : 0;
 }
 
-/* What every compile would say of the plan; "" if nothing. */
+/* The error of every compilation about the plan; "" if none. */
 static char *verified(Text *t)
 {
     char *silent;
@@ -122,7 +122,7 @@ static char *verified(Text *t)
     return silent;
 }
 
-/* Runs the programs of a plan with one passage written otherwise; the message, or "".  `seen`: is it refused without
+/* Runs the programs of a plan with one passage replaced; returns the message, or "".  `seen`: is it rejected without
  * being run? */
 static char *message_of(const char *plan, const char *from, const char *to, bool *seen)
 {
@@ -155,7 +155,7 @@ static char *message_of(const char *plan, const char *from, const char *to, bool
     return message;
 }
 
-/* A plan with `to` in place of `from` must be refused with that message. */
+/* A plan with `from` replaced by `to` must be rejected with that message. */
 static void check(const char *plan, const char *from, const char *to, const char *expected)
 {
     bool seen;
@@ -214,8 +214,7 @@ static void test_views(void **state)
 static void test_frames_and_buffers_of_loops(void **state)
 {
     check_plan("carried=1, frame=192", "carried=1, frame=268", "element 0 of %u is not at byte 320");
-    check_plan("carried=1, frame=192",
-               "carried=1, frame=80", /* what an iteration hands to the next lies behind the frame */
+    check_plan("carried=1, frame=192", "carried=1, frame=80", /* carried values are after the frame */
                "of %lr is not at byte 144 of rank 0: it was overwritten by %3");
     check_plan("carried=1, frame=192", "carried=1, frame=512", "outside of the arena");
 }
@@ -243,7 +242,7 @@ static void test_scratch(void **state)
     check_plan("{callee=k.norm, frame=528}", "{callee=k.norm, frame=192}", "of %n is not at byte 192");
 }
 
-/* Neither what a collective reads nor where it writes may be touched before its wait. */
+/* Operand and result of a collective may not be touched before its wait. */
 static void test_messages_on_their_way(void **state)
 {
     check(flight, "at 256 strides(1)", "at 128 strides(1)",
@@ -255,7 +254,7 @@ static void test_messages_on_their_way(void **state)
     check(flight, "wait %2 : f32[i:4] at 192", "wait %2 : f32[i:4] at 320", "of %5 is not at byte 320");
 }
 
-/* Of the buffers of what comes early, one is in use, and the other is written meanwhile. */
+/* Of the buffers of a prefetched value, one is in use while the other is written. */
 static void test_messages_that_come_early(void **state)
 {
     check(early, "f32[i:4] at 192", "f32[i:4] at 384", "element 0 of %z is not at byte 384");
