@@ -35,7 +35,7 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain);
  * the start of padding depends on the rank (passes/layout/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
 
-/* --- shard_offset.c: this rank's part of a split dim --------------------------------------- */
+/* --- shard_offset.c: this rank's part of a split dim ----------------------------------------------- */
 
 /* The split dims whose offset a text uses.  If Module.offsets is set, emitters add the offsets that they use. */
 typedef struct ShardOffsets {
@@ -55,7 +55,7 @@ void write_offset_declarations(Module *m, const ShardOffsets *offsets, const cha
 void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out);      /* their C variables, and a setter */
 void write_offset_table(Module *m, const ShardOffsets *offsets, FILE *out); /* parts[], of RtPartConstant */
 
-/* --- function.c: functions and statements of the program, before they are text ---------------- */
+/* --- function.c: functions and statements of the program, before they are text --------------- */
 
 /* A void function, without its name. */
 typedef struct {
@@ -158,7 +158,7 @@ int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not h
 Statement naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
                              const char *const operand[]);
 
-/* --- library.c: ops implemented by kernels of runtime/kernels/ -------------------------------------- */
+/* --- library.c: ops implemented by kernels of runtime/kernels/ ---------------------------------- */
 
 /* A C function that runs a LIBRARY op by calling the runtime's kernel for these types and strides:
  *

@@ -105,7 +105,7 @@ static bool pass_through(Run *run, Module *m, const char *after)
     return run_passes(m, &passes);
 }
 
-/* --- Output files ----------------------------------------------------------------------- */
+/* --- Output files -------------------------------------------------------------------------- */
 
 static bool write_ir(Run *run, const Module *m)
 {

@@ -58,7 +58,7 @@ bool verify_copy(Run *run, VerifyOptions options);
 /* "124,439,808" */
 char *grouped(Arena *arena, int64_t number);
 
-/* --- The commands: each returns the exit status. ---------------------------------------------- */
+/* --- The commands: each returns the exit status. -------------------------------------------- */
 int run_compile(Run *run);
 int run_check(Run *run);
 int run_report(Run *run);

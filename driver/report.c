@@ -118,7 +118,7 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
         add_storage(r, op->results.at[i]);
 }
 
-/* --- The whole report -------------------------------------------------------------------------------------- */
+/* --- The whole report ------------------------------------------------------------------------------- */
 
 static int more_sent_first(const void *a, const void *b)
 {

@@ -176,7 +176,7 @@ static void print_work(const Report *r)
     print_alike(r, rank);
 }
 
-/* --- The whole report ----------------------------------------------------------------------------------------- */
+/* --- The whole report ---------------------------------------------------------------------------------- */
 
 void print_report_tables(const Report *r)
 {

@@ -59,7 +59,7 @@ double number_of(Reading *r, const char *from)
     return strtod(text, NULL);
 }
 
-/* --- Permitted contexts of statements -------------------------------------------------------------- */
+/* --- Permitted contexts of statements -------------------------------------------------------- */
 
 typedef enum { IN_FILE = 1, IN_BLOCK = 2, IN_MODEL = 4, IN_REPEAT = 8, IN_TRAIN = 16, IN_PARALLEL = 32 } Place;
 

@@ -75,7 +75,7 @@ Value *layernorm(Lower *l, Value *x, Name dim, double eps)
     return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
 }
 
-/* --- Attention without a kernel ---------------------------------------------------- */
+/* --- Attention without a kernel ---------------------------------------------------------------- */
 
 /* The mask of keys that queries see; NULL: all. */
 static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)

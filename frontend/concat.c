@@ -12,7 +12,7 @@
 
 static const Operand wrong = { .kind = WRONG };
 
-/* --- Declarations, independent of the sizes in this file ---------------------------------- */
+/* --- Declarations, independent of the sizes in this file -------------------------------------- */
 
 static double trial_of(const Lower *l, const char *name, int trial)
 {
@@ -84,7 +84,7 @@ static bool declared_as(const Lower *l, const char *d, int times, const char *di
     return true;
 }
 
-/* --- Choice of the dim ------------------------------------------------------------------------------- */
+/* --- Choice of the dim ----------------------------------------------------------------------- */
 
 /* The dims that all pieces have, except the micro-batch. */
 static Names shared_dims(Lower *l, const Arguments *a)

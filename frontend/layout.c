@@ -289,7 +289,7 @@ static void fit_shrunk_dims(Lower *l)
     }
 }
 
-/* --- The whole statement ------------------------------------------------------------------------------- */
+/* --- The whole statement --------------------------------------------------------------------- */
 
 static void find_parallel(Layout *p)
 {

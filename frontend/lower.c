@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Experts: in the language, but not supported by this compiler ----------------------------------- */
+/* --- Experts: in the language, but not supported by this compiler ----------------------------- */
 
 static bool is_of_experts(const Ast *ast)
 {

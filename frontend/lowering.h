@@ -39,7 +39,7 @@ const char *fold_constants(Arena *arena, const char *op, int n, const Constant a
 const char *division_help(Arena *arena, Constant a, Constant b); /* of integers that do not divide; or NULL */
 bool folds(const char *name); /* is this function permitted in constant expressions? */
 
-/* --- Operands ------------------------------------------------------------------- */
+/* --- Operands -------------------------------------------------------------------------------- */
 
 typedef enum { WRONG, NUMBER, TENSOR } OperandKind;
 
@@ -290,7 +290,7 @@ void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one 
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
 
-/* --- Functions composed of primitive ops: of NULL, they give NULL ------------------------------------ */
+/* --- Functions composed of primitive ops: of NULL, they give NULL ----------------------------- */
 
 Value *sum_over(Lower *l, Value *x, Names dims);
 Value *mean_over(Lower *l, Value *x, Names dims);

@@ -235,7 +235,7 @@ static void check_recompute(Lower *l, const Ast *ast)
     note(l, "parallel.recompute", Recompute_words[l->m->train.recompute], value, said);
 }
 
-/* --- The whole statement ------------------------------------------------------------------------------- */
+/* --- The whole statement --------------------------------------------------------------------- */
 
 void read_policies(Layout *p)
 {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* --- The name of the body ---------------------------------------------------------------- */
+/* --- The name of the body ------------------------------------------------------------------- */
 
 /* The name of the first instance in a tree, in source order. */
 static const char *first_instance(const Lower *l, const Ast *ast)
@@ -51,7 +51,7 @@ Name free_function_name(Lower *l, Name name)
     return name;
 }
 
-/* --- Carried values ------------------------------------------------------------------------ */
+/* --- Carried values ------------------------------------------------------------------------- */
 
 typedef struct Carried {
     const char *name;

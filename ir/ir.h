@@ -390,7 +390,7 @@ void take_away(Values *values, int at);
 Name fresh_name(Module *m);
 Name free_name(Module *m, const Func *f, Name name); /* the name, made unique among the values of f */
 
-/* --- Ports: purposes of parameters and results. ------------------------------------------------ */
+/* --- Ports: purposes of parameters and results. ------------------------------------------------- */
 const char *port_word(PortKind kind);
 bool port_is_named(PortKind kind);
 bool port_is_state(PortKind kind);

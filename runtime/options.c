@@ -54,7 +54,7 @@ static const Option *find(const char *name)
     return NULL;
 }
 
-/* --- Unknown names ---------------------------------------------------------------- */
+/* --- Unknown names ------------------------------------------------------------------------- */
 
 static int least(int a, int b) { return a < b ? a : b; }
 
@@ -222,7 +222,7 @@ const char *rt_options_text(int argc, char **argv, const char *field)
     return text;
 }
 
-/* --- Combinations of options ------------------------------------------------------------- */
+/* --- Combinations of options ---------------------------------------------------------------- */
 
 static bool has_effect(const RtOptions *result, const Option *option)
 {

@@ -266,7 +266,7 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);
 #define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
 #define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
 
-/* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ----------------------- */
+/* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ------------------------ */
 extern bool rt_tracing;
 void rt_trace_begin(Rt *rt, int kernel);
 void rt_trace_end(Rt *rt, int kernel);

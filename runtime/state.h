@@ -54,7 +54,7 @@ _Noreturn void rt_fail(const char *format, ...) __attribute__((format(printf, 1,
 /* One line on stderr. */
 void rt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* --- small shared functions -------------------------------------------------- */
+/* --- small shared functions --------------------------------------------------------------- */
 
 void *rt_allocate(int64_t count, int64_t size); /* zeroed; ends the trainer if out of memory */
 char *rt_text(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a new string, owned by the caller */

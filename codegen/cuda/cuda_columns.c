@@ -114,7 +114,7 @@ void write_sums_start(Launch *p, FILE *out)
     }
 }
 
-/* --- Sums of blocks ---------------------------------------------------------------------------- */
+/* --- Sums of blocks ------------------------------------------------------------------------------- */
 
 /* Stores a sum of the block: into scratch (`to`), or as the result. */
 static char *leave_text(const Launch *p, const Column *column, const char *to, const char *value)

@@ -25,7 +25,7 @@ static bool is_in_pack(const Launch *p, const Node *node)
 
 static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
 
-/* --- Needed values ------------------------------------------------------------------------------- */
+/* --- Needed values -------------------------------------------------------------------------------- */
 
 void mark_needed(Launch *p)
 {

@@ -86,7 +86,7 @@ static const char *next_slice_of(LoopText *l, const Value *here, const Value *th
     return name;
 }
 
-/* --- Carried values ----------------------------------------------------------------------- */
+/* --- Carried values ------------------------------------------------------------------------ */
 
 static void copy_initial(LoopText *l, const Value *from, const Value *to)
 {

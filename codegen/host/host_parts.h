@@ -21,7 +21,7 @@
 #include "text/names.h"
 #include "totals.h"
 
-/* --- The text written so far ------------------------------------------------------------- */
+/* --- The text written so far ------------------------------------------------------------------ */
 
 /* A row of the table of kernels: a statement that a trace can name. */
 typedef struct {

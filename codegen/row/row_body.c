@@ -28,7 +28,7 @@ void write_scalars(RowKernel *k, FILE *out)
             write_node(k, &nowhere, &k->node[i], out);
 }
 
-/* --- Values to compute in a loop ------------------------------------------------------------------ */
+/* --- Values to compute in a loop ----------------------------------------------------------------- */
 
 /* One loop nest over a part of the row, in one phase. */
 typedef struct {

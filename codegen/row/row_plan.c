@@ -213,7 +213,7 @@ static void count_phases(RowKernel *k)
     }
 }
 
-/* --- Column sums: division of work ---------------------------------------------------------------- */
+/* --- Column sums: division of work ------------------------------------------------------------- */
 
 /* Dims that all column sums of a region keep, except its innermost: divided among threads, so that each sum belongs to
  * one thread.  0 if that would leave threads idle. */

@@ -30,7 +30,7 @@ char *split_initialiser(Module *m, const Dim *dim)
                             : "{ .count = 0 }";
 }
 
-/* --- Offsets used by a program ------------------------------------------------------------- */
+/* --- Offsets used by a program -------------------------------------------------------------- */
 
 static bool same_offset(const Dim *a, const Dim *b)
 {

@@ -39,7 +39,7 @@ typedef struct {
 Traffic op_traffic(const Module *m, const Op *op);
 bool joins_message(const Op *op); /* sent in one message with the op before it */
 
-/* --- Classes of tensors ----------------------------------------------------------------------- */
+/* --- Classes of tensors ------------------------------------------------------------------------- */
 
 typedef enum {
     MASTER_WEIGHTS,  /* f32, of the optimizer, where the model computes with narrower ones */

@@ -80,7 +80,7 @@ static Life *find_lives(PeakSearch *plan, const Func *f, int *count)
     return all;
 }
 
-/* --- Live values while an op runs --------------------------------------------------------------- */
+/* --- Live values while an op runs ---------------------------------------------------------------- */
 
 static const Func *frame_below(const Module *m, const Op *op)
 {
@@ -167,7 +167,7 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
     return peak;
 }
 
-/* --- Values that outlive the step ---------------------------------------------------------------------- */
+/* --- Values that outlive the step ---------------------------------------------------------------- */
 
 static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *seen)
 {

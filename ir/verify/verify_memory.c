@@ -63,7 +63,7 @@ static Region written_at(const Check *c, const Place *place, const Value *value)
     return region_of(c->m, value, address_of(place, value), true);
 }
 
-/* --- Lifetimes ----------------------------------------------------------------------------- */
+/* --- Lifetimes ---------------------------------------------------------------------------------------- */
 
 static void note_reader(Check *c, const Value *value, int number)
 {
@@ -116,7 +116,7 @@ static void drop_dead(Scene *scene)
     scene->count = kept;
 }
 
-/* --- What may be overwritten -------------------------------------------------------------------------- */
+/* --- What may be overwritten --------------------------------------------------------------------------- */
 
 static bool lie_alike(const Module *m, const Value *a, const Value *b)
 {

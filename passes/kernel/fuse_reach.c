@@ -115,7 +115,7 @@ bool has_way_around(Fusion *p, FusionGroup *a, FusionGroup *b)
     return s.found >= 0 || s.many;
 }
 
-/* --- Merging two nodes ---------------------------------------------------------------------------------- */
+/* --- Merging two nodes -------------------------------------------------------------------------------- */
 
 static void rank_node(Fusion *p, int node, int rank)
 {

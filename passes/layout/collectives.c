@@ -324,7 +324,7 @@ static bool next_step(const Type *now, const Type *to, Collective *step)
     return exchanging(now, to, step) || gathering(now, to, step);
 }
 
-/* --- Adjacent reshards -------------------------------------------------------------------- */
+/* --- Adjacent reshards ---------------------------------------------------------------------------- */
 
 enum { MANY = 256 };
 

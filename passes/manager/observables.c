@@ -48,7 +48,7 @@ const Tensor *find_tensor(const Observables *observables, const char *name)
     return NULL;
 }
 
-/* --- Values that the trainer would supply ------------------------------------------------------------------ */
+/* --- Values that the trainer would supply -------------------------------------------------------------- */
 
 static double scalar_for(const Run *run, PortKind kind)
 {

@@ -16,7 +16,7 @@
 
 enum { MOST_PLANS = 12 };
 
-/* --- Requirements of ops ----------------------------------------------------------------------------- */
+/* --- Requirements of ops -------------------------------------------------------------------------- */
 
 static bool is_called_once(const Module *m, const Func *f)
 {

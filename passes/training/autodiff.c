@@ -98,7 +98,7 @@ Value *build_zeros(Builder *b, const Type *type)
     return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
 }
 
-/* --- Active values, and callees ------------------------------------------------------- */
+/* --- Active values, and callees ------------------------------------------------------------ */
 
 static bool is_active(const State *s, const Value *value) { return map_get(&s->active, value) != NULL; }
 

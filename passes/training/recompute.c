@@ -167,7 +167,7 @@ static void repeat(Pair *p, Value *value, Value *param)
     map_put(&p->returned, param, NULL);
 }
 
-/* --- Positions of copies ------------------------------------------------------------------------------ */
+/* --- Positions of copies -------------------------------------------------------------------------- */
 
 /* The copies of bwd that are not placed yet, each with its number from 1, in order of creation. */
 typedef struct {

@@ -88,7 +88,7 @@ static void trace(Rt *rt, int id, double from, bool background)
         rt_trace_span(rt, kernel, 1, entry->begun, entry->ended);
 }
 
-/* --- Interface for generated code -------------------------------------------------------------------- */
+/* --- Interface for generated code ----------------------------------------------------------------- */
 
 static Entry *begin(Rt *rt, int id, const void *const in[], void *const out[])
 {

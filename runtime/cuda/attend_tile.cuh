@@ -176,7 +176,7 @@ template <int ROWS, int N> RT_INLINE void rt_clear_pieces(float (&c)[ROWS][N][4]
                 c[i][n][e] = 0;
 }
 
-/* --- Visibility ---------------------------------------------------------------------------- */
+/* --- Visibility ------------------------------------------------------------------------------- */
 
 /* The minimum and maximum distance from queries to keys, including nonexistent queries and keys. */
 struct RtAhead {

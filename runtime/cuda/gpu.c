@@ -15,7 +15,7 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what)
         rt_fail("%s cannot %s: %s", rt->gpu->name, what, cudaGetErrorString((cudaError_t)status));
 }
 
-/* --- Selection of the GPU ------------------------------------------------------------------------------ */
+/* --- Selection of the GPU ------------------------------------------------------------------- */
 
 static int count_gpus(void)
 {

@@ -311,7 +311,7 @@ static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in
     free(from);
 }
 
-/* --- Interface for generated code ---------------------------------------------------------------------- */
+/* --- Interface for generated code ------------------------------------------------------------------- */
 
 static void note_progress(Rt *rt, int id, Progress progress)
 {

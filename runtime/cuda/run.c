@@ -49,7 +49,7 @@ void rt_gpu_runs_close(Rt *rt)
     free(runs);
 }
 
-/* --- Staged inputs -------------------------------------------------------------------- */
+/* --- Staged inputs ---------------------------------------------------------------------------- */
 
 void *rt_stage(Rt *rt, int64_t offset, int64_t bytes)
 {
@@ -163,7 +163,7 @@ void rt_gpu_finish(Rt *rt)
     }
 }
 
-/* --- Marks: events on the compute stream -------------------------------------------- */
+/* --- Marks: events on the compute stream ------------------------------------------------------ */
 
 static int new_mark(Rt *rt, cudaStream_t stream)
 {

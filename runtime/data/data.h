@@ -35,13 +35,13 @@ char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const
  * the data, already checked with rt_data_fault. */
 void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence);
 
-/* --- format.c: detects the format; sets the fields from `format` on except map and bytes --------------- */
+/* --- format.c: detects the format; sets the fields from `format` on except map and bytes ---------------- */
 
 void rt_data_recognise(RtData *data, const char *format, int64_t vocab);
 
 extern const int rt_token_bytes[]; /* of an RtTokenType */
 
-/* --- npy.c: NumPy arrays ----------------------------------------------------------------------- */
+/* --- npy.c: NumPy arrays ------------------------------------------------------------------------- */
 
 bool rt_data_is_npy(const RtData *data);
 void rt_data_take_npy(RtData *data);

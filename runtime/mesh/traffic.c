@@ -127,7 +127,7 @@ void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], co
     }
 }
 
-/* --- Statistics ------------------------------------------------------------------------------------- */
+/* --- Statistics ----------------------------------------------------------------------------------- */
 
 void rt_traffic_open(Rt *rt, double timeout)
 {

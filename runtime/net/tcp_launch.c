@@ -116,7 +116,7 @@ int rt_launch_rank(int argc, char **argv)
     return rank ? atoi(rank) : 0;
 }
 
-/* --- The address of rank 0 ------------------------------------------------------------------------------- */
+/* --- The address of rank 0 ------------------------------------------------------------------------- */
 
 /* HOST:PORT, [ADDRESS]:PORT */
 static void read_master(RtLaunch *launch, const char *text)

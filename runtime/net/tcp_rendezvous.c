@@ -46,7 +46,7 @@ typedef struct {
     size_t table_bytes;
 } Rendezvous;
 
-/* --- Incoming connections ---------------------------------------------------------------------------------- */
+/* --- Incoming connections -------------------------------------------------------------------------- */
 
 static void open_listener(Rendezvous *r)
 {
@@ -228,7 +228,7 @@ static void connect_to_lower(Rendezvous *r)
     }
 }
 
-/* --- The whole rendezvous ------------------------------------------------------------------------------------- */
+/* --- The whole rendezvous -------------------------------------------------------------------------- */
 
 static void raise_file_limit(void)
 {

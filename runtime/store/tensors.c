@@ -104,7 +104,7 @@ void rt_views_free(RtView *views, int count)
     free(views);
 }
 
-/* --- This rank's part of the whole -------------------------------------------------------- */
+/* --- This rank's part of the whole ------------------------------------------------------------ */
 
 /* Does the rank have the whole dim?  A part may have the size of the whole if the dim is padded. */
 static bool is_whole(const RtView *view, int d)

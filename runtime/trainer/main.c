@@ -117,7 +117,7 @@ static void start_device(RtRun *run)
         rt_comm_print_mesh(rt);
 }
 
-/* --- Start of the run ------------------------------------------------------------------- */
+/* --- Start of the run ----------------------------------------------------------------------- */
 
 static uint32_t first_seed(const RtRun *run)
 {
@@ -190,7 +190,7 @@ static void start_state(RtRun *run)
     }
 }
 
-/* --- Outputs ------------------------------------------------------------------------- */
+/* --- Outputs -------------------------------------------------------------------------------- */
 
 /* The second step is the first with warm caches; a shorter run is traced from its start. */
 static int64_t first_traced(const RtRun *run)

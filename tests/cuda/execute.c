@@ -413,7 +413,7 @@ static bool run_call(Module *m, const CudaCall *call, void *library)
     return ok;
 }
 
-/* --- All calls -------------------------------------------------------------------------------------- */
+/* --- All calls ---------------------------------------------------------------------------------------- */
 
 static void *build_library(Module *m, const char *directory)
 {

@@ -136,7 +136,7 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- Available kernels ----------------------------------------------------------------------------- */
+/* --- Available kernels ----------------------------------------------------------------------------------- */
 
 static bool has_bias(const Description *d) { return d->epilogue & CUBLASLT_EPILOGUE_BIAS; }
 static bool has_aux(const Description *d) { return d->epilogue & 128; }

@@ -58,7 +58,7 @@ struct CUgraph_st {
 static EmulatedStream *streams[MAX_STREAMS];
 static int nstreams;
 
-/* --- Helpers ------------------------------------------------------------------------------- */
+/* --- Helpers ------------------------------------------------------------------------------------ */
 
 int64_t emulated_number(const char *name, int64_t preset)
 {

@@ -25,7 +25,7 @@ static bool is_square_of_step(Module *m, Func *f, Op *op) { return f->role == ST
 static bool adds_micro_batches(Module *m, Func *f, Op *op) { return adds_terms(op) && ends_with(f->name, ".micro"); }
 static bool adds_shares(Module *m, Func *f, Op *op) { return adds_terms(op) && !ends_with(f->name, ".micro"); }
 
-/* --- Changes to ops --------------------------------------------------------------------------------- */
+/* --- Changes to ops --------------------------------------------------------------------------------------- */
 
 static int ranks_of_group(const Module *m, const Op *op)
 {

@@ -27,7 +27,7 @@ bool ends_with(const char *text, const char *end);
 bool adds_terms(const Op *op);
 Value *value_like(Func *f, const Op *op, int i); /* another value of the type of operand i, available to op; or NULL */
 
-/* --- ... and changes to them --- */
+/* --- ... and changes to them -------- */
 bool leave_out(Module *m, Func *f, Op *op);
 /* The result of an op, or of the wait for it if it is in flight; NULL: another function waits for it. */
 Value *arrived(const Op *op);

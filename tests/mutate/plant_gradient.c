@@ -89,7 +89,7 @@ static bool runs_back(Module *m, Func *f, Op *op)
            op->attrs.dims.dim[0].size > 1;
 }
 
-/* --- Changes to ops ------------------------------------------------------------------------------------ */
+/* --- Changes to ops ------------------------------------------------------------------------------------------ */
 
 static bool negate(Module *m, Func *f, Op *op) { return scale_result(m, f, op, -1); }
 static bool count_one(Module *m, Func *f, Op *op) { return scale_result(m, f, op, 1 / summed_elements(op)); }

@@ -39,7 +39,7 @@ static int64_t compared, order_matters;
         }                                                                                                              \
     } while (0)
 
-/* --- Contents of tensors ------------------------------------------------------------------------------ */
+/* --- Contents of tensors ---------------------------------------------------------------------------- */
 
 static int64_t bytes_of(RtType type) { return type == RT_BOOL ? 1 : type == RT_F32 || type == RT_I32 ? 4 : 2; }
 

@@ -353,7 +353,8 @@ static void test_refusals(void **state)
             given, "index 4 on rank 0, but 'v' has 3 elements");
     refuses("module @m { mesh a=2 func @f(%x: f32[i:4/a], %y: f32[i:4]) { %0 = add %x, %y : f32[i:4/a] return %0 } }",
             given, "split 'i' differently");
-    refuses("module @m { func @f(%x: f32[]) { %0 = call %x {callee=f} : f32[] return %0 } }", given, "calls are recursive");
+    refuses("module @m { func @f(%x: f32[]) { %0 = call %x {callee=f} : f32[] return %0 } }", given,
+            "calls are recursive");
 }
 
 static void test_tensors(void **state)

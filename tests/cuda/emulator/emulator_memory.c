@@ -232,7 +232,7 @@ void emulator_take_away(void *at, int64_t bytes)
         memory->shadow[(char *)at - memory->base + i].written_stamp = 0;
 }
 
-/* --- Functions called by gcc ---------------------------------------------------------------------------- */
+/* --- Functions called by gcc ------------------------------------------------------------------- */
 
 #define ACCESS(bytes)                                                                                                  \
     void __tsan_read##bytes(void *at);                                                                                 \
