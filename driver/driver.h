@@ -1,4 +1,4 @@
-/* driver.h -- what the commands of mpc share. */
+/* driver.h -- shared by the commands of mpc. */
 #ifndef MPC_DRIVER_H
 #define MPC_DRIVER_H
 
@@ -23,10 +23,10 @@ typedef struct {
 /* `mpc: error: ...` on stderr, counted; false. */
 bool run_failed(Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The text of a file ("-": standard input) into run->source, and diagnostics that point into it. */
+/* The text of a file ("-": standard input) into run->source, and diagnostics for it. */
 bool read_source(Run *run, const char *path);
 
-/* A file that appears under its name only when it is whole: written aside, then renamed. */
+/* An atomically created file: written under a temporary name, then renamed. */
 typedef struct {
     const char *path, *aside; /* NULL: a device or pipe, written to directly */
     FILE *out;
@@ -34,16 +34,16 @@ typedef struct {
 
 bool open_new(Run *run, NewFile *file, const char *path);
 bool close_new(Run *run, NewFile *file);
-void drop_new(NewFile *file); /* in place of close_new: nothing appears */
+void drop_new(NewFile *file); /* instead of close_new: discards the file */
 bool write_new(Run *run, const char *path, const char *text);
-bool make_folder(Run *run, const char *path); /* and those above it */
+bool make_folder(Run *run, const char *path); /* with its parents */
 
-/* Is it another file than the one that is read?  Else false after reporting. */
+/* Is it different from the input file?  Else false after reporting. */
 bool may_write(Run *run, const char *path);
 
 /* --- source.c ------------------------------------------------------------------------------ */
 
-/* A model lowered as the options say; NULL after errors.  `shrink`: see lower.h. */
+/* A model, lowered with the options; NULL after errors.  `shrink`: see lower.h. */
 Module *lower_source(Run *run, int64_t shrink, Settings *settings);
 
 /* Is it --target=cuda? */
@@ -58,7 +58,7 @@ bool verify_copy(Run *run, VerifyOptions options);
 /* "124,439,808" */
 char *grouped(Arena *arena, int64_t number);
 
-/* --- The commands: each gives the exit status. ---------------------------------------------- */
+/* --- The commands: each returns the exit status. -------------------------------------------- */
 int run_compile(Run *run);
 int run_check(Run *run);
 int run_report(Run *run);

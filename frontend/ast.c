@@ -1,4 +1,4 @@
-/* ast.c -- builds the tree, and checks where each statement may stand. */
+/* ast.c -- builds the tree, and checks the context of each statement. */
 #include "build_ast.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ double number_of(Reading *r, const char *from)
     return strtod(text, NULL);
 }
 
-/* --- Where statements may stand -------------------------------------------------------------- */
+/* --- Permitted contexts of statements -------------------------------------------------------- */
 
 typedef enum { IN_FILE = 1, IN_BLOCK = 2, IN_MODEL = 4, IN_REPEAT = 8, IN_TRAIN = 16, IN_PARALLEL = 32 } Place;
 
@@ -140,6 +140,6 @@ static void check_list(Reading *r, Ast *list, Place place)
 
 void check_places(Reading *r, Ast *file)
 {
-    if (r->diags->errors == 0) /* after a syntax error, bodies may have lost their heads */
+    if (r->diags->errors == 0) /* after a syntax error, the head of a body may be missing */
         check_list(r, file, IN_FILE);
 }

@@ -28,7 +28,7 @@ static const char *word_list(Lower *l, const char *const words[])
     return list;
 }
 
-/* A word of the file, or its twin of the command line; NULL after reporting. */
+/* A word from the command line or else from the file; NULL after reporting. */
 static const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
                              const char *said)
 {
@@ -82,6 +82,17 @@ static void check_given_once(Lower *l, const Ast *options)
                          position_text(l, before->loc));
 }
 
+/* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
+static void split_layers(Module *m, Name copies, int axis)
+{
+    ShardRule *rule = NEW(&m->arena, ShardRule), **end = &m->rules;
+    *rule = (ShardRule){ .axis = axis };
+    add_name(&rule->dims, copies);
+    while (*end)
+        end = &(*end)->next;
+    *end = rule;
+}
+
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -94,9 +105,8 @@ static void check_stages(Layout *p, const Ast *ast)
     check_given_once(l, ast->child);
     check_repeated(p, ast);
     const MeshAxis *axis = use_axis(p, ast->init);
-    if (axis && axis->size > 1)
-        complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = 1", axis->name) },
-                 "pipelines of more than one stage are not implemented yet");
+    for (int i = 0; axis && i < axis->count; i++)
+        split_layers(l->m, intern_format(l->m, "%s.copy", ast->name), axis->first + i);
     const char *word = "1f1b";
     if (schedule || l->options->schedule)
         word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
@@ -144,7 +154,7 @@ static void read_zero_option(Lower *l, const Ast *option)
     }
 }
 
-/* Is the axis one along which ranks see other data? */
+/* Is the axis data-parallel? */
 static bool splits_data(const Lower *l, const MeshAxis *axis)
 {
     for (const ShardRule *rule = l->m->rules; rule; rule = rule->next)
@@ -156,7 +166,7 @@ static bool splits_data(const Lower *l, const MeshAxis *axis)
     return false;
 }
 
-/* What counts of zero's options, those left to their defaults too; nothing counts on one rank. */
+/* Notes zero's effective options, including defaults; none on one rank. */
 static void note_zero_options(Lower *l, const Ast *ast)
 {
     const Train *t = &l->m->train;
@@ -200,7 +210,7 @@ static void read_zero(Layout *p, const Ast *ast)
     Train *t = &l->m->train;
     const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
     const char *axes = read_zero_axes(p, ast->init);
-    t->bucket = 25000000; /* as PyTorch's DistributedDataParallel */
+    t->bucket = 25000000; /* the default of PyTorch's DistributedDataParallel */
     for (const Ast *option = ast->child; option; option = option->next)
         read_zero_option(l, option);
     check_given_once(l, ast->child);
@@ -235,7 +245,7 @@ static void check_recompute(Lower *l, const Ast *ast)
     note(l, "parallel.recompute", Recompute_words[l->m->train.recompute], value, said);
 }
 
-/* --- All of it ------------------------------------------------------------------------------- */
+/* --- The whole statement --------------------------------------------------------------------- */
 
 void read_policies(Layout *p)
 {

@@ -62,7 +62,7 @@ static int64_t count_local(const Operands *o, const Value *value, int from, int 
     return count;
 }
 
-/* Elements along the dims of a table behind the one that is indexed. */
+/* Elements along the dims of a table after the indexed one. */
 static int64_t row_length(const Operands *o, const Value *table, Name rows)
 {
     return count_local(o, table, find_dim(&table->type, rows) + 1, table->type.rank);
@@ -103,7 +103,7 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
                   launches, out);
 }
 
-/* Pairs of one thread: neighbours, or with half a row between. */
+/* A thread's pairs: neighbours, or half a row apart. */
 static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     const Type *x = &o->value[0]->type;
@@ -165,7 +165,7 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
 {
     if (op->kind == OP_scatter_add) {
         Type index = arg(op, 1)->type;
-        return 2 * local_bytes(m, &index); /* in order, and the order */
+        return 2 * local_bytes(m, &index); /* the sorted indices, and their permutation */
     }
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }

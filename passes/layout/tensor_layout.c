@@ -23,7 +23,7 @@ Axes axes_in_use(const Type *type)
     return axes;
 }
 
-/* Does a step have but one micro-batch? */
+/* Has a step only one micro-batch? */
 static bool runs_once(const LayoutRules *h)
 {
     const Func *step = func_with_role(h->m, STEP);
@@ -54,7 +54,7 @@ LayoutRules layout_rules(Module *m, Extent extent)
     return h;
 }
 
-/* The dim that a rule means by `name`: itself, else one that is split like it. */
+/* The dim that a rule names: `name` itself, else one declared to be split like it. */
 static int dim_meant(const LayoutRules *h, const Type *type, Name name)
 {
     int at = find_dim(type, name);
@@ -64,7 +64,7 @@ static int dim_meant(const LayoutRules *h, const Type *type, Name name)
     return at;
 }
 
-/* One more axis inside what splits the dim already; false if the dim does not divide. */
+/* Splits the dim over one more axis, inside its present split; false if it does not divide. */
 static bool split_once(const LayoutRules *h, Dim *dim, int axis, bool zigzag)
 {
     Dim more = *dim;
@@ -95,9 +95,9 @@ void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
             taken |= 1u << rule->axis;
 }
 
-/* Adds the axes along which data are parallel, if the type has no use for them yet: they split the first dim that
- * divides.  The last axis, whose ranks are nearest, comes first: so gradients are reduced along it before what is left
- * of them is reduced along others, and parameters are gathered along it at the end. */
+/* Adds the data-parallel axes that the type does not use yet: they split the first dim that divides.  The last axis,
+ * whose ranks are nearest, is outermost: so gradients are first reduced along it, and the remaining shards along the
+ * others; parameters are gathered along it last. */
 static void split_state(const LayoutRules *h, Type *type)
 {
     Axes taken = axes_in_use(type);
@@ -169,6 +169,12 @@ Extent rule_behind(const LayoutRules *h, const Type *from, const Type *to)
 
 /* --- The program without layout ---------------------------------------------------------------- */
 
+static void forget_type(Type *type)
+{
+    *type = unsplit_type(*type);
+    type->on = (Stages){ 0 };
+}
+
 static void forget_op(Func *f, Op *op)
 {
     if (info(op)->traits & WISHES) {
@@ -182,14 +188,14 @@ static void forget_op(Func *f, Op *op)
     }
     op->attrs.axis = 0;
     for (int i = 0; i < op->results.count; i++)
-        op->results.at[i]->type = unsplit_type(op->results.at[i]->type);
+        forget_type(&op->results.at[i]->type);
 }
 
 void forget_layout(Module *m)
 {
     for (Func *f = m->funcs; f; f = f->next) {
         for (int i = 0; i < f->params.count; i++)
-            f->params.at[i]->type = unsplit_type(f->params.at[i]->type);
+            forget_type(&f->params.at[i]->type);
         for (Op *op = f->first, *next; op; op = next) {
             next = op->next;
             forget_op(f, op);

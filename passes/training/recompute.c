@@ -1,11 +1,11 @@
-/* recompute.c -- which residuals are saved, and which the backward computes again.
+/* recompute.c -- chooses which residuals are saved and which are recomputed in the backward.
  *
- *   none       saves what the backward reads, but what pointwise ops make of other saved values: that is
- *              computed where it is read, in the same kernel, and costs nothing
- *   selective  computes all again but products, attention and gathers: what is large and cheap
- *   full       saves only what goes into a layer (Chen et al., arXiv 1604.06174)
+ *   none       saves all values that the backward reads, except pointwise functions of other saved values: these are
+ *              recomputed in the kernel that reads them, at no cost
+ *   selective  recomputes all but products, attention and gathers: values that are large and cheap
+ *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174)
  *
- * A bias is a part of the product that it is added to.
+ * A bias belongs to its product.
  *
  *   func @h.fwd ... saves(%u, %g)          func @h.fwd ... saves(%u)
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
@@ -24,17 +24,17 @@
 typedef struct {
     Module *m;
     Func *fwd, *bwd;
-    bool again[CONTROL + 1]; /* of each family: may its ops be computed again? */
-    bool for_products;       /* may what a product or a library op reads be computed again? */
-    bool whole;              /* full: whatever it costs */
-    bool views_only;         /* what is being decided on is read by a product: another view of it is all that is free */
+    bool again[CONTROL + 1]; /* of each family: may its ops be recomputed? */
+    bool for_products;       /* may operands of products and library ops be recomputed? */
+    bool whole;              /* full: at any cost */
+    bool views_only;         /* the present value is read by a product: only views of it are free */
     int carried;
-    Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
+    Op *begin; /* of bwd: copies are inserted before it, in order of creation */
     Map made;  /* value of fwd -> its copy in bwd */
     Link link; /* of fwd and bwd */
     Uses fwd_uses, bwd_uses;
-    Map forward, params; /* name -> value of fwd, parameter of bwd that stands for it */
-    Map returned;        /* parameters of bwd that are results of it, too */
+    Map forward, params; /* name -> value of fwd, and its parameter of bwd */
+    Map returned;        /* parameters of bwd that are also its results */
 } Pair;
 
 static void note_names(Map *named, const Values *values)
@@ -77,7 +77,7 @@ static bool is_carried(const Pair *p, const Value *value)
     return at >= 0 && at < p->carried;
 }
 
-/* At hand in the backward without saving more: a number, an operand that can be handed over, a residual. */
+/* Is it available in the backward without saving more: a number, an operand that can be passed on, a residual? */
 static bool at_hand(const Pair *p, const Value *value)
 {
     if (!value->def && !is_carried(p, value))
@@ -91,8 +91,8 @@ static bool may_repeat(const Pair *p, const Op *op)
     return p->views_only ? family == VIEW : p->again[family];
 }
 
-/* Bytes that would have to be saved in addition, so that `value` can be computed again.  A carried value has to be
- * copied to be saved, so it counts twice. */
+/* The additional bytes to save so that `value` can be recomputed.  Saving a carried value needs a copy, so it counts
+ * twice. */
 static double extra_bytes(const Pair *p, const Value *value, const Value *wanted, Map *seen)
 {
     if ((value != wanted && at_hand(p, value)) || map_get(seen, value))
@@ -126,10 +126,10 @@ static bool should_repeat(Pair *p, const Value *value, const Value *param)
     Map seen = { .arena = &scratch };
     double own = (double)local_bytes(p->m, &value->type), extra = extra_bytes(p, value, value, &seen);
     arena_free(&scratch);
-    return extra <= own + own / 16; /* the statistics of a row are small change */
+    return extra <= own + own / 16; /* ignores the small statistics of rows */
 }
 
-/* The value in bwd, computed there if it is not at hand.  New ops go before `b`. */
+/* The value in bwd, recomputed if it is not available.  New ops are inserted before `b`. */
 static Value *make(Pair *p, Builder *b, Value *value, bool again)
 {
     Value *made = again ? NULL : map_get(&p->made, value);
@@ -160,16 +160,16 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
 static void repeat(Pair *p, Value *value, Value *param)
 {
     Builder b = builder_at(p->m, p->bwd, p->begin);
-    remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
+    remark(p->m, value->def, "recomputed in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
            (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);
     map_put(&p->returned, param, NULL);
 }
 
-/* --- Where copies go ------------------------------------------------------------------------------ */
+/* --- Positions of copies -------------------------------------------------------------------------- */
 
-/* The copies of bwd that have no place yet, each with its number from 1, in the order in which they were made. */
+/* The copies of bwd that are not placed yet, each with its number from 1, in order of creation. */
 typedef struct {
     Func *f;
     Map number;
@@ -180,7 +180,7 @@ static intptr_t number_of(const Copies *copies, const Op *op)
     return op ? (intptr_t)map_get(&copies->number, op) : 0;
 }
 
-/* The last made of the copies that op reads; NULL: none is left. */
+/* The newest of the copies that op reads; NULL: none is left. */
 static Op *last_copy_read(const Copies *copies, const Op *op)
 {
     Op *last = NULL;
@@ -190,7 +190,7 @@ static Op *last_copy_read(const Copies *copies, const Op *op)
     return last;
 }
 
-/* Puts what op reads before `root`, which op is read for, and what that reads before it. */
+/* Places the copies that op needs, transitively, before `root`. */
 static void place_copies(Copies *copies, Op **waiting, Op *op, Op *root)
 {
     int count = 0;
@@ -205,7 +205,7 @@ static void place_copies(Copies *copies, Op **waiting, Op *op, Op *root)
     }
 }
 
-/* What is computed again is computed where it is first read: it takes no memory before.  What is returned stays. */
+/* Moves recomputed values to their first reader, so that they take no memory before.  Returned values stay. */
 static void sink_copies(Pair *p)
 {
     Arena scratch = { 0 };
@@ -255,7 +255,7 @@ static void set_policy(Pair *p, Recompute policy)
 {
     Func *caller;
     const Op *call = call_of(p->m, p->fwd, &caller);
-    bool layer = call && call->attrs.dims.count; /* `full` is about layers; around them it is selective */
+    bool layer = call && call->attrs.dims.count; /* `full` applies to layers; outside of them it is selective */
     bool full = policy == RECOMPUTE_FULL, selective = full || policy == RECOMPUTE_SELECTIVE;
     p->whole = full && layer;
     p->again[POINTWISE] = p->again[VIEW] = true;

@@ -6,7 +6,7 @@
 
 #include "../kernels/shape.h"
 
-/* Rows that one thread rotates by the same angles: these cost more than the rows. */
+/* Rows that one thread rotates by the same angles, which are the expensive part. */
 enum { RT_ROPE_ROWS = 8 };
 
 /* N elements as a pack, which has to be on a boundary, or one by one. */

@@ -1,6 +1,5 @@
-/* fuzz_mdl.c -- no text, however broken, crashes or hangs the parser of .mdl or lowering.  What the parser accepts, mpc
- * fmt lays out so that it means the same, with the same comments, and stays as it is when laid out again; what lowers
- * verifies.
+/* fuzz_mdl.c -- no text crashes or hangs the parser of .mdl or lowering.  For accepted texts, mpc fmt keeps tree and
+ * comments and is idempotent; lowered modules pass the verifier.
  */
 #include "ast.h"
 #include "layout.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bugs of other training systems, planted into what mpc makes: README.md lists them.  Trainers wait for each other most of
-# the time, so two halves of their tests run side by side, and the planted programs beside them.
+# Bugs of other training systems, injected into programs and trainers: listed in README.md.  Trainers mostly wait for
+# each other, so two halves of their tests run in parallel, together with the injected programs.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
