@@ -18,7 +18,7 @@ static Module *parse(Source *source, Diags *diags, const char *text, size_t size
     return parse_module(source, diags);
 }
 
-static void check_round_trip(const Module *m, FILE *sink)
+static void check_round_trip(Module *m, FILE *sink)
 {
     Source source;
     Diags diags;
