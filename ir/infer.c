@@ -4,6 +4,7 @@
  * sums.  Sharding, loops and cost follow from these two.
  */
 #include "infer.h"
+#include "stages.h"
 
 #include <string.h>
 
@@ -95,12 +96,6 @@ double op_flops(Module *m, const Op *op)
     if (info(op)->flops == 0 || !op_space(m, op, &space))
         return 0;
     return (double)element_count(&space) * info(op)->flops;
-}
-
-/* A sum of terms on different stages: each rank adds what it holds, and the sum of these is pending. */
-static bool adds_stages(const Op *op)
-{
-    return is_addition(op) && !same_stages(arg(op, 0)->type.on, arg(op, 1)->type.on);
 }
 
 /* What one stage holds is, of all stages, a pending sum: the others add nothing. */
@@ -342,15 +337,6 @@ INFER(iota)
     return true;
 }
 
-bool runs_in_stages(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.dim[0].split.count > 0; }
-
-Stages end_stage(const Module *m, const Op *loop, bool last)
-{
-    const int axis = loop->attrs.dims.dim[0].split.axis[0];
-    const int64_t at = last != (loop->attrs.reverse > 0) ? m->axis_size[axis] - 1 : 0;
-    return (Stages){ UINT64_C(1) << at, axis };
-}
-
 /* Each stage runs the iterations whose slices it holds, and sends what is carried to the next one. */
 static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
 {
@@ -359,8 +345,9 @@ static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int co
     for (int i = 0; i < op->args.count; i++) {
         const Stages on = arg(op, i)->type.on;
         if (i < carried ? common_stages(on, first).axis < 0 : on.at != 0)
-            return REFUSE("send it there", i < carried ? "%%%s is not on(%s), where the loop begins"
-                                                       : "%%%s is not on all stages of the loop, %s being the first",
+            return REFUSE("send it there",
+                          i < carried ? "%%%s is not on(%s), where the loop begins"
+                                      : "%%%s is not on all stages of the loop, %s being the first",
                           arg(op, i)->name, stages_text(m, first));
     }
     for (int i = 0; i < count; i++)
@@ -368,28 +355,19 @@ static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int co
     return true;
 }
 
-/* All stages: none has to be named. */
-static Stages unless_all(const Module *m, Stages on)
-{
-    for (int stage = 0; stage < m->axis_size[on.axis]; stage++)
-        if (!(on.at >> stage & 1))
-            return on;
-    return (Stages){ 0 };
-}
-
 /* The stages that run an op are those that hold all of its operands. */
 static bool infer_stages(Module *m, const Op *op, Type results[], int count)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     Stages on = { 0 };
-    if (callee && is_staged(callee)) /* whose types say it */
+    if ((callee && is_staged(callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
         return true;
     if (runs_in_stages(op))
         return infer_stages_of_loop(m, op, results, count);
     for (int i = 0; i < op->args.count; i++) {
         const Stages given = arg(op, i)->type.on, both = common_stages(on, given);
         if (adds_stages(op)) {
-            on = (Stages){ i == 0 || (on.at && given.at) ? on.at | given.at : 0, i ? on.axis : given.axis };
+            on = (Stages){ on.at | given.at, given.axis };
             continue;
         }
         if (both.axis < 0)
@@ -399,7 +377,7 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
     }
     on = on.at ? unless_all(m, on) : on;
     for (int i = 0; i < count; i++)
-        results[i].on = info(op)->traits & MOVES ? op->attrs.on : on;
+        results[i].on = on;
     return true;
 }
 

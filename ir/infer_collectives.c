@@ -1,5 +1,6 @@
 /* infer_collectives.c -- result types of collectives: the same tensor in another layout. */
 #include "infer.h"
+#include "stages.h"
 
 /* Removes `axes` from the innermost end of a split; false if they are not its innermost axes. */
 static bool unsplit(Split *split, Axes axes)
@@ -54,6 +55,7 @@ INFER(reshard)
     const Type *x = &arg(op, 0)->type;
     const Dims *to = &op->attrs.dims;
     results[0] = *x;
+    results[0].on = op->attrs.on;
     results[0].partial = op->attrs.axis;
     if (!results[0].partial)
         results[0].by = BY_SUM;
@@ -75,8 +77,34 @@ INFER(send)
 {
     const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
     results[0] = arg(op, 0)->type;
+    results[0].on = to;
     if (!is_one_stage(from) || !is_one_stage(to) || from.axis != to.axis || from.at == to.at)
         return REFUSE(NULL, "send takes %%%s from one stage to another one", arg(op, 0)->name);
+    return true;
+}
+
+INFER(hold)
+{
+    const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
+    results[0] = arg(op, 0)->type;
+    results[0].on = to;
+    if (!to.at || (from.at && (from.axis != to.axis || to.at & ~from.at)))
+        return REFUSE("name some of them", "hold takes some of the stages that %%%s is on", arg(op, 0)->name);
+    return true;
+}
+
+INFER(pend)
+{
+    const Type *x = &arg(op, 0)->type;
+    const Stages to = op->attrs.on;
+    results[0] = *x;
+    results[0].on = to;
+    results[0].partial |= op->attrs.axis;
+    const Axes axis = x->on.at ? 1u << x->on.axis : 0;
+    const bool is_term = is_one_stage(x->on) || x->partial & axis,
+               fits = !to.at || (to.axis == x->on.axis && !(x->on.at & ~to.at));
+    if (!axis || op->attrs.axis != axis || !is_term || !fits)
+        return REFUSE(NULL, "pend takes %%%s from one stage to more, along the axis of these stages", arg(op, 0)->name);
     return true;
 }
 
@@ -89,10 +117,17 @@ INFER(wait)
 
 INFER(all_reduce)
 {
+    const Stages on = arg(op, 0)->type.on, to = op->attrs.on;
+    const Axes of_stages = on.at ? 1u << on.axis : 0,
+               pending = arg(op, 0)->type.partial | (is_one_stage(on) ? of_stages : 0);
     results[0] = arg(op, 0)->type;
-    if (!op->attrs.axis || (results[0].partial & op->attrs.axis) != op->attrs.axis)
+    if (!op->attrs.axis || (pending & op->attrs.axis) != op->attrs.axis)
         return REFUSE(NULL, "%s: %%%s is not partial over that axis", info(op)->name, arg(op, 0)->name);
     results[0].partial &= ~op->attrs.axis;
+    if (op->attrs.axis & of_stages)
+        results[0].on = to;
+    if (to.at && !(op->attrs.axis & of_stages && to.axis == on.axis && !(on.at & ~to.at)))
+        return REFUSE(NULL, "%s: not all stages of %%%s get the sum", info(op)->name, arg(op, 0)->name);
     if (!results[0].partial)
         results[0].by = BY_SUM;
     return true;

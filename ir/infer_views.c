@@ -1,6 +1,7 @@
 /* infer_views.c -- result types of views, concat and pad, library ops, calls and loops. */
 #include "flight.h"
 #include "infer.h"
+#include "stages.h"
 
 /* Finds the dim that {dim=...} names in the first operand. */
 static int named_dim(Module *m, const Op *op)

@@ -377,15 +377,8 @@ bool splits_evenly(const Module *m, const Dim *dim);     /* into blocks of equal
 int64_t local_size(const Module *m, const Dim *dim);     /* elements in memory on one rank: padded / ranks */
 int64_t local_bytes(const Module *m, const Type *type);  /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
-bool same_stages(Stages a, Stages b);
-bool is_on(Stages on, int stage); /* does that stage hold it? */
-bool is_one_stage(Stages on);
-bool runs_in_stages(const Op *op);                       /* a loop along a dim that is split: the stages of a pipeline */
-Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
-bool is_staged(const Func *f);                /* do its parameters or results say on which stages they are? */
-Stages common_stages(Stages a, Stages b);     /* with none in common: axis -1 */
-char *stages_text(Module *m, Stages on);      /* "pp=0+3", in the arena */
-char *type_text(Module *m, const Type *type); /* in the arena */
+char *stages_text(Module *m, Stages on);                 /* "pp=0+3", in the arena */
+char *type_text(Module *m, const Type *type);            /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
 void push_value(Arena *arena, Values *values, Value *value);

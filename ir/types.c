@@ -1,5 +1,6 @@
 /* types.c -- names, dims, types: properties of tensors that do not depend on ops. */
 #include "ir.h"
+#include "stages.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -120,31 +121,6 @@ bool same_dims(const Type *a, const Type *b)
         if (!dim_equal(&a->dim[i], &b->dim[i]))
             return false;
     return true;
-}
-
-bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
-
-bool is_on(Stages on, int stage) { return !on.at || on.at >> stage & 1; }
-
-bool is_one_stage(Stages on) { return on.at && !(on.at & (on.at - 1)); }
-
-Stages common_stages(Stages a, Stages b)
-{
-    if (!a.at || !b.at)
-        return a.at ? a : b;
-    Stages both = { a.axis == b.axis ? a.at & b.at : 0, a.axis };
-    return both.at ? both : (Stages){ .axis = -1 };
-}
-
-bool is_staged(const Func *f)
-{
-    for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->type.on.at)
-            return true;
-    for (int i = 0; i < f->results.count; i++)
-        if (f->results.at[i]->type.on.at)
-            return true;
-    return false;
 }
 
 bool type_equal(const Type *a, const Type *b)

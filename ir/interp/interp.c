@@ -1,6 +1,7 @@
 /* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
 #include "flight.h"
 #include "interp_parts.h"
+#include "stages.h"
 
 /* The slots of a function's values: parameters first, then the results of its ops in order.  `arg` lists the slots of
  * all operands of all ops. */
@@ -269,6 +270,8 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     default:
         break;
     }
+    if (info(op)->traits & MOVES)
+        return run_collective(in, op, args, results);
     switch (info(op)->family) {
     case LEAF:
         return run_leaf(in, op, results);

@@ -6,6 +6,7 @@
  * pending or not, like that of the trainer.  An element that no rank of the group holds is reported.
  */
 #include "interp_parts.h"
+#include "stages.h"
 
 /* For each element of a rank's new part along one dim: the distance to the rank that held it, and its index there. */
 typedef struct {
@@ -86,10 +87,9 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
 
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
-    bool moves = info(op)->traits & MOVES;
-    Axes group = op->kind == OP_local_slice ? 0 : moves ? ~0u : op->attrs.axis; /* who talks */
+    bool moves = info(op)->traits & MOVES, reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
+    Axes group = op->kind == OP_local_slice ? 0 : moves && !reduces ? ~0u : op->attrs.axis; /* the communicating axes */
     Axes reduced = x->type->partial & ~y->type->partial, begun = y->type->partial & ~x->type->partial;
-    bool reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
     if (reduced & ~group || begun & ~(is_one_stage(x->type->on) ? 1u << x->type->on.axis : 0))
         return cannot_run(in, "its group cannot produce the pending sums of its result's type");
     for (int i = 0; i < y->type->rank; i++)

@@ -4,6 +4,7 @@
  * as many: block r then holds the r-th from the left and the r-th from the right.
  */
 #include "interp_parts.h"
+#include "stages.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

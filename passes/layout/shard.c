@@ -17,6 +17,7 @@
  */
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "stages.h"
 #include "tensor_layout.h"
 
 typedef struct {
@@ -456,12 +457,16 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
 
 /* --- The passes ------------------------------------------------------------------------------------- */
 
-static void declare_homes(Shard *s)
+/* Declares the types of inputs and parameters. */
+static void declare_types(Shard *s)
 {
     for (Input *input = s->m->inputs; input; input = input->next)
         input->type = input_type(&s->rules, input->type);
-    for (Param *param = s->m->params; param; param = param->next)
+    for (Param *param = s->m->params; param; param = param->next) {
+        const Stages on = param->type.on;
         param->type = state_type(&s->rules, param->type);
+        param->type.on = on;
+    }
 }
 
 static void assign_entry(Shard *s, Func *f)
@@ -470,6 +475,8 @@ static void assign_entry(Shard *s, Func *f)
         Value *param = f->params.at[i];
         bool is_input = param->port.kind == PORT_INPUT;
         param->type = is_input ? input_type(&s->rules, param->type) : state_type(&s->rules, param->type);
+        if (param->port.of && !is_input)
+            param->type.on = find_param(s->m, param->port.of)->type.on;
     }
     assign_func(s, f, 0, NULL);
 }
@@ -483,6 +490,46 @@ static bool has_extent(const Module *m, Extent extent)
     return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
 }
 
+static void assign_entries(Shard *s)
+{
+    forget_layout(s->m);
+    s->visited = s->uses = (Map){ .arena = &s->m->arena };
+    declare_types(s);
+    for (Func *f = s->m->funcs; f; f = f->next)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+            assign_entry(s, f);
+    drop_unreached(s->m);
+}
+
+static int pipeline_axis(const Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (runs_in_stages(op))
+                return op->attrs.dims.dim[0].split.axis[0];
+    return -1;
+}
+
+/* Puts parameters on the stages that read them; true if some are then not on all stages. */
+static bool place_params(Module *m)
+{
+    const int axis = pipeline_axis(m);
+    bool placed = false;
+    if (axis < 0)
+        return false;
+    Map needed = stages_needed(m, false);
+    for (Param *param = m->params; param; param = param->next) {
+        uint64_t at = 0;
+        for (const Func *f = m->funcs; f; f = f->next) {
+            const Value *value = f->role != PLAIN ? param_for(f, PORT_PARAM, param->name) : NULL;
+            at |= value ? stages_needing(&needed, value) : 0;
+        }
+        param->type.on = unless_all(m, (Stages){ at, at ? axis : 0 });
+        placed |= param->type.on.at != 0;
+    }
+    return placed;
+}
+
 /* Each walk starts from scratch: if no one inspects intermediate programs, only the last is run. */
 static void assign_layout(Module *m, Extent extent)
 {
@@ -491,13 +538,12 @@ static void assign_layout(Module *m, Extent extent)
         comes_again |= has_extent(m, later);
     if (!has_extent(m, extent) || (m->hurried && comes_again))
         return;
-    Shard s = { .m = m, .rules = layout_rules(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
-    forget_layout(m);
-    declare_homes(&s);
-    for (Func *f = m->funcs; f; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
-            assign_entry(&s, f);
-    drop_unreached(m);
+    Shard s = { .m = m, .rules = layout_rules(m, extent) };
+    for (Param *param = m->params; param; param = param->next)
+        param->type.on = (Stages){ 0 };
+    assign_entries(&s);
+    if (place_params(m))
+        assign_entries(&s);
 }
 
 void pass_shard(Module *m);
