@@ -376,8 +376,14 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
         on = both;
     }
     on = on.at ? unless_all(m, on) : on;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         results[i].on = on;
+        for (int j = 0; on.at && j < results[i].rank; j++)
+            for (int k = 0; k < results[i].dim[j].split.count; k++)
+                if (results[i].dim[j].split.axis[k] == on.axis)
+                    return REFUSE("hold it on all of them", "the stages of %s are some of %s, which split '%s'",
+                                  info(op)->name, m->axis[on.axis], results[i].dim[j].name);
+    }
     return true;
 }
 

@@ -10,6 +10,8 @@ bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis =
 
 bool is_on(Stages on, int stage) { return !on.at || on.at >> stage & 1; }
 
+bool is_on_all(Stages on, Stages these) { return !on.at || (these.at && !(these.at & ~on.at)); }
+
 bool is_one_stage(Stages on) { return on.at && !(on.at & (on.at - 1)); }
 
 Stages common_stages(Stages a, Stages b)

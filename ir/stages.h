@@ -9,6 +9,7 @@
 
 bool same_stages(Stages a, Stages b);
 bool is_on(Stages on, int stage); /* does that stage hold it? */
+bool is_on_all(Stages on, Stages these);
 bool is_one_stage(Stages on);
 Stages common_stages(Stages a, Stages b);      /* with none in common: axis -1 */
 Stages unless_all(const Module *m, Stages on); /* all stages: none has to be named */

@@ -239,6 +239,26 @@ static void retype_results(Shard *s, Op *op)
         op->results.at[i]->type = types[i];
 }
 
+/* The stages on which the op has to have all its operands, where it cannot run on those that hold them: all stages, if
+ * these split its space; else those of the largest one, if no stage holds all. */
+static bool moves_operands(const Op *op, const Type *space, Stages *to)
+{
+    const Value *largest = NULL;
+    Stages common = { 0 };
+    bool splits_space = false;
+    *to = (Stages){ 0 };
+    for (int i = 0; i < op->args.count; i++) {
+        const Stages on = arg(op, i)->type.on;
+        splits_space |= on.at && axes_in_use(space) & axis_bit(on.axis);
+        common = common.axis < 0 ? common : common_stages(common, on);
+        if (on.at && (!largest || bytes_of(&arg(op, i)->type) > bytes_of(&largest->type)))
+            largest = arg(op, i);
+    }
+    if (!splits_space && common.axis < 0)
+        *to = largest->type.on;
+    return splits_space || (common.axis < 0 && !adds_stages(op));
+}
+
 static void assign_op(Shard *s, Func *f, Op *op)
 {
     int first, last;
@@ -246,8 +266,12 @@ static void assign_op(Shard *s, Func *f, Op *op)
     Type space = whole_space(op);
     split_by_rules(&s->rules, &space, pending, op);
     adopt_splits(s, op, &space, pending);
+    Stages stages;
+    const bool moves = moves_operands(op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {
         Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
+        if (moves && (!stages.at || !is_on_all(wanted.on, stages)))
+            wanted.on = stages;
         op->args.at[i] = reshard(s, f, op, arg(op, i), &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
     }
     for (int i = 0; i < op->attrs.dims.count; i++) {
