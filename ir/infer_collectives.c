@@ -59,7 +59,8 @@ INFER(reshard)
     results[0].partial = op->attrs.axis;
     if (!results[0].partial)
         results[0].by = BY_SUM;
-    const Axes may_pend = x->partial | (is_one_stage(x->on) ? 1u << x->on.axis : 0);
+    const Stages on = x->on.at ? x->on : op->attrs.on;
+    const Axes may_pend = x->partial | (is_one_stage(x->on) || (on.at && !x->on.at) ? 1u << on.axis : 0);
     if (to->count != x->rank || results[0].partial & ~may_pend)
         return REFUSE(NULL, "reshard must keep the dims of %%%s and cannot add pending sums", arg(op, 0)->name);
     for (int i = 0; i < x->rank; i++) {

@@ -33,7 +33,16 @@ bool is_staged(const Func *f)
     return false;
 }
 
-bool runs_in_stages(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.dim[0].split.count > 0; }
+bool runs_in_stages(const Op *op)
+{
+    return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].split.count > 0;
+}
+
+int64_t rank_iterations(const Module *m, const Op *op)
+{
+    const Dim *dim = &op->attrs.dims.dim[0];
+    return !op->attrs.dims.count ? 1 : runs_in_stages(op) ? local_size(m, dim) : dim->size;
+}
 
 Stages end_stage(const Module *m, const Op *loop, bool last)
 {

@@ -1,5 +1,6 @@
 /* storage.c -- properties that follow from the memory plan: alignment, state, buffers of loops, and messages. */
 #include "storage.h"
+#include "stages.h"
 
 bool coincide(const Value *a, const Value *b)
 {
@@ -67,8 +68,8 @@ int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)
     return bytes;
 }
 
-bool is_written_behind(const Op *loop, int i, int64_t iteration)
+bool is_written_behind(const Module *m, const Op *loop, int i, int64_t iteration)
 {
-    const int64_t left = loop->attrs.dims.count ? loop->attrs.dims.dim[0].size - 1 - iteration : 0;
+    const int64_t left = rank_iterations(m, loop) - 1 - iteration;
     return loop->results.at[i]->type.in_flight ? iteration % 2 == 0 : left % 2 == 1;
 }

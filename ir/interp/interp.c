@@ -221,14 +221,18 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
         return false;
     for (int i = 0; i < carried; i++)
         now[i] = args[i];
-    const int64_t slices = local_size(in->m, dim); /* of a stage */
+    const int64_t slices = rank_iterations(in->m, op); /* of a stage */
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
         int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration;
+        const bool arrives = runs_in_stages(op) && iteration % slices == 0 && iteration > 0;
         if (runs_in_stages(op))
-            enter_stage(in, dim, (int)(at / slices), now, iteration > 0 ? carried : 0);
-        at %= slices;
+            enter_stage(in, dim, (int)(at / slices), now, arrives ? carried : 0);
+        at %= runs_in_stages(op) ? slices : dim->size;
+        for (int i = 0; in->memory && arrives && i < carried; i++)
+            if (!arrive(in, &iterations, i, &now[i]))
+                return false;
         if (in->memory)
-            begin_iteration(in, &iterations, at, dim->size - 1 - iteration);
+            begin_iteration(in, &iterations, at, rank_iterations(in->m, op) - 1 - iteration % slices);
         if (!run_iteration(in, op, callee, at, args, now, out))
             return false;
         if (in->memory)

@@ -90,14 +90,17 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     bool moves = info(op)->traits & MOVES, reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
     Axes group = op->kind == OP_local_slice ? 0 : moves && !reduces ? ~0u : op->attrs.axis; /* the communicating axes */
     Axes reduced = x->type->partial & ~y->type->partial, begun = y->type->partial & ~x->type->partial;
-    if (reduced & ~group || begun & ~(is_one_stage(x->type->on) ? 1u << x->type->on.axis : 0))
+    /* Of a sum that is pending from now on, one stage has the only term; the others hold zeros. */
+    const Stages on = x->type->on.at ? x->type->on : y->type->on;
+    const Stages term = is_one_stage(on) || x->type->on.at ? on : (Stages){ on.at & -on.at, on.axis };
+    if (reduced & ~group || begun & ~(is_one_stage(term) ? 1u << term.axis : 0))
         return cannot_run(in, "its group cannot produce the pending sums of its result's type");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
             return cannot_run(in, "its result and its operand have different dims");
     for (int rank = 0; rank < in->ranks; rank++) {
-        if (!rank_holds(in, y->type, rank) || (begun && !rank_holds(in, x->type, rank)))
-            continue; /* of a sum that is pending from now on the others hold zeros */
+        if (!rank_holds(in, y->type, rank) || (begun && !is_on(term, coordinate(in, rank, term.axis))))
+            continue;
         if (!moves && !rank_holds(in, x->type, rank))
             return cannot_run(in, "rank %d does not hold its operand", rank);
         if (!fill_part(in, x, y, rank, group, reduces ? group : reduced))

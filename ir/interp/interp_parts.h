@@ -119,6 +119,7 @@ typedef struct {
     int64_t *carried; /* addresses of the carried values for the next iteration */
 } Iterations;
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
+bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */
 void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left);
 void end_iteration(Interp *in, Iterations *t);
 

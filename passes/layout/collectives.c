@@ -318,18 +318,22 @@ static Collective reduction_of_stages(const Type *now, const Type *to)
     return (Collective){ OP_all_reduce, { .axis = bit(axis), .on = to->on.at ? both : (Stages){ 0 } } };
 }
 
+static Stages first_of(Stages on) { return (Stages){ on.at & -on.at, on.axis }; }
+
 /* A step towards the stages of `to`. */
 static bool moving(const Type *now, const Type *to, Collective *step)
 {
     const Axes axis = now->on.at ? bit(now->on.axis) : 0;
-    if (axis & to->partial & ~now->partial)
+    if (!now->on.at && to->on.at && bit(to->on.axis) & to->partial & ~now->partial)
+        *step = (Collective){ OP_hold, { .on = first_of(to->on) } };
+    else if (axis & to->partial & ~now->partial)
         *step = (Collective){ OP_pend, { .axis = axis, .on = to->on } };
     else if (axis & now->partial & ~to->partial)
         *step = reduction_of_stages(now, to);
     else if (same_stages(now->on, to->on))
         return false;
     else if (!is_one_stage(now->on))
-        *step = (Collective){ OP_hold, { .on = { now->on.at & -now->on.at, now->on.axis } } };
+        *step = (Collective){ OP_hold, { .on = first_of(now->on) } };
     else if (is_one_stage(to->on))
         *step = (Collective){ OP_send, { .on = to->on } };
     else
@@ -341,7 +345,7 @@ static bool moving(const Type *now, const Type *to, Collective *step)
 static bool narrowing(const Type *now, const Type *to, Collective *step)
 {
     const bool is_less = to->on.at && (!now->on.at || !(to->on.at & ~now->on.at)) && !same_stages(now->on, to->on);
-    if (!is_less || now->partial & bit(to->on.axis))
+    if (!is_less || (now->partial | to->partial) & bit(to->on.axis))
         return false;
     *step = (Collective){ OP_hold, { .on = to->on } };
     return true;

@@ -340,7 +340,9 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
     Builder b = builder_at(s->m, f, before);
     Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
     Value *number = build_op(&b, OP_constant, zero, 0, NULL);
-    Value *zeros = BUILD(&b, OP_broadcast, ((Attrs){ .dims = dims_of(type), .axis = type->partial }), number);
+    const Axes of_stages = type->on.at ? axis_bit(type->on.axis) : 0;
+    Attrs attrs = { .dims = dims_of(type), .axis = type->partial & ~of_stages };
+    Value *zeros = BUILD(&b, OP_broadcast, attrs, number);
     return reshard(s, f, before, zeros, type, (Reader){ "zeros", ANY_PURPOSE });
 }
 

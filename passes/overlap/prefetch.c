@@ -15,6 +15,7 @@
 #include "flight.h"
 #include "overlap.h"
 #include "storage.h"
+#include "stages.h"
 
 typedef struct {
     Module *m;
@@ -27,7 +28,7 @@ static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
 {
     const int at = index_of(&p->f->params, arg(op, 0));
     const Value *whole = at >= p->loop->attrs.carried ? arg(p->loop, at) : NULL;
-    return op->attrs.started && op->attrs.purpose == WEIGHT && whole && shown_by(whole) == whole &&
+    return op->attrs.started && !runs_in_stages(p->loop) && op->attrs.purpose == WEIGHT && whole && shown_by(whole) == whole &&
            find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
 }
 
