@@ -118,17 +118,10 @@ INFER(wait)
 
 INFER(all_reduce)
 {
-    const Stages on = arg(op, 0)->type.on, to = op->attrs.on;
-    const Axes of_stages = on.at ? 1u << on.axis : 0,
-               pending = arg(op, 0)->type.partial | (is_one_stage(on) ? of_stages : 0);
     results[0] = arg(op, 0)->type;
-    if (!op->attrs.axis || (pending & op->attrs.axis) != op->attrs.axis)
+    if (!op->attrs.axis || (results[0].partial & op->attrs.axis) != op->attrs.axis)
         return REFUSE(NULL, "%s: %%%s is not partial over that axis", info(op)->name, arg(op, 0)->name);
     results[0].partial &= ~op->attrs.axis;
-    if (op->attrs.axis & of_stages)
-        results[0].on = to;
-    if (to.at && !(op->attrs.axis & of_stages && to.axis == on.axis && !(on.at & ~to.at)))
-        return REFUSE(NULL, "%s: not all stages of %%%s get the sum", info(op)->name, arg(op, 0)->name);
     if (!results[0].partial)
         results[0].by = BY_SUM;
     return true;

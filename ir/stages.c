@@ -44,6 +44,15 @@ int64_t rank_iterations(const Module *m, const Op *op)
     return !op->attrs.dims.count ? 1 : runs_in_stages(op) ? local_size(m, dim) : dim->size;
 }
 
+int pipeline_axis(const Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (runs_in_stages(op))
+                return op->attrs.dims.dim[0].split.axis[0];
+    return -1;
+}
+
 Stages end_stage(const Module *m, const Op *loop, bool last)
 {
     const int axis = loop->attrs.dims.dim[0].split.axis[0];
@@ -100,15 +109,24 @@ static uint64_t needed_by_callee(const Module *m, const Map *needed, const Op *o
     return i < op->attrs.carried ? end_stage(m, op, false).at : ALL_STAGES;
 }
 
+/* The function that a call or loop runs; NULL: an op, or a kernel, which needs its operands where its results are. */
+static const Func *plain_callee(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
 /* What an op needs of its i-th operand, if the stages need its results. */
 static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, int i)
 {
     uint64_t stages = 0;
-    if (info(op)->family == CONTROL)
+    if (plain_callee(m, op))
         return needed_by_callee(m, needed, op, i);
+    if (info(op)->traits & (MOVES | SENDS | WAITS)) /* all ranks of a group call it */
+        return ALL_STAGES;
     for (int j = 0; j < op->results.count; j++)
         stages |= stages_needing(needed, op->results.at[j]);
-    return stages && info(op)->traits & MOVES ? ALL_STAGES : stages;
+    return stages;
 }
 
 static bool need_in_callee(const Module *m, Map *needed, const Op *op)
@@ -132,7 +150,7 @@ static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_
         if (with_state || state_replaced(f, i) < 0)
             changed |= need(needed, f->results.at[i], ALL_STAGES);
     for (const Op *op = f->last; op; op = op->prev) {
-        if (info(op)->family == CONTROL)
+        if (plain_callee(m, op))
             changed |= need_in_callee(m, needed, op);
         for (int i = 0; i < op->args.count; i++)
             changed |= need(needed, arg(op, i), needed_by_op(m, needed, op, i));

@@ -15,6 +15,7 @@ Stages common_stages(Stages a, Stages b);      /* with none in common: axis -1 *
 Stages unless_all(const Module *m, Stages on); /* all stages: none has to be named */
 
 bool runs_in_stages(const Op *op); /* a loop along a dim that is split: the stages of a pipeline */
+int pipeline_axis(const Module *m); /* -1: no loop runs in stages */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on a rank */
 Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
 bool is_staged(const Func *f);  /* do its parameters or results say on which stages they are? */

@@ -47,7 +47,7 @@ typedef struct {
  * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those: a
  * checkpoint holds one tensor for each copy, named with the copy's number, with the remaining dims.  Padding is never
  * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
- * elements in the arena. */
+ * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
     const char *name;  /* "h.*.attn.wq" */
     const char *state; /* NULL for a parameter, else its kind of state: "m", "v", "momentum"; or a scalar's name */
@@ -56,6 +56,8 @@ typedef struct {
     const char *dim[RT_MAX_RANK];
     int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
     RtSplit split[RT_MAX_RANK];
+    uint64_t stages;      /* a set of coordinates on stage_axis: the ranks that hold it; 0: all */
+    int stage_axis;
     int64_t offset;       /* bytes, in the arena */
     int64_t stored_bytes; /* bytes from offset that belong to it, padding included; zeroed at start */
     RtInit init;
@@ -121,6 +123,7 @@ typedef struct {
  *   all_reduce      [outer, block] -> [outer, block]: the sum, or the maximum
  *   all_gather      [outer, block] -> [outer, n, block]
  *   reduce_scatter  [outer, n, block] -> [outer, block]
+ *   send            [outer, block] -> [outer, block], from one rank to another
  *   all_to_all      gathers one dim and splits another; gathers_first: the gathered dim is the first of them:
  *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
  *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
@@ -133,7 +136,7 @@ typedef struct {
     bool zigzag, zigzag_cut; /* of the dim that is gathered or reduced to a split; of the one that all_to_all splits */
 } RtPiece;
 
-typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL } RtCollectiveKind;
+typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL, RT_SEND } RtCollectiveKind;
 
 /* A collective; ops of one bucket are one collective, with a piece for each tensor.  Sums are in rank order and in
  * f32. */
@@ -247,6 +250,7 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
 #define RT_LAUNCH(rt, launch, ...) rt_launch((rt), (launch), (const void *const[]){ __VA_ARGS__ })
 void rt_launch(Rt *rt, int launch, const void *const operands[]);
 void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes);
+void rt_zero_bytes(Rt *rt, void *at, int64_t bytes);
 
 /* `rows` rows of `row` bytes each, with pitches to_row and from_row in bytes. */
 void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows);
@@ -263,6 +267,11 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded);
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[]);
 void rt_collective_wait(Rt *rt, int id);
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);
+
+/* A message of collective `id`, a send, between two ranks that differ on its axis only: one calls rt_send with the
+ * coordinate of the other, which calls rt_receive with that of the first. */
+void rt_send(Rt *rt, int id, int to, const void *data);
+void rt_receive(Rt *rt, int id, int from, void *data);
 #define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
 #define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
 

@@ -88,7 +88,7 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     bool moves = info(op)->traits & MOVES, reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
-    Axes group = op->kind == OP_local_slice ? 0 : moves && !reduces ? ~0u : op->attrs.axis; /* the communicating axes */
+    Axes group = op->kind == OP_local_slice ? 0 : moves ? ~0u : op->attrs.axis; /* the communicating axes */
     Axes reduced = x->type->partial & ~y->type->partial, begun = y->type->partial & ~x->type->partial;
     /* Of a sum that is pending from now on, one stage has the only term; the others hold zeros. */
     const Stages on = x->type->on.at ? x->type->on : y->type->on;

@@ -3,7 +3,7 @@
  *   partial -> replicated   all_reduce           split -> replicated     all_gather
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, no communication
- *   on one stage -> another send                 on one stage -> on more      all_reduce, of one term
+ *   on one stage -> another send                 on one stage -> on more      pend, all_reduce
  *   on stages -> some of them: hold, no communication
  *
  * First, a sum of several reduced sums becomes one sum that is reduced once, and a reshard of a reshard becomes one
@@ -310,34 +310,29 @@ static bool gathering(const Type *now, const Type *to, Collective *step)
     return false;
 }
 
-/* A pending sum over stages becomes the sum on those of `to`, and perhaps others. */
-static Collective reduction_of_stages(const Type *now, const Type *to)
-{
-    const int axis = now->on.axis;
-    const Stages both = { now->on.at | to->on.at, axis };
-    return (Collective){ OP_all_reduce, { .axis = bit(axis), .on = to->on.at ? both : (Stages){ 0 } } };
-}
-
 static Stages first_of(Stages on) { return (Stages){ on.at & -on.at, on.axis }; }
 
+static Stages union_of(const Module *m, Stages a, Stages b)
+{
+    return b.at ? unless_all(m, (Stages){ a.at | b.at, a.axis }) : b;
+}
+
 /* A step towards the stages of `to`. */
-static bool moving(const Type *now, const Type *to, Collective *step)
+static bool moving(const Module *m, const Type *now, const Type *to, Collective *step)
 {
     const Axes axis = now->on.at ? bit(now->on.axis) : 0;
     if (!now->on.at && to->on.at && bit(to->on.axis) & to->partial & ~now->partial)
         *step = (Collective){ OP_hold, { .on = first_of(to->on) } };
-    else if (axis & to->partial & ~now->partial)
-        *step = (Collective){ OP_pend, { .axis = axis, .on = to->on } };
     else if (axis & now->partial & ~to->partial)
-        *step = reduction_of_stages(now, to);
-    else if (same_stages(now->on, to->on))
+        *step = (Collective){ OP_all_reduce, { .axis = axis } };
+    else if (same_stages(now->on, to->on) && !(axis & to->partial & ~now->partial))
         return false;
     else if (!is_one_stage(now->on))
         *step = (Collective){ OP_hold, { .on = first_of(now->on) } };
     else if (is_one_stage(to->on))
         *step = (Collective){ OP_send, { .on = to->on } };
     else
-        *step = reduction_of_stages(now, to);
+        *step = (Collective){ OP_pend, { .axis = axis, .on = union_of(m, now->on, to->on) } };
     return true;
 }
 
@@ -354,7 +349,7 @@ static bool narrowing(const Type *now, const Type *to, Collective *step)
 static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->partial; }
 
 /* The first step from one type to another: steps that make the tensor smaller come before those that make it larger. */
-static bool next_step(const Type *now, const Type *to, Collective *step)
+static bool next_step(const Module *m, const Type *now, const Type *to, Collective *step)
 {
     const Axes of_stages = now->on.at ? bit(now->on.axis) : 0;
     Axes pending = now->partial & ~to->partial & ~of_stages, whole = pending & ~split_axes_of(to);
@@ -368,7 +363,7 @@ static bool next_step(const Type *now, const Type *to, Collective *step)
         *step = (Collective){ OP_all_reduce, { .axis = whole } };
         return true;
     }
-    return moving(now, to, step) || exchanging(now, to, step) || gathering(now, to, step);
+    return moving(m, now, to, step) || exchanging(now, to, step) || gathering(now, to, step);
 }
 
 /* --- Adjacent reshards ---------------------------------------------------------------------------- */
@@ -385,7 +380,7 @@ typedef struct {
 static bool same_kind(const Way *a, const Way *b)
 {
     return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
-           same_stages(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype &&
+           same_stages(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype && same_stages(a->now->type.on, b->now->type.on) &&
            a->now->type.by == b->now->type.by && op_table[a->next.kind].traits & SENDS;
 }
 
@@ -398,7 +393,7 @@ static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
     way->next.attrs.bucket = bucket;
     way->now = build_op(&b, way->next.kind, way->next.attrs, 1, &way->now);
     Type to = type_after(way->reshard);
-    way->done = !next_step(&way->now->type, &to, &way->next);
+    way->done = !next_step(m, &way->now->type, &to, &way->next);
 }
 
 /* Writes one step of `ways[first]`, and all next steps of the same kind, bucket by bucket. */
@@ -427,7 +422,7 @@ static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
     for (int i = 0; i < n; i++) {
         Type to = type_after(ways[i].reshard);
         ways[i].now = arg(ways[i].reshard, 0);
-        ways[i].done = !next_step(&ways[i].now->type, &to, &ways[i].next);
+        ways[i].done = !next_step(m, &ways[i].now->type, &to, &ways[i].next);
     }
     for (int i = 0; i < n; i++)
         while (!ways[i].done)

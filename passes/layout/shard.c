@@ -527,15 +527,6 @@ static void assign_entries(Shard *s)
     drop_unreached(s->m);
 }
 
-static int pipeline_axis(const Module *m)
-{
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (runs_in_stages(op))
-                return op->attrs.dims.dim[0].split.axis[0];
-    return -1;
-}
-
 /* Puts parameters on the stages that read them; true if some are then not on all stages. */
 static bool place_params(Module *m)
 {

@@ -22,6 +22,7 @@ typedef struct {
     Stage stage;
     const void **in;
     void **out;
+    int member; /* of a send: the other side */
     double begun, ended; /* of the last run */
 } Entry;
 
@@ -47,7 +48,9 @@ static void run(struct RtCollectives *c, int id)
     const RtCollective *collective = &c->rt->program->collectives[id];
     entry->begun = rt_seconds();
     c->rt->waiting.of = collective;
-    traffic->sent_bytes += rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
+    traffic->sent_bytes += collective->kind == RT_SEND
+                               ? rt_exchange_with(c->rt, collective, entry->member, entry->in[0], entry->out[0])
+                               : rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
     c->rt->waiting.of = NULL;
     traffic->calls++;
     entry->ended = rt_seconds();
@@ -143,6 +146,19 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     rt->waiting.is_awaited = false;
     rt->traffic[id].waited += rt_seconds() - from;
     trace(rt, id, from, false);
+}
+
+/* The coordinate on its only axis is the number of a member of its group. */
+void rt_send(Rt *rt, int id, int to, const void *data)
+{
+    rt->collectives->entry[id].member = to;
+    rt_collective(rt, id, RT_IN(data), RT_OUT(NULL));
+}
+
+void rt_receive(Rt *rt, int id, int from, void *data)
+{
+    rt->collectives->entry[id].member = from;
+    rt_collective(rt, id, RT_IN(NULL), RT_OUT(data));
 }
 
 /* --- Start, end -------------------------------------------------------------------------- */

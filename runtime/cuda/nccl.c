@@ -287,6 +287,7 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
     case RT_REDUCE_SCATTER:
         return all->ncclReduceScatter(to, from, most, type_of(c->type), op, channel->comm, channel->stream);
     case RT_ALL_TO_ALL:
+    case RT_SEND: /* see exchange_with */
         break;
     }
     return swap_messages(all, channel, to, from, (int64_t)count, c->type);
@@ -320,7 +321,8 @@ static void note_progress(Rt *rt, int id, Progress progress)
                  "note progress");
 }
 
-void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
+/* Begins a collective on its stream, after what the compute stream has to do. */
+static double begin(Rt *rt, int id)
 {
     Entry *entry = &rt->gpu->collectives->entry[id];
     Channel *channel = entry->channel;
@@ -328,14 +330,28 @@ void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out
     rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
     double begun = rt_tracing ? rt_gpu_mark(rt, channel->stream) : 0;
     note_progress(rt, id, BEGUN);
-    enqueue(rt, id, channel, in, out);
+    return begun;
+}
+
+static void end(Rt *rt, int id, double begun, int64_t sent_bytes)
+{
+    Entry *entry = &rt->gpu->collectives->entry[id];
+    Channel *channel = entry->channel;
     note_progress(rt, id, DONE);
     rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
     if (rt_tracing)
         rt_trace_span(rt, rt->program->nkernels + id, 1, begun, rt_gpu_mark(rt, channel->stream));
     channel->is_busy = true;
     rt->traffic[id].calls++;
-    rt->traffic[id].sent_bytes += entry->sent_bytes;
+    rt->traffic[id].sent_bytes += sent_bytes;
+}
+
+void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    const Entry *entry = &rt->gpu->collectives->entry[id];
+    double begun = begin(rt, id);
+    enqueue(rt, id, entry->channel, in, out);
+    end(rt, id, begun, entry->sent_bytes);
 }
 
 void rt_collective_wait(Rt *rt, int id)
@@ -347,6 +363,31 @@ void rt_collective_wait(Rt *rt, int id)
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
 {
     rt_collective_start(rt, id, in, out);
+    rt_collective_wait(rt, id);
+}
+
+/* The coordinate on its only axis is the number of a member of its group. */
+void rt_send(Rt *rt, int id, int to, const void *data)
+{
+    const struct RtGpuCollectives *all = rt->gpu->collectives;
+    const RtCollective *c = &rt->program->collectives[id];
+    const Channel *channel = all->entry[id].channel;
+    double begun = begin(rt, id);
+    await_nccl(rt, channel, "send",
+               all->ncclSend(data, (size_t)rt_message_bytes(c), ncclUint8, to, channel->comm, channel->stream));
+    end(rt, id, begun, rt_message_bytes(c));
+    rt_collective_wait(rt, id);
+}
+
+void rt_receive(Rt *rt, int id, int from, void *data)
+{
+    const struct RtGpuCollectives *all = rt->gpu->collectives;
+    const RtCollective *c = &rt->program->collectives[id];
+    const Channel *channel = all->entry[id].channel;
+    double begun = begin(rt, id);
+    await_nccl(rt, channel, "receive",
+               all->ncclRecv(data, (size_t)rt_message_bytes(c), ncclUint8, from, channel->comm, channel->stream));
+    end(rt, id, begun, 0);
     rt_collective_wait(rt, id);
 }
 

@@ -44,6 +44,9 @@ void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
  * bytes (workspace.h).  `wait` is called until the started exchange is complete. */
 int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace);
 
+/* Sends all of a tensor to a member of the group of `collective`, or, if `sent` is NULL, receives it from there. */
+int64_t rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received);
+
 /* --- traffic.c ---------------------------------------------------------------------------------- */
 
 /* Called before any message; `timeout`: maximum seconds of an exchange. */
