@@ -98,10 +98,9 @@ double op_flops(Module *m, const Op *op)
     return (double)element_count(&space) * info(op)->flops;
 }
 
-/* What one stage holds is, of all stages, a pending sum: the others add nothing. */
 static Axes pending_of(const Op *op, const Type *type)
 {
-    return type->partial | (adds_stages(op) && is_one_stage(type->on) ? 1u << type->on.axis : 0);
+    return adds_stages(op) ? pending_with_stages(type) : type->partial;
 }
 
 bool infer_partial(Module *m, const Op *op, Type *result)
@@ -364,18 +363,18 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
         return true;
     if (runs_in_stages(op))
         return infer_stages_of_loop(m, op, results, count);
-    for (int i = 0; i < op->args.count; i++) {
+    for (int i = 0; i < op->args.count && !adds_stages(op); i++) {
         const Stages given = arg(op, i)->type.on, both = common_stages(on, given);
-        if (adds_stages(op)) {
-            on = (Stages){ on.at | given.at, given.axis };
-            continue;
-        }
         if (both.axis < 0)
             return REFUSE("send one of them", "no stage holds all operands of %s: %%%s is on(%s)", info(op)->name,
                           arg(op, i)->name, stages_text(m, given));
         on = both;
     }
-    on = on.at ? unless_all(m, on) : on;
+    if (adds_stages(op)) {
+        const Stages a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
+        on = a.at && b.at ? (Stages){ a.at | b.at, a.axis } : (Stages){ 0 };
+    }
+    on = unless_all(m, on);
     for (int i = 0; i < count; i++) {
         results[i].on = on;
         for (int j = 0; on.at && j < results[i].rank; j++)

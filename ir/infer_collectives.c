@@ -102,7 +102,7 @@ INFER(pend)
     results[0].on = to;
     results[0].partial |= op->attrs.axis;
     const Axes axis = x->on.at ? 1u << x->on.axis : 0;
-    const bool is_term = is_one_stage(x->on) || x->partial & axis,
+    const bool is_term = pending_with_stages(x) & axis,
                fits = !to.at || (to.axis == x->on.axis && !(x->on.at & ~to.at));
     if (!axis || op->attrs.axis != axis || !is_term || !fits)
         return REFUSE(NULL, "pend takes %%%s from one stage to more, along the axis of these stages", arg(op, 0)->name);

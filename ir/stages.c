@@ -65,8 +65,14 @@ bool adds_stages(const Op *op)
 {
     if (!is_addition(op))
         return false;
-    const Stages a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
-    return a.at && b.at && !same_stages(a, b);
+    const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
+    const Type *staged = a->on.at ? a : b, *other = a->on.at ? b : a;
+    return !same_stages(a->on, b->on) && (other->on.at || other->partial & 1u << staged->on.axis);
+}
+
+Axes pending_with_stages(const Type *type)
+{
+    return type->partial | (is_one_stage(type->on) ? 1u << type->on.axis : 0);
 }
 
 /* All stages: none has to be named. */

@@ -14,12 +14,17 @@ bool is_one_stage(Stages on);
 Stages common_stages(Stages a, Stages b);      /* with none in common: axis -1 */
 Stages unless_all(const Module *m, Stages on); /* all stages: none has to be named */
 
-bool runs_in_stages(const Op *op); /* a loop along a dim that is split: the stages of a pipeline */
-int pipeline_axis(const Module *m); /* -1: no loop runs in stages */
+bool runs_in_stages(const Op *op);                      /* a loop along a dim that is split: the stages of a pipeline */
+int pipeline_axis(const Module *m);                     /* -1: no loop runs in stages */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on a rank */
 Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
-bool is_staged(const Func *f);  /* do its parameters or results say on which stages they are? */
-bool adds_stages(const Op *op); /* a sum of terms on different stages: these are pending */
+bool is_staged(const Func *f); /* do its parameters or results say on which stages they are? */
+
+/* A sum of terms on different stages, which is pending over them. */
+bool adds_stages(const Op *op);
+
+/* The axes over which a value is a pending sum, or may be seen as one: what one stage has is its only term. */
+Axes pending_with_stages(const Type *type);
 
 /* For each value of the program: the stages that need it, for the results that the trainer reads and, `with_state`, for
  * new state where its type says.  A value is computed on those alone. */

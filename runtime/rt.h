@@ -56,7 +56,7 @@ typedef struct {
     const char *dim[RT_MAX_RANK];
     int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
     RtSplit split[RT_MAX_RANK];
-    uint64_t stages;      /* a set of coordinates on stage_axis: the ranks that hold it; 0: all */
+    uint64_t stages; /* a set of coordinates on stage_axis: the ranks that hold it; 0: all */
     int stage_axis;
     int64_t offset;       /* bytes, in the arena */
     int64_t stored_bytes; /* bytes from offset that belong to it, padding included; zeroed at start */
@@ -145,6 +145,7 @@ typedef struct {
     RtType type;
     bool maximum;
     int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
+    uint64_t stages;              /* if not 0: of its only axis, the coordinates of those in the group */
     const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
     const char *cause;            /* the pass that inserted it, and the reason: for reports */
     const RtPiece *piece;

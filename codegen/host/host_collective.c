@@ -62,6 +62,7 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
         { "maximum", c->maximum ? "true" : NULL },
         { "naxes", arena_text(&m->arena, "%d", c->naxes) },
         { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, c)) },
+        { "stages", c->stages ? arena_text(&m->arena, "0x%llx", (unsigned long long)c->stages) : NULL },
         { "name", string_text(m, op->path ? op->path : info(op)->name) },
         { "where", string_text(m, op->where ? op->where : "") },
         { "cause", string_text(m, cause) },
@@ -167,8 +168,8 @@ static void write_send(FuncText *t, const Op *op)
     write_statement(t, place_text(m, op),
                     arena_text(&m->arena,
                                "if (%s == %d)\n    rt_send(rt, %d, %d, %s);\nelse\n    rt_receive(rt, %d, %d, %s);\n",
-                               rank_stage(t, x->type.on.axis), from, id, stage_of(y->type.on), pointer_to(t, x), id, from,
-                               pointer_to(t, y)));
+                               rank_stage(t, x->type.on.axis), from, id, stage_of(y->type.on), pointer_to(t, x), id,
+                               from, pointer_to(t, y)));
 }
 
 /* The term, or zeros on stages that have none. */

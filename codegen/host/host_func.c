@@ -337,7 +337,9 @@ HostFunc *host_func(Host *h, const Func *f)
     c = NEW(&m->arena, HostFunc);
     c->name = function_name(h, f);
     map_put(&h->funcs, f, c);
-    FuncText t = { .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena", .stages = ALL_STAGES };
+    FuncText t = {
+        .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena", .stages = ALL_STAGES
+    };
     new_identifier(&t.names, "rt");
     new_identifier(&t.names, t.frame);
     name_pointers(&t);
@@ -352,7 +354,8 @@ HostFunc *host_func(Host *h, const Func *f)
     }
     guard(&t, all_stages);
     char *body = close_text(&m->arena, &t.body);
-    const char *stage = t.stage ? arena_text(&m->arena, "const int %s = rt_coordinate(rt, %d);", t.stage, t.stage_axis) : "";
+    const char *stage =
+        t.stage ? arena_text(&m->arena, "const int %s = rt_coordinate(rt, %d);", t.stage, t.stage_axis) : "";
     FILL(h->functions.out, "/* $what */\n$head\n{\n    $stage\n    $body\n}\n\n", { "what", description(&t) },
          { "head", function_head(&t) }, { "stage", stage }, { "body", body });
     return c;

@@ -105,8 +105,8 @@ static void pass_on(LoopText *l, int i, const char *at, const char *left)
                *behind = l->op->attrs.reverse ? "+ 1" : "- 1";
     fprintf(l->before.out, "if (%s != %d)\n    rt_receive(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(first.at), id,
             stage, behind, at);
-    fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(last.at), id, stage,
-            ahead, left);
+    fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(last.at), id,
+            stage, ahead, left);
 }
 
 /* --- Carried values ------------------------------------------------------------------------ */

@@ -68,8 +68,8 @@ typedef struct {
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
     Map needed;   /* see stages_needed; of a pipeline */
-    Map funcs;   /* Func -> HostFunc */
-    Map started; /* Op -> number of its collective, from 1 */
+    Map funcs;    /* Func -> HostFunc */
+    Map started;  /* Op -> number of its collective, from 1 */
 } Host;
 
 /* Makes room for one more item in a list; `room` grows. */
@@ -98,7 +98,7 @@ typedef struct {
     const char *comment; /* the last comment written */
     uint64_t stages;     /* those that run the statements of `guarded`; ALL_STAGES: statements go to the body */
     Text guarded;
-    const char *stage;   /* the variable with the rank's stage; NULL: not used */
+    const char *stage; /* the variable with the rank's stage; NULL: not used */
     int stage_axis;
 } FuncText;
 
@@ -124,9 +124,10 @@ bool internal_error(Module *m, const Op *op, const char *what);
 /* Pointers to its operands, then to its results. */
 const char **operands_of(FuncText *t, const Op *op);
 
-int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const char *cause); /* to the table of collectives */
-const char *rank_stage(FuncText *t, int axis);        /* C: the rank's stage */
-char *stages_condition(FuncText *t, Stages on);       /* C: is the rank one of these stages? */
+int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op,
+                const char *cause);             /* to the table of collectives */
+const char *rank_stage(FuncText *t, int axis);  /* C: the rank's stage */
+char *stages_condition(FuncText *t, Stages on); /* C: is the rank one of these stages? */
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
@@ -136,7 +137,7 @@ const Op *write_collective(FuncText *t, const Op *op); /* with the others of its
 
 enum { MOST_PIECES = 256 };                                              /* of one message */
 int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);            /* the ops that are one message; how many */
-RtCollective stage_message(Module *m, const Type *type, int axis); /* from one stage to another */
+RtCollective stage_message(Module *m, const Type *type, int axis);       /* from one stage to another */
 RtCollective collective_of(Module *m, const Op *const ops[], int count); /* of these; without names for reports */
 
 /* Elements of the dims from `first` on and before `end`, on one rank. */

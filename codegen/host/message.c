@@ -83,6 +83,8 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count)
                        .piece = piece,
                        .npieces = count };
     find_axes(m, first, &c);
+    if (type->on.at && first->attrs.axis >> type->on.axis & 1)
+        c.stages = type->on.at;
     return c;
 }
 
@@ -116,7 +118,9 @@ typedef struct {
 static Sharing *sharing_of(Space *s, const RtCollective *c)
 {
     Sharing *at = s->sharing;
-    while (at && s->on_gpu && (at->first.naxes != c->naxes || memcmp(at->first.axis, c->axis, sizeof c->axis) != 0))
+    while (at && s->on_gpu &&
+           (at->first.naxes != c->naxes || memcmp(at->first.axis, c->axis, sizeof c->axis) != 0 ||
+            at->first.stages != c->stages))
         at = at->next;
     if (at)
         return at;
@@ -131,7 +135,7 @@ static const Op *add_space(Space *s, const Op *op)
     const Op *ops[MOST_PIECES];
     int count = find_bucket(op, ops);
     const RtCollective c = collective_of(s->m, ops, count);
-    int64_t ranks = count_ranks(s->m, op->attrs.axis);
+    int64_t ranks = c.stages ? __builtin_popcountll(c.stages) : count_ranks(s->m, op->attrs.axis);
     int64_t bytes = s->on_gpu ? rt_nccl_workspace(&c, ranks) : rt_exchange_workspace(&c, ranks);
     Sharing *sharing = sharing_of(s, &c);
     sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;

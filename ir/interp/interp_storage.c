@@ -9,8 +9,8 @@
  */
 #include "flight.h"
 #include "interp_parts.h"
-#include "storage.h"
 #include "stages.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -382,9 +382,9 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool swaps = i < op->attrs.carried && !is_carried_in_place(t->op, t->callee, i);
-        pointer[nargs + i] = i >= op->attrs.carried                         ? slice_address(in, op, value, at)
+        pointer[nargs + i] = i >= op->attrs.carried                                ? slice_address(in, op, value, at)
                              : swaps && is_written_behind(in->m, op, i, iteration) ? buffer
-                                                                            : address_of(in, value);
+                                                                                   : address_of(in, value);
         if (swaps)
             buffer += aligned_bytes(local_bytes(in->m, &value->type));
     }
@@ -401,7 +401,8 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
     t->carried[i] = address_of(in, op->results.at[i]);
     if (!is_carried_in_place(op, t->callee, i) && is_written_behind(in->m, op, i, -1)) {
         for (int j = 0; j < i; j++)
-            buffer += is_carried_in_place(op, t->callee, j) ? 0 : aligned_bytes(local_bytes(in->m, &op->results.at[j]->type));
+            buffer +=
+                is_carried_in_place(op, t->callee, j) ? 0 : aligned_bytes(local_bytes(in->m, &op->results.at[j]->type));
         t->carried[i] = buffer;
     }
     return write_value(in, t->callee->params.at[i], t->carried[i], value);

@@ -11,8 +11,8 @@
 #include "flight.h"
 #include "map.h"
 #include "region.h"
-#include "storage.h"
 #include "stages.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -330,9 +330,9 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
-        pointer[nargs + i] = !is_carried                                    ? slice_address(t, value, at)
+        pointer[nargs + i] = !is_carried                                          ? slice_address(t, value, at)
                              : swaps && is_written_behind(c->m, op, i, iteration) ? buffer
-                                                                            : address_of(t->place, value);
+                                                                                  : address_of(t->place, value);
         buffer += swaps ? aligned_bytes(local_bytes(c->m, &value->type)) : 0;
     }
     for (int i = 0; i < op->attrs.carried; i++)

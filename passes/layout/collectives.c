@@ -380,8 +380,9 @@ typedef struct {
 static bool same_kind(const Way *a, const Way *b)
 {
     return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
-           same_stages(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype && same_stages(a->now->type.on, b->now->type.on) &&
-           a->now->type.by == b->now->type.by && op_table[a->next.kind].traits & SENDS;
+           same_stages(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype &&
+           same_stages(a->now->type.on, b->now->type.on) && a->now->type.by == b->now->type.by &&
+           op_table[a->next.kind].traits & SENDS;
 }
 
 static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)

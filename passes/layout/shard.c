@@ -178,7 +178,7 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
         const Value *value = arg(op, i);
         bool may =
             value->type.by == BY_SUM && uses_of(s, value) == 1 && bytes_of(&result(op)->type) <= bytes_of(&value->type);
-        pending &= may ? value->type.partial : 0;
+        pending &= may ? pending_with_stages(&value->type) : 0;
     }
     return pending;
 }
@@ -221,7 +221,7 @@ static Type whole_space(const Op *op)
 static Type wanted_type(const Type *given, const Type *space, Axes pending)
 {
     Type wanted = unsplit_type(*given);
-    wanted.partial = pending;
+    wanted.partial = pending & (given->partial | ~pending_with_stages(given));
     for (int i = 0; i < wanted.rank; i++) {
         const Dim *dim = &space->dim[find_dim(space, wanted.dim[i].name)];
         wanted.dim[i].split = dim->split;

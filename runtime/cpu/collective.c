@@ -22,7 +22,7 @@ typedef struct {
     Stage stage;
     const void **in;
     void **out;
-    int member; /* of a send: the other side */
+    int member;          /* of a send: the other side */
     double begun, ended; /* of the last run */
 } Entry;
 

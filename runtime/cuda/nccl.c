@@ -172,6 +172,10 @@ static void open_entry(Rt *rt, int id, char **workspace)
     const RtCollective *c = &rt->program->collectives[id];
     const RtGroup *group = rt_comm_group(rt, c);
     Entry *entry = &all->entry[id];
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
+    if (!group->channel) /* others run it */
+        return;
     entry->channel = find_channel(all, group);
     if (!entry->channel) {
         entry->channel = &all->channel[all->nchannels++];
@@ -180,8 +184,6 @@ static void open_entry(Rt *rt, int id, char **workspace)
     }
     entry->sent_bytes = sent_by(c, group->count);
     rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* measured only by a trace */
-    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
-    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
 }
 
 /* NCCL rejects several ranks of one machine on one GPU: each then claims to be a separate machine, and they communicate
