@@ -345,7 +345,7 @@ HostFunc *host_func(Host *h, const Func *f)
     name_pointers(&t);
     open_text(&t.body);
     for (const Op *op = f->first; op; op = op->next) {
-        if (info(op)->family != VIEW)
+        if (info(op)->family != VIEW || info(op)->traits & WAITS)
             guard(&t, stages_running(&t, op));
         if (info(op)->family == COLLECTIVE)
             op = write_collective(&t, op);
