@@ -4,6 +4,7 @@
  *              computed where it is read, in the same kernel, and costs nothing
  *   selective  computes all again but products, attention and gathers: what is large and cheap
  *   full       saves only what goes into a layer (Chen et al., arXiv 1604.06174)
+ *   auto       saves what the module lists (Module.saved): who asks for it has chosen that, see tradeoffs.c
  *
  * A bias is a part of the product that it is added to.
  *
@@ -11,6 +12,7 @@
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
  *                                            %g = gelu %u
  */
+#include "recompute.h"
 #include "epilogue.h"
 #include "manager/pass.h"
 #include "map.h"
@@ -26,7 +28,9 @@ typedef struct {
     Func *fwd, *bwd;
     bool again[CONTROL + 1]; /* of each family: may its ops be computed again? */
     bool for_products;       /* may what a product or a library op reads be computed again? */
-    bool whole;              /* full: whatever it costs */
+    bool whole;              /* full, auto: whatever it costs */
+    Labels labels;           /* auto: of fwd */
+    Map saved;               /* auto: the values that are not computed again */
     bool views_only;         /* what is being decided on is read by a product: another view of it is all that is free */
     int carried;
     Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
@@ -53,7 +57,7 @@ static void note_param(Pair *p, Value *param)
 static void look_around(Pair *p)
 {
     Arena *arena = &p->m->arena;
-    p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
+    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
     p->fwd_uses = find_uses(arena, p->fwd);
     p->bwd_uses = find_uses(arena, p->bwd);
     for (int i = 0; i < p->bwd->params.count; i++)
@@ -85,10 +89,29 @@ static bool at_hand(const Pair *p, const Value *value)
     return backward_param(p, value) != NULL || map_get(&p->made, value);
 }
 
-static bool may_repeat(const Pair *p, const Op *op)
+bool is_layer(const Module *m, const Func *f)
 {
-    Family family = adds_bias(p->fwd, &p->fwd_uses, op) ? PRODUCT : info(op)->family;
-    return p->views_only ? family == VIEW : p->again[family];
+    Func *caller;
+    const Op *call = call_of(m, f, &caller);
+    return call && call->attrs.dims.count;
+}
+
+int carried_of(const Module *m, const Func *f)
+{
+    Func *caller;
+    const Op *call = call_of(m, f, &caller);
+    return call ? (int)call->attrs.carried : 0;
+}
+
+Family family_for_cost(const Func *f, const Uses *uses, const Op *op)
+{
+    return adds_bias(f, uses, op) ? PRODUCT : info(op)->family;
+}
+
+static bool may_repeat(const Pair *p, const Value *value)
+{
+    Family family = family_for_cost(p->fwd, &p->fwd_uses, value->def);
+    return (p->views_only ? family == VIEW : p->again[family]) && !map_get(&p->saved, value);
 }
 
 /* Bytes that would have to be saved in addition, so that `value` can be computed again.  A carried value has to be
@@ -98,7 +121,7 @@ static double extra_bytes(const Pair *p, const Value *value, const Value *wanted
     if ((value != wanted && at_hand(p, value)) || map_get(seen, value))
         return 0;
     map_put(seen, value, (void *)value);
-    if (!value->def || (!may_repeat(p, value->def) && info(value->def)->family != LEAF))
+    if (!value->def || (!may_repeat(p, value) && info(value->def)->family != LEAF))
         return (double)local_bytes(p->m, &value->type) * (is_carried(p, value) ? 2 : 1);
     double bytes = 0;
     for (int i = 0; i < value->def->args.count; i++)
@@ -118,7 +141,7 @@ static bool read_by_kernels_only(const Pair *p, const Value *param)
 static bool should_repeat(Pair *p, const Value *value, const Value *param)
 {
     p->views_only = !p->for_products && !read_by_kernels_only(p, param);
-    if (!value || !value->def || !may_repeat(p, value->def))
+    if (!value || !value->def || !may_repeat(p, value))
         return false;
     if (p->whole)
         return true;
@@ -136,7 +159,7 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
     if (made)
         return made;
     made = again ? NULL : backward_param(p, value);
-    if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value->def))) {
+    if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value))) {
         const Op *op = value->def;
         Value **args = NEW_ARRAY(&p->m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
@@ -160,8 +183,9 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
 static void repeat(Pair *p, Value *value, Value *param)
 {
     Builder b = builder_at(p->m, p->bwd, p->begin);
-    remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
-           (double)local_bytes(p->m, &value->type) / 1e6);
+    if (p->m->train.recompute != RECOMPUTE_AUTO) /* which has a table */
+        remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
+               (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);
     map_put(&p->returned, param, NULL);
@@ -227,12 +251,76 @@ static void sink_copies(Pair *p)
     arena_free(&scratch);
 }
 
+/* --- auto --------------------------------------------------------------------------------------- */
+
+/* FLOPs of what runs to make the value again from what is saved. */
+static double flops_again(const Pair *p, const Value *value, const Value *wanted, Map *seen)
+{
+    if (!value->def || (value != wanted && !may_repeat(p, value)) || map_get(seen, value->def))
+        return 0;
+    map_put(seen, value->def, value->def);
+    double flops = op_flops(p->m, value->def);
+    for (int i = 0; i < value->def->args.count; i++)
+        flops += flops_again(p, arg(value->def, i), wanted, seen);
+    return flops;
+}
+
+static void tell_choice(const Pair *p, const Value *value)
+{
+    Arena scratch = { 0 };
+    Map seen = { .arena = &scratch };
+    const bool saved = !value->def || !may_repeat(p, value);
+    remark(p->m, value->def, "%s of @%s: %.3f MB, %.4g GFLOP to compute again: %s",
+           (const char *)map_get(&p->labels.label, value), p->fwd->name, (double)local_bytes(p->m, &value->type) / 1e6,
+           flops_again(p, value, value, &seen) / 1e9, saved ? "saved" : "computed again");
+    arena_free(&scratch);
+}
+
+/* A row for each value that the backward reads, or that others are computed from: of the whole mesh, and of one layer.
+ */
+static void tell_choices(const Pair *p)
+{
+    for (int i = 0; i < p->carried; i++)
+        if (backward_param(p, p->fwd->params.at[i]) || map_get(&p->saved, p->fwd->params.at[i]))
+            tell_choice(p, p->fwd->params.at[i]);
+    for (const Op *op = p->fwd->first; op; op = op->next)
+        for (int i = 0; i < op->results.count && info(op)->family != CONTROL; i++) /* calls save theirs anyway */
+            if (backward_param(p, op->results.at[i]) || map_get(&p->saved, op->results.at[i]))
+                tell_choice(p, op->results.at[i]);
+}
+
+/* Of a list in the module: which values these are. */
+static void note_saved(Pair *p, const Saved *list)
+{
+    p->labels = label_values(&p->m->arena, p->m, p->fwd);
+    for (int i = 0; list && i < list->count; i++) {
+        Value *value = map_get(&p->labels.value, list->value[i]);
+        if (value)
+            map_put(&p->saved, value, value);
+        else
+            error_at(p->m->diags, (Where){ .at = list->loc, .help = "leave it out" },
+                     "@%s has no value %s that could be saved", p->fwd->name, list->value[i]);
+    }
+}
+
+/* Has every function that something is to be saved of a backward? */
+static bool check_saved(Module *m)
+{
+    bool good = true;
+    for (const Saved *saved = m->saved; saved; saved = saved->next) {
+        const Func *bwd = m->funcs;
+        while (bwd && bwd->forward != saved->func)
+            bwd = bwd->next;
+        if (!bwd)
+            error_at(m->diags, (Where){ .at = saved->loc, .help = "leave the line out" },
+                     "@%s has no backward that something could be saved for", saved->func);
+        good &= bwd != NULL;
+    }
+    return good;
+}
+
 static void choose(Pair *p)
 {
-    Func *caller;
-    const Op *call = call_of(p->m, p->fwd, &caller);
-    p->carried = call ? (int)call->attrs.carried : 0;
-    look_around(p);
     p->begin = p->bwd->first;
     for (bool changed = true; changed;) {
         changed = false;
@@ -253,14 +341,13 @@ static void choose(Pair *p)
 
 static void set_policy(Pair *p, Recompute policy)
 {
-    Func *caller;
-    const Op *call = call_of(p->m, p->fwd, &caller);
-    bool layer = call && call->attrs.dims.count; /* `full` is about layers; around them it is selective */
-    bool full = policy == RECOMPUTE_FULL, selective = full || policy == RECOMPUTE_SELECTIVE;
-    p->whole = full && layer;
+    bool layer = is_layer(p->m, p->fwd); /* products run again in layers only */
+    bool chosen = policy == RECOMPUTE_AUTO, full = policy == RECOMPUTE_FULL;
+    bool selective = chosen || full || policy == RECOMPUTE_SELECTIVE;
+    p->whole = chosen || (full && layer);
     p->again[POINTWISE] = p->again[VIEW] = true;
     p->again[REDUCTION] = selective;
-    p->again[PRODUCT] = p->again[LIBRARY] = p->whole;
+    p->again[PRODUCT] = p->again[LIBRARY] = layer && (chosen || full);
     p->for_products = selective;
 }
 
@@ -268,12 +355,20 @@ void pass_recompute(Module *m);
 void pass_recompute(Module *m)
 {
     prune_interfaces(m);
+    if (!check_saved(m))
+        return;
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
         p.link = (Link){ .from = p.fwd, .to = f };
         if (!p.fwd)
             continue;
+        p.carried = carried_of(m, p.fwd);
+        look_around(&p);
         set_policy(&p, m->train.recompute);
+        if (m->train.recompute == RECOMPUTE_AUTO)
+            note_saved(&p, saved_of(m, p.fwd->name));
+        if (m->train.recompute == RECOMPUTE_AUTO && !m->hurried)
+            tell_choices(&p);
         choose(&p);
     }
 }
