@@ -138,12 +138,14 @@ static const Candidate *first_that_fits(Search *search, Candidate *all, int coun
     return NULL;
 }
 
-/* Where nothing fits: those as well that may take less than what has been tried. */
-static void find_least(Search *search, Candidate *all, int count)
+/* Where nothing fits: those as well that may take less than what has been tried; one of them may even fit, since places
+ * depend on each other. */
+static const Candidate *find_least(Search *search, Candidate *all, int count)
 {
     for (int i = 1; i < count; i++)
         if (!all[i].memory && bound_of(&all[0], &all[i]) < (double)search->least.memory)
             try_candidate(search, &all[i]);
+    return search->least.memory && search->least.memory <= search->budget ? &search->least : NULL;
 }
 
 /* --- The command ------------------------------------------------------------------------------------- */
@@ -236,10 +238,11 @@ bool choose_saved(Run *run, const Ast *file, const Module *m)
         Candidate *all = NEW_ARRAY(&run->arena, Candidate, 2 * MOST_OF_POLICY + 3);
         const int count = find_candidates(&search, stages, all);
         const Candidate *chosen = first_that_fits(&search, all, count);
+        chosen = chosen ? chosen : find_least(&search, all, count);
         if (chosen)
             run->saved = copied(run, chosen->what.saved);
         else if (search.least.memory)
-            find_least(&search, all, count), tell_least(&search);
+            tell_least(&search);
         good = chosen || !search.least.memory;
     }
     if (stages.whole)
