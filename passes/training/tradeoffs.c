@@ -3,8 +3,9 @@
  * A forward function is looked at from its end.  What the backward reads is needed.  A value that is needed is saved,
  * which takes bytes; or it is computed again, which takes FLOPs, and then the operands of its op are needed too.  Of
  * the partial choices that need the same of the rest only those stay that no other one beats in bytes and in FLOPs.  At
- * the beginning nothing is needed any more, and what has stayed is all that is worth trying: nothing is estimated away,
- * unless there are more than MOST_PARTIAL partial choices at a time; then they are thinned out evenly by bytes.
+ * the beginning nothing is needed any more, and what has stayed is all that is worth trying.  Nothing is left out,
+ * unless there are more than MOST_PARTIAL partial choices at a time (fewer where a function has many values, LARGEST
+ * together): then they are thinned out evenly by bytes.
  *
  * Parameters that a loop does not carry are at hand.  Ops that may not run again (see family_for_cost), and calls, save
  * their results.  Several functions: all sums of their choices, thinned out in the same way.
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTIAL = 2048, MOST_OF_FUNCTION = 128, MOST_TOGETHER = 256 };
+enum { MOST_PARTIAL = 2048, LARGEST = 1 << 19, LEAST_PARTIAL = 64, MOST_OF_FUNCTION = 128, MOST_TOGETHER = 256 };
 
 /* --- What there is to choose --------------------------------------------------------------------- */
 
@@ -275,6 +276,8 @@ static void decide(const Space *space, const Choice *choice, Partials *to, const
 /* In the arena of the result; nothing is needed any more. */
 static Partials best_of_function(const Space *space)
 {
+    const int room = LARGEST / (space->nvalues + 1);
+    const int most = room > MOST_PARTIAL ? MOST_PARTIAL : room < LEAST_PARTIAL ? LEAST_PARTIAL : room;
     Partials now = { .count = 1 };
     now.at = NEW(&now.arena, Partial);
     now.at[0] = (Partial){ .words = space->words, .sets = NEW_ARRAY(&now.arena, uint64_t, 2 * space->words) };
@@ -286,7 +289,7 @@ static Partials best_of_function(const Space *space)
             decide(space, &space->choice[i], &next, &now.at[j]);
         arena_free(&now.arena);
         drop_beaten(&next);
-        thin_out(&next, MOST_PARTIAL);
+        thin_out(&next, most);
         now = next;
     }
     thin_out(&now, MOST_OF_FUNCTION);
