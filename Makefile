@@ -15,8 +15,8 @@ OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/sca
 RUNTIME   = $(filter-out runtime/cuda/%,$(wildcard runtime/*.c runtime/*/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
 
-# Where CUDA is; without it there is no runtime for GPUs, and all else is built.  A trainer for GPUs has cuda/ in the
-# place of cpu/, and no MPI.
+# The location of CUDA; without it, the runtime for GPUs is not built.  A trainer for GPUs has cuda/ instead of cpu/,
+# and no MPI.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 GPU        = $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),$(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(wildcard runtime/cuda/*.c)))
 GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.o,$(RT_OBJECTS)) $(GPU:%.c=$(BUILD)/%.o)
@@ -69,11 +69,11 @@ $(BUILD)/gen/templates.h: codegen/text/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
 	sh codegen/text/embed.sh $(TEMPLATES) > $@
 
-# What bison and flex write is theirs.
+# Output of bison and flex, with fewer warnings.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
 
-# The wrapper knows where MPI is; the compiler is ours.
+# The wrapper locates MPI; the compiler is $(CC).
 $(BUILD)/runtime/net/comm_mpi.o: runtime/net/comm_mpi.c
 	@mkdir -p $(@D)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -c -o $@ $<
@@ -96,7 +96,7 @@ check:
 	@$(MAKE) --no-print-directory -j2 all
 	@sh tests/run.sh
 
-# From another seed each day, unless it is given.
+# The default seed changes daily.
 fuzz-models:
 	@sh tests/deps.sh
 	@$(MAKE) --no-print-directory -j2 all
@@ -138,7 +138,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/mpc $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 
-# Templates are no C yet, and golden files are what mpc writes.
+# Templates are not valid C, and golden files are output of mpc.
 FORMAT ?= clang-format-14 -i
 SOURCES = $(shell find ir frontend passes codegen driver runtime tests bench -name '*.[ch]' -o -name '*.cuh' | \
             grep -v -e /templates/ -e /golden/)

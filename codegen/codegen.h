@@ -1,7 +1,6 @@
 /* codegen.h -- interfaces between the parts of the C back end.
  *
- * host.c writes the program around the kernels; row.c, product.c and library.c know how one op or
- * kernel of a function becomes C.  They meet here.
+ * host.c writes the program around the kernels; row.c, product.c and library.c write one op or kernel as C.
  *
  * An operand's pointer is given as the text of a C expression of type `void *` (or a pointer to the element), in the
  * order of call->args and then call->results: the kernel emitters use it, the host emitter determines it.
@@ -24,28 +23,28 @@ const char *element_type(DType dtype);
 const char *element_constant(DType dtype);
 RtType element_rt_type(DType dtype);
 
-/* `text` as a C identifier of at most `room` characters: other characters become '_', leading
- * components of a path are dropped where it is too long, and a number gets a letter in front. */
+/* `text` as a C identifier of at most `room` characters: other characters become '_', leading components of a path that
+ * is too long are dropped, and a leading digit is preceded by a letter. */
 char *c_identifier(Module *m, const char *text, int room);
 
-/* An identifier that no other text has, also where the program has one name for a thing: a text that is no identifier,
- * too long for one, or not `is_plain`, gets its hash. */
+/* An identifier unique to `text`, without a name table: a text that is not an identifier, too long for one, or not
+ * `is_plain`, gets a hash appended. */
 char *hashed_identifier(Module *m, const char *text, bool is_plain);
 
-/* How many elements a loop over the dim visits: of a split one all that a rank holds, padding too, since where that
- * begins depends on the rank (passes/layout/padding.c keeps it out of sums). */
+/* The number of iterations of a loop over the dim: of a split dim all elements of the rank, including padding, since
+ * the start of padding depends on the rank (passes/layout/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
 
-/* --- shard_offset.c: which part of a split dim this rank has --------------------------------------- */
+/* --- shard_offset.c: this rank's part of a split dim ----------------------------------------------- */
 
-/* The split dims whose offset a text names.  Where Module.offsets is set, an emitter notes there what it names. */
+/* The split dims whose offset a text uses.  If Module.offsets is set, emitters add the offsets that they use. */
 typedef struct ShardOffsets {
     int count, room;
     Dim *at;
 } ShardOffsets;
 
 const char *offset_variable(Module *m, const Dim *dim); /* of a split dim: an RtPart, set when the program starts */
-const char *use_offset(Module *m, const Dim *dim);      /* the same, for a text that names it */
+const char *use_offset(Module *m, const Dim *dim);      /* the same, noted as used */
 
 /* The index in the whole dim of a local element, where `index` is the C text of the local one. */
 char *position_in_whole(Module *m, const Dim *dim, const char *index);
@@ -53,23 +52,23 @@ char *position_in_whole(Module *m, const Dim *dim, const char *index);
 char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 
 void write_offset_declarations(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out);
-void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out); /* those of C, and a function that sets them */
+void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out);      /* their C variables, and a setter */
 void write_offset_table(Module *m, const ShardOffsets *offsets, FILE *out); /* parts[], of RtPartConstant */
 
-/* --- function.c: functions and statements of the program, until they are text ---------------- */
+/* --- function.c: functions and statements of the program, before they are text --------------- */
 
-/* A function that returns nothing, but for its name. */
+/* A void function, without its name. */
 typedef struct {
-    const char *comment; /* what stands above it */
+    const char *comment; /* the comment above it */
     int nparameters;
     const char *const *parameter; /* "const float *restrict x" */
-    const char *body;             /* lines at the left margin; NULL: none could be written, and an error has said why */
+    const char *body;             /* lines at the left margin; NULL after an error */
 } FunctionText;
 
 char *function_comment(Module *m, const char *title, const char *operands);     /* of lines "* x: f32[seq:8]" */
 char *function_code(Module *m, const FunctionText *function, const char *name); /* without its comment */
 
-/* A call, in loops over dims that the function does not know. */
+/* A call, in loops over dims outside of the function. */
 typedef struct {
     const char *function;
     int count;
@@ -81,96 +80,94 @@ typedef struct {
     } loop[MAX_RANK];
 } Statement;
 
-/* Lines, wrapped for a place four columns from the left; a hole of fill.h indents them all. */
+/* Lines, wrapped for an indentation of four columns; a hole of fill.h indents them all. */
 char *statement_text(Module *m, const Statement *statement);
 char *loop_text(Module *m, const char *pragma, const char *index, const char *low, const char *high, const char *body);
 
 /* --- row.c: kernels made of pointwise ops, reductions and leaves ------------------------------ */
 
-const Func *row_kernel_of(const Module *m, const Op *op); /* that the op calls; NULL: it calls no kernel, or products */
+const Func *row_kernel_of(const Module *m, const Op *op); /* called by op; NULL: no kernel, or of products */
 
-/* The C function of a row kernel as `call` uses it: sizes from the kernel's types, strides from the
- * storage of call's operands.
+/* The C function of a row kernel for `call`: sizes from the kernel's types, strides from the storage of call's
+ * operands.
  *
  *     static void NAME(const float *restrict x, ..., float *restrict y, ..., float *restrict scratch)
  *
- * Pointers to the elements of the kernel's parameters in order, then of its results; `scratch` is
- * there iff row_kernel_scratch() is not 0.  A result may have exactly the storage of a parameter that
- * has its dims.  anonymous: names only say where a value stands; two calls whose codes are then equal
- * need one function. */
+ * Pointers to the elements of the kernel's parameters in order, then of its results; `scratch` is there iff
+ * row_kernel_scratch() is not 0.  A result may have exactly the storage of a parameter with the same dims.  anonymous:
+ * names depend only on positions; two calls with equal anonymous code share one function. */
 FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool anonymous);
 
-/* Bytes of scratch that one call of the kernel needs, for the sums of its column reductions;
- * 0 for most.  A function of types alone: the memory pass asks before any storage is known. */
+/* Bytes of scratch that one call of the kernel needs, for the sums of its column reductions; 0 for most.  Depends only
+ * on types: the memory pass needs it before storage is known. */
 int64_t row_kernel_scratch(Module *m, const Func *kernel);
 
-/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL where none is needed. */
+/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL if not needed. */
 Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
                           const char *scratch);
 
-/* For kernels_take: does any result lie over an operand that is still to be read? */
+/* For kernels_take: does no result overwrite an operand before its last read? */
 bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
 
 bool is_product_kernel(const Func *kernel);
 
-/* One C = A B of a product kernel.  `a`, `b`, `bias` say whose memory: an index into call->args; `c` and `before` are
- * indices into call->results; -1: there is none.  Dims that fit neither the shape's m, n, k nor its batch are loops
- * around it. */
+/* One C = A B of a product kernel.  `a`, `b`, `bias` are indices into call->args; `c` and `before` into call->results;
+ * -1: none.  Dims that fit neither the shape's m, n, k nor its batch are loops around it. */
 typedef struct {
     RtProductShape shape;
     int a, b, c, bias, before;
-    int copied; /* index into call->args: C += A B begins with it, and it is to be copied to C first; -1: none */
+    int copied; /* index into call->args: initial value of C += A B, to be copied to C first; -1: none */
     int nloops;
     struct {
         Name dim;
         int64_t count, a, b, c, bias; /* iterations, and strides in elements */
     } loop[MAX_RANK];
-    bool naive;                 /* no operand order that rt_product takes: emit_naive_product writes loops */
+    bool naive;                 /* operand order not supported by rt_product: emit_naive_product writes loops */
     const Op *dot, *activation; /* the latter NULL: none */
 } Product;
 
-/* The products that do the work of a kernel: one for each result, or fewer where these lie side by side.
- * Returns how many; 0 after an error. */
+/* The products of a kernel: one for each result, or fewer if results are interleaved.  Returns their number; 0 after an
+ * error. */
 int plan_products(Module *m, const Func *kernel, const Op *call, Product **products);
 
-/* For kernels_take: what a sum that goes on in the result lies like. */
+/* For kernels_take: the layout required of a running sum that is updated in the result. */
 bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 
 /* --- product_text.c: the same as text ------------------------------------------------------------ */
 
-/* The initialiser of an RtProductShape, on lines of their own: "{", "    .m = 8192," ..., "}".  `unfused` names the
- * launch that does bias and activation where cuBLASLt does not; NULL: none. */
+/* The initialiser of an RtProductShape, on lines of their own: "{", "  .m = 8192," ..., "}".  `unfused` names the
+ * launch that computes bias and activation if cuBLASLt does not; NULL: none. */
 char *product_shape_text(Module *m, const RtProductShape *shape, const char *unfused);
 
-/* The statement that runs it: "rt_product(rt, 7, x, w, y);", with loops around it if need be. */
+/* The statement that runs it: "rt_product(rt, 7, x, w, y);", in loops if needed. */
 Statement product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);
 
-/* For naive ones: void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, C *restrict
- * before, C *restrict c), with those that there are. */
+/* For naive ones: void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, C *restrict before, C
+ * *restrict c), without absent ones. */
 enum { MAX_PRODUCT_OPERANDS = 5 };
 int product_operands(const Product *product, const Op *call, const char *name[],
                      int at[]); /* at: in args, then results */
 int product_parameters(Module *m, const Product *product, const Op *call, const char *qualifier, const char *text[]);
 FunctionText naive_product_text(Module *m, const Product *product, const Op *call);
-/* The statements for one element of the result, from these, with the index of each dim under its index_name. */
+/* The statements for one element of the result; the variable index_name(dim) is the index of each dim. */
 char *naive_product_point(Module *m, const Product *product, const Op *call);
 char *index_name(Module *m, Name dim);
 int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not have the dim */
 Statement naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
                              const char *const operand[]);
 
-/* --- library.c: ops that a kernel of runtime/kernels/ does -------------------------------------- */
+/* --- library.c: ops implemented by kernels of runtime/kernels/ ---------------------------------- */
 
-/* A C function that does a LIBRARY op by calling the runtime's kernel for these types and strides:
+/* A C function that runs a LIBRARY op by calling the runtime's kernel for these types and strides:
  *
  *     static void NAME(const float *q, ..., float *y, ..., float *scratch)
  *
- * Pointers to operands, then results; `scratch` is there iff library_scratch() is not 0.  No body after an
- * error at the op, where no kernel takes these types or strides. */
+ * Pointers to operands, then results; `scratch` is there iff library_scratch() is not 0.  No body after an error at the
+ * op, if no kernel supports these types or strides. */
 FunctionText library_kernel_text(Module *m, const Op *op);
-int64_t library_scratch(Module *m, const Op *op); /* bytes; from types alone */
+int64_t library_scratch(Module *m, const Op *op); /* bytes; depends only on types */
 Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
 
 #endif

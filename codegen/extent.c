@@ -14,7 +14,7 @@ void add_access(Access *access, int64_t size, int64_t stride)
     access->stride[access->dims++] = stride;
 }
 
-/* Elements from the first one to behind the last. */
+/* Elements from the first to the end of the last. */
 static int64_t reach(const Access *access)
 {
     int64_t last = 0;
@@ -52,11 +52,11 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
     Where at = { 0 };
     if (op)
         at.at = op->loc;
-    error_at(m->diags, at, "internal: '%s' does not lie inside %s", value->name, where);
+    error_at(m->diags, at, "internal: '%s' is not inside %s", value->name, where);
     return false;
 }
 
-/* Of a value in the frame: between its beginning and its end. */
+/* Is a value in the frame within the frame's bounds? */
 static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *value)
 {
     const Storage *s = value->storage;
@@ -64,7 +64,7 @@ static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *val
     return good || is_misplaced(m, op, value, "its frame");
 }
 
-/* From the first element that loops visit to behind the last one: of dims that are not split without the padding. */
+/* Bytes from the first to the end of the last element that loops visit: without padding of dims that are not split. */
 static int64_t visited_bytes(Module *m, const Value *value)
 {
     int64_t last = 0;
@@ -79,10 +79,10 @@ static bool is_in_viewed(Module *m, const Op *view)
     const int64_t begin = x->storage->at, at = y->storage->at;
     bool good =
         same_base(x->storage, y->storage) && at >= begin && at + visited_bytes(m, y) <= begin + span_bytes(m, x);
-    return good || is_misplaced(m, view, y, "what it is a view of");
+    return good || is_misplaced(m, view, y, "the viewed value");
 }
 
-/* What an op has of the frame beside its results: scratch, or the frame of what it calls. */
+/* Is the scratch of an op, or the frame of its callee, within the frame? */
 static bool fits_beside(Module *m, const Func *f, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;

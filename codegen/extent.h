@@ -5,7 +5,7 @@
 
 #include "ir/ir.h"
 
-/* `dims` nested loops over memory: how often each turns, and by how many elements it moves on. */
+/* `dims` nested loops over memory: number of iterations and stride in elements of each. */
 typedef struct {
     int dims;
     int64_t size[2 * MAX_RANK + 4], stride[2 * MAX_RANK + 4];
@@ -13,13 +13,13 @@ typedef struct {
 
 void add_access(Access *access, int64_t size, int64_t stride);
 
-/* Does the access, from the first element of a value of this type that lies so, stay inside of the value? */
+/* Does the access, from the first element of a value with this type and storage, stay inside of the value? */
 bool stays_inside(Module *m, const Op *op, Name name, const Type *type, const Storage *storage, const Access *access);
 
-/* So many elements in one piece. */
+/* Has the value `count` contiguous elements? */
 bool holds(Module *m, const Op *op, const Value *value, int64_t count);
 
-/* Do all values of the program lie inside their frames, and views inside what they are views of? */
+/* Are all values of the program inside their frames, and views inside the viewed values? */
 bool check_plan(Module *m);
 
 #endif

@@ -56,7 +56,7 @@ bool find_runtime(Run *run, Runtime *runtime)
 
 /* --- The command --------------------------------------------------------------------------- */
 
-/* A trainer's arithmetic: sums may be reordered by what the source says (omp simd), not by the compiler. */
+/* A trainer's arithmetic: sums are reordered only where the source permits it (omp simd). */
 static const char *const flags[] = { "-std=gnu17",        "-O3", "-march=native", "-fopenmp", "-fno-math-errno",
                                      "-fno-trapping-math" };
 static const char *const libraries[] = { "-ldnnl", "-lcjson", "-lm", NULL };
@@ -70,7 +70,7 @@ typedef struct {
 
 static void add_word(Words *words, const char *word)
 {
-    if (words->count + 1 >= words->room) { /* behind the last one stands NULL */
+    if (words->count + 1 >= words->room) { /* NULL after the last */
         const char **grown = NEW_ARRAY(words->arena, const char *, words->room = 2 * words->room + 64);
         if (words->count)
             memcpy(grown, words->at, (size_t)words->count * sizeof *grown);
@@ -79,8 +79,8 @@ static void add_word(Words *words, const char *word)
     words->at[words->count++] = word;
 }
 
-/* The next word, as a shell divides a line: quotes and backslashes keep spaces.  NULL at the end; `open` is set where a
- * quote is not closed. */
+/* The next word, split as by a shell: quotes and backslashes keep spaces.  NULL at the end; `open` is set if a quote is
+ * not closed. */
 static const char *quoted_word(Arena *arena, const char **line, bool *open)
 {
     *line += strspn(*line, " \t\n");
@@ -110,7 +110,7 @@ static bool add_words(Run *run, Words *words, const char *what, const char *text
     return !open || run_failed(run, "%s: a quote is not closed: %s", what, text);
 }
 
-/* Of CUDA only its run-time library is linked, and that as an archive: a trainer starts where there is none. */
+/* Of CUDA only the run-time library is linked, as an archive: a trainer also starts on a machine without CUDA. */
 static bool add_libraries(Run *run, Words *words, bool needs_mpi)
 {
     bool cuda = is_cuda(run->options);
@@ -144,7 +144,7 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
         return NULL;
     add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));
     if (is_cuda(o))
-        add_word(&words, arena_text(&run->arena, "-I%s", o->output)); /* where kernels.cu is, which it embeds */
+        add_word(&words, arena_text(&run->arena, "-I%s", o->output)); /* the folder of the embedded kernels.cu */
     add_word(&words, "-o");
     add_word(&words, program);
     add_word(&words, arena_text(&run->arena, "%s/trainer.c", o->output));

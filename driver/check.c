@@ -1,6 +1,6 @@
 /* check.c -- mpc check: checks a model and prints its size.
  *
- * The model is compiled completely and the result discarded, so that whatever is accepted here compiles.
+ * The model is compiled completely and the result discarded, so that every accepted model compiles.
  */
 #include "driver.h"
 

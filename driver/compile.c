@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Between GPUs tensors go by NCCL; for all else a trainer for CUDA needs no MPI. */
+/* GPUs exchange tensors through NCCL; a trainer for CUDA needs no MPI for the rest. */
 const char *comm_of(const Options *o) { return is_cuda(o) ? "tcp" : o->comm ? o->comm : "mpi"; }
 
 static bool is_tcp(const Options *o) { return strcmp(comm_of(o), "tcp") == 0; }
@@ -40,8 +40,8 @@ static Module *read_ir(Run *run, Settings *settings, const char **after)
     *after = pass_of_ir(run);
     if (!*after) {
         run_failed(run,
-                   "%s does not name the pass that wrote it: its first line must be '# PASS: ...', as --dump-ir "
-                   "and --compile-to write it",
+                   "%s does not name the pass that wrote it: its first line must be '# PASS: ...', as written by "
+                   "--dump-ir and --compile-to",
                    run->source.path);
         return NULL;
     }
@@ -67,7 +67,7 @@ static Module *read_model(Run *run, Settings *settings)
 
 enum { LARGEST_DIM = 8, LARGEST_TRIED = 64 };
 
-/* Indices that the file writes as numbers may lie outside of dims that have been cut down: then less is cut. */
+/* Constant indices in the file may be outside of shrunk dims: then shrinks less. */
 static Module *small_instance(Run *run)
 {
     for (int64_t size = LARGEST_DIM;; size *= 2) {
@@ -75,14 +75,14 @@ static Module *small_instance(Run *run)
         if (!small || size >= LARGEST_TRIED || can_be_run(small))
             return small;
         free_module(small);
-        fprintf(stderr, "with dims cut down to about %d the model cannot be run: trying larger ones\n", (int)size);
+        fprintf(stderr, "with dims shrunk to about %d the model cannot be run: trying larger ones\n", (int)size);
     }
 }
 
 static bool verify_small(Run *run, const char *after)
 {
     if (run->options->compile_from) {
-        fprintf(stderr, "%s is verified at its own sizes; a .mdl file would be cut down to dims of at most %d\n",
+        fprintf(stderr, "%s is verified at its own sizes; a .mdl file would be shrunk to dims of at most %d\n",
                 run->source.path, LARGEST_DIM);
         return verify_copy(run, (VerifyOptions){ .start_after = after });
     }
@@ -105,7 +105,7 @@ static bool pass_through(Run *run, Module *m, const char *after)
     return run_passes(m, &passes);
 }
 
-/* --- What is written ----------------------------------------------------------------------- */
+/* --- Output files -------------------------------------------------------------------------- */
 
 static bool write_ir(Run *run, Module *m)
 {
@@ -179,7 +179,7 @@ static void print_summary(const Report *report)
            grouped(arena, totals->batch), grouped(arena, totals->seq));
 }
 
-/* What starts the trainer once for each rank. */
+/* The command that starts the trainer once for each rank. */
 static const char *launcher_text(Module *m, const Options *o)
 {
     const char *launcher = is_tcp(o) ? "torchrun --no_python --nproc_per_node=" : "mpirun -n ";
@@ -225,7 +225,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
     const CudaProgram *cuda = is_cuda(o) ? emit_cuda_program(m) : NULL;
     if ((is_cuda(o) && !cuda) || !write_files(run, m, cuda, plan_text(&report, settings)))
         return false;
-    unlink(program); /* what is there was made of another trainer.c */
+    unlink(program); /* the existing one is from another trainer.c */
     print_summary(&report);
     if (o->verbose)
         print_settings(run, settings);
@@ -243,7 +243,7 @@ static int check_options(const Options *o)
         return usage_error(o->command, "give either FILE.mdl or --compile-from=FILE.mir: leave '%s' out", o->operand);
     if (o->nvrtc && !is_cuda(o))
         return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
-    if (o->target && o->compile_to && find_pass(o->compile_to) < find_pass("fuse")) /* plans for a target */
+    if (o->target && o->compile_to && find_pass(o->compile_to) < find_pass("fuse")) /* the plan depends on the target */
         return usage_error(o->command, "--target=%s has no effect on a program up to '%s': leave it out", o->target,
                            o->compile_to);
     if (is_cuda(o) && o->comm)

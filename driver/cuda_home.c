@@ -1,4 +1,4 @@
-/* cuda_home.c -- looks for CUDA's folder. */
+/* cuda_home.c -- finds CUDA's folder. */
 #include "cuda_home.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* cuda_home.h -- where CUDA is on this machine. */
+/* cuda_home.h -- the location of CUDA on this machine. */
 #ifndef MPC_CUDA_HOME_H
 #define MPC_CUDA_HOME_H
 

@@ -1,4 +1,4 @@
-/* driver.h -- what the commands of mpc share. */
+/* driver.h -- shared by the commands of mpc. */
 #ifndef MPC_DRIVER_H
 #define MPC_DRIVER_H
 
@@ -24,10 +24,10 @@ typedef struct {
 /* `mpc: error: ...` on stderr, counted; false. */
 bool run_failed(Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The text of a file ("-": standard input) into run->source, and diagnostics that point into it. */
+/* The text of a file ("-": standard input) into run->source, and diagnostics for it. */
 bool read_source(Run *run, const char *path);
 
-/* A file that appears under its name only when it is whole: written aside, then renamed. */
+/* An atomically created file: written under a temporary name, then renamed. */
 typedef struct {
     const char *path, *aside; /* NULL: a device or pipe, written to directly */
     FILE *out;
@@ -35,17 +35,17 @@ typedef struct {
 
 bool open_new(Run *run, NewFile *file, const char *path);
 bool close_new(Run *run, NewFile *file);
-void drop_new(NewFile *file); /* in place of close_new: nothing appears */
+void drop_new(NewFile *file); /* instead of close_new: discards the file */
 bool write_new(Run *run, const char *path, const char *text);
-bool make_folder(Run *run, const char *path); /* and those above it */
+bool make_folder(Run *run, const char *path); /* with its parents */
 
-/* Is it another file than the one that is read?  Else false after reporting. */
+/* Is it different from the input file?  Else false after reporting. */
 bool may_write(Run *run, const char *path);
 
 /* --- source.c ------------------------------------------------------------------------------ */
 
-/* A model lowered as the options say; NULL after errors.  `shrink`: see lower.h.  With recompute auto it says what is
- * saved. */
+/* A model, lowered with the options; NULL after errors.  `shrink`: see lower.h.  With recompute auto, it lists the
+ * values to save. */
 Module *lower_source(Run *run, int64_t shrink, Settings *settings);
 
 /* The same of a file that has been parsed, before that is chosen. */
@@ -65,16 +65,15 @@ char *grouped(Arena *arena, int64_t number);
 
 /* --- budget.c ------------------------------------------------------------------------------ */
 
-/* Chooses for recompute auto what is saved: run->saved.  m: the model, lowered.  False after reporting that nothing
- * fits. */
+/* Chooses the values to save for recompute auto: run->saved.  m: the model, lowered.  False after reporting that
+ * nothing fits. */
 bool choose_saved(Run *run, const Ast *file, const Module *m);
-void set_saved(Module *m, const Saved *saved); /* the names become those of m */
+void set_saved(Module *m, const Saved *saved); /* with names of m */
 
-/* run->saved for a small instance: where numbers have become 0 or 1, values may be missing, which then are not saved.
- */
+/* run->saved for a small instance: where sizes have become 0 or 1, values may be missing, which then are not saved. */
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m);
 
-/* --- The commands: each gives the exit status. ---------------------------------------------- */
+/* --- The commands: each returns the exit status. -------------------------------------------- */
 int run_compile(Run *run);
 int run_check(Run *run);
 int run_report(Run *run);

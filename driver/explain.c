@@ -1,8 +1,8 @@
 /* explain.c -- mpc explain: follows one tensor through the compiler, and explains its layout.
  *
- * After each pass the tensor's types are looked up again: of a parameter, as the optimizer holds it, as the model reads
- * it, its gradient and its moments; of a value, what the op of that name gives.  What has changed is printed, with the
- * settings that changed it.  At the end, from the program that runs: the collectives that touch it, and its storage.
+ * After each pass, finds the tensor's types: of a parameter, in the optimizer, in the model, of its gradient and
+ * moments; of a value, the result of the op with that name.  Prints changes, with the settings that caused them.  At
+ * the end, from the final program: the collectives on it, and its storage.
  */
 #include "explain.h"
 
@@ -15,7 +15,8 @@
 
 /* --- Names ---------------------------------------------------------------------------------------- */
 
-/* "h.3.attn.wq" without its numbers: "h.attn.wq"; the numbers come as in the path, "h.*.attn.wq". */
+/* "h.3.attn.wq" without its numbers: "h.attn.wq"; the numbers are in the positions of the stars in the path,
+ * "h.*.attn.wq". */
 static const char *without_numbers(Arena *arena, const char *name)
 {
     char *text = arena_text(arena, "%s", name), *to = text;
@@ -33,7 +34,7 @@ static const char *without_numbers(Arena *arena, const char *name)
     return text;
 }
 
-/* Do the numbers of `name` stand for copies that there are?  "h.99.wq" of twelve does not. */
+/* Are the numbers of `name` those of existing copies?  "h.99.wq" of twelve copies is not. */
 static bool has_copy(const Param *param, const char *name)
 {
     const char *path = param->path;
@@ -99,7 +100,7 @@ static void see(Explain *e, const char *what, const Type *type)
 
 static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
 
-/* As the layers read it: the first function that takes it and is no program itself. */
+/* The type in the layers: that of the first function, except programs, with it as a parameter. */
 static void see_in_model(Explain *e)
 {
     for (const Func *f = e->m->funcs; f; f = f->next) {
@@ -111,7 +112,7 @@ static void see_in_model(Explain *e)
     }
 }
 
-/* As the step gets it from the backward pass. */
+/* The gradient in the step, from the backward pass. */
 static void see_gradient(Explain *e)
 {
     const Func *step = func_with_role(e->m, STEP);
@@ -134,7 +135,7 @@ static void see_state(Explain *e, const char *what, PortKind kind)
 typedef struct {
     const Explain *e;
     Map forward;
-    const Func *func; /* in which the forward pass has the path first */
+    const Func *func; /* the first function of the forward pass with the path */
     const Op *last;   /* its last op of that path */
 } Search;
 
@@ -176,7 +177,7 @@ static void see_all(Explain *e)
 
 /* --- Why ---------------------------------------------------------------------------------------------- */
 
-/* "name = value (where)" of a setting; NULL if there is none of that name. */
+/* "name = value (where)" of a setting; NULL if unknown. */
 static const char *setting_text(const Explain *e, const char *name)
 {
     for (int i = 0; i < e->settings.count; i++) {
@@ -187,7 +188,7 @@ static const char *setting_text(const Explain *e, const char *name)
     return NULL;
 }
 
-/* Each reason is given once a pass, however much it has changed. */
+/* Each reason is printed once per pass. */
 static void because(Explain *e, const char *reason)
 {
     for (int i = 0; i < e->nreasons; i++)
@@ -205,7 +206,7 @@ static bool is_split_over(const Dim *dim, int axis)
     return false;
 }
 
-/* Does a rule of the axis name the dim, or the one that it is split like? */
+/* Does a rule of the axis name the dim, or the dim that it is split like? */
 static bool is_by_rule(const Module *m, int axis, Name dim)
 {
     const Name ruled = ruled_as(m, dim);
@@ -251,12 +252,11 @@ static void explain_change(Explain *e, const Facet *now, const Facet *before)
     if (before && before->type.dtype != now->type.dtype)
         because(e, setting_text(e, "train.precision"));
     if (now->type.partial & ~(before ? before->type.partial : 0))
-        because(e,
-                arena_text(&e->run->arena, "pending over %s: each rank has added up what it has of a dim that is split",
-                           axes_list(&e->run->arena, e->m, now->type.partial)));
+        because(e, arena_text(&e->run->arena, "pending over %s: each rank has summed its part of a split dim",
+                              axes_list(&e->run->arena, e->m, now->type.partial)));
 }
 
-/* What the pass has changed; nothing where it has changed nothing. */
+/* Prints the changes of a pass, if any. */
 static void print_stage(Explain *e, const char *pass)
 {
     see_all(e);

@@ -1,6 +1,6 @@
-/* explain.h -- inside mpc explain; nobody else includes it.
+/* explain.h -- internals of mpc explain.
  *
- *   explain.c           the tensor's types from pass to pass, and why
+ *   explain.c           the tensor's types after each pass, and the reasons
  *   explain_program.c   its collectives and memory in the final program
  */
 #ifndef MPC_EXPLAIN_H
@@ -10,7 +10,7 @@
 
 enum { MAX_FACETS = 8, MAX_REASONS = 32 };
 
-/* One way in which the program holds the tensor. */
+/* One representation of the tensor in the program. */
 typedef struct {
     const char *what;
     Type type;
@@ -22,13 +22,13 @@ typedef struct {
     Settings settings;
     const Param *param; /* NULL: a value, known by its path */
     Name path;
-    int count, nbefore; /* of the facets after this pass, and after the one before */
+    int count, nbefore; /* number of facets after this pass, and after the previous one */
     Facet now[MAX_FACETS], before[MAX_FACETS];
-    int nreasons; /* for what this pass has changed */
+    int nreasons; /* for the changes of this pass */
     const char *reason[MAX_REASONS];
 } Explain;
 
-/* The collectives that touch the tensor, and its memory; the module has been through all passes. */
+/* The collectives on the tensor, and its memory; the module has been through all passes. */
 void print_program_facts(Explain *e);
 
 #endif

@@ -7,7 +7,7 @@ typedef struct {
     const Explain *e;
     Classes classes;
     int collectives;
-    Values seen; /* that have been listed */
+    Values seen; /* already listed */
 } Listing;
 
 static bool is_of_tensor(const Listing *l, const Value *value)
@@ -45,7 +45,7 @@ static bool is_listed_already(const Listing *l, const Value *value)
     return false;
 }
 
-/* Values that have a place of their own: others are pointers to these. */
+/* Values with their own storage: others are pointers to these. */
 static void list_memory(Listing *l, const Func *f, const Value *value)
 {
     if (!value->storage || value->storage->base == BY_POINTER || value->type.rank == 0 || !is_of_tensor(l, value) ||

@@ -21,9 +21,9 @@ bool run_failed(Run *run, const char *format, ...)
     return false;
 }
 
-enum { MOST_BYTES = 256 << 20 }; /* of a source: offsets are ints, and no model is that long */
+enum { MOST_BYTES = 256 << 20 }; /* of a source: offsets are ints, and models are shorter */
 
-/* Up to one byte more than a source may have. */
+/* Reads up to one byte more than the maximum. */
 static char *read_all(FILE *in, size_t *size)
 {
     size_t room = 0, got;
@@ -82,7 +82,7 @@ bool may_write(Run *run, const char *path)
            run_failed(run, "cannot write %s: it is the input file; give another name", path);
 }
 
-/* Devices and pipes are written to: only files can be put in a file's place. */
+/* Devices and pipes are written directly: only files can be replaced. */
 static bool is_device(const char *path)
 {
     struct stat status;

@@ -31,7 +31,7 @@ static bool use_layout(Run *run, const char *text)
                           run->source.path);
     if (o->check || (o->write && same))
         return true;
-    run->input = (struct stat){ 0 }; /* the one file that is meant to be written over */
+    run->input = (struct stat){ 0 }; /* the file to be overwritten */
     if (o->write)
         return write_new(run, run->source.path, text);
     fputs(text, stdout);

@@ -1,10 +1,10 @@
-/* format.c -- mpc fmt: the lines of a .mdl file with the usual indentation and spaces.
+/* format.c -- mpc fmt: writes a .mdl file with standard indentation and spaces.
  *
- *   indentation   four columns a brace; inside ( ) and [ ] under what follows the bracket
+ *   indentation   four columns per brace; inside ( ) and [ ] aligned with the text after the bracket
  *   in a line     one space around operators, after ',' and ':'; none inside brackets
  *   kept          the order and text of tokens, comments, line ends; spaces beyond the first that align columns:
  *                 before '=', ':' and a comment, and between two words
- *   between lines one empty line at most, none at the ends of the file
+ *   between lines at most one empty line, none at the ends of the file
  */
 #include "format.h"
 
@@ -20,13 +20,13 @@ typedef struct {
     TokenKind kind;
     const char *text;
     int length, spaces; /* before it, in the line */
-    bool is_unary;      /* an operator with nothing to its left */
+    bool is_unary;      /* an operator without a left operand */
 } Token;
 
 typedef struct {
     const char *at, *end;
     FILE *out;
-    int braces, nopen, open[DEEPEST]; /* columns under which the lines inside open brackets begin */
+    int braces, nopen, open[DEEPEST]; /* start columns of lines inside open brackets */
     int column;
     Token last; /* of the line */
 } Layout;
@@ -125,7 +125,7 @@ static bool is_text(const Token *token, const char *text)
     return (int)strlen(text) == token->length && memcmp(token->text, text, (size_t)token->length) == 0;
 }
 
-/* Words after which a bracket opens an expression, a pair or a type, and no call or index. */
+/* Words after which a bracket opens an expression, a pair or a type, not a call or index. */
 static bool is_keyword(const Token *token)
 {
     static const char *const keywords[] = { "return", "loss", "shard", "over", "else", "as", "repeat", "padded" };

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Writes `text`, a file without syntax errors, as mpc fmt lays it out. */
+/* Writes `text`, a file without syntax errors, in the format of mpc fmt. */
 void write_formatted(const char *text, int length, FILE *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { WIDTH = 100, COLUMN = 28 };
 
-/* Words of `text` in lines of WIDTH columns, the later ones indented; `at` is the column reached already. */
+/* Prints `text` in lines of WIDTH columns, with continuation lines indented; `at` is the present column. */
 static void print_filled(const char *text, int indent, int at)
 {
     const char *word;
@@ -81,7 +81,7 @@ void print_command_help(int command)
 
 /* --- The manual page ------------------------------------------------------------------------ */
 
-/* In roff a '-' that is typed is "\-", and a line must not begin with a dot. */
+/* In roff a literal '-' is "\-", and a line must not begin with a dot. */
 static void print_roff(const char *text)
 {
     for (; *text; text++)

@@ -1,4 +1,4 @@
-/* main.c -- the mpc command: which command runs, and its exit status. */
+/* main.c -- the mpc command: selects the command and returns its exit status. */
 #include "driver.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static int (*const commands[NCOMMANDS])(Run *) = {
     [INDEX_PRINT] = run_print,     [INDEX_HELP] = run_help,
 };
 
-/* Every command reads one file, but for help, and for compile where --compile-from names another. */
+/* Every command reads one file, except help, and except compile with --compile-from. */
 static bool has_operand(const Options *o)
 {
     if (o->command == INDEX_EXPLAIN && o->operand && !o->name) {
@@ -45,12 +45,12 @@ static bool has_operand(const Options *o)
     return false;
 }
 
-/* What was printed may lie in a buffer still. */
+/* Output may still be buffered. */
 static int flush_output(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    if (status == STATUS_OK) /* else the reason has been told */
+    if (status == STATUS_OK) /* else the error has been reported */
         fprintf(stderr, "mpc: error: cannot write to standard output: %s\n", strerror(errno));
     return status == STATUS_OK ? STATUS_FAILED : status;
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The part of nvrtc.h that is needed, which is the same in CUDA 11 to 13. */
+/* The required part of nvrtc.h, which is the same in CUDA 11 to 13. */
 typedef struct NvrtcProgram NvrtcProgram;
 typedef struct {
     int (*create)(NvrtcProgram **, const char *source, const char *name, int, const char *const *, const char *const *);
@@ -55,7 +55,7 @@ static bool find_nvrtc(Run *run, Nvrtc *nvrtc)
     return true;
 }
 
-/* --- What the assembler says ------------------------------------------------------------------- */
+/* --- Output of the assembler ------------------------------------------------------------------- */
 
 typedef struct {
     int registers;
@@ -88,7 +88,7 @@ static bool find_usage(Run *run, const char *log, const char *name, Usage *usage
     return true;
 }
 
-/* Where a block has but 99 KiB, some kernels take less (runtime/cuda/attend_tile.cuh). */
+/* On GPUs with 99 KiB per block, some kernels use less (runtime/cuda/attend_tile.cuh). */
 static int64_t shared_of(const CudaLaunch *launch, const char *architecture)
 {
     static const char *const small[] = { "sm_86", "sm_89", "sm_120", "sm_121" };

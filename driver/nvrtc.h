@@ -1,4 +1,4 @@
-/* nvrtc.h -- NVIDIA's run-time compiler, if there is one on this machine: nothing of CUDA is linked. */
+/* nvrtc.h -- NVIDIA's run-time compiler, loaded if it is on this machine: mpc does not link CUDA. */
 #ifndef MPC_NVRTC_H
 #define MPC_NVRTC_H
 
@@ -6,7 +6,7 @@
 
 #include "codegen/cuda/cuda.h"
 
-/* Compiles all kernels for an architecture ("sm_90"), and prints what each takes.  False after an error. */
+/* Compiles all kernels for an architecture ("sm_90"), and prints the resources of each.  False after an error. */
 bool report_nvrtc(Run *run, const CudaProgram *program, const char *architecture);
 
 #endif

@@ -1,4 +1,4 @@
-/* options.c -- reads the command line by the table of options.def. */
+/* options.c -- parses the command line with the table in options.def. */
 #include "options.h"
 
 #include "manager/pass.h"
@@ -78,7 +78,7 @@ bool next_word(const char **list, char separator, const char **word, int *length
 
 /* --- Values -------------------------------------------------------------------------------- */
 
-/* What is being read. */
+/* The present argument. */
 typedef struct {
     int argc, at;
     char **argv;
@@ -102,7 +102,7 @@ static bool is_word(const char *list, char separator, const char *text)
     return false;
 }
 
-/* Words beside the passes that an option takes: "lower", "all". */
+/* Words besides passes that an option accepts: "lower", "all". */
 static const char *other_pass(const OptionInfo *option)
 {
     return option->at == offsetof(Options, compile_to) ? "lower"
@@ -135,7 +135,7 @@ static bool check_passes(const Line *line, const OptionInfo *option, const char 
     while (next_word(&list, ',', &word, &length))
         if (!check_pass(line, option, arena_text(line->arena, "%.*s", length, word)))
             return false;
-    if (strchr(text, ',') && option->value[4] != ',') /* "PASS,..." takes several */
+    if (strchr(text, ',') && option->value[4] != ',') /* only "PASS,..." accepts several */
         return refuse(line, arena_text(line->arena, "--%s takes one pass, not %s", option_name(option).text, text));
     return true;
 }
@@ -170,7 +170,7 @@ static void append_text(Arena *arena, TextList *list, const char *text)
     list->at[list->count++] = text;
 }
 
-/* NAME=VALUE, of a name that has had its value. */
+/* Is NAME=VALUE for a name that already has a value? */
 static bool is_said_before(const TextList *list, const char *text)
 {
     size_t length = strcspn(text, "=") + 1;
@@ -196,7 +196,7 @@ static bool set_option(const Line *line, const OptionInfo *option, const char *t
     else if (option->kind == LIST)
         append_text(line->arena, at, text);
     else if (option->at == offsetof(Options, output) && text[0] == '-' && text[1])
-        *(const char **)at = arena_text(line->arena, "./%s", text); /* for the C compiler it would be an option */
+        *(const char **)at = arena_text(line->arena, "./%s", text); /* the C compiler would take it for an option */
     else
         *(const char **)at = text;
     return true;
@@ -206,7 +206,7 @@ static bool set_option(const Line *line, const OptionInfo *option, const char *t
 
 static bool takes(int command, const OptionInfo *option) { return option->commands >> command & 1; }
 
-/* `name`: what stands before '=' or the value; one letter after a single '-'. */
+/* `name`: the text before '=' or the value; one letter after a single '-'. */
 static const OptionInfo *find_option(int command, const char *name, bool is_letter)
 {
     for (int i = 0; i < noptions; i++) {
@@ -254,7 +254,7 @@ static bool print_answer(int command, const char *name, int *status)
     return true;
 }
 
-/* Reads argv[at], and argv[at + 1] where that is its value. */
+/* Parses argv[at], and argv[at + 1] if that is its value. */
 static bool read_option(Line *line)
 {
     const char *text = line->argv[line->at++];

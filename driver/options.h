@@ -1,4 +1,4 @@
-/* options.h -- the command line of mpc, as options.def says it. */
+/* options.h -- the command line of mpc, declared in options.def. */
 #ifndef MPC_OPTIONS_H
 #define MPC_OPTIONS_H
 
@@ -63,25 +63,25 @@ typedef struct {
 typedef struct {
     int command;         /* its index */
     const char *operand; /* NULL: none */
-    const char *name;    /* the second operand, of a command that takes two */
+    const char *name;    /* the second operand, of commands with two */
 #define OPTION(field, kind, ...) TYPE_##kind field;
 #include "options.def"
 } Options;
 
-/* Reads the command line.  False on a mistake, after saying what would do, or where no more is to be done
- * (--help, --version); *status is then the exit status. */
+/* Parses the command line.  False after reporting an error and a remedy, or if nothing is left to do (--help,
+ * --version); *status is then the exit status. */
 bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *status);
 
-/* A mistake on the command line: one line on stderr that names the command; gives STATUS_USAGE. */
+/* Reports an error in the command line, in one line on stderr that names the command; returns STATUS_USAGE. */
 int usage_error(int command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What carries messages between ranks. */
+/* The message transport. */
 const char *comm_of(const Options *options);
 
 int find_command(const char *name); /* its index, or -1 */
 bool is_given(const Options *options, const OptionInfo *option);
 
-/* The word of `list` ("a|b|c" with separator '|') that begins at *list, and moves on; false at the end. */
+/* The word of `list` ("a|b|c" with separator '|') at *list; advances *list; false at the end. */
 bool next_word(const char **list, char separator, const char **word, int *length);
 
 /* help.c */

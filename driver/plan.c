@@ -56,7 +56,7 @@ Settings settings_of_ir(Run *run, const Module *m)
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
-/* The value of an option as text; NULL where it was not given. */
+/* The value of an option as text; NULL if not given. */
 static const char *option_text(Run *run, const OptionInfo *option)
 {
     const void *at = (const char *)run->options + option->at;
@@ -89,7 +89,7 @@ static const char *default_text(const Options *options, const OptionInfo *option
     return option->kind == FLAG || option->kind == SWITCH ? "false" : "";
 }
 
-/* Every option of this command; where it was not given, what then counts. */
+/* Every option of this command, with its effective value. */
 static void add_options(cJSON *plan, Run *run)
 {
     cJSON *list = cJSON_AddArrayToObject(plan, "options");
@@ -134,7 +134,7 @@ static void add_work(cJSON *plan, const Totals *totals)
     add_json_integer(object, "tokens_per_step", totals->micro * totals->batch * totals->seq);
 }
 
-/* With recompute auto: what has been chosen to be saved, as the IR names it. */
+/* With recompute auto: the chosen values to save, with their names in the IR. */
 static void add_recompute(cJSON *plan, const Module *m)
 {
     if (m->train.recompute != RECOMPUTE_AUTO)
@@ -149,7 +149,7 @@ static void add_recompute(cJSON *plan, const Module *m)
     }
 }
 
-/* The mesh that the trainer was compiled for: it starts on that many ranks and on no other number. */
+/* The mesh of the trainer, which starts only on that number of ranks. */
 static void add_mesh(cJSON *plan, const Report *report)
 {
     cJSON *object = cJSON_AddObjectToObject(plan, "mesh");

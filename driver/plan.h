@@ -4,7 +4,7 @@
 
 #include "report.h"
 
-/* The settings of IR that comes from a file: what its `train` line says. */
+/* The settings of IR from a file: those in its `train` line. */
 Settings settings_of_ir(Run *run, const Module *m);
 
 /* The text of plan.json, in the run's arena. */

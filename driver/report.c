@@ -1,4 +1,4 @@
-/* report.c -- mpc report: what one training step costs each rank of a mesh, read off the compiled program. */
+/* report.c -- mpc report: the cost of one training step on each rank of a mesh, computed from the compiled program. */
 #include "report.h"
 
 #include "codegen/host/host.h"
@@ -62,7 +62,8 @@ static AlikeRow *alike_row(Report *r, const Op *op, Axes axes)
 
 static void add_traffic(Report *r, const Op *op, double times)
 {
-    /* What is gathered or summed is of the class of its result, which readers know; scalars are of none. */
+    /* The class of a gathered or summed tensor is that of the result, which is known from its readers; scalars have
+     * none. */
     TensorClass kind = class_of(&r->classes, result(op));
     Traffic traffic = op_traffic(r->m, op);
     TrafficRow *row = traffic_row(r, op, kind);
@@ -82,7 +83,7 @@ static void add_work(Report *r, const Op *op, double times)
         alike_row(r, op, work.axes)->flops += work.alike * times;
 }
 
-/* Kernels compute and add up in f32, whatever they read; products and attention read the dtype of their operands. */
+/* Kernels compute and sum in f32, independent of operands; products and attention use the dtype of their operands. */
 static void add_precision(Report *r, const Op *op)
 {
     Family family = info(op)->family;
@@ -117,7 +118,7 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
         add_storage(r, op->results.at[i]);
 }
 
-/* --- All of it -------------------------------------------------------------------------------------- */
+/* --- The whole report ------------------------------------------------------------------------------- */
 
 static int more_sent_first(const void *a, const void *b)
 {

@@ -1,7 +1,7 @@
-/* report.h -- what a compiled program costs each rank: `mpc report`, and the memory figures of mpc compile and
+/* report.h -- costs of a compiled program on each rank: `mpc report`, and the memory figures of mpc compile and
  * plan.json.
  *
- *   report.c        the command; the figures, gathered from the program
+ *   report.c        the command; computes the figures from the program
  *   report_text.c   the figures as tables
  *   report_json.c   the figures as JSON
  */
@@ -19,15 +19,15 @@
 typedef struct {
     const Op *first;
     TensorClass kind;
-    double messages, tensors; /* a step; a message holds the tensors of a bucket */
-    double volume, sent;      /* bytes a step: see Traffic */
+    double messages, tensors; /* per step; a message has the tensors of a bucket */
+    double volume, sent;      /* bytes per step: see Traffic */
 } TrafficRow;
 
-/* Work of several ranks alike, by the op of the .mdl that asks for it. */
+/* Redundant work of several ranks, by op of the .mdl. */
 typedef struct {
     const Op *op;
     Axes axes;
-    double flops; /* a step, one rank's share that others do too */
+    double flops; /* per step, of one rank, that others do too */
 } AlikeRow;
 
 /* Sets of dtypes, as bits, for one class of tensors. */
@@ -44,13 +44,13 @@ typedef struct {
     Totals totals;
     Classes classes;
     MemoryUse memory;
-    int64_t messages, products; /* bytes beside the arena: see message_space, product_space */
+    int64_t messages, products; /* bytes besides the arena: see message_space, product_space */
     int64_t ranks;
     int nrows, row_room;
     TrafficRow *row;
     int nalike, alike_room;
     AlikeRow *alike;
-    double work[N_WORKS]; /* FLOPs a step of one rank */
+    double work[N_WORKS]; /* FLOPs per step of one rank */
     double alike_work;
     Precisions precision[N_CLASSES];
 } Report;
@@ -59,7 +59,7 @@ Report make_report(Run *run, Module *m); /* the module has been through all pass
 
 const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
 
-/* A name of a tensor that a user knows: that of the .mdl where there is one. */
+/* The name of a tensor for users: that in the .mdl, if there is one. */
 const char *held_name(const Report *report, const Stretch *held);
 const char *held_where(const Report *report, const Stretch *held); /* "gpt2.mdl:24:9", or "" */
 
@@ -68,6 +68,6 @@ void print_memory_table(const Report *report);
 const char *beside_text(const Report *report); /* "; beside it 33.55 MB for products", or "" */
 cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
-void add_json_integer(cJSON *object, const char *key, int64_t value); /* exactly, whatever its size */
+void add_json_integer(cJSON *object, const char *key, int64_t value); /* exact for any size */
 
 #endif

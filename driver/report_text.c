@@ -29,7 +29,7 @@ static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)
     return bytes_of_held(r->m, a) > bytes_of_held(r->m, b);
 }
 
-/* The largest that are not listed yet: they come in the order of their places. */
+/* The largest one that is not listed yet; ties are in the order of addresses. */
 static const Stretch *next_largest(const Report *r, const Stretch *last)
 {
     const MemoryUse *use = &r->memory;
@@ -151,7 +151,7 @@ static void print_precision(const Report *r)
 static void print_alike(const Report *r, double rank)
 {
     enum { LISTED = 6 };
-    const double LEAST = 5e-5; /* of a rank's work: what shows as 0.01 % */
+    const double LEAST = 5e-5; /* fraction of a rank's work, shown as 0.01 % */
     printf("    done by several ranks alike %7.2f %% of a rank's work\n", rank > 0 ? 100 * r->alike_work / rank : 0);
     for (int i = 0; i < r->nalike && i < LISTED; i++) {
         const AlikeRow *row = &r->alike[i];
@@ -176,7 +176,7 @@ static void print_work(const Report *r)
     print_alike(r, rank);
 }
 
-/* --- All of it ----------------------------------------------------------------------------------------- */
+/* --- The whole report ---------------------------------------------------------------------------------- */
 
 void print_report_tables(const Report *r)
 {

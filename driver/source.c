@@ -22,7 +22,7 @@ static Override *read_overrides(Run *run, const TextList *list)
 
 bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") == 0; }
 
-/* What passes need to know of the target. */
+/* Sets the properties of the target that passes need. */
 static void set_target(Module *m, const Options *o)
 {
     m->scratch_bytes = is_cuda(o) ? cuda_scratch_bytes : c_scratch_bytes;

@@ -1,4 +1,4 @@
-/* ast.c -- builds the tree, and checks where each statement may stand. */
+/* ast.c -- builds the tree, and checks the context of each statement. */
 #include "build_ast.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ double number_of(Reading *r, const char *from)
     return strtod(text, NULL);
 }
 
-/* --- Where statements may stand -------------------------------------------------------------- */
+/* --- Permitted contexts of statements -------------------------------------------------------- */
 
 typedef enum { IN_FILE = 1, IN_BLOCK = 2, IN_MODEL = 4, IN_REPEAT = 8, IN_TRAIN = 16, IN_PARALLEL = 32 } Place;
 
@@ -118,12 +118,19 @@ static void make_setting(Reading *r, Ast *assign)
                      .depth = assign->depth };
 }
 
+static const char *help_for(const Ast *ast, Place place)
+{
+    bool is_layer = ast->kind == A_PARAM && place == IN_REPEAT;
+    return is_layer ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }" : NULL;
+}
+
 static void check_list(Reading *r, Ast *list, Place place)
 {
     for (Ast *ast = list; ast; ast = ast->next) {
         for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
             if (statements[i].kind == ast->kind && !(statements[i].places & place))
-                error_at(r->diags, (Where){ .at = ast->name_loc }, "this belongs %s", statements[i].belongs);
+                error_at(r->diags, (Where){ .at = ast->name_loc, .help = help_for(ast, place) }, "this belongs %s",
+                         statements[i].belongs);
         if (ast->kind == A_ASSIGN && place == IN_TRAIN)
             make_setting(r, ast);
         if (ast->body)
@@ -133,6 +140,6 @@ static void check_list(Reading *r, Ast *list, Place place)
 
 void check_places(Reading *r, Ast *file)
 {
-    if (r->diags->errors == 0) /* after a syntax error, bodies may have lost their heads */
+    if (r->diags->errors == 0) /* after a syntax error, the head of a body may be missing */
         check_list(r, file, IN_FILE);
 }

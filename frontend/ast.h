@@ -1,7 +1,6 @@
 /* ast.h -- the syntax tree of a .mdl file, before names are resolved.
  *
- * One flat struct for every kind of node; the comment beside a kind says what it holds.  Unused
- * fields cost memory, not understanding.
+ * One flat struct for every kind of node; the comment on a kind lists the fields that it uses.
  */
 #ifndef MPC_AST_H
 #define MPC_AST_H
@@ -37,7 +36,7 @@ typedef enum {
     A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay */
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
-    A_REPEAT, /* init: how often; body */
+    A_REPEAT, /* init: number of iterations; body */
     A_RETURN, /* child */
     A_LOSS,   /* child */
     /* Statements of train and parallel */
@@ -53,11 +52,11 @@ typedef enum {
 typedef struct Ast {
     AstKind kind;
     Loc loc;      /* all of it */
-    Loc name_loc; /* of the name, operator or keyword that messages point at */
+    Loc name_loc; /* of the name, operator or keyword, for messages */
     const char *name;
     double number;
     bool is_integer, ellipsis, no_decay;
-    bool parenthesised; /* as written; for mpc fmt */
+    bool parenthesised; /* in the source; for mpc fmt */
     const char *as;     /* A_CALL */
     Loc as_loc;
     struct Ast *child, *type, *init, *body; /* lists are linked by next */
@@ -66,8 +65,7 @@ typedef struct Ast {
     int depth;        /* of the tree below */
 } Ast;
 
-/* The statements of a file; NULL for an empty one.  Reports every syntax error; the tree holds what
- * could be read. */
+/* The statements of a file; NULL for an empty one.  Reports every syntax error; the tree has the valid parts. */
 Ast *parse_mdl(const Source *source, Diags *diags, Arena *arena);
 
 /* One expression, for values on the command line.  NULL after an error. */

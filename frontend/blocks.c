@@ -1,7 +1,7 @@
 /* blocks.c -- the statements of blocks; parameters; a block call as an instance with a path.
  *
- * A call is inlined: the body is lowered again for each instance, in a scope of its own that sees
- * the arguments and what the file declares, and under the instance's path.
+ * A call is inlined: the body is lowered again for each instance, in a separate scope with the arguments and the
+ * declarations of the file, and under the instance's path.
  */
 #include "lowering.h"
 
@@ -40,7 +40,7 @@ Value *reorder(Lower *l, Value *value, const Type *like)
     if (!value || in_order(&value->type, like))
         return value;
     if (op && op == l->frame->func->last && op->kind == OP_dot && !op->attrs.order.count) {
-        op->attrs.order = order_of(like); /* nobody has read it: the product can write that order itself */
+        op->attrs.order = order_of(like); /* it has no reader: the product can write that order itself */
         return infer_op(l->m, op, &value->type) ? value : NULL;
     }
     return EMIT(l, OP_reorder, (Attrs){ .order = order_of(like) }, value);
@@ -64,7 +64,7 @@ bool conform(Lower *l, Value **value, const Ast *ast)
     return *value != NULL;
 }
 
-/* May this name be given to a value here? */
+/* May a value have this name here? */
 static bool may_name(Lower *l, const char *name, Loc loc)
 {
     const Symbol *other = find_symbol(l->scope, name);
@@ -100,7 +100,7 @@ static void name_result(Lower *l, const Ast *target, Operand operand)
     if (good && before)
         check_one(l, before);
     if (!good && !before)
-        return; /* of the file: a const, a dim, a block */
+        return; /* a const, dim or block of the file */
     declare(l, l->scope, S_LOCAL, target->name, target->loc)->operand = good ? operand : wrong;
 }
 
@@ -202,7 +202,7 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
     return true;
 }
 
-/* Puts the tensor with all its copies into the module. */
+/* Adds the tensor with all its copies to the module. */
 static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
 {
     const Body *model = l->frame;
@@ -245,8 +245,7 @@ void lower_param(Lower *l, const Ast *ast)
 
 static bool declares_parameters(const Lower *l, const Ast *ast);
 
-/* Has an instance of the block parameters, its own or those of a block that it calls?  (A block that calls itself is
- * reported elsewhere.) */
+/* Does the block have parameters, or a block that it calls?  (Recursion is reported elsewhere.) */
 static bool has_parameters(const Lower *l, Symbol *block)
 {
     if (block->parameters == UNKNOWN) {
@@ -345,7 +344,7 @@ static void declare_argument(Lower *l, Scope *scope, const Ast *arg, Operand ope
     declare(l, scope, S_ARGUMENT, arg->name, arg->name_loc)->operand = other ? wrong : operand;
 }
 
-/* Lowers the arguments where the call stands and names them in the scope of the block. */
+/* Lowers the arguments in the scope of the call and names them in the scope of the block. */
 static bool bind_arguments(Lower *l, const Ast *call, const Symbol *block, Scope *scope)
 {
     const Ast *given = call->child;
@@ -389,7 +388,7 @@ static Operand lower_body(Lower *l, const Symbol *block)
     return returned;
 }
 
-/* The instance's name with a star for each repeat that it stands in directly. */
+/* The instance's name with a star for each directly enclosing repeat. */
 static const char *starred(Lower *l, const char *name)
 {
     const Scope *scope = l->scope;

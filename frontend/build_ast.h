@@ -1,5 +1,4 @@
-/* build_ast.h -- what scanner and grammar share: the state of the parser, and the functions that the grammar's actions
- * call. */
+/* build_ast.h -- shared by scanner and grammar: the state of the parser, and functions for the grammar's actions. */
 #ifndef MPC_BUILD_AST_H
 #define MPC_BUILD_AST_H
 
@@ -13,21 +12,21 @@ typedef struct {
     const Source *source;
     Ast *file;             /* the result */
     Ast *expression;       /* the result of parse_expression */
-    bool wants_expression; /* parse_expression: the first token says so */
-    bool told;             /* that it wants an expression */
+    bool wants_expression; /* parse_expression: select this start symbol by the first token */
+    bool told;             /* that first token has been returned */
     int at;                /* offset of the next byte */
 
-    /* Where ( [ and where { are open, outermost first.  The counts may exceed MAX_OPEN. */
+    /* The positions of open ( [ and of open {, outermost first.  The counts may exceed MAX_OPEN. */
     Loc open[MAX_OPEN], braces[MAX_OPEN];
     int nopen, nbraces;
 
-    bool recovering;     /* from an error: the next end of line is one, whatever is open */
-    bool ended;          /* the last line has had its end, newline or not */
-    bool told_end;       /* that something is open there */
-    int lost, lost_here; /* braces the parser has not seen, whose ends are skipped; those of this line */
-    bool closes;         /* the last } had a { */
-    Loc forgotten;       /* the bracket that is open where a statement begins */
-    Loc outer, around;   /* the first declaration that begins a line inside braces, and those braces */
+    bool recovering;     /* from an error: the next line break is a token, even inside brackets */
+    bool ended;          /* the end of the last line has been returned, newline or not */
+    bool told_end;       /* the error about open brackets at the end has been reported */
+    int lost, lost_here; /* braces skipped in recovery, whose ends are skipped, too; those of this line */
+    bool closes;         /* the last } matches a { */
+    Loc forgotten;       /* a bracket that is still open at the start of a statement */
+    Loc outer, around;   /* the first declaration at the start of a line inside braces, and those braces */
 } Reading;
 
 Ast *make_ast(Reading *r, Loc loc, Ast ast); /* reports a tree deeper than MAX_DEPTH */
@@ -35,7 +34,7 @@ Ast *append_ast(Ast *list, Ast *more);       /* either may be NULL */
 Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims);
 double number_of(Reading *r, const char *text); /* 50_257 */
 
-/* Reports statements that stand where they may not. */
+/* Reports statements in invalid contexts. */
 void check_places(Reading *r, Ast *file);
 
 #endif

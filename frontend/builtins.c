@@ -134,7 +134,7 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
     }
 }
 
-/* Walks the letters of the row along the arguments; all are looked at, whatever is wrong. */
+/* Matches the letters of the row with the arguments; checks all of them, even after an error. */
 static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
 {
     const char *letter = f->args;
@@ -181,7 +181,7 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     return false;
 }
 
-/* Is this a number, without anything having to be built? */
+/* Is this a compile-time number?  Builds nothing. */
 static bool is_constant(const Lower *l, const Ast *ast)
 {
     const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
@@ -195,7 +195,7 @@ static bool is_constant(const Lower *l, const Ast *ast)
     return true;
 }
 
-/* A function of numbers alone is a number: sqrt(2 * layers). */
+/* A function of numbers is a number: sqrt(2 * layers). */
 static bool fold_call(Lower *l, const Ast *call, Operand *operand)
 {
     Constant numbers[2];
@@ -217,7 +217,7 @@ static bool fold_call(Lower *l, const Ast *call, Operand *operand)
 
 static Arguments arguments_of(Lower *l, const Ast *call)
 {
-    int count = 3; /* no function reads more without having been given them */
+    int count = 3; /* no function uses more of them */
     for (const Ast *ast = call->child; ast; ast = ast->next)
         count++;
     return (Arguments){ .call = call,
@@ -234,7 +234,7 @@ Operand call_function(Lower *l, const Ast *call)
     if (fold_call(l, call, &operand))
         return operand;
     if (!l->frame) {
-        complain(l, (Where){ .at = call->loc }, "'%s' cannot stand in a constant expression", call->name);
+        complain(l, (Where){ .at = call->loc }, "'%s' is not allowed in a constant expression", call->name);
         return wrong;
     }
     if (!bind_all(l, f, &a))
@@ -309,7 +309,7 @@ CALL(iota)
 
 /* --- Reductions and products --------------------------------------------------------------- */
 
-/* The dims that are named; with none named, all. */
+/* The named dims; if none is named, all. */
 static Names dims_or_all(const Arguments *a)
 {
     Names names = a->dims;
@@ -381,7 +381,7 @@ static bool labels_fit(Lower *l, const Arguments *a)
     return fit;
 }
 
-/* What to predict with: the logits whose labels are the tokens that follow. */
+/* Notes the logits for prediction: those whose labels are the next tokens. */
 static void note_logits(Lower *l, Value *logits, const Value *labels, Name dim)
 {
     const Input *input = labels->def ? NULL : find_input(l->m, labels->name);

@@ -1,4 +1,4 @@
-/* builtins.h -- the arguments of a call of a built-in function, as builtins.c passes them on. */
+/* builtins.h -- the arguments of a call of a built-in function. */
 #ifndef MPC_BUILTINS_H
 #define MPC_BUILTINS_H
 
@@ -9,14 +9,14 @@ enum { MOST_KEYWORDS = 3 };
 typedef struct {
     const Ast *call;
     int count;       /* of tensors */
-    const Ast **ast; /* these three have room for every argument of the call */
+    const Ast **ast; /* these three are as long as the argument list of the call */
     Operand *operand;
-    Value **x; /* of f and t: never NULL, no bare number */
+    Value **x; /* of f and t: never NULL, never a plain number */
     Names dims;
     const Ast *dim_ast[MAX_NAMES];
     Constant number;
     const Ast *number_ast, *word, *renaming;
-    const Ast *keyword[MOST_KEYWORDS]; /* in the order of the row; NULL if not said */
+    const Ast *keyword[MOST_KEYWORDS]; /* in the order of the row; NULL if absent */
 } Arguments;
 
 #define CALL(name) Operand apply_##name(Lower *l, Arguments *a)
@@ -24,7 +24,7 @@ typedef struct {
 #define BUILTIN(name, args, keywords, lower, usage) CALL(lower);
 #include "builtins.def"
 
-/* The value of a keyword argument; false after reporting that it is none. */
+/* The value of a keyword argument; false after reporting an error. */
 bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *number);
 bool flag_argument(Lower *l, const Ast *keyword, bool *flag);
 

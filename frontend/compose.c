@@ -1,10 +1,10 @@
 /* compose.c -- built-in functions that are composed of primitive ops.
  *
- * They need no sharding rule and no gradient of their own; the fuse pass makes row kernels of them.  The largest
- * element that an exponential subtracts cancels out of its result, so it goes through stop_gradient.
+ * They need no sharding rule or gradient of their own; the fuse pass turns them into row kernels.  The maximum that is
+ * subtracted before an exponential cancels in the result, so it is wrapped in stop_gradient.
  *
- * Intermediate values are f32 for every train.precision: where terms cancel, as in the gradient of a norm, narrower
- * ones would leave only rounding errors.
+ * Intermediate values are f32 for every train.precision: if terms cancel, as in the gradient of a norm, narrower ones
+ * would leave only rounding errors.
  */
 #include "lowering.h"
 
@@ -18,8 +18,8 @@ static Names only(Name dim) { return (Names){ 1, { dim } }; }
 
 Value *sum_over(Lower *l, Value *x, Names dims) { return dims.count ? EMIT(l, OP_sum, (Attrs){ .over = dims }, x) : x; }
 
-/* How many elements a mean is over: of the whole batch, where it is over the batch dim while
- * training, so that the means of micro-batches add up. */
+/* The number of elements of a mean: in training, for a mean over the batch dim, that of the whole batch, so that the
+ * sum of the micro-batches' means is the mean of the batch. */
 static double count_over(const Lower *l, const Value *x, Names dims)
 {
     double count = 1;
@@ -34,7 +34,7 @@ static double count_over(const Lower *l, const Value *x, Names dims)
 
 Value *mean_over(Lower *l, Value *x, Names dims) { return times(l, sum_over(l, x, dims), 1 / count_over(l, x, dims)); }
 
-/* x less its largest element along dim */
+/* x minus its maximum along dim */
 static Value *below_largest(Lower *l, Value *x, Name dim)
 {
     x = emit_f32(l, x);
@@ -54,7 +54,7 @@ Value *log_softmax(Lower *l, Value *x, Name dim)
     return two(l, OP_sub, z, one(l, OP_log, sum_over(l, one(l, OP_exp, z), only(dim))));
 }
 
-/* The mean along one dim that is normalised: all of it is here, whatever the batch. */
+/* The mean along a normalised dim, independent of the batch. */
 static Value *mean_along(Lower *l, Value *x, Name dim)
 {
     double size = x ? (double)x->type.dim[find_dim(&x->type, dim)].size : 1;
@@ -75,9 +75,9 @@ Value *layernorm(Lower *l, Value *x, Name dim, double eps)
     return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
 }
 
-/* --- Attention for which there is no kernel ---------------------------------------------------- */
+/* --- Attention without a kernel ---------------------------------------------------------------- */
 
-/* Which keys a query sees; NULL: all. */
+/* The mask of keys that queries see; NULL: all. */
 static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
 {
     if (!attrs->causal && !attrs->window)
@@ -105,10 +105,10 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v)
 
 /* --- Cross-entropy, and the mean of it ------------------------------------------------------- */
 
-/* Labels that the trainer feeds are tokens: none of them is negative. */
+/* Labels fed by the trainer are tokens, which are never negative. */
 static bool may_ignore(Lower *l, Value *labels, double ignore) { return labels && (ignore >= 0 || !fed_as(l, labels)); }
 
-/* Is what the trainer knows of the data enough to tell that it is in range?  As index_fits looks at it. */
+/* Can the trainer check its range in the data?  See index_fits. */
 static bool is_of_data(Lower *l, Value *index)
 {
     const Op *op = index->def;
@@ -117,8 +117,8 @@ static bool is_of_data(Lower *l, Value *index)
     return (op && op->kind == OP_constant) || fed_as(l, index);
 }
 
-/* y, with a look at the labels: a gather from zeros, which finds one that is out of range as any gather does.  Without
- * it a label that is no element of the dim would be a part of no sum. */
+/* y, with a check of the labels: a gather from zeros detects a label out of range like any gather.  Otherwise such a
+ * label would be ignored silently. */
 static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ignore)
 {
     Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), emit_number(l, 0, F32));
@@ -127,7 +127,7 @@ static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ign
     return two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
 }
 
-/* log(sum exp z) - z at the label, with z the logits less their largest */
+/* log(sum exp z) - z at the label, with z the logits minus their maximum */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore)
 {
     Value *z = below_largest(l, logits, dim);
@@ -158,15 +158,15 @@ const Labelled *find_labelled(const Lower *l, const Value *value)
     return value ? found : NULL;
 }
 
-/* How many of the labels count. */
+/* The number of labels that are not ignored. */
 static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
 {
     Value *counts = two(l, OP_ne, entropy->labels, emit_number(l, entropy->ignore, I32));
     return sum_over(l, emit_cast(l, counts, F32), dims);
 }
 
-/* A count that only the data knows: in training a parameter, which the step sums over the
- * micro-batches beforehand; where it is computed, the result of @totals. */
+/* A count that depends on the data: in training, a parameter, which the step sums over the micro-batches beforehand; in
+ * AS_TOTALS, a result of @totals. */
 static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
 {
     if (l->variant == AS_TOTALS) {
@@ -191,10 +191,9 @@ Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, 
         return NULL;
     }
     if (over_batch && dims.count < x->type.rank) {
-        complain(
-            l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
-            "a mean of cross_entropy over '%s' has to be over all of %s, since it counts labels of the whole batch",
-            l->m->batch, dims_text(l, &x->type));
+        complain(l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
+                 "a mean of cross_entropy over '%s' must be over all of %s, since it counts labels of the whole batch",
+                 l->m->batch, dims_text(l, &x->type));
         return NULL;
     }
     if (over_batch && l->frame->outer) {
@@ -203,6 +202,6 @@ Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, 
         return NULL;
     }
     total = over_batch ? total_of_batch(l, entropy, dims) : count_labels(l, entropy, dims);
-    total = two(l, OP_maximum, total, emit_number(l, 1, F32)); /* no label at all: a mean of 0 */
+    total = two(l, OP_maximum, total, emit_number(l, 1, F32)); /* without labels, the mean is 0 */
     return two(l, OP_div, sum_over(l, x, dims), total);
 }

@@ -1,10 +1,9 @@
-/* concat.c -- concat(d, a, b, ...): finds the dim of each piece that becomes a part of d, and joins the pieces along
- * it.
+/* concat.c -- concat(d, a, b, ...): finds the dim of each piece that becomes a part of d, and joins the pieces along d.
  *
  * The dim is found by name.  If each piece has one dim that not all pieces have, it is that one.  If all have the same
  * dims, it is the one that `along` names; else the one of which d is declared as a multiple, independent of the sizes
- * (`dim wide = 2 * embed`, `dim wide = embed + embed`); else, where d is declared by a number alone, the only one whose
- * size fits.  Ambiguity is an error.
+ * (`dim wide = 2 * embed`, `dim wide = embed + embed`); else, if d is declared by a number, the only one whose size
+ * fits.  Ambiguity is an error.
  */
 #include "builtins.h"
 
@@ -13,7 +12,7 @@
 
 static const Operand wrong = { .kind = WRONG };
 
-/* --- What a declaration says, without the sizes of this file ---------------------------------- */
+/* --- Declarations, independent of the sizes in this file -------------------------------------- */
 
 static double trial_of(const Lower *l, const char *name, int trial)
 {
@@ -62,7 +61,7 @@ static bool names_a_dim(const Lower *l, const Ast *expr, const char *only)
     return false;
 }
 
-/* A dim that is declared by a number gets any size, its own in each trial; others follow from their expressions. */
+/* A dim declared by a number gets an arbitrary size, different in each trial; others follow from their expressions. */
 void try_sizes(Lower *l, Symbol *symbol)
 {
     for (int trial = 0; trial < TRIALS; trial++) {
@@ -74,7 +73,7 @@ void try_sizes(Lower *l, Symbol *symbol)
     }
 }
 
-/* Is d declared as so many times this dim?  Expressions that agree in every trial are the same. */
+/* Is d declared as `times` this dim?  Expressions that agree in every trial are considered equal. */
 static bool declared_as(const Lower *l, const char *d, int times, const char *dim)
 {
     for (int trial = 0; trial < TRIALS; trial++) {
@@ -85,9 +84,9 @@ static bool declared_as(const Lower *l, const char *d, int times, const char *di
     return true;
 }
 
-/* --- Which dim ------------------------------------------------------------------------------- */
+/* --- Choice of the dim ----------------------------------------------------------------------- */
 
-/* The dims that all pieces have, but for the micro-batch. */
+/* The dims that all pieces have, except the micro-batch. */
 static Names shared_dims(Lower *l, const Arguments *a)
 {
     Names shared = { 0 };
@@ -102,7 +101,7 @@ static Names shared_dims(Lower *l, const Arguments *a)
     return shared;
 }
 
-/* Those of `names` that d's declaration is so many times; of several the one that it names. */
+/* Those of `names` of which d is declared as a multiple; if several, the one that the declaration names. */
 static Names fit_declaration(Lower *l, const Arguments *a, const Names *names)
 {
     Names fit = { 0 }, named = { 0 };
@@ -135,7 +134,8 @@ static void refuse_choice(Lower *l, const Arguments *a, const Names *fit, const 
     Where at = { .at = a->dim_ast[0]->loc, .also = { a->ast[0]->loc, a->ast[1]->loc }, .help = help };
     const char *type = type_words(l, &a->x[0]->type);
     if (fit->count)
-        complain(l, at, "pieces %s can be joined along '%s' and along '%s': the declaration of '%s' does not say which",
+        complain(l, at,
+                 "pieces %s can be joined along '%s' and along '%s': the declaration of '%s' does not determine which",
                  type, fit->name[0], fit->name[1], to->name);
     else
         complain(l, at, "along which dim are pieces %s joined? '%s' (%lld) is not declared as %d times one of them",
@@ -179,7 +179,7 @@ static Name own_stretch(Lower *l, const Arguments *a, int i)
     return NULL;
 }
 
-/* How many dims do pieces have that the first one lacks?  -1 after reporting one that cannot be joined with it. */
+/* The number of dims of pieces that the first one lacks;  -1 after reporting one that cannot be joined with it. */
 static int dims_that_differ(Lower *l, const Arguments *a)
 {
     const Type *first = &a->x[0]->type;
@@ -201,7 +201,7 @@ static int dims_that_differ(Lower *l, const Arguments *a)
     return differ;
 }
 
-/* The dim that `along` names, of every piece. */
+/* The dim that `along` names, present in every piece. */
 static bool along_argument(Lower *l, const Arguments *a, Name *along)
 {
     const Ast *ast = a->keyword[0]->child;

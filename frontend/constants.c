@@ -13,7 +13,7 @@ Constant real_constant(double value) { return (Constant){ .real = true, .value =
 
 const char *constant_text(Arena *arena, Constant c)
 {
-    const char *format = fabs(c.value) < 1e15 && c.value == floor(c.value) ? "%.1f" : "%.15g"; /* a real 6 is 6.0 */
+    const char *format = fabs(c.value) < 1e15 && c.value == floor(c.value) ? "%.1f" : "%.15g"; /* real 6: 6.0 */
     return c.real ? arena_text(arena, format, c.value) : arena_text(arena, "%" PRId64, c.integer);
 }
 
@@ -42,7 +42,7 @@ FOLD_EXACT(add, +, __builtin_add_overflow)
 FOLD_EXACT(subtract, -, __builtin_sub_overflow)
 FOLD_EXACT(multiply, *, __builtin_mul_overflow)
 
-/* What would divide `a` instead of `b`: the nearest below and above. */
+/* The nearest divisors of `a` below and above `b`. */
 const char *division_help(Arena *arena, Constant a, Constant b)
 {
     enum { FARTHEST = 100000 };
@@ -149,7 +149,7 @@ static int find_fold(const char *name)
 
 bool folds(const char *name) { return find_fold(name) < N_FOLDS; }
 
-/* What is wrong with a result that is no number, or that has become infinite. */
+/* The error for a result that is NaN or infinite. */
 static const char *no_number(Arena *arena, const char *op, int n, const Constant args[], Constant result)
 {
     bool was_infinite = false;
@@ -171,7 +171,7 @@ const char *fold_constants(Arena *arena, const char *op, int n, const Constant a
         return args[0].real ? (*result = real_constant(-args[0].value), NULL) : fold_subtract(arena, from_zero, result);
     }
     if (i == N_FOLDS)
-        return arena_text(arena, "'%s' cannot stand in a constant expression", op);
+        return arena_text(arena, "'%s' is not allowed in a constant expression", op);
     if (n != folds_of[i].args)
         return arena_text(arena, "'%s' takes %d number%s, not %d", op, folds_of[i].args,
                           folds_of[i].args == 1 ? "" : "s", n);

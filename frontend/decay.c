@@ -1,13 +1,13 @@
-/* decay.c -- which parameters decay: those that are multiplied as matrices.
+/* decay.c -- selects the parameters with weight decay: those that are multiplied as matrices.
  *
- * A parameter decays if an op that CONTRACTS reads it and it has one of the dims that are contracted: a product,
- * attention, a gather of its rows.  What is made of parameters and numbers alone counts as they do: `dot(x, 0.5 * w,
- * d)`.  A table of positions has no gather, since dims meet by name: a dim of an input says that it is one.  Gains and
- * biases are neither, however many dims they have.
+ * A parameter decays if an op that CONTRACTS reads it and it has one of the contracted dims: a product, attention, a
+ * gather of its rows.  Values computed only from parameters and numbers count like parameters: `dot(x, 0.5 * w, d)`.  A
+ * table of positions is not gathered, since dims are matched by name; it is recognised by a dim of an input.  Gains and
+ * biases do not decay, for any number of dims.
  */
 #include "lowering.h"
 
-/* The names that dims of a value go by where they are contracted. */
+/* The names of a value's contracted dims at the contraction. */
 typedef struct Contracted {
     Name dim;
     struct Contracted *next;
@@ -15,7 +15,7 @@ typedef struct Contracted {
 
 typedef struct {
     Module *m;
-    Map made;       /* of values: NULL if data go into them */
+    Map made;       /* of values: NULL if they depend on data */
     Map contracted; /* of values: Contracted */
 } Decay;
 
@@ -35,7 +35,7 @@ static void contract(Decay *d, const Value *value, Name dim)
     map_put(&d->contracted, value, c);
 }
 
-/* A gather by an iota has the elements of a dim, in their order, under another name. */
+/* A gather by an iota renames a dim. */
 static Name renamed_to(const Op *op)
 {
     const Op *index = op->args.count == 2 && info(op)->traits & CONTRACTS ? arg(op, 1)->def : NULL;
@@ -43,7 +43,7 @@ static Name renamed_to(const Op *op)
     return renames ? index->attrs.dims.dim[0].name : op->attrs.to;
 }
 
-/* Of attention the features of queries and keys, and the keys of values. */
+/* In attention: the features of queries and keys, and the key dim of values. */
 static void contract_operand(Decay *d, const Op *op, int i)
 {
     if (op->attrs.key)
@@ -54,7 +54,7 @@ static void contract_operand(Decay *d, const Op *op, int i)
         contract(d, arg(op, i), op->attrs.over.name[j]);
 }
 
-/* What is contracted of a result is contracted of the operands, under the names that it has there. */
+/* Contracted dims of a result are contracted dims of its operands, under their names there. */
 static void pass_to_operands(Decay *d, const Op *op)
 {
     const Name to = renamed_to(op);
@@ -69,7 +69,7 @@ static void pass_to_operands(Decay *d, const Op *op)
 
 static void visit(Decay *d, const Func *f);
 
-/* What a loop carries changes from iteration to iteration, and counts as data. */
+/* Carried values change from iteration to iteration and count as data. */
 static void visit_callee(Decay *d, const Op *op)
 {
     const Func *callee = find_func(d->m, op->attrs.callee);
@@ -83,7 +83,7 @@ static void visit_callee(Decay *d, const Op *op)
             contract(d, arg(op, i), c->dim);
 }
 
-/* Forth to what is made of parameters, back to what is contracted of them. */
+/* Forwards, finds values computed from parameters; backwards, their contracted dims. */
 static void visit(Decay *d, const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next) {
@@ -115,7 +115,7 @@ void decide_decay(Module *m)
 {
     Decay d = { .m = m, .made.arena = &m->arena, .contracted.arena = &m->arena };
     const Func *model = func_with_role(m, MODEL);
-    Map may = { .arena = &m->arena }; /* what no_decay does not exempt */
+    Map may = { .arena = &m->arena }; /* parameters without no_decay */
     for (Param *param = m->params; param; param = param->next) {
         if (param->decay)
             map_put(&may, param, param);

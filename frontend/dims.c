@@ -1,8 +1,8 @@
-/* dims.c -- what a file declares outside of its blocks: constants, dims, names; and stated types.
+/* dims.c -- declarations outside of blocks: constants, dims, names; and stated types.
  *
- * For verification sizes are shrunk here: a dim that is given by a number, and a number that dims are computed from,
- * becomes a small power of two, in the order of the original sizes, so that what divided still divides; a dim that is
- * computed from others is computed from the small ones.
+ * For verification, sizes are shrunk here: dims declared by a number, and numbers from which dims are computed, become
+ * small powers of two, in the order of the original sizes, so that divisibility is kept; other dims are computed from
+ * these.
  */
 #include "lowering.h"
 
@@ -22,7 +22,7 @@ static const Override *find_define(const Lower *l, const char *name)
     return NULL;
 }
 
-/* The number that -D gives to a const or dim, if it does; else that of its expression. */
+/* The number of a const or dim: from -D, if given; else from its expression. */
 static bool number_of(Lower *l, const Ast *ast, const Ast *expr, Constant *number)
 {
     const Override *define = find_define(l, ast->name);
@@ -71,7 +71,7 @@ static bool mentions(const Ast *expr, const char *name)
     return false;
 }
 
-/* Is the size of a dim computed from it? */
+/* Is the size of any dim computed from it? */
 static bool makes_sizes(const Lower *l, const char *name)
 {
     for (const Ast *ast = l->file; ast; ast = ast->next)
@@ -81,7 +81,7 @@ static bool makes_sizes(const Lower *l, const char *name)
     return false;
 }
 
-/* Does the expression change with what has been shrunk? */
+/* Does the expression depend on a shrunk size? */
 static bool is_computed(const Lower *l, const Ast *expr)
 {
     const Symbol *symbol = expr->kind == A_NAME ? find_symbol_here(&l->globals, expr->name) : NULL;
@@ -111,7 +111,7 @@ static int64_t shrunk_size(int64_t size, double largest, int64_t target)
     return small < size ? small : size;
 }
 
-/* What has been shrunk, or is computed from that; false if it is no size. */
+/* A shrunk number, or one computed from such; false if it is not a size. */
 static bool shrunk_number(Lower *l, const Ast *ast, double largest, Constant *number)
 {
     if (is_computed(l, ast->child))
@@ -120,7 +120,8 @@ static bool shrunk_number(Lower *l, const Ast *ast, double largest, Constant *nu
     return true;
 }
 
-/* Numbers that sizes are computed from shrink with them: dims of side * side and of 1 + side * side stay so. */
+/* Numbers that sizes are computed from shrink with them: dims of side * side and of 1 + side * side keep this
+ * relation. */
 static void shrink_const(Lower *l, const Ast *ast, double largest)
 {
     Symbol *symbol = find_symbol_here(&l->globals, ast->name);
@@ -141,11 +142,11 @@ static void shrink_dim(Lower *l, const Ast *ast, double largest)
     else
         complain(l, (Where){ .at = ast->child->loc }, "'%s' cannot be shrunk", ast->name);
     if (had_padding && dim->number.integer > 3)
-        dim->number = integer_constant(dim->number.integer - 1); /* so that some padding is left */
+        dim->number = integer_constant(dim->number.integer - 1); /* so that there is some padding */
     dim->padded = dim->number.integer + had_padding;
 }
 
-/* Where no dim is much larger than asked for, all stay as they are. */
+/* If no dim is much larger than the target, all sizes are kept. */
 static void shrink_sizes(Lower *l)
 {
     double largest = largest_size(l);
@@ -184,10 +185,10 @@ static void declare_const(Lower *l, const Ast *ast)
                     origin_of(l, ast));
 }
 
-/* A whole number of elements; what is wrong is said where the number stands. */
+/* Is it an integer number of elements?  Errors are reported at the number. */
 static bool is_size(Lower *l, const Ast *ast, const Override *define, Constant number, const char *what)
 {
-    static const char message[] = "%s has to be a whole number from 1 to %d, not %s";
+    static const char message[] = "%s must be a whole number from 1 to %d, not %s";
     const char *text = constant_text(l->arena, number);
     bool good = !number.real && number.integer >= 1 && number.integer <= MOST_ELEMENTS;
     if (!good && define)
@@ -294,7 +295,7 @@ bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
     *dim = (Dim){ .name = intern_text(l->m, name), .size = symbol->number.integer, .padded = symbol->padded };
     if (symbol == l->batch) {
         dim->size = dim->padded = l->batch_size;
-        dim->split.count = l->variant == AS_CHECK; /* over the only axis that there is then */
+        dim->split.count = l->variant == AS_CHECK; /* over the only axis of AS_CHECK */
     }
     return !symbol->wrong;
 }
@@ -322,7 +323,7 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type)
     for (const Ast *name = ast->child; name; name = name->next) {
         Dim dim;
         if (strcmp(name->name, "...") == 0) {
-            good = false; /* in the wrong place, says the parser */
+            good = false; /* wrong position: reported by the parser */
             continue;
         }
         if (!find_dim_named(l, name->name, name->loc, &dim)) {

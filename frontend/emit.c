@@ -1,7 +1,7 @@
-/* emit.c -- ops at a place of the file, messages about it, and the parameters of functions.
+/* emit.c -- builds ops with source locations, reports errors, and adds parameters of functions.
  *
- * A `repeat` body is a function of its own.  What it reads from outside becomes a parameter the
- * moment it is read, in every function between; finish_frame puts the parameters in order.
+ * A `repeat` body is a separate function.  An outer value becomes a parameter at its first use, in every function in
+ * between; finish_frame orders the parameters.
  */
 #include "lowering.h"
 
@@ -72,7 +72,7 @@ const char *type_words(Lower *l, const Type *type)
 
 /* --- Ops ----------------------------------------------------------------------------------- */
 
-/* More elements than any machine holds: what comes after may multiply sizes without looking. */
+/* Rejects more elements than any machine can hold: later code may multiply sizes without overflow checks. */
 bool too_large(Lower *l, const Type *type, Loc at)
 {
     double count = 1;
@@ -83,7 +83,7 @@ bool too_large(Lower *l, const Type *type, Loc at)
     return count > 0x1p48;
 }
 
-/* What an iteration of a repeat leaves behind, and what it takes, gets a dim more for each repeat around it. */
+/* Residuals and operands of an iteration get one more dim for each enclosing repeat. */
 bool too_many_dims(Lower *l, const Type *type, Loc at)
 {
     int repeats = 0;
@@ -111,7 +111,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
         if (!args[i])
             return NULL;
     if (l->variant == AS_MODEL && reported_here(l))
-        return NULL; /* one instance of the block was wrong here; so is this one */
+        return NULL; /* another instance of the block has an error here; so has this one */
     Op *op = try_build(&l->b, kind, attrs, nargs, args);
     if (!op && l->variant == AS_CHECK)
         complain(l, (Where){ .at = l->b.loc }, "not a sum over sequences");
@@ -156,7 +156,7 @@ static void note_read(Map *read, const Values *values)
         map_put(read, values->at[i], values->at[i]);
 }
 
-/* From the end on: who reads a value stands behind its op. */
+/* Backwards: readers of a value come after its op. */
 void remove_dead_ops(Func *f, Map *read)
 {
     note_read(read, &f->results);
@@ -193,7 +193,7 @@ void push_named(Lower *l, Body *frame, Values *values, Value *value)
 
 static bool is_fresh(Name name) { return name[0] >= '0' && name[0] <= '9'; }
 
-/* The path as seen from inside of the body: "attn.q" for h.attn.q in the body of the repeat of h. */
+/* The path relative to the body: "attn.q" for h.attn.q in the body of the repeat of h. */
 static Name path_inside(Lower *l, const Body *frame, Name path)
 {
     for (; frame; frame = frame->outer) {
@@ -243,7 +243,7 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
     return frame->captured.at[frame->captured.count - 1];
 }
 
-/* A trainable tensor of this type, and outside of each repeat the stack of its copies. */
+/* Adds a trainable tensor of this type, and the stack of its copies outside of each repeat. */
 Value *import_param(Lower *l, Body *frame, Name name, Type type)
 {
     Value *value = new_port(l, name, type, (Port){ PORT_PARAM, name });
@@ -253,7 +253,7 @@ Value *import_param(Lower *l, Body *frame, Name name, Type type)
     return value;
 }
 
-/* In a body the key is that of its iteration; who calls it folds the iteration's number into its own. */
+/* In a body the key is that of its iteration: the caller folds the iteration's number into its own key. */
 Value *dropout_key(Lower *l, Body *frame)
 {
     if (frame->outer)
@@ -280,7 +280,7 @@ static void push_all(Lower *l, Values *to, const Values *from)
         push_value(l->arena, to, from->at[i]);
 }
 
-/* A number that is fed, where nothing else has its name. */
+/* Adds a fed number under a free name. */
 static void push_fed(Lower *l, Body *frame, Values *params, Value *value)
 {
     if (!value)

@@ -1,11 +1,11 @@
-/* expr.c -- expressions: numbers fold, tensors become ops, dims meet by name. */
+/* expr.c -- expressions: numbers fold, tensors become ops, dims are matched by name. */
 #include "lowering.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-enum { MOST_NESTED = 600 }; /* the parser stops at 500; blocks and repeats add to that */
+enum { MOST_NESTED = 600 }; /* the parser's limit is 500; blocks and repeats add to that */
 
 static const Operand wrong = { .kind = WRONG };
 
@@ -19,7 +19,7 @@ void set_place(Lower *l, Loc loc)
     l->b.where = where_text(l, loc);
 }
 
-/* inf is a number of f32, but what is finite has to stay so. */
+/* inf is a valid f32, but a finite number must not become infinite. */
 Value *value_of(Lower *l, Operand operand, DType dtype)
 {
     if (operand.kind != NUMBER)
@@ -65,7 +65,7 @@ bool is_finite(Lower *l, Constant number, Loc at, const char *what)
 {
     if (fabs(number.value) <= FLT_MAX)
         return true;
-    complain(l, (Where){ .at = at }, "%s has to be a number that fits into f32 (up to 3.4e38), not %s", what,
+    complain(l, (Where){ .at = at }, "%s must be a number that fits into f32 (up to 3.4e38), not %s", what,
              constant_text(l->arena, number));
     return false;
 }
@@ -79,7 +79,7 @@ bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64
         *number = c.integer;
         return true;
     }
-    complain(l, (Where){ .at = ast->loc }, "%s has to be a whole number from %lld to %lld, not %s", what,
+    complain(l, (Where){ .at = ast->loc }, "%s must be a whole number from %lld to %lld, not %s", what,
              (long long)least, (long long)most, constant_text(l->arena, c));
     return false;
 }
@@ -143,7 +143,7 @@ static DType dtype_of(Operand operand)
     return operand.number.real ? F32 : I32;
 }
 
-/* Numbers take the dtype of what they meet; a bool beside a number is 0 or 1. */
+/* Numbers take the dtype of the other operand; a bool beside a number is 0 or 1. */
 bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2], Value *values[2])
 {
     DType dtype[] = { dtype_of(operands[0]), dtype_of(operands[1]) };
@@ -175,7 +175,7 @@ bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const O
     return values[0] && values[1];
 }
 
-/* Of two bools: * and minimum are `and`, maximum is `or`, == and != are what they are. */
+/* Of two bools: * and minimum are `and`, maximum is `or`, == and != compare. */
 static bool takes_bools(OpKind kind)
 {
     return kind == OP_mul || kind == OP_minimum || kind == OP_maximum || kind == OP_eq || kind == OP_ne;
@@ -331,7 +331,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
 {
     const Ast *at = ast->child->next;
     if (index->type.dtype != I32) {
-        complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index has to be i32, not %s",
+        complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index must be i32, not %s",
                  is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
         return wrong;
     }
@@ -349,12 +349,12 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
         return wrong;
     Name from = dim->name;
     if (find_dim(&index->type, from) >=
-        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split in two ways */
+        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split differently */
         from = intern_format(l->m, "%s.from", dim->name);
         declare_like(l->m, from, dim->name);
         x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
     }
-    bool is_truth = x && x->type.dtype == BOOL; /* ranks that do not have a row add zeros, which only numbers do */
+    bool is_truth = x && x->type.dtype == BOOL; /* ranks without a row add zeros, which is possible only for numbers */
     x = is_truth ? emit_cast(l, x, I32) : x;
     x = x ? EMIT(l, OP_gather, (Attrs){ .dim = from }, x, index) : NULL;
     x = x && is_truth ? emit_cast(l, x, BOOL) : x;
@@ -464,7 +464,7 @@ static Operand lower_any(Lower *l, const Ast *ast)
 Operand lower_expr(Lower *l, const Ast *ast)
 {
     if (l->depth >= MOST_NESTED) {
-        if (!l->incomplete) /* else the parser may have said so */
+        if (!l->incomplete) /* else the parser may have reported an error */
             complain(l, (Where){ .at = ast->loc }, "calls and expressions are nested too deeply");
         return wrong;
     }

@@ -1,7 +1,7 @@
-/* grammar.y -- the grammar of .mdl, and nothing else: actions only build the tree.
+/* grammar.y -- the grammar of .mdl; actions only build the tree.
  *
- * One kind of statement for all places: where each may stand is looked at afterwards (ast.c), so
- * that a wrong head of a block does not make every line of its body an error.
+ * One kind of statement for all contexts: contexts are checked afterwards (ast.c), so that an error in the head of a
+ * block does not make every line of its body an error.
  */
 
 %require "3.7"
@@ -74,7 +74,7 @@ ends:
 | ends EOL
 ;
 
-/* A wrong statement ends at the end of its line; the next is read as if nothing had happened. */
+/* A statement with an error ends at the end of its line; the next line is parsed normally. */
 lines:
   %empty                            { $$ = NULL; }
 | lines[list] line                  { $$ = append_ast($list, $line); }
@@ -283,7 +283,7 @@ option:
 
 /* --- Messages ------------------------------------------------------------------------------ */
 
-/* Tokens that come together, told as one thing where all of them may come, which `sign` shows. */
+/* A group of tokens, reported under one name if all of them are expected; `sign` is one of them. */
 typedef struct {
     const char *noun, *sign, *members;
 } Group;
@@ -315,7 +315,7 @@ static bool in_group(const Group *group, const yysymbol_kind_t *expected, int n,
     return is_meant && strstr(group->members, yysymbol_name(kind));
 }
 
-/* What may stand here, as groups and single tokens; how many there are, which may be more than MOST. */
+/* The expected groups and single tokens; returns their number, which may exceed MOST. */
 static int list_expected(const yysymbol_kind_t *expected, int n, const char *listed[MOST])
 {
     bool is_told[YYNTOKENS] = { false };
@@ -370,6 +370,13 @@ static bool has(const yysymbol_kind_t *expected, int n, yysymbol_kind_t kind)
     return false;
 }
 
+static bool follows_loss(const char *text, int at)
+{
+    while (at > 0 && text[at - 1] == ' ')
+        at--;
+    return at > 4 && memcmp(text + at - 4, "loss", 4) == 0 && isspace((unsigned char)text[at - 5]);
+}
+
 /* The likely mistake, as far as two tokens show it. */
 static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yysymbol_kind_t *expected, int n)
 {
@@ -378,6 +385,8 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
         return open_help(r, r->forgotten);
     if (name[0] == '\'' && islower((unsigned char)name[1]) && has(expected, n, YYSYMBOL_NAME))
         return arena_text(r->arena, "%s is a keyword and cannot be a name", name);
+    if (strcmp(name, "'='") == 0 && follows_loss(r->source->text, at.begin))
+        return "loss is a statement: write 'loss mean(x)'";
     if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
         return "comparisons cannot be chained; use parentheses";
     if (r->nopen > 0 && r->nopen <= MAX_OPEN && r->open[r->nopen - 1].begin < at.begin)
@@ -387,7 +396,7 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
     return NULL;
 }
 
-/* How the scanner goes on: what is left of the line is skipped, and braces in it count for nothing. */
+/* Sets the scanner to skip the rest of the line, including braces in it. */
 static void begin_recovery(Reading *r, yysymbol_kind_t found)
 {
     bool ends_here = found == YYSYMBOL_EOL || (found == YYSYMBOL_CLOSE_BRACE && r->closes);
@@ -418,7 +427,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, Reading *r, Scanne
     return 0;
 }
 
-/* Bison calls this for nothing but a full stack. */
+/* Bison calls this only for a stack overflow. */
 void yyerror(YYLTYPE *at, Reading *r, Scanner scanner, const char *message)
 {
     (void)scanner, (void)message;

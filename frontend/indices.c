@@ -1,23 +1,23 @@
 /* indices.c -- bounds checks of indices.  Indices computed from positions and numbers alone are evaluated by the
- * interpreter; for indices that depend on the data, the check is left to the trainer. */
+ * interpreter; indices that depend on the data are checked by the trainer. */
 #include "lowering.h"
 
 #include "interp/interp.h"
 
 #include <stdlib.h>
 
-enum { MOST_ELEMENTS = 1 << 20, MOST_OPS = 1000 }; /* more would keep a user waiting: the trainer finds out then */
+enum { MOST_ELEMENTS = 1 << 20, MOST_OPS = 1000 }; /* beyond these limits of compile time, the trainer checks */
 
-/* --- What is known at compile time ------------------------------------------------------------- */
+/* --- Indices known at compile time ------------------------------------------------------------- */
 
 typedef struct {
     Arena arena;
-    Map ops; /* that the index needs */
+    Map ops; /* that the index depends on */
     int count;
     double elements;
 } Closure;
 
-/* Needs the value only numbers and positions? */
+/* Does the value depend only on numbers and positions? */
 static bool collect(Closure *c, const Value *value)
 {
     const Op *op = value->def;
@@ -36,7 +36,7 @@ static bool collect(Closure *c, const Value *value)
     return true;
 }
 
-/* Those ops of `f` as a function of their own, which has no parameters. */
+/* A function without parameters, of these ops of `f`. */
 static Func *function_of(Lower *l, Closure *c, const Func *f, Value *value)
 {
     Func *alone = NEW(&c->arena, Func);
@@ -51,7 +51,7 @@ static Func *function_of(Lower *l, Closure *c, const Func *f, Value *value)
     return alone;
 }
 
-/* The elements, which are the caller's to free; no data if it did not go well: the trainer says then what is wrong. */
+/* The elements, freed by the caller; no data on failure: the trainer then reports the error. */
 static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
 {
     Module *m = l->m;
@@ -61,7 +61,7 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
     const int naxes = m->naxes;
     Tensor result = { .data = NULL };
     m->diags = &silent;
-    m->naxes = 0; /* nothing is split yet */
+    m->naxes = 0; /* before sharding */
     if (!interpret(m, function_of(l, c, f, value), NULL, &result))
         result.data = NULL;
     m->naxes = naxes;
@@ -71,7 +71,7 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
     return result;
 }
 
-/* In the body of a repeat: what it was outside. */
+/* In the body of a repeat: the outer value of a parameter. */
 static Value *outside(const Body **frame, Value *value)
 {
     int at;
@@ -82,7 +82,7 @@ static Value *outside(const Body **frame, Value *value)
     return value;
 }
 
-/* Are the elements of the result elements of the first operand? */
+/* Are all elements of the result elements of the first operand? */
 static bool hands_on(const Op *op)
 {
     return info(op)->family == VIEW || op->kind == OP_gather || op->kind == OP_reorder;
@@ -108,7 +108,7 @@ static bool is_within(Lower *l, double index, int64_t size, const Constant *igno
     return false;
 }
 
-/* What comes from the data has to be below the size of all that it indexes. */
+/* Notes that data must be below the size of each dim that they index. */
 static bool note_data(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
 {
     const Op *op = index->def;

@@ -1,8 +1,8 @@
 /* layout.c -- `parallel { }`: the mesh and the `shard` statements become axes and rules of the module.
  *
- * An axis of one rank is checked and then dropped with everything that names it, so that on a mesh of one rank a layout
- * changes nothing.  The mesh is read before the model, whose batch depends on it; the rules are checked against the
- * model after it.
+ * An axis of one rank is checked and then removed with all its uses, so that on a mesh of one rank a layout has no
+ * effect.  The mesh is read before the model, whose batch depends on it; the rules are checked against the model after
+ * it.
  *
  *   mesh tp = 4                                  mesh tp.kv_heads=2, tp.group=2
  *   shard (kv_heads, group), ff over tp    =>    shard kv_heads+ff over tp.kv_heads
@@ -108,11 +108,11 @@ static void check_rank_count(Layout *p, const Ast *mesh)
     else
         complain(l, (Where){ .at = mesh->loc, .help = "make an axis smaller" }, "the mesh has more than %d ranks",
                  MOST_RANKS);
-    for (int i = 0; i < p->naxes; i++) /* so that the rest can be looked at */
+    for (int i = 0; i < p->naxes; i++) /* so that the rest can be checked */
         p->axis[i].size = 1;
 }
 
-/* For verification a few ranks say as much as many. */
+/* For verification, a few ranks are sufficient. */
 static void shrink_mesh(Layout *p)
 {
     for (int i = 0; i < p->naxes && p->l->options->shrink; i++)
@@ -149,8 +149,8 @@ static void add_axis(Layout *p, const char *name, int64_t size)
     m->axis_size[m->naxes++] = size;
 }
 
-/* An axis with more ranks than the first dim of its pair has elements is two axes.  Where the first has no part in it
- * (a single key-value head), it is the second dim's. */
+/* If an axis has more ranks than the first dim of its pair has elements, it becomes two axes.  If the first dim cannot
+ * be split (a single key-value head), the axis is the second dim's. */
 static void add_axes(Layout *p, MeshAxis *axis)
 {
     Lower *l = p->l;
@@ -192,7 +192,7 @@ static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number
     *end = rule;
 }
 
-/* Where `dim` stands in a list before `end`; NULL: nowhere. */
+/* The position of `dim` in a list before `end`; NULL: absent. */
 static const Ast *listed(const Ast *list, const char *dim, const Ast *end)
 {
     for (const Ast *item = list; item && item != end; item = item->next) {
@@ -203,7 +203,7 @@ static const Ast *listed(const Ast *list, const char *dim, const Ast *end)
     return NULL;
 }
 
-/* The name of a dim, at its first place among all that is said of the axis. */
+/* Checks the name of a dim, and that it occurs once in the rules of the axis. */
 static void check_dim_name(Layout *p, const Ast *shard, const Ast *name)
 {
     Dim dim;
@@ -275,7 +275,7 @@ Axes axes_over(const Module *m, Name dim, bool otherwise)
     return axes;
 }
 
-/* Sizes that were cut down for verification become multiples of what the layout needs, zig-zag included. */
+/* Sizes shrunk for verification become multiples of those that the layout needs, including zig-zag. */
 static void fit_shrunk_dims(Lower *l)
 {
     for (Symbol *s = l->globals.newest; s && l->options->shrink; s = s->next) {
@@ -289,7 +289,7 @@ static void fit_shrunk_dims(Lower *l)
     }
 }
 
-/* --- All of it ------------------------------------------------------------------------------- */
+/* --- The whole statement --------------------------------------------------------------------- */
 
 static void find_parallel(Layout *p)
 {

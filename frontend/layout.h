@@ -6,15 +6,15 @@
 
 enum { MOST_RANKS = INT32_MAX };
 
-/* An axis of the mesh; in the module it is `count` axes from `first` on: none where it has one rank, two where a pair
- * of dims shares it. */
+/* An axis of the mesh; in the module it is `count` axes from `first` on: none if it has one rank, two if a pair of dims
+ * shares it. */
 typedef struct {
     const char *name;
     int64_t size;
     Loc loc;
     bool used, on_command_line;
     int first, count;
-    bool only_second; /* of a pair of dims: the first one does not divide */
+    bool only_second; /* of a pair of dims: the first one cannot be split */
 } MeshAxis;
 
 struct Layout {
@@ -22,22 +22,22 @@ struct Layout {
     const Ast *parallel; /* NULL: the file has none */
     MeshAxis axis[MAX_AXES];
     int naxes;
-    bool is_model_wrong; /* tensors are missing, with dims that nobody misses then */
+    bool is_model_wrong; /* tensors are missing: unknown dims are not reported */
 };
 
 MeshAxis *find_axis(Layout *p, const char *name);
-MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL after reporting that there is none */
+MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL after reporting an unknown axis */
 const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
 const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
 int64_t ranks_of(const Module *m, Axes axes);
 
-/* The axes that rules split a dim over; with those that do so as a last resort. */
+/* The axes over which rules split a dim; `otherwise`: including `else`. */
 Axes axes_over(const Module *m, Name dim, bool otherwise);
 
-/* The dim that an item of `shard` means for the number-th of the axes that the mesh's axis has become. */
+/* The dim of an item of `shard` for the number-th module axis of the mesh axis. */
 const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 
 void read_policies(Layout *p);  /* zero, recompute: before the model is lowered */
-void check_pipeline(Layout *p); /* after it: it names an instance */
+void check_pipeline(Layout *p); /* after the model is lowered: it names an instance */
 
 #endif

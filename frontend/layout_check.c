@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Sizes that would do; of a short dim, its ranks shared with another one. */
+/* Suggests valid sizes; for a short dim, to share the axis with another one. */
 static const char *size_help(Lower *l, const Dim *dim, Axes axes)
 {
     int64_t ranks = ranks_of(l->m, axes), below = dim->size / ranks * ranks;
@@ -27,7 +27,7 @@ static const char *axes_text(Lower *l, Axes axes)
     return text;
 }
 
-/* The micro-batch grows with the ranks that `shard` splits it over; those of `else` have to divide it. */
+/* The micro-batch is multiplied by the ranks over which `shard` splits it; those of `else` must divide it. */
 static void check_batch_divides(Lower *l, const Ast *name, Axes axes)
 {
     int64_t ranks = ranks_of(l->m, axes), own = ranks / l->data_ranks;
@@ -36,7 +36,7 @@ static void check_batch_divides(Lower *l, const Ast *name, Axes axes)
                  "'%s' (%" PRId64 ") does not divide by %s", name->name, l->m->train.microbatch, axes_text(l, axes));
 }
 
-/* All axes that a dim is split over have to divide it together; said once, of the last of them. */
+/* The product of all axes of a dim must divide it; reported once, for the last axis. */
 static void check_divides(Lower *l, const Ast *name, int axis)
 {
     Dim dim;
@@ -91,8 +91,7 @@ static void check_shard(Layout *p, const Ast *ast)
         check_divides(l, ast->init, axis->first + axis->count - 1);
 }
 
-/* Along a dim that causal attention runs along, the first axis deals its blocks out forth and back, if there are two
- * for each rank. */
+/* For the sequence dim of causal attention, the first axis is zig-zag, if there are two blocks for each rank. */
 static void choose_zigzag(Lower *l)
 {
     for (ShardRule *rule = l->m->rules; rule; rule = rule->next)

@@ -24,14 +24,14 @@ static bool key_fits(Lower *l, const Arguments *a, int i)
     return !more.count;
 }
 
-/* The keys' sequence dim gets a name of its own, so that dims still meet by name. */
+/* The keys' sequence dim gets a separate name, so that dims can be matched by name. */
 static Value *keys(Lower *l, Value *k, Name seq, Name key)
 {
     return EMIT(l, OP_rename, ((Attrs){ .dim = seq, .to = key }), k);
 }
 
-/* Keys and values have the same dims: what one of them has alone, as a queries' head may be one of either, the other is
- * spread over. */
+/* Keys and values must have the same dims: each is broadcast over dims that only the other has, such as a head of the
+ * queries. */
 static Value *with_dims_of(Lower *l, Value *x, const Value *other)
 {
     Attrs spread = { 0 };
@@ -41,8 +41,8 @@ static Value *with_dims_of(Lower *l, Value *x, const Value *other)
     return spread.dims.count ? EMIT(l, OP_broadcast, spread, x) : x;
 }
 
-/* Kernels scale scores that they have masked with -inf, and look for the largest: their scale is above 0.  Another one
- * is that of the queries. */
+/* Kernels scale scores after masking with -inf and take their maximum, so the scale must be above 0.  Otherwise the
+ * queries are scaled. */
 static Value *scaled_queries(Lower *l, Value *q, double *scale)
 {
     enum { SMALLEST_EXPONENT = -64 };
@@ -66,14 +66,14 @@ CALL(attend)
         !number_argument(l, a->keyword[2], 1 / sqrt(head), &attrs.scale))
         return wrong;
     if (attrs.window >= length)
-        attrs.window = 0; /* every key is inside */
+        attrs.window = 0; /* the window includes all keys */
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
     declare_like(l->m, attrs.key, attrs.seq);
     Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
     Value *k = keys(l, a->x[1], attrs.seq, attrs.key), *v = keys(l, a->x[2], attrs.seq, attrs.key);
     if (!k || !v || !queries)
         return wrong;
-    if (l->options->largest_head && head > (double)l->options->largest_head) /* no kernel has tiles of such heads */
+    if (l->options->largest_head && head > (double)l->options->largest_head) /* no kernel supports such heads */
         return tensor_operand(attention(l, &attrs, queries, k, v));
     Value *const operands[] = { queries, with_dims_of(l, k, v), with_dims_of(l, v, k) };
     return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
@@ -120,7 +120,7 @@ CALL(dropout)
     return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));
 }
 
-/* --- Other names --------------------------------------------------------------------------- */
+/* --- Renaming ------------------------------------------------------------------------------ */
 
 CALL(rename)
 {
@@ -140,7 +140,7 @@ CALL(rename)
     else if (dim->size != to.size)
         complain(l, at, "'%s' has %lld elements and '%s' has %lld", name, (long long)dim->size, to.name,
                  (long long)to.size);
-    else if (dim->padded != to.padded) /* another place in memory for each row: a copy, and no view */
+    else if (dim->padded != to.padded) /* the pitch of rows changes: a copy, not a view */
         return tensor_operand(EMIT(l, OP_gather, (Attrs){ .dim = name }, a->x[0], emit_iota(l, to)));
     else
         return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = name, .to = to.name }), a->x[0]));

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Experts: the language has them, this compiler does not ----------------------------------- */
+/* --- Experts: in the language, but not supported by this compiler ----------------------------- */
 
 static bool is_of_experts(const Ast *ast)
 {
@@ -41,8 +41,8 @@ static bool has_experts(Lower *l)
 
 /* --- Is the loss a sum over sequences? --------------------------------------------------------- */
 
-/* The types say so: with the batch split over a mesh axis, a sum over sequences is a sum that is
- * pending over that axis, and whatever mixes sequences otherwise is refused. */
+/* Checked by types: with the batch split over a mesh axis, a sum over sequences is pending over that axis, and any
+ * other op that mixes sequences is an error. */
 static void check_sum_over_sequences(Lower *l)
 {
     Module *m = l->m;
@@ -78,11 +78,11 @@ static void check_sum_over_sequences(Lower *l)
     int64_t data_ranks = l->data_ranks, count = m->train.batch / m->train.microbatch,
             each = m->train.microbatch / data_ranks;
     complain(l, (Where){ .at = at, .help = arena_text(l->arena, "microbatch = %lld", (long long)(count * each)) },
-             "the loss is not a sum over sequences, so %lld micro-batches of %lld%s cannot be added up",
-             (long long)count, (long long)each, data_ranks > 1 ? " on each rank of the batch" : "");
+             "the loss is not a sum over sequences, so %lld micro-batches of %lld%s cannot be summed", (long long)count,
+             (long long)each, data_ranks > 1 ? " on each rank of the batch" : "");
 }
 
-/* --- All of it ------------------------------------------------------------------------------- */
+/* --- All steps ------------------------------------------------------------------------------- */
 
 static bool is_called(const Module *m, Name name)
 {
@@ -93,7 +93,7 @@ static bool is_called(const Module *m, Name name)
     return false;
 }
 
-/* The bodies of loops that did not lead to a result. */
+/* Removes the bodies of unused loops. */
 static void remove_uncalled(Module *m)
 {
     for (bool again = true; again;) {
@@ -172,7 +172,7 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     return NULL;
 }
 
-/* A size that other parts of the file count on cannot be shrunk: then less is shrunk. */
+/* Sizes that other parts of the file depend on may not be shrinkable: then retries with a larger target. */
 static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags,
                             Settings *settings)
 {

@@ -16,9 +16,9 @@ typedef struct {
 typedef struct {
     const Override *defines, *sets;
     int ndefines, nsets;
-    const char *mesh, *zero, *recompute, *schedule; /* NULL: as the file says */
-    int64_t largest_head; /* elements of a head that the target's attention takes; 0: any number */
-    int64_t shrink; /* 0: sizes as declared; else the size that the largest dim is cut down to, for verification */
+    const char *mesh, *zero, *recompute, *schedule; /* NULL: as in the file */
+    int64_t largest_head;                           /* the largest head that the target's attention supports; 0: any */
+    int64_t shrink; /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
 } LowerOptions;
 
 /* An effective setting, for plan.json. */
@@ -34,8 +34,8 @@ typedef struct {
     Setting *at;
 } Settings;
 
-/* A verified module, or NULL after reporting.  `settings`, if not NULL, gets every effective
- * setting; it lives as long as the module. */
+/* A verified module, or NULL after reporting.  `settings`, if not NULL, receives every effective setting; valid as long
+ * as the module. */
 Module *lower_mdl(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags, Settings *settings);
 
 #endif

@@ -1,18 +1,18 @@
-/* lowering.h -- shared by the files that lower a tree to IR; nobody else includes it.
+/* lowering.h -- internals of lowering a tree to IR.
  *
  *   names.c      symbols, scopes, near-miss names
  *   constants.c  exact compile-time numbers
  *   dims.c       declarations of dims and constants, declared types
  *   settings.c   train { };  layout.c, policies.c  parallel { }
- *   emit.c       building ops at a place of the file; loop bodies' parameters
- *   compose.c    softmax, layernorm, cross_entropy ... out of primitive ops
+ *   emit.c       ops with source locations; parameters of loop bodies
+ *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c  more of them
  *   indices.c    bounds checks of indices
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
- * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake
- * gives one message.
+ * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
+ * reported once.
  */
 #ifndef MPC_LOWERING_H
 #define MPC_LOWERING_H
@@ -34,19 +34,19 @@ Constant integer_constant(int64_t value);
 Constant real_constant(double value);
 const char *constant_text(Arena *arena, Constant c);
 
-/* Applies `op` ("+", "sqrt", ...) to n numbers.  NULL if that went well, else what is wrong. */
+/* Applies `op` ("+", "sqrt", ...) to n numbers.  NULL on success, else the error. */
 const char *fold_constants(Arena *arena, const char *op, int n, const Constant args[], Constant *result);
 const char *division_help(Arena *arena, Constant a, Constant b); /* of integers that do not divide; or NULL */
-bool folds(const char *name);                                    /* may this function stand in a constant expression? */
+bool folds(const char *name); /* is this function permitted in constant expressions? */
 
-/* --- What an expression is ------------------------------------------------------------------- */
+/* --- Operands -------------------------------------------------------------------------------- */
 
 typedef enum { WRONG, NUMBER, TENSOR } OperandKind;
 
 typedef struct {
     OperandKind kind;
     Constant number;
-    Value *value; /* TENSOR: of the function that is being lowered */
+    Value *value; /* TENSOR: of the present function */
 } Operand;
 
 /* --- Names ----------------------------------------------------------------------------------- */
@@ -62,11 +62,11 @@ typedef struct Symbol {
     unsigned hash; /* of the name */
     Loc loc;
     bool used;
-    bool from_before;     /* of a local: what an iteration of a repeat got, which nobody need read */
+    bool from_before;     /* of a local: a carried value of a repeat, which may remain unread */
     Constant number;      /* of a const; of a dim its size */
-    int64_t padded;       /* of a dim; what it takes in memory */
-    double trial[TRIALS]; /* of a dim: sizes that it might have, see try_sizes */
-    bool wrong;           /* a const or dim whose expression is */
+    int64_t padded;       /* of a dim: size in memory */
+    double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
+    bool wrong;           /* a const or dim with an error in its expression */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
@@ -82,28 +82,28 @@ typedef struct Scope {
 typedef struct Lower Lower;
 typedef struct Layout Layout;
 
-Symbol *find_symbol(const Scope *scope, const char *name);      /* here or further out; or NULL */
+Symbol *find_symbol(const Scope *scope, const char *name);      /* in this or an outer scope; or NULL */
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
 const char *symbol_noun(SymbolKind kind); /* "a dim" */
 
 /* --- The state of a lowering ----------------------------------------------------------------- */
 
-/* The model is lowered several times: once for each function that the module has of it. */
+/* The model is lowered several times: once for each function of the module. */
 typedef enum {
-    AS_MODEL,  /* training: reports errors, makes the module's params and inputs */
+    AS_MODEL,  /* training: reports errors, creates the module's params and inputs */
     AS_TOTALS, /* the data-dependent divisors of AS_MODEL */
     AS_EVAL,
     AS_PREDICT,
-    AS_CHECK /* is the loss a sum over sequences?  With the batch dim split over an axis of its own */
+    AS_CHECK /* checks that the loss is a sum over sequences: with the batch dim split over an extra axis */
 } Variant;
 
-/* A function that is being lowered: the model, or the body of a `repeat` inside another. */
+/* A function in lowering: the model, or the body of a `repeat`, inside another function. */
 struct Body {
     Func *func;
     Body *outer;
-    const Scope *scope;       /* of a body: what is in it is repeated */
-    Name prefix;              /* of the paths of what is in it: "h"; NULL for the model */
+    const Scope *scope;       /* of a body: the scope that is repeated */
+    Name prefix;              /* prefix of paths in it: "h"; NULL for the model */
     Dim copy;                 /* of a body: the dim that counts its iterations */
     Values inputs, totals;    /* of the model */
     Values carried;           /* of a body */
@@ -114,15 +114,15 @@ struct Body {
     Value *origin;            /* of the model; NULL until needed */
 };
 
-/* A cross_entropy, so that a `mean` of it finds what it divides by. */
+/* A cross_entropy, from which a `mean` of it finds its divisor. */
 typedef struct Labelled {
     const Value *entropy;
-    Value *labels; /* NULL: a repeat has handed it on that made them itself */
+    Value *labels; /* NULL: from a repeat that computes the labels itself */
     double ignore;
     struct Labelled *next;
 } Labelled;
 
-/* Names of the instances in a scope, and of what a `repeat` holds. */
+/* Names of the instances in a scope or in a `repeat`. */
 typedef struct Instance {
     const char *name;
     Loc loc;
@@ -130,7 +130,7 @@ typedef struct Instance {
     struct Instance *next;
 } Instance;
 
-/* What `pipeline` may name: an instance inside a repeat, or the const that counts its copies. */
+/* Valid names for `pipeline`: an instance inside a repeat, or the const that is its number of copies. */
 typedef struct Repeated {
     const char *name;
     int64_t copies;
@@ -149,11 +149,11 @@ struct Lower {
     Arena *arena; /* the module's */
     const Ast *file;
     const Source *source;
-    Lines lines; /* of the source that was asked for last */
+    Lines lines; /* of the last used source */
     const LowerOptions *options;
     Diags *diags;
     Settings *settings;
-    bool incomplete; /* lines that could not be read are missing: what seems unused may be used there */
+    bool incomplete; /* lines with syntax errors are missing: seemingly unused names may be used there */
 
     Scope globals;
     Symbol *batch; /* the dim without a size, or NULL */
@@ -161,14 +161,14 @@ struct Lower {
     Variant variant;
     int64_t batch_size; /* of the batch dim in this variant */
     struct Layout *layout;
-    int64_t data_ranks; /* how many ranks share a micro-step's sequences */
+    int64_t data_ranks; /* number of ranks among which a micro-step's sequences are divided */
 
     Body *frame;
     Scope *scope;
-    Builder b;            /* where the next op goes, and of what place it tells */
+    Builder b;            /* position and source location of the next op */
     Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
     Instance **instances; /* of the scope */
-    const Ast *calls[64]; /* blocks that are being lowered, outermost first */
+    const Ast *calls[64]; /* blocks in lowering, outermost first */
     int ncalls;
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
@@ -178,22 +178,22 @@ struct Lower {
     Labelled *labelled;
     Repeated *repeated;
     Values counts; /* AS_TOTALS: the results */
-    Value *logits; /* of the loss's cross_entropy, where its labels are the next tokens */
-    bool mixes;    /* AS_CHECK: something is no sum over sequences */
+    Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
+    bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */
     Loc mixes_at;
     Reported *reported;
 };
 
 /* --- Errors ---------------------------------------------------------------------------------- */
 
-/* Reports once for each place and message.  Says nothing in the variants after the first. */
+/* Reports once for each place and message.  Silent in the variants after the first. */
 void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
 const char *position_text(Lower *l, Loc loc);       /* "20:11" */
 Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
 const char *dims_text(Lower *l, const Type *type);  /* "[batch, seq]", "a number" */
-const char *type_words(Lower *l, const Type *type); /* with the dtype, where it is not a float's */
+const char *type_words(Lower *l, const Type *type); /* with the dtype, if it is not a float */
 
-/* The same about what stands on the command line: "-D layer=3". */
+/* The same for the command line: "-D layer=3". */
 void fail_command(Lower *l, const char *said, const char *help, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -226,30 +226,30 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 Operand lower_expr(Lower *l, const Ast *ast);
 Value *lower_tensor(Lower *l, const Ast *ast);                       /* numbers become scalars; NULL after an error */
 bool constant_of(Lower *l, const Ast *ast, Constant *number);        /* false after reporting */
-bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; reports that `what` has to be */
+bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; else reports that `what` must be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
 Operand tensor_operand(Value *value);                       /* WRONG if NULL */
 Value *value_of(Lower *l, Operand operand, DType dtype);    /* a number as a scalar of that dtype */
 Operand scalar_of(Lower *l, Operand operand, DType stated); /* a number as a scalar: a whole one of i32, if stated */
-void look_at_arguments(Lower *l, const Ast *list);          /* of a call that is wrong: names are used, errors told */
-void set_place(Lower *l, Loc loc);                          /* of the ops that follow */
+void look_at_arguments(Lower *l, const Ast *list); /* of a call with an error: marks names as used, reports errors */
+void set_place(Lower *l, Loc loc);                 /* of the ops that follow */
 
-/* By name: one operand has all the dims, unless all are i32 or bool. */
+/* Broadcast by name: one operand has all the dims, unless all are i32 or bool. */
 bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[]);
 /* Brings two operands of arithmetic to one dtype. */
 bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2], Value *values[2]);
 Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2]);
 
-/* A dim that x has; reports where it has not. */
+/* A dim of x; reports an error if x lacks it. */
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim);
 
 bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
-Input *fed_as(Lower *l, Value *value); /* the input that it shows, all or some of it; NULL: none */
-/* Inputs that index a dim are noted to be below its size; false after reporting a number that is not. */
+Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
+/* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
 bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at);
 
 /* --- Statements -------------------------------------------------------------------------------- */
@@ -259,14 +259,14 @@ void lower_param(Lower *l, const Ast *ast);
 void lower_repeat(Lower *l, const Ast *ast);
 void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */
-bool conform(Lower *l, Value **value, const Ast *type); /* to a stated type */
+bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Module *m);                             /* once the model is lowered */
-Value *reorder(Lower *l, Value *value, const Type *like); /* into the order of the dims of like */
+Value *reorder(Lower *l, Value *value, const Type *like); /* to the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 
-bool too_large(Lower *l, const Type *type, Loc at);     /* reports a tensor that no machine holds */
-bool too_many_dims(Lower *l, const Type *type, Loc at); /* reports one that no room is left for copies of */
+bool too_large(Lower *l, const Type *type, Loc at);     /* reports a tensor too large for any machine */
+bool too_many_dims(Lower *l, const Type *type, Loc at); /* reports one with no dims left for copies */
 
 /* --- Building -------------------------------------------------------------------------------- */
 
@@ -278,19 +278,19 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 Value *emit_number(Lower *l, double value, DType dtype);
 Value *emit_iota(Lower *l, Dim dim);
 Value *emit_cast(Lower *l, Value *x, DType dtype);
-Value *emit_f32(Lower *l, Value *x);                /* f32 whatever train.precision makes of x */
-void name_value(Lower *l, Value *value, Name path); /* where the name is free in the function */
+Value *emit_f32(Lower *l, Value *x);                /* f32 for every train.precision */
+void name_value(Lower *l, Value *value, Name path); /* if the name is free in the function */
 Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in);
 Value *import_param(Lower *l, Body *frame, Name name, Type type);
 Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);
-void finish_frame(Lower *l, Body *frame); /* puts the parameters of a function in their order */
-void remove_dead_ops(Func *f, Map *read); /* what stays is noted in `read`, with what it reads */
+void finish_frame(Lower *l, Body *frame); /* orders the parameters of a function */
+void remove_dead_ops(Func *f, Map *read); /* adds remaining ops and their operands to `read` */
 void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
 
-/* --- Functions made of primitive ops: each of NULL is NULL ------------------------------------ */
+/* --- Functions composed of primitive ops: of NULL, they give NULL ----------------------------- */
 
 Value *sum_over(Lower *l, Value *x, Names dims);
 Value *mean_over(Lower *l, Value *x, Names dims);
@@ -298,7 +298,7 @@ Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v); /* as the op attend has it */
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
 const Labelled *find_labelled(const Lower *l, const Value *value);

@@ -17,7 +17,7 @@ static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shif
     Symbol *symbol = find_symbol_here(l->scope, of->name);
     const Input *input = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
     if (!input) {
-        if (!symbol || symbol->kind != S_INPUT) /* else it was reported */
+        if (!symbol || symbol->kind != S_INPUT) /* else reported */
             complain(l, (Where){ .at = of->loc }, "'%s' is not an input declared above", of->name);
         return false;
     }
@@ -103,7 +103,7 @@ static Value *lower_loss(Lower *l, const Ast *ast)
     const Type *type = &operand.value->type;
     if (type->rank || !is_float(type->dtype)) {
         complain(l, (Where){ .at = ast->child->loc, .help = type->rank ? "mean(...) of it" : NULL },
-                 "the loss has to be one floating-point number, not %s", type_words(l, type));
+                 "the loss must be one floating-point number, not %s", type_words(l, type));
         return NULL;
     }
     name_value(l, operand.value, intern_text(l->m, "loss"));
@@ -147,7 +147,7 @@ static const struct {
     [AS_PREDICT] = { PREDICT, "predict" }, [AS_CHECK] = { PLAIN, "check" },
 };
 
-/* Logits as the trainer reads them: [batch, S, vocab]. */
+/* Logits in the order for the trainer: [batch, S, vocab]. */
 static Value *logits_in_order(Lower *l)
 {
     Type order = longest_input(l->m)->type;
@@ -175,7 +175,7 @@ static void keep_used(Lower *l, const Map *read, Values *params)
     *params = kept;
 }
 
-/* Takes away what does not lead to the result: a prediction needs no labels. */
+/* Removes ops and parameters that the result does not need: a prediction needs no labels. */
 static void prune(Lower *l, Body *frame)
 {
     Map read = { .arena = l->arena };

@@ -31,7 +31,7 @@ void come_back(Lower *l, Elsewhere *elsewhere)
     elsewhere->outer->errors += elsewhere->diags.errors;
     l->diags = elsewhere->outer;
     l->source = elsewhere->file;
-    l->reported = NULL; /* places of the text are none of the file */
+    l->reported = NULL; /* locations in the option's text are not in the file */
 }
 
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number)

@@ -28,7 +28,7 @@ static const char *word_list(Lower *l, const char *const words[])
     return list;
 }
 
-/* A word of the file, or its twin of the command line; NULL after reporting. */
+/* A word from the command line or else from the file; NULL after reporting. */
 static const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
                              const char *said)
 {
@@ -144,7 +144,7 @@ static void read_zero_option(Lower *l, const Ast *option)
     }
 }
 
-/* Is the axis one along which ranks see other data? */
+/* Is the axis data-parallel? */
 static bool splits_data(const Lower *l, const MeshAxis *axis)
 {
     for (const ShardRule *rule = l->m->rules; rule; rule = rule->next)
@@ -156,7 +156,7 @@ static bool splits_data(const Lower *l, const MeshAxis *axis)
     return false;
 }
 
-/* What counts of zero's options, those left to their defaults too; nothing counts on one rank. */
+/* Notes zero's effective options, including defaults; none on one rank. */
 static void note_zero_options(Lower *l, const Ast *ast)
 {
     const Train *t = &l->m->train;
@@ -200,7 +200,7 @@ static void read_zero(Layout *p, const Ast *ast)
     Train *t = &l->m->train;
     const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
     const char *axes = read_zero_axes(p, ast->init);
-    t->bucket = 25000000; /* as PyTorch's DistributedDataParallel */
+    t->bucket = 25000000; /* the default of PyTorch's DistributedDataParallel */
     for (const Ast *option = ast->child; option; option = option->next)
         read_zero_option(l, option);
     check_given_once(l, ast->child);
@@ -233,14 +233,14 @@ static bool read_auto(Lower *l, const Ast *value)
     Constant number;
     if (!bytes || bytes->next || bytes->kind == A_KEYWORD || bytes->kind == A_ARROW || value->as) {
         complain(l, (Where){ .at = value->loc, .help = "auto(40e9)" },
-                 "'auto' needs one number: the bytes that the memory of a rank may take");
+                 "'auto' needs one number: the most bytes of memory that a rank may use");
         return false;
     }
     if (!constant_of(l, bytes, &number))
         return false;
     if (!(number.value >= 1 && number.value <= MOST)) {
         complain(l, (Where){ .at = bytes->loc, .help = "auto(40e9)" },
-                 "the bytes of 'auto' have to be from 1 to %.2g, not %s", MOST, constant_text(l->arena, number));
+                 "the bytes of 'auto' must be from 1 to %.2g, not %s", MOST, constant_text(l->arena, number));
         return false;
     }
     l->m->train.recompute_budget = number.real ? (int64_t)number.value : number.integer;
@@ -275,7 +275,7 @@ static void read_recompute(Lower *l, const Ast *ast)
          value, said);
 }
 
-/* --- All of it ------------------------------------------------------------------------------- */
+/* --- The whole statement --------------------------------------------------------------------- */
 
 void read_policies(Layout *p)
 {

@@ -1,15 +1,15 @@
 /* repeat.c -- `repeat N { ... }`: the body becomes a function, called by one `loop` op.
  *
- * What the body assigns that existed before is carried from copy to copy; the parameters of the
- * instances in it are stacked along a new dim, one slice a copy.
+ * Existing names that the body assigns are carried from copy to copy; the parameters of its instances are stacked along
+ * a new dim, one slice per copy.
  */
 #include "lowering.h"
 
 #include <string.h>
 
-/* --- What the body is called ---------------------------------------------------------------- */
+/* --- The name of the body ------------------------------------------------------------------- */
 
-/* The name of the first instance in a tree, as the text has it. */
+/* The name of the first instance in a tree, in source order. */
 static const char *first_instance(const Lower *l, const Ast *ast)
 {
     const Symbol *block = ast && ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
@@ -51,14 +51,14 @@ Name free_function_name(Lower *l, Name name)
     return name;
 }
 
-/* --- What it carries ------------------------------------------------------------------------ */
+/* --- Carried values ------------------------------------------------------------------------- */
 
 typedef struct Carried {
     const char *name;
     Loc loc;        /* of the last assignment */
     Operand before; /* outside */
     Symbol *after;  /* inside, at the end */
-    bool read;      /* inside: by the same iteration or by the next one */
+    bool read;      /* inside: read in the same iteration or the next one */
     struct Carried *next;
 } Carried;
 
@@ -69,7 +69,7 @@ static Carried *find_carried(Carried *list, const char *name)
     return list;
 }
 
-/* The names that these statements assign and that are values already, in order. */
+/* The existing values that these statements assign, in order. */
 static void collect_carried(Lower *l, const Ast *body, Carried **list)
 {
     for (const Ast *ast = body; ast; ast = ast->next) {
@@ -97,7 +97,7 @@ static void collect_carried(Lower *l, const Ast *body, Carried **list)
     }
 }
 
-/* A number that is carried becomes a scalar, outside of the loop. */
+/* A carried number becomes a scalar, outside of the loop. */
 static void make_tensors(Lower *l, Carried *carried)
 {
     for (; carried; carried = carried->next)
@@ -126,7 +126,7 @@ static bool is_read(const Scope *scope, const char *name)
     return false;
 }
 
-/* What one copy hands to the next has the type of what it got; only the memory order may differ. */
+/* Carried results have the type of the carried parameters; only the memory order may differ. */
 static bool leave_carried(Lower *l, Carried *carried)
 {
     bool good = true;
@@ -192,7 +192,7 @@ static void lower_statements(Lower *l, const Ast *ast)
         lower_statement(l, statement);
 }
 
-/* Lowers the body in a function of its own; false if something in it is wrong. */
+/* Lowers the body as a separate function; false if it has errors. */
 static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
 {
     Body *outer = l->frame;
@@ -240,7 +240,7 @@ static Name copy_name(Lower *l, Name instance)
     return name;
 }
 
-/* A cross_entropy that the last copy hands on is one: a `mean` of it counts its labels. */
+/* Keeps the labels of a carried cross_entropy, so that a `mean` of it counts them. */
 static void keep_labels(Lower *l, const Body *body, const Operand *inside, Value *handed_on)
 {
     const Labelled *known = inside->kind == TENSOR ? find_labelled(l, inside->value) : NULL;

@@ -22,7 +22,7 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 
 typedef struct {
     const char *setting, *of, *key;
-    bool whole, below; /* below: less than `most`, and not that */
+    bool whole, below; /* below: less than `most`, exclusive */
     size_t offset;     /* in Train */
     double otherwise, least, most;
     const char *unit;
@@ -39,7 +39,7 @@ static const Row rows[] = {
 /* clang-format on */
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-/* The keys of train: what takes a choice, what a number, what a word. */
+/* The keys of train: with a choice, a number, or a word. */
 static const char *const keys[] = { "optimizer", "schedule", "clip", "batch", "microbatch", "precision", "seed" };
 static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL };
 enum { N_KEYS = sizeof keys / sizeof keys[0], OPTIMIZER = 0, SCHEDULE, CLIP, BATCH, MICROBATCH, PRECISION, SEED };
@@ -52,11 +52,12 @@ static int find_key(const char *name)
     return i;
 }
 
-/* --- What was said -------------------------------------------------------------------------- */
+/* --- Values from the file and the command line
+ * -------------------------------------------------------------------------- */
 
-/* A value and where it stands: in the file, or as text on the command line. */
+/* A value and its origin: in the file, or text on the command line. */
 typedef struct {
-    const Ast *value;          /* NULL: not said */
+    const Ast *value;          /* NULL: not given */
     const char *option, *text; /* NULL: in the file */
     Loc at;
 } Said;
@@ -65,7 +66,7 @@ typedef struct {
     Lower *l;
     Said said[N_KEYS];
     const char *choice[N_KEYS]; /* of optimizer and schedule */
-    Loc train;                  /* where messages about several settings point */
+    Loc train;                  /* location for messages about several settings */
 } Reader;
 
 const char *quoted(Lower *l, const Ast *ast) { return ast->name ? arena_text(l->arena, "'%s'", ast->name) : "this"; }
@@ -75,7 +76,7 @@ static const char *from_text(Lower *l, const Said *said)
     return !said->value ? "default" : said->option ? "command line" : where_text(l, said->at);
 }
 
-/* Messages between these two are about the place where the value stands. */
+/* Messages between these two refer to the location of the value. */
 static void go_to(Lower *l, const Said *said, Elsewhere *elsewhere)
 {
     if (said->option)
@@ -142,7 +143,7 @@ static Said said_on_command_line(Lower *l, const Override *set)
     return said;
 }
 
-/* --set train.KEY=VALUE; those with a second point, train.optimizer.lr, are left to read_choice. */
+/* --set train.KEY=VALUE; keys with a second point, train.optimizer.lr, are handled by read_choice. */
 static void read_sets(Reader *r)
 {
     Lower *l = r->l;
@@ -177,7 +178,7 @@ static void store(Lower *l, const Row *row, double value, const char *from)
     add_setting(l, name, arena_text(l->arena, "%.15g", value), row->unit, from);
 }
 
-/* The number that an expression gives to a row; NAN after reporting. */
+/* The number of an expression for a row; NAN after reporting. */
 static double read_number(Lower *l, const Row *row, const Ast *ast)
 {
     Constant c;
@@ -227,7 +228,7 @@ static void read_single(Reader *r, int key)
 
 /* --- Choices: adamw(...), cosine(...) --------------------------------------------------------- */
 
-/* The choices of a setting, each once, as text; and is `name` one of them? */
+/* Is `name` a choice of the setting?  Sets `list` to all choices. */
 static bool is_choice(Lower *l, const char *setting, const char *name, const char **list, NearMiss *near)
 {
     bool found = false;
@@ -289,7 +290,7 @@ static const Ast *find_argument(const Ast *call, const char *key)
     return NULL;
 }
 
-/* --set train.optimizer.lr=..., the last one said. */
+/* The last --set train.optimizer.lr=... */
 static const Override *find_set(Lower *l, const Row *row)
 {
     const char *name = arena_text(l->arena, "train.%s.%s", row->setting, row->key);
@@ -387,7 +388,7 @@ static void read_precision(Reader *r)
     come_from(l, said, &elsewhere);
 }
 
-/* --- What settings ask of each other ----------------------------------------------------------- */
+/* --- Constraints between settings ----------------------------------------------------------- */
 
 static void fail_at(Reader *r, int key, const char *help, const char *message)
 {
@@ -409,7 +410,7 @@ static void check_batch(Reader *r)
                 "the file has no dim without a size, so it has no batch");
     int64_t ranks = l->data_ranks;
     t->microbatch = t->microbatch ? t->microbatch : t->batch >= ranks ? t->batch / ranks : 1;
-    int64_t together = t->microbatch * ranks; /* what one micro-step takes */
+    int64_t together = t->microbatch * ranks; /* sequences per micro-step */
     t->batch = t->batch ? t->batch : together;
     int64_t below = t->batch / together * together, above = below + together;
     if (below != t->batch)
@@ -438,7 +439,7 @@ static void check_schedule(Reader *r)
         fail_at(r, SCHEDULE, NULL, arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));
 }
 
-/* For verification: at most two micro-batches of two sequences a rank. */
+/* For verification: at most two micro-batches of two sequences per rank. */
 static void shrink_batch(Train *t, int64_t ranks)
 {
     int64_t micros = t->batch / (t->microbatch * ranks);
@@ -468,6 +469,6 @@ void read_settings(Lower *l)
     if (l->options->shrink && good)
         shrink_batch(&l->m->train, l->data_ranks);
     if (l->m->train.microbatch < 1)
-        l->m->train.batch = l->m->train.microbatch = 1; /* after an error: so that the rest can be looked at */
+        l->m->train.batch = l->m->train.microbatch = 1; /* after an error: so that the rest can be checked */
     l->m->train.microbatch *= l->data_ranks;            /* from here on: of all ranks together */
 }

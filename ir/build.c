@@ -34,11 +34,11 @@ int index_of(const Values *values, const Value *value)
     return -1;
 }
 
-/* By name.  New ones stand last: they are noted when somebody asks. */
+/* By name.  New ones are appended to the list and indexed at the next lookup. */
 struct Index {
     Map funcs, params;
-    Func *last_func; /* that `funcs` has */
-    Param *last;     /* that `params` has */
+    Func *last_func; /* indexed in `funcs` */
+    Param *last;     /* indexed in `params` */
 };
 
 static void note_funcs(const Module *m)

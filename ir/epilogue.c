@@ -20,7 +20,7 @@ static bool is_bias(const Op *dot, const Value *value)
     return good;
 }
 
-/* What `op` adds to the result of a product. */
+/* If `op` adds a term to the result of a product, notes it. */
 static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
 {
     const Type *type = &result(op)->type;
@@ -42,7 +42,7 @@ static bool takes_activation(const Op *op, Epilogue *epilogue)
     return true;
 }
 
-/* An epilogue is short: no deeper than casts between a sum and an activation make it. */
+/* An epilogue is short: at most casts between a sum and an activation. */
 static bool find_within(const Value *result, Epilogue *epilogue, int depth)
 {
     const Op *op = depth > 0 ? result->def : NULL;
@@ -65,7 +65,7 @@ bool find_epilogue(const Value *result, Epilogue *epilogue)
 
 /* --- From a dot on --------------------------------------------------------------------------------- */
 
-/* Who reads a value: loops of their own, which could do more than read it, or others, for whom it is stored. */
+/* Readers of a value: `loops` are ops that a fused loop would compute; for all others the value is stored. */
 typedef struct {
     int loops;
     bool is_stored;
@@ -86,7 +86,7 @@ static Readers readers_of(const Func *f, const Uses *uses, const Value *value)
     return readers;
 }
 
-/* The op that adds a bias to what the dot makes, which nothing else reads. */
+/* The op that adds a bias to the result of the dot and is its only reader. */
 static const Op *sum_of(const Func *f, const Uses *uses, const Op *dot)
 {
     Readers readers = readers_of(f, uses, result(dot));
@@ -103,8 +103,8 @@ bool adds_bias(const Func *f, const Uses *uses, const Op *op)
            sum_of(f, uses, epilogue.dot) == op;
 }
 
-/* An activation is left to a loop that does more than that; so is a bias, if its sum is not stored anyway.  What an
- * activation is applied to may be stored only if the target's products write it, too. */
+/* An activation is left to a loop that computes more than that; so is a bias, unless its sum is stored anyway.  The
+ * operand of an activation may be stored only if the target's products also write it. */
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
 {
     Tail tail = { .sum = sum_of(f, uses, dot) };

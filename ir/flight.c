@@ -1,4 +1,4 @@
-/* flight.c -- collectives that have been started: queries and verification. */
+/* flight.c -- asynchronous collectives: queries and verification. */
 #include "flight.h"
 
 #include "infer.h"
@@ -26,7 +26,7 @@ const Op *flight_start(const Func *f, const Value *value)
     return op && op->attrs.started ? op : NULL;
 }
 
-/* The only reader of what is in flight; NULL: the function hands it on. */
+/* The only reader of a value in flight; NULL: the function returns it. */
 static const Op *reader_of(const Op *start)
 {
     const Op *op = start->next;
@@ -66,7 +66,7 @@ static const Op *mate_before(const Op *start)
     return start->prev && is_one_message(start->prev, start) ? start->prev : NULL;
 }
 
-/* A message starts as a whole, and is waited for as a whole. */
+/* All collectives of a message are started together and waited for together. */
 static bool verify_message(Module *m, const Func *f, const Op *op)
 {
     const Op *before = op->prev;
@@ -81,13 +81,13 @@ static bool verify_message(Module *m, const Func *f, const Op *op)
     return true;
 }
 
-/* What the loop begins with is the message that its callee goes on with, piece by piece. */
+/* The initial value of a loop's carried message has the same members as the message that the callee starts. */
 static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *callee, int i)
 {
     const Op *first = arg(op, i)->def, *next = flight_start(callee, callee->params.at[i]);
     if (!first || !first->attrs.started || !next)
-        return WRONG_OP("%%%s is carried in flight: @%s and @%s each have to start it themselves", arg(op, i)->name,
-                        f->name, callee->name);
+        return WRONG_OP("%%%s is carried in flight: @%s and @%s must each start it", arg(op, i)->name, f->name,
+                        callee->name);
     const Op *mate = mate_before(first), *mate_next = mate_before(next);
     bool alike = attrs_equal(&first->attrs, &next->attrs) && type_equal(&arg(first, 0)->type, &arg(next, 0)->type) &&
                  !mate == !mate_next;
@@ -96,7 +96,8 @@ static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *c
     return alike || WRONG_OP("%%%s is not the message that @%s waits for", arg(op, i)->name, callee->name);
 }
 
-/* Of the last slice's successor there is nothing: it is read by collectives that the last iteration does not start. */
+/* The last slice has no successor: a prefetched operand may be read only by collectives that the last iteration does
+ * not start. */
 static bool verify_prefetched(Module *m, const Op *op, const Func *callee, int i)
 {
     const Value *param = callee->params.at[i];
@@ -120,7 +121,7 @@ static bool verify_loop(Module *m, const Func *f, const Op *op)
     return good;
 }
 
-/* Notes who reads what is in flight. */
+/* Notes the reader of each value in flight. */
 static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
 {
     for (int i = 0; i < op->args.count; i++) {
@@ -136,8 +137,7 @@ static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
     const int at = handed_on(f, op);
     const Op *wait = at >= 0 && at < f->params.count ? map_get(reader, f->params.at[at]) : NULL;
     if (at >= 0 && (!wait || !f->params.at[at]->type.in_flight))
-        return WRONG_OP("@%s returns %%%s in flight, and has not waited for the one before it", f->name,
-                        result(op)->name);
+        return WRONG_OP("@%s returns %%%s in flight without waiting for the previous one", f->name, result(op)->name);
     return verify_message(m, f, op) && (info(op)->family != CONTROL || verify_loop(m, f, op));
 }
 
@@ -150,10 +150,10 @@ bool verify_flights(Module *m, const Func *f)
         good = note_readers(m, f, op, &reader);
     for (const Op *op = f->first; op && good; op = op->next)
         if (op->attrs.started && !map_get(&reader, result(op)) && handed_on(f, op) < 0)
-            good = WRONG_OP("%s of %%%s is started, and nothing waits for it", info(op)->name, result(op)->name);
+            good = WRONG_OP("%s of %%%s is started, but never waited for", info(op)->name, result(op)->name);
     for (int i = 0; i < f->params.count && good; i++)
         if (f->params.at[i]->type.in_flight && !map_get(&reader, f->params.at[i]))
-            good = WRONG_FUNC("@%s is given %%%s in flight, and does not wait for it", f->name, f->params.at[i]->name);
+            good = WRONG_FUNC("@%s receives %%%s in flight, but does not wait for it", f->name, f->params.at[i]->name);
     for (int i = 0; i < f->results.count && good; i++)
         if (f->results.at[i]->type.in_flight && (f->role != PLAIN || !flight_start(f, f->results.at[i])))
             good = WRONG_FUNC("@%s returns %%%s, which is in flight", f->name, f->results.at[i]->name);

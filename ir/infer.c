@@ -1,7 +1,7 @@
 /* infer.c -- the semantics of the op table: spaces, roles, and the result types of nearly every op.
  *
- * Dims meet by name; the row's role says what happens to each, and its linearity what happens to pending sums.
- * Sharding, loops and cost follow from these two.
+ * Dims are matched by name.  The row's roles determine what happens to each dim, its linearity what happens to pending
+ * sums.  Sharding, loops and cost follow from these two.
  */
 #include "infer.h"
 
@@ -69,8 +69,8 @@ static bool join(Module *m, const Op *op, const Type *type, Type *space)
     return true;
 }
 
-/* The dims of a pointwise op stand in the order of its largest operand, so that a bias does not
- * turn a tensor round; of other ops in order of appearance. */
+/* The dims of a pointwise op have the order of its largest operand, so that a bias does not transpose a tensor; dims of
+ * other ops have the order of appearance. */
 bool op_space(Module *m, const Op *op, Type *space)
 {
     int largest = 0;
@@ -131,8 +131,8 @@ bool each_axis_once(const Type *space, Axes pending)
     return true;
 }
 
-/* The widest dtype of the operands.  Bools do not count beside numbers, nor does a WEAK operand
- * beside others: x * 0.5 has the dtype of x. */
+/* The widest dtype of the operands.  Bools are ignored beside numbers, and WEAK operands beside others: x * 0.5 has the
+ * dtype of x. */
 static bool promote(Module *m, const Op *op, DType *dtype)
 {
     int strong = -1, weak = -1, any_float = 0, any_int = 0;
@@ -193,7 +193,7 @@ INFER(by_name)
     return true;
 }
 
-/* Sums and extremes of halves are f32: what many terms add up to deserves it. */
+/* Sums and extremes of bf16 and f16 are f32, for precision. */
 INFER(reduction)
 {
     if (!infer_by_name(m, op, results))
@@ -203,7 +203,7 @@ INFER(reduction)
     return true;
 }
 
-/* The dims of `type` in the order that `order` says. */
+/* Puts the dims of `type` into the order {order}. */
 static bool put_in_order(Module *m, const Op *op, Type *type)
 {
     Type given = *type;
@@ -242,7 +242,7 @@ INFER(dot)
            (!op->attrs.dtype || set_dtype(m, op, &results[0]));
 }
 
-/* Other padding for the dims that {dims} names. */
+/* Changes the padding of the dims in {dims}. */
 static bool pad_dims(Module *m, const Op *op, Type *type)
 {
     for (int i = 0; i < op->attrs.dims.count; i++) {
@@ -256,7 +256,7 @@ static bool pad_dims(Module *m, const Op *op, Type *type)
     return true;
 }
 
-/* The same tensor, so pending sums and maxima pass. */
+/* The same tensor, so sums and maxima may stay pending. */
 INFER(reorder)
 {
     results[0] = arg(op, 0)->type;
@@ -312,7 +312,7 @@ INFER(dropout)
         return REFUSE(NULL, "the rate of dropout must be at least 0 and below 1");
     results[0] = arg(op, 0)->type;
     results[0].partial = 0;
-    return infer_partial(m, op, &results[0]); /* every rank has the same mask, so terms may pass */
+    return infer_partial(m, op, &results[0]); /* every rank has the same mask, so terms may stay pending */
 }
 
 INFER(constant)

@@ -1,4 +1,4 @@
-/* infer.h -- shared by the files that infer types: infer.c (the table, the common rule), roles.c, infer_views.c,
+/* infer.h -- shared by the type inference files: infer.c (the table, the common rule), roles.c, infer_views.c,
  * infer_collectives.c. */
 #ifndef MPC_INFER_H
 #define MPC_INFER_H
@@ -7,21 +7,21 @@
 
 #define INFER(name) bool infer_##name(Module *m, const Op *op, Type results[])
 
-/* Says why the op is wrong and what would make it right; false, for the caller to return. */
+/* Reports why the op is invalid and a remedy; false, for the caller to return. */
 #define REFUSE(remedy, ...)                                                                                            \
     (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op), .help = (remedy) }, __VA_ARGS__), false)
 
-/* "h.attn.q, gpt2.mdl:24:9": which line of the model an op of another text comes from; NULL where the text is the
- * model. */
+/* "h.attn.q, gpt2.mdl:24:9": the path and model line of an op that was read from IR text; NULL if the text is the model
+ * itself. */
 const char *origin_text(Module *m, const Op *op);
 
-/* Which sums are pending in the result?  An op takes them only as far as it is linear. */
+/* Which sums are pending in the result?  An op accepts partial operands only as its linearity permits. */
 bool infer_partial(Module *m, const Op *op, Type *result);
 
-/* A rank has one place on each axis, so an axis splits one dim or holds one pending sum. */
+/* Is each axis used at most once, to split one dim or for a pending sum? */
 bool each_axis_once(const Type *space, Axes pending);
 
-/* Is no dim split that the op needs all of? */
+/* Is no dim split that the op needs whole? */
 bool has_whole_dims(Module *m, const Op *op);
 
 Axes split_axes(Split split);

@@ -1,7 +1,7 @@
 /* infer_collectives.c -- result types of collectives: the same tensor in another layout. */
 #include "infer.h"
 
-/* Takes `axes` off the innermost end of a split; false if they are not what stands there. */
+/* Removes `axes` from the innermost end of a split; false if they are not its innermost axes. */
 static bool unsplit(Split *split, Axes axes)
 {
     while (axes && split->count) {
@@ -14,7 +14,7 @@ static bool unsplit(Split *split, Axes axes)
     return axes == 0;
 }
 
-/* Splits a dim along one more axis (or several, in the mesh's order), inside what splits it already. */
+/* Splits a dim along one more axis (or several, in the mesh's order), inside its present split. */
 static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
 {
     int at = name ? find_dim(type, name) : -1;
@@ -48,7 +48,7 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
     return true;
 }
 
-/* Any splits of the same dims, and pending sums that were pending before. */
+/* To any split of the same dims, with a subset of the pending sums. */
 INFER(reshard)
 {
     const Type *x = &arg(op, 0)->type;

@@ -37,7 +37,7 @@ INFER(slice)
     return true;
 }
 
-/* The one dim that {dims=...} gives the result: each rank has all of it. */
+/* Is {dims=...} one dim, whole on each rank? */
 static bool gives_whole_dim(Module *m, const Op *op)
 {
     if (op->attrs.dims.count != 1)
@@ -48,7 +48,7 @@ static bool gives_whole_dim(Module *m, const Op *op)
     return true;
 }
 
-/* part and pad: a stretch of a dim, and the dim it is a stretch of. */
+/* part and pad: is `shorter` a range of `longer`? */
 static bool check_stretch(Module *m, const Op *op, const Dim *shorter, const Dim *longer)
 {
     if (op->attrs.index < 0 || op->attrs.index > longer->size - shorter->size)
@@ -94,7 +94,7 @@ INFER(pad)
     return check_stretch(m, op, &shorter, to);
 }
 
-/* concat a, b {dims=[d:n]}: both have d, in parts that add up to n; all else is equal. */
+/* concat a, b {dims=[d:n]}: both have d, of sizes that add up to n; all other dims are equal. */
 INFER(concat)
 {
     const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
@@ -113,7 +113,7 @@ INFER(concat)
     return true;
 }
 
-/* gather table, index {dim}: partial over what splits the dim, since the other ranks give zeros. */
+/* gather table, index {dim}: partial over the axes that split the dim, since ranks without the row give zeros. */
 INFER(gather)
 {
     const Type *table = &arg(op, 0)->type, *index = &arg(op, 1)->type;
@@ -141,8 +141,8 @@ INFER(gather)
     return true;
 }
 
-/* scatter_add x, index {dims=[d:n]}: the dims of index become d; splits of theirs leave sums pending.
- * d stands where the first of them stood. */
+/* scatter_add x, index {dims=[d:n]}: the dims of index become d, at the position of the first of them; their splits
+ * leave sums pending. */
 INFER(scatter_add)
 {
     const Type *x = &arg(op, 0)->type, *index = &arg(op, 1)->type;
@@ -180,8 +180,8 @@ INFER(scatter_add)
     return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");
 }
 
-/* The operands of attend: q has seq and feature; k and v have key and feature, and of the other
- * dims of q all or some (those they lack broadcast). */
+/* The operands of attend: q has seq and feature; k and v have key and feature, and all or some of the other dims of q
+ * (missing ones broadcast). */
 static bool check_attend(Module *m, const Op *op)
 {
     const Attrs *a = &op->attrs;
@@ -229,7 +229,7 @@ static bool has_dims_of(const Type *type, const Type *q)
     return same;
 }
 
-/* The gradients of k and v sum over the dims that only q has: a split of these leaves a sum pending. */
+/* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending. */
 INFER(attend_grad)
 {
     if (!check_attend(m, op))
@@ -301,9 +301,9 @@ INFER(loop)
     int carried = (int)op->attrs.carried;
     if (op->attrs.dims.count != 1 || op->attrs.carried < 0 || op->attrs.carried > op->args.count ||
         op->attrs.carried > callee->results.count)
-        return REFUSE(NULL, "loop needs {dims=[name:size]} and no more carried operands than there are");
+        return REFUSE(NULL, "loop needs {dims=[name:size]} and at most as many carried operands as operands");
     if (op->attrs.prefetch < 0 || op->attrs.prefetch > op->args.count - carried)
-        return REFUSE(NULL, "loop prefetches no more operands than it slices");
+        return REFUSE(NULL, "loop cannot prefetch more operands than it slices");
     const Dim *dim = &op->attrs.dims.dim[0];
     if (dim->split.count)
         return REFUSE("leave the split out", "every rank runs all iterations along '%s'", dim->name);
@@ -326,7 +326,7 @@ INFER(loop)
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
         if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
-            return REFUSE(NULL, "@%s is given %%%s : %s, but returns %s to carry", callee->name, arg(op, i)->name,
+            return REFUSE(NULL, "@%s carries %%%s : %s, but returns %s", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));
         if (i >= carried &&
             (value->type.in_flight || find_dim(&value->type, dim->name) >= 0 || value->type.rank == MAX_RANK))

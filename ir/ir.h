@@ -1,9 +1,8 @@
 /* ir.h -- the program between the frontend and the code generator.
  *
- * A module is functions; a function is a list of ops in the order in which they run; an op
- * reads values and defines values; a value has a type, and the type says everything about
- * how the tensor is held: dtype, dims, which mesh axes split them, which sums are pending.
- * Layers are not unrolled: `loop` calls one function once for each slice along a dim.
+ * A module is a list of functions; a function is a list of ops in execution order; an op reads and defines values; a
+ * value has a type, which describes completely how the tensor is held: dtype, dims, the mesh axes that split them,
+ * pending sums.  Layers are not unrolled: `loop` calls one function once for each slice along a dim.
  */
 #ifndef MPC_IR_H
 #define MPC_IR_H
@@ -36,14 +35,14 @@ typedef struct {
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
 typedef enum { BY_SUM, BY_MAX } Reduce;
 
-/* A dim of `size` elements, of the whole tensor and not of one rank's part.  `padded`: in memory it
- * takes that many (a multiple of what `padded M` asked for); what lies there is never read. */
+/* A dim of `size` elements, of the whole tensor and not of one rank's part.  `padded`: its size in memory (a multiple
+ * of M for `padded M`); padding is never read. */
 typedef struct {
     Name name;
     int64_t size, padded; /* padded >= size */
     Split split;
-    bool zigzag; /* the outermost axis, of n ranks, cuts 2n blocks, and rank r holds blocks r and 2n-1-r, so that causal
-                    work is even; inner axes cut what a rank holds */
+    bool zigzag; /* the outermost axis, of n ranks, makes 2n blocks; rank r holds blocks r and 2n-1-r, which balances
+                    causal attention; inner axes split these */
 } Dim;
 
 typedef struct {
@@ -55,12 +54,12 @@ typedef struct {
     DType dtype;
     int rank;
     Dim dim[MAX_RANK]; /* outermost first, row-major */
-    Axes partial;      /* the tensor is the sum (or max) of what these ranks hold */
+    Axes partial;      /* the tensor is the sum (or max) of the ranks' terms along these axes */
     Reduce by;
-    bool in_flight; /* the result of a collective that has been started: only `wait` may read it */
+    bool in_flight; /* the result of a started collective: only `wait` may read it */
 } Type;
 
-typedef enum { KEEP, SUM, MAX, MIN, PICK, WHOLE } Role; /* what an op does to one dim of its space */
+typedef enum { KEEP, SUM, MAX, MIN, PICK, WHOLE } Role; /* the effect of an op on one dim of its space */
 typedef enum { NEVER, EACH, FIRST, REST, ALL } Linear;  /* see ops.def */
 typedef enum { LEAF, POINTWISE, PRODUCT, REDUCTION, VIEW, LIBRARY, COLLECTIVE, CONTROL } Family;
 
@@ -78,15 +77,15 @@ typedef enum {
     kind;
 #include "words.def"
 
-/* Of each kind its words, by number; NULL of what is not said. */
+/* The words of each kind, by number; NULL for the first, `unsaid`. */
 #define KIND(kind, unsaid) extern const char *const kind##_words[];
 #define WORD(name, text)
 #define END(kind)
 #include "words.def"
-int find_word(const char *const words[], int count, const char *text); /* 0: it is none of them */
+int find_word(const char *const words[], int count, const char *text); /* 0: not found */
 #define WORD_OF(kind, text) ((kind)find_word(kind##_words, N_##kind, (text)))
 
-typedef Name Dtype; /* as an attribute: "f32", ...; NULL if not said */
+typedef Name Dtype; /* as an attribute: "f32", ...; NULL if absent */
 
 typedef struct {
 #define ATTR(key, kind) kind key;
@@ -98,14 +97,14 @@ bool attrs_equal(const Attrs *a, const Attrs *b);
 typedef struct Op Op;
 typedef struct Func Func;
 
-/* What a place in memory is counted from. */
+/* The base of an address. */
 typedef enum {
     IN_FRAME,  /* the frame of the function */
-    BY_POINTER /* a pointer that a called function is given: what comes and goes */
+    BY_POINTER /* a pointer argument of a called function: a parameter or result */
 } Base;
 
-/* Where the memory pass put a value: `at` bytes from its base, and the stride of each dim in elements.  A carried
- * result with the pointer of its parameter is written in place. */
+/* The address that the memory pass assigns to a value: `at` bytes from its base, and the stride of each dim in
+ * elements.  A carried result with the pointer of its parameter is written in place. */
 typedef struct {
     Base base;
     int pointer; /* BY_POINTER: its number */
@@ -113,7 +112,7 @@ typedef struct {
     int64_t stride[MAX_RANK];
 } Storage;
 
-/* What a parameter or a result of a function is for: see ports.def. */
+/* The purpose of a parameter or a result of a function: see ports.def. */
 typedef enum {
     PORT_NONE,
 #define PORT(name, word, traits) PORT_##name,
@@ -132,7 +131,7 @@ typedef struct {
 } Ports;
 
 typedef struct {
-    Name name; /* kept through the passes, so that dumps can be compared */
+    Name name; /* kept by all passes, so that dumps can be compared */
     Type type;
     Port port;        /* of a parameter */
     Op *def;          /* NULL for a parameter */
@@ -148,17 +147,17 @@ struct Op {
     OpKind kind;
     Attrs attrs; /* the same struct for all ops */
     Values args, results;
-    Loc loc;    /* in the text that this compilation read */
+    Loc loc;    /* in the input text */
     Name path;  /* stable: "h.attn.q" */
     Name where; /* in the .mdl: "gpt2.mdl:24:9"; kept through every pass and dump */
     Op *prev, *next;
 };
 
-/* What a function is for.  Each role but PLAIN and KERNEL is had by one function at most. */
+/* The purpose of a function.  At most one function has each role, except PLAIN and KERNEL. */
 typedef enum {
     PLAIN,
     MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
-    TOTALS,  /* (inputs, ...) -> what `mean` divides by, where that depends on the data */
+    TOTALS,  /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
     EVAL,    /* (inputs, params) -> loss, without dropout */
     PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
@@ -169,26 +168,26 @@ typedef enum {
 struct Func {
     Name name;
     FuncRole role;
-    Loc loc; /* in the text that this compilation read; of lowered functions nowhere */
+    Loc loc; /* in the input text; none for lowered functions */
     Values params;
     Op *first, *last;
     Values results;
-    Ports returns; /* what each result is for; beyond its count: PORT_NONE.  Residuals come last */
-    Name forward;  /* of a backward: the function that it is the backward of; NULL: it is none */
-    Names inner;   /* KERNEL: the dims of its innermost loop, what its row reductions run over */
-    int64_t frame; /* bytes that its values take, from the memory pass */
+    Ports returns; /* the port of each result; beyond its count: PORT_NONE.  Residuals are last */
+    Name forward;  /* of a backward function: its forward function; else NULL */
+    Names inner;   /* KERNEL: the dims of its innermost loop, over which rows are reduced */
+    int64_t frame; /* size in bytes, from the memory pass */
     Func *next;
 };
 
 typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
 
-/* A trainable tensor.  In functions it is the parameter of the same name. */
+/* A trainable tensor.  Functions have it as a parameter of the same name. */
 typedef struct Param {
     Name name; /* "h.attn.wq" */
     Name path; /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
     Type type; /* as the optimizer holds it */
     InitKind init;
-    double a, b; /* of the init: std, or lo and hi, or the constant */
+    double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
     Name where;
     Loc loc; /* as of a Func */
@@ -205,24 +204,24 @@ typedef struct Input {
     struct Input *next;
 } Input;
 
-/* A dim that the compiler has made, and that rules of the layout split as another one: the keys of attention. */
+/* A dim made by the compiler that layout rules split like another one: the keys of attention. */
 typedef struct LikeDim {
     Name name, like;
     struct LikeDim *next;
 } LikeDim;
 
-/* One `shard d1, d2 over a else d3` of the layout: a tensor that has d1 (else d2, ...) is split along it over
- * the axis; one that has none of them along `otherwise`, where that is set. */
+/* One `shard d1, d2 over a else d3` of the layout: a tensor is split over the axis along d1 (if it has none, along d2,
+ * ...), or, if it has none of these, along `otherwise`, if set. */
 typedef struct ShardRule {
     Names dims;
     int axis;
     Name otherwise; /* NULL: none */
-    bool zigzag;    /* blocks are dealt out forth and back: of a dim that causal attention runs along */
+    bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
     struct ShardRule *next;
 } ShardRule;
 
-/* With `recompute auto`: the values of a forward function that are saved for its backward, which computes all others
- * that it reads again.  "%x" is a parameter, "h.attn.q.2" the second value from that place of the model. */
+/* With `recompute auto`: the values of a forward function that are saved for its backward, which recomputes all others
+ * that it reads.  "%x" is a parameter, "h.attn.q.2" the second value from that place of the model. */
 typedef struct Saved {
     Name func;
     Loc loc; /* as of a Func */
@@ -237,9 +236,9 @@ typedef struct {
 #include "train.def"
 } Train;
 
-/* How a target wants one operand or result of an op, where it does not take it as it lies. */
+/* The layout that a target needs of one operand or result of an op, if it does not accept the present one. */
 typedef struct {
-    bool copied; /* a copy of it, row-major, in the order of ... */
+    bool copied; /* it needs a copy, row-major, in the order of ... */
     Names order; /* ... these dims; none: its own */
     bool tight;  /* and without the padding of dims that are not split */
 } Wanted;
@@ -252,7 +251,7 @@ typedef struct Module {
     Name vocab;  /* NULL, or the dim of the loss's cross_entropy */
     int naxes;
     Name axis[MAX_AXES];
-    int64_t axis_size[MAX_AXES]; /* each above 1: the layout's axes of one rank are not there */
+    int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
     LikeDim *like_dims;
     ShardRule *rules;
     Param *params;
@@ -264,18 +263,19 @@ typedef struct Module {
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
     int fresh;
-    Type *inferred; /* room of infer_results */
+    Type *inferred; /* buffer of infer_results */
     int inferred_room;
-    bool hurried; /* nobody looks at the program between passes: what a later pass makes anew need not be made */
+    bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
-    struct ShardOffsets *offsets; /* of the text that the code generator is writing; NULL: it notes none */
-    int64_t (*scratch_bytes)(struct Module *, const Op *); /* what the target's kernel for an op needs beside
-                                                              its results; NULL: nothing */
-    unsigned keeps_before; /* activations (their traits) beside whose result the target's products can write their
-                              operand */
-    int (*scratch_stays)(struct Module *, const Op *); /* for how many ops behind it that must stay; NULL: none */
-    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target run a call of a kernel or a LIBRARY
-                      op on memory as it lies?  If not, how it wants its operands, then its results; NULL: always */
+    struct ShardOffsets *offsets; /* of the text being generated; NULL: offsets are not collected */
+    int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
+                                                              none */
+    unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */
+    int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
+    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
+                                                                    results of a kernel call or LIBRARY op?  If not, it
+                                                                    sets the layouts it needs: operands, then results;
+                                                                    NULL: always */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
@@ -290,22 +290,22 @@ typedef struct Builder {
 enum {
     COMMUTES = 1 << 0,
     COMPARES = 1 << 1,   /* gives bool */
-    WEAK = 1 << 2,       /* a number: takes the dtype of what it meets */
+    WEAK = 1 << 2,       /* a number: takes the dtype of the other operands */
     POSITIONAL = 1 << 3, /* reads the position of its elements: dropout, iota */
-    CHOOSES = 1 << 4,    /* its first operand says which of the others */
-    NARROW = 1 << 5,     /* runs on the narrow dtype that train.precision asks for */
-    WIDENS = 1 << 6,     /* adds up in f32 whatever its operands: {dtype=f32} hands the sum over unrounded */
-    CONTRACTS = 1 << 7,  /* a matrix: its operands are multiplied, or rows of them are taken */
+    CHOOSES = 1 << 4,    /* its first operand selects one of the others */
+    NARROW = 1 << 5,     /* runs in the narrow dtype of train.precision */
+    WIDENS = 1 << 6,     /* sums in f32 for all operand dtypes: {dtype=f32} returns the sum unrounded */
+    CONTRACTS = 1 << 7,  /* operands are matrices: multiplied, or rows of them gathered */
     CASTS = 1 << 8,      /* the same numbers in another dtype */
     COPIES = 1 << 9,     /* each element is one of the operand's, as it is or cast */
-    ONE_DTYPE = 1 << 10, /* its operands have the same */
-    IS_RELU = 1 << 11,   /* these a product can apply to its result: see epilogue.h */
+    ONE_DTYPE = 1 << 10, /* its operands have one dtype */
+    IS_RELU = 1 << 11,   /* activations that a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 1 << 12,
     ACTIVATES = IS_RELU | IS_GELU_TANH,
     SENDS = 1 << 13,    /* ranks exchange messages */
-    IN_PLACE = 1 << 14, /* may write its result where it reads its operand */
-    WAITS = 1 << 15,    /* reads what is in flight: gives what a collective that has been started brings */
-    WISHES = 1 << 16    /* says how a value is to be held, and not yet by what: no target runs it */
+    IN_PLACE = 1 << 14, /* may write its result over its operand */
+    WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
+    WISHES = 1 << 16    /* requests a layout, to be lowered to collectives: no target runs it */
 };
 
 typedef struct {
@@ -318,7 +318,7 @@ typedef struct {
     unsigned traits;
     int flops;
     const char *forward;     /* of a MAP, in C */
-    const char *integers;    /* the same where it meets integers; NULL: it has no such form */
+    const char *integers;    /* the same for integers; NULL: none */
     const char *gradient[3]; /* of a MAP */
     bool (*infer)(Module *, const Op *, Type results[]);
     void (*vjp)(Builder *, const Op *, Value *const dy[], Value *dx[]);
@@ -329,7 +329,7 @@ extern const OpInfo op_table[N_OPS];
 static inline const OpInfo *info(const Op *op) { return &op_table[op->kind]; }
 static inline Value *arg(const Op *op, int i) { return op->args.at[i]; }
 static inline Value *result(const Op *op) { return op->results.at[0]; }
-static inline Value *arg_or_result(const Op *op, int i) /* results behind the operands */
+static inline Value *arg_or_result(const Op *op, int i) /* operands, then results */
 {
     return i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
 }
@@ -339,32 +339,32 @@ static inline bool is_number(const Value *value, double number)
     return value->def && info(value->def)->traits & WEAK && value->def->attrs.value == number;
 }
 
-/* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops,
- * FLOPs and sharding all follow from it.  Reports operands that do not fit; false if so. */
+/* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops, FLOPs and sharding
+ * follow from it.  False after reporting operands that do not fit. */
 bool op_space(Module *m, const Op *op, Type *space);
-Role op_role(const Op *op, Name dim);     /* SUM: of one result at least */
-bool needs_whole(const Op *op, Name dim); /* all of the dim on each rank */
+Role op_role(const Op *op, Name dim);     /* SUM: of at least one result */
+bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
-/* Infers the types of all results of an op into results[], which has room for result_count(); reports what is wrong;
- * false if so.  infer_results: into room of the module, valid until the next call; NULL after reporting. */
+/* Infers the types of all results of an op into results[], which has room for result_count(); false after reporting an
+ * error.  infer_results: into a buffer of the module, valid until the next call; NULL after reporting. */
 bool infer_op(Module *m, const Op *op, Type results[]);
 Type *infer_results(Module *m, const Op *op);
-int result_count(const Module *m, const Op *op); /* that an op has to have; 0 of a call of no function */
+int result_count(const Module *m, const Op *op); /* required; 0 for a call of an unknown function */
 
 /* --- Types and names. ---------------------------------------------------------------------- */
 Name intern(Module *m, const char *text, int length);
 Name intern_text(Module *m, const char *text);
 Name intern_format(Module *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int find_dim(const Type *type, Name name); /* index, or -1 */
-bool has_dim(const Module *m, Name dim);   /* does any value of any function? */
+bool has_dim(const Module *m, Name dim);   /* does any value have it? */
 void declare_like(Module *m, Name name, Name like);
 void add_saved(Arena *arena, Saved *saved, Name value);
 const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
-Name ruled_as(const Module *m, Name dim);          /* the dim that rules name to split this one */
+Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
-Names dims_lacking(const Type *of, const Type *in); /* the dims of one that the other lacks */
+Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */
 bool type_equal(const Type *a, const Type *b);
 bool dim_equal(const Dim *a, const Dim *b);
 bool same_base(const Storage *a, const Storage *b); /* the frame, or the same pointer */
@@ -375,13 +375,13 @@ Type scalar_type(DType dtype);
 bool is_float(DType dtype);
 bool is_half(DType dtype);               /* bf16 or f16 */
 int dtype_bytes(DType dtype);            /* of one element in memory */
-DType dtype_named(Name name);            /* N_DTYPES if there is none of that name */
+DType dtype_named(Name name);            /* N_DTYPES if unknown */
 int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
 bool splits_evenly(const Module *m, const Dim *dim);     /* into blocks of equal size in memory */
 int64_t local_size(const Module *m, const Dim *dim);     /* elements in memory on one rank: padded / ranks */
 int64_t local_bytes(const Module *m, const Type *type);  /* in memory, on one rank */
-int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to behind its last */
+int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
 char *type_text(Module *m, const Type *type);            /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */
@@ -389,21 +389,21 @@ void push_value(Arena *arena, Values *values, Value *value);
 void insert_value(Arena *arena, Values *values, int at, Value *value);
 int index_of(const Values *values, const Value *value); /* or -1 */
 Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the module */
-void append_func(Module *m, Func *f);                   /* one that has its name already */
+void append_func(Module *m, Func *f);                   /* one that already has its name */
 void rename_func(Module *m, Func *f, Name name);
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 Input *find_input(const Module *m, Name name);
-const Input *longest_input(const Module *m); /* the one with a dim for the sequence, if there is one; NULL: no input */
+const Input *longest_input(const Module *m); /* one with a sequence dim, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */
 void take_away(Values *values, int at);
 Name fresh_name(Module *m);
-Name free_name(Module *m, const Func *f, Name name); /* the name, unless a value of f has it */
+Name free_name(Module *m, const Func *f, Name name); /* the name, made unique among the values of f */
 
-/* --- Ports: what parameters and results are for. ------------------------------------------------ */
+/* --- Ports: purposes of parameters and results. ------------------------------------------------- */
 const char *port_word(PortKind kind);
 bool port_is_named(PortKind kind);
 bool port_is_state(PortKind kind);
@@ -413,24 +413,25 @@ Port port_named(const Module *m, Name name);             /* the param or input o
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
 Port result_port(const Func *f, int i);
 int result_at(const Func *f, Port port);         /* -1: f returns none */
-Value *result_for(const Func *f, PortKind kind); /* of one that is not NAMED; NULL: none */
+Value *result_for(const Func *f, PortKind kind); /* of a port that is not NAMED; NULL: none */
 void add_result(Module *m, Func *f, Value *value, Port port);
 void insert_result(Module *m, Func *f, int at, Value *value); /* one without a port */
 void remove_result(Func *f, int at);
-int first_residual(const Func *f); /* so many results are for the caller itself */
-int first_state(const Func *f);    /* the parameters from there on are state */
+int first_residual(const Func *f); /* the number of results before the residuals */
+int first_state(const Func *f);    /* the index of the first state parameter */
 
-/* What the step keeps: it takes before[i] and leaves after[i], each the last of its parameters and results. */
+/* The state of the step: it reads before[i] and returns after[i], the last of its parameters and results. */
 typedef struct {
     int count;
     Value **before, **after;
 } StepState;
 StepState state_of(const Func *step);
-int state_replaced(const Func *f, int result); /* the parameter whose place that result takes; -1: none */
+int state_replaced(const Func *f, int result); /* the parameter that this result replaces; -1: none */
 
-/* Ends mpc: a pass has built an op that cannot be. */
+/* Aborts: a pass has built an invalid op. */
 _Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);
-/* An ill-typed op is the caller's mistake: it aborts, saying which.  Where operands come from a user, use try_build. */
+/* An ill-typed op is a bug of the caller: build() reports it and aborts.  For operands from user input, use
+ * try_build. */
 Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);   /* NULL after reporting */
 Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* its only result */
@@ -439,9 +440,9 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
              (Value *[]){ __VA_ARGS__ })
 #define NO_ATTRS ((Attrs){ 0 })
 Value *build_number(Builder *b, double value);               /* a weak f32 constant */
-Value *build_rounded(Builder *b, DType dtype, Value *x);     /* as memory would hold x if it were of the dtype */
-Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, place and names */
-Builder builder_at(Module *m, Func *f, Op *before);          /* takes the place names of `before` */
+Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
+Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
+Builder builder_at(Module *m, Func *f, Op *before);          /* takes location and path of `before` */
 void replace_value(Values *values, const Value *old, Value *with);
 void replace_uses(Func *f, const Value *old, Value *with);
 void insert_op(Func *f, Op *op, Op *before);
@@ -462,8 +463,8 @@ Module *parse_module(const Source *source, Diags *diags); /* never NULL; look at
 /* Checks every op against its row; true if the module is well formed and well typed. */
 bool verify_module(Module *m);
 
-/* Does what its head says fit its functions, and is nothing missing that a trainer needs?  Of a verified module. */
+/* Is the head of a verified module consistent with its functions, and complete for a trainer? */
 bool verify_program(Module *m);
-bool verify_model(Module *m); /* of that: is all declared that the function with the role MODEL takes? */
+bool verify_model(Module *m); /* a part of that: are all parameters of the function with the role MODEL declared? */
 
 #endif

@@ -1,4 +1,4 @@
-/* map.h -- maps pointers to pointers: data that a pass keeps for each value, without a field in the IR. */
+/* map.h -- maps pointers to pointers: data of a pass about each value, without a field in the IR. */
 #ifndef MPC_MAP_H
 #define MPC_MAP_H
 

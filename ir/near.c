@@ -5,8 +5,8 @@
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* How many letters have to be added, dropped, changed, or swapped with their neighbour
- * (optimal string alignment).  Names longer than a row count as far. */
+/* The number of letters to insert, delete, change, or swap with their neighbour (optimal string alignment distance).
+ * Names longer than a row count as distant. */
 static int edit_distance(const char *a, const char *b)
 {
     enum { LONGEST = 64 };

@@ -1,10 +1,10 @@
-/* near.h -- suggestions: the nearest existing name to an unknown one, in a file or on the command line. */
+/* near.h -- "did you mean": the existing name nearest to an unknown one, in a file or on the command line. */
 #ifndef MPC_NEAR_H
 #define MPC_NEAR_H
 
 #include "arena.h"
 
-/* Begin with {name}, offer() each name there is, then read `best`, which is NULL if none is near. */
+/* Begin with {name}, offer() each existing name, then read `best`, which is NULL if none is near. */
 typedef struct {
     const char *name, *best;
     int distance;

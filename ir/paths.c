@@ -11,7 +11,7 @@ bool is_same_file(const char *path, const struct stat *file)
            other.st_ino == file->st_ino;
 }
 
-/* A file of that name is no folder. */
+/* An existing file of that name is an error. */
 static bool make_folder(const char *path)
 {
     struct stat status;

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* Is what stands at `path` this regular file, under whatever name? */
+/* Is `path` this regular file, possibly under another name? */
 bool is_same_file(const char *path, const struct stat *file);
 
-/* Makes the folder and those above it that are missing; with `only_above`, these alone.  False with errno set. */
+/* Makes the folder and its missing parents; with `only_above`, only the parents.  False with errno set. */
 bool make_folders(const char *path, bool only_above);
 
 #endif

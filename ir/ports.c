@@ -117,7 +117,7 @@ StepState state_of(const Func *step)
     return (StepState){ count, step->params.at + first, step->results.at + step->results.count - count };
 }
 
-/* --- Residuals that are asked for ------------------------------------------------------------- */
+/* --- Saved residuals -------------------------------------------------------------------------- */
 
 void add_saved(Arena *arena, Saved *saved, Name value)
 {

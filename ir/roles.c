@@ -13,8 +13,7 @@ Role role_named(const Op *op, Name dim)
 /* scatter_add: rows that have the same index are summed. */
 Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
 
-/* attend_grad: each query, and each group of them, adds to the gradients of the keys and values that it shares with
- * others. */
+/* attend_grad: gradients of keys and values are sums over the queries, and groups of queries, that share them. */
 Role role_attended(const Op *op, Name dim)
 {
     Role role = role_named(op, dim);

@@ -86,7 +86,7 @@ static Term *read_operand(Arena *arena, const char **at)
     return isalpha((unsigned char)(*at)[1]) ? read_call(arena, at) : read_variable(arena, at);
 }
 
-/* Precedence climbing: takes the operators that bind tighter than `binds`. */
+/* Precedence climbing: reads operators that bind tighter than `binds`. */
 static Term *read_sum(Arena *arena, const char **at, int binds)
 {
     Term *left = read_operand(arena, at);
@@ -111,7 +111,7 @@ Term *read_term(Arena *arena, const char *text)
     return term;
 }
 
-/* All operands in order; with `swapped`, the first two the other way round. */
+/* All operands in order; with `swapped`, the first two exchanged. */
 static bool match_args(const Term *term, const Op *def, bool swapped, Binding *binding)
 {
     Binding before = *binding;

@@ -1,6 +1,6 @@
 /* term.h -- algebra as data: `d * (1 - y * y)` read from a table, matched, and built into ops.
  *
- * One letter is a variable; more letters with ( ) are an op; + - * / and unary - are what they seem.
+ * One letter is a variable; a longer word with ( ) is an op; + - * / and unary - have their usual meaning.
  */
 #ifndef MPC_TERM_H
 #define MPC_TERM_H
@@ -19,7 +19,7 @@ typedef struct {
     Value *value[26];
 } Binding; /* of the letters a to z */
 
-/* Aborts on a malformed text: the texts are ours. */
+/* Aborts on a malformed text: all texts are constants of the compiler. */
 Term *read_term(Arena *arena, const char *text);
 
 bool match(const Term *term, Value *value, Binding *binding);

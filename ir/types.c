@@ -168,7 +168,7 @@ static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 
-/* As results of 0 and -0 differ, and NaN is what it is. */
+/* By bits: results of 0 and -0 differ, and NaN equals itself. */
 static bool same_Number(Number a, Number b) { return memcmp(&a, &b, sizeof a) == 0; }
 
 static bool same_Names(Names a, Names b)

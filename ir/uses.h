@@ -14,15 +14,15 @@ typedef struct {
     Map users; /* value -> Users */
 } Uses;
 
-/* All of f as it is now; in the arena.  What a function returns is no use by an op. */
+/* The uses in the present ops of f; allocated in the arena.  Returning a value is not a use. */
 Uses find_uses(Arena *arena, const Func *f);
 
 const Users *users_of(const Uses *uses, const Value *value);
 
-/* One more op, or one that reads other values than before. */
+/* Adds a new op, or one whose operands have changed. */
 void note_op(Uses *uses, Op *op);
 
-/* As replace_uses, in the ops that are known to read it. */
+/* Like replace_uses, but only in the ops noted as readers. */
 void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with);
 
 #endif

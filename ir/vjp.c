@@ -1,6 +1,6 @@
 /* vjp.c -- the gradients that do not fit into a row of ops.def.
  *
- * Gradients here ignore broadcasting, dtypes and memory order: autodiff fits dx[i] to operand i, summing over extra
+ * Gradients here ignore broadcasting, dtypes and memory order: autodiff adjusts dx[i] to operand i, summing over extra
  * dims and broadcasting over missing ones.  An operand that has no gradient is left NULL.
  */
 #include "term.h"
@@ -13,7 +13,7 @@
 #define B (arg(op, 1))
 #define Y (result(op))
 
-/* The gradients that the row of a MAP writes out. */
+/* The gradients in the row of a MAP. */
 VJP(by_text)
 {
     Binding names = { 0 };
@@ -27,10 +27,10 @@ VJP(by_text)
             dx[i] = construct(b, read_term(&b->module->arena, info(op)->gradient[i]), &names);
 }
 
-/* Constants, indices, calls (autodiff's own), and what only stands in a gradient. */
+/* Constants, indices, calls (handled by autodiff), and ops that occur only in gradients. */
 VJP(nothing) {}
 
-/* y = a, held differently */
+/* y = a, in another layout */
 VJP(identity) { dx[0] = dy[0]; }
 
 /* y = sum a over d: dy is spread over d, by name */
@@ -54,8 +54,8 @@ static Names dims_of(const Type *type)
     return names;
 }
 
-/* The gradient of one factor: the product of dy and the other factor over all that the factor lacks,
- * in the memory order of the factor. */
+/* The gradient of one factor: the product of dy and the other factor, summed over all dims that the factor lacks, in
+ * the memory order of the factor. */
 static Value *factor_gradient(Builder *b, Value *dy, Value *other, Value *factor)
 {
     Names own = dims_of(&factor->type);
@@ -70,9 +70,9 @@ VJP(dot)
     dx[1] = factor_gradient(b, dy[0], A, B);
 }
 
-/* y = the largest of a over d: dy goes to the elements that are it, in equal shares.  Of halves one kernel may have
- * seen the elements before they were rounded, and another one after it: both sides are rounded, so that one at least is
- * it. */
+/* y = the largest of a over d: dy is divided equally among the elements equal to the maximum.  For bf16 and f16, one
+ * kernel may have read the elements before rounding and another one after: both sides are rounded, so that at least one
+ * element is equal. */
 VJP(extreme)
 {
     DType dtype = A->type.dtype;
@@ -102,7 +102,7 @@ VJP(slice)
     dx[0] = BUILD(b, OP_pad, attrs, dy[0]);
 }
 
-/* y = a stretch of a along d */
+/* y = a range of a along d */
 VJP(part)
 {
     Attrs attrs = { .dim = op->attrs.dims.dim[0].name,
@@ -111,7 +111,7 @@ VJP(part)
     dx[0] = BUILD(b, OP_pad, attrs, dy[0]);
 }
 
-/* y = zeros with a in a place: the gradient of that place */
+/* y = zeros around a: the range of dy where a is */
 VJP(pad)
 {
     const Dim *to = &op->attrs.dims.dim[0];

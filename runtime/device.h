@@ -1,21 +1,21 @@
 /* device.h -- the interface of the runtime to the device.
  *
- * There are two, and a trainer links one: this processor (processor.c, product.c, collective.c, in libmpcrt.a) or a GPU
- * (cuda/, in libmpcrt_cuda.a).  Offsets are bytes in the arena.  Work that a function queues on the device is visible
- * as completed before the next of these functions returns. */
+ * There are two devices, and a trainer links one: the processor (processor.c, product.c, collective.c, in libmpcrt.a)
+ * or a GPU (cuda/, in libmpcrt_cuda.a).  Offsets are bytes in the arena.  Work queued on the device by a function
+ * appears completed to the next of these functions. */
 #ifndef MPC_RUNTIME_DEVICE_H
 #define MPC_RUNTIME_DEVICE_H
 
 #include "state.h"
 
-/* Of the trainer's options, those that are a GPU's alone. */
+/* The trainer's options for GPUs. */
 typedef struct {
-    const char *kernel_cache; /* NULL: where caches are */
+    const char *kernel_cache; /* NULL: the default cache folder */
     bool no_graph, share_gpu;
 } RtDeviceOptions;
 
-/* Finds the device and takes what it needs of it, the arena zeroed.  Ends the trainer with planned and available bytes
- * where the arena does not fit. */
+/* Opens the device and allocates memory on it, with a zeroed arena.  If the arena does not fit, ends the trainer with
+ * an error that states planned and available bytes. */
 void rt_device_open(Rt *rt, RtDeviceOptions options);
 void rt_device_close(Rt *rt);
 
@@ -24,30 +24,30 @@ void rt_device_close(Rt *rt);
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes);
 void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes);
 
-/* Where to write what is to lie in the arena when a function of the program runs next.  The same memory for the same
- * offset, with what was last written there. */
+/* A buffer for data to be in the arena when a function of the program next runs.  The same buffer for the same offset,
+ * with its previous contents. */
 void *rt_stage(Rt *rt, int64_t offset, int64_t bytes);
 
-/* Bytes of the arena as memory of the processor, until they are closed. */
+/* Maps bytes of the arena into host memory, until closed. */
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes);
 void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed);
 
 /* --- Functions ------------------------------------------------------------------------------ */
 
-/* Runs it to its end, on what was staged. */
+/* Runs the function to completion, on the staged data. */
 void rt_run(Rt *rt, const RtFunction *f);
 
-/* A moment of the computation: seconds, as rt_seconds counts, once the function has come to its end. */
+/* A time mark in the computation: in seconds of rt_seconds, valid after the function has completed. */
 double rt_mark(Rt *rt);
 double rt_time_of_mark(Rt *rt, double mark);
 
 /* --- Products: see rt.h ------------------------------------------------------------------------ */
 
-void rt_products_free(Rt *rt);                     /* also before any product was made */
-int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of the products outside the arena */
+void rt_products_free(Rt *rt);                     /* also valid before any product was created */
+int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of products outside the arena */
 double
 rt_product_peak(Rt *rt,
-                double seconds); /* flops/s of the device's best f32 or bf16 product, NAN: no memory to measure */
+                double seconds); /* flops/s of the device's best f32 or bf16 product; NAN: no memory to measure it */
 
 /* --- Collectives: see rt.h --------------------------------------------------------------------- */
 

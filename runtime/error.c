@@ -1,4 +1,4 @@
-/* error.c -- messages, and the few small things that every part of the runtime uses. */
+/* error.c -- messages, and small functions used by all parts of the runtime. */
 #include "state.h"
 #include "transport.h"
 
@@ -15,20 +15,20 @@ static const Rt *own; /* NULL: the only rank */
 
 void rt_error_ranks(const Rt *rt) { own = rt; }
 
-/* In one piece, so that lines of several ranks do not run into each other. */
+/* In one write, so that lines of several ranks do not mix. */
 static void print_line(const char *before, const char *format, va_list args)
 {
     char *text = NULL;
     fflush(stdout);
     if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr); /* a progress line may stand there */
+        fputs("\r\033[K", stderr); /* a progress line may be there */
     if (vasprintf(&text, format, args) < 0)
         text = NULL;
     fprintf(stderr, "%s%s\n", before, text ? text : format);
     free(text);
 }
 
-/* Sleeps; a signal says that another rank has ended all. */
+/* Sleeps; a signal means that another rank is ending all ranks. */
 static void sleep_or_end(int moments)
 {
     enum { MOMENT = 100000000 }; /* ns */
@@ -37,7 +37,7 @@ static void sleep_or_end(int moments)
             _exit(RT_EXIT_ERROR);
 }
 
-/* Of threads that speak at one time one has the word, and of ranks, before one has heard of the other, the first. */
+/* Of threads that report errors simultaneously one is chosen; of ranks, before they know of each other, the lowest. */
 static bool has_word(const RtComm *comm)
 {
     enum { AT_ONE_TIME = 2 };
@@ -50,8 +50,8 @@ static bool has_word(const RtComm *comm)
     return other < 0 || other > own->rank;
 }
 
-/* What one rank finds, others mostly find, too: each gives those before it a moment to say so, and the first one that
- * does ends all. */
+/* Most errors occur on several ranks: each rank waits a moment for lower ranks to report the error, and the first to
+ * report ends all. */
 static void let_one_speak(void)
 {
     enum { MOST = 20, UNTIL_ENDED = 600 };

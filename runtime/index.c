@@ -1,5 +1,5 @@
-/* index.c -- a kernel cannot end the trainer from within a parallel loop: it records one bad index, and the trainer
- * checks for it when the function has ended. */
+/* index.c -- bad indices.  A kernel cannot end the trainer in a parallel loop: it records one bad index, and the
+ * trainer checks for it after the function. */
 #include "index.h"
 
 #include "state.h"

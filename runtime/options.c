@@ -54,11 +54,11 @@ static const Option *find(const char *name)
     return NULL;
 }
 
-/* --- A name that nobody has ---------------------------------------------------------------- */
+/* --- Unknown names ------------------------------------------------------------------------- */
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Insertions, deletions and replacements that lead from a to b (Levenshtein). */
+/* The number of insertions, deletions and replacements from a to b (Levenshtein distance). */
 static int edits(const char *a, const char *b)
 {
     int row[MAX_NAME + 1], length = (int)strlen(b);
@@ -79,7 +79,7 @@ static int edits(const char *a, const char *b)
 static _Noreturn void refuse_unknown(const char *name)
 {
     const Option *nearest = NULL;
-    int fewest = 3; /* three letters wrong are another word */
+    int fewest = 3; /* three edits or more are another word */
     for (int i = 0; i < NOPTIONS; i++) {
         if (table[i].kind == TITLE)
             continue;
@@ -155,7 +155,7 @@ static void set_value(RtOptions *result, const Option *option, const char *text)
 
 static bool takes_value(const Option *option) { return option->kind != FLAG && option->kind != MODE; }
 
-/* Reads argv[i], and argv[i + 1] where that is its value; returns how many it took. */
+/* Parses argv[i], and argv[i + 1] if that is its value; returns the number of arguments parsed. */
 static int parse_one(RtOptions *result, char **argv, int i)
 {
     if (strncmp(argv[i], "--", 2) || !argv[i][2])
@@ -222,7 +222,7 @@ const char *rt_options_text(int argc, char **argv, const char *field)
     return text;
 }
 
-/* --- Options against each other ------------------------------------------------------------- */
+/* --- Combinations of options ---------------------------------------------------------------- */
 
 static bool has_effect(const RtOptions *result, const Option *option)
 {

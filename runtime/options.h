@@ -1,4 +1,4 @@
-/* options.h -- the trainer's command line, as options.def declares it. */
+/* options.h -- the trainer's command line, declared in options.def. */
 #ifndef MPC_RUNTIME_OPTIONS_H
 #define MPC_RUNTIME_OPTIONS_H
 
@@ -22,25 +22,25 @@ typedef struct {
     } given; /* on the command line */
 } RtOptions;
 
-/* Ends the trainer on a mistake, with RT_EXIT_USAGE; the strings are argv's.  `--help`, `--plan` and
- * `--version` are left to the caller; with one of them the options are not checked against each other. */
+/* On an error, ends the trainer with RT_EXIT_USAGE; strings point into argv.  The caller handles `--help`, `--plan` and
+ * `--version`; with one of them, combinations of options are not checked. */
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program);
 
-/* One that must be the same on all ranks: what this one was told. */
+/* The value on this rank of an option that must be equal on all ranks. */
 typedef struct {
     char name[32];
-    char *value; /* the caller's */
+    char *value; /* owned by the caller */
 } RtSharedOption;
 
 enum { RT_MOST_SHARED = 32 };
 
 int rt_options_shared(const RtOptions *options, RtSharedOption shared[]);
 
-/* Is --help, --plan or --version among them?  Looks for no mistakes. */
+/* Is --help, --plan or --version among them?  Reports no errors. */
 bool rt_options_only_ask(int argc, char **argv);
 
-/* What is given for an option that takes a value, or its preset, or NULL.  Looks for no mistakes: for what must be
- * known before the ranks have met, when a mistake would be told by each of them. */
+/* The value of an option, or its preset, or NULL.  Reports no errors: used before the rendezvous, when each rank would
+ * report the same error. */
 const char *rt_options_text(int argc, char **argv, const char *field);
 
 void rt_options_help(const char *command, const RtProgram *program, bool markdown); /* on stdout */

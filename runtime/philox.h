@@ -1,6 +1,6 @@
-/* philox.h -- Philox4x32-10: random numbers that are a function of a key and a counter (J. K. Salmon et al.,
- * "Parallel random numbers: as easy as 1, 2, 3", SC 2011).  Whoever knows the global index of an element knows
- * its random number; so no result depends on layout, threads or order. */
+/* philox.h -- Philox4x32-10: random numbers that are a function of a key and a counter (J. K. Salmon et al., "Parallel
+ * random numbers: as easy as 1, 2, 3", SC 2011).  The random number of an element depends only on its global index, so
+ * no result depends on layout, threads or order. */
 #ifndef MPC_RUNTIME_PHILOX_H
 #define MPC_RUNTIME_PHILOX_H
 
@@ -10,7 +10,7 @@ typedef struct {
     uint32_t x[4];
 } RtPhilox;
 
-/* Second key words: what a stream of random numbers is for.  Initial weights use a hash of the tensor's name. */
+/* Second key words, one for each stream of random numbers.  Initial weights use a hash of the tensor's name. */
 enum { RT_STREAM_DROPOUT = 0x64726f70, RT_STREAM_ORDER = 0x6f726472, RT_STREAM_SAMPLE = 0x73616d70 };
 
 static inline RtPhilox rt_philox(uint32_t key0, uint32_t key1, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
@@ -29,7 +29,7 @@ static inline RtPhilox rt_philox(uint32_t key0, uint32_t key1, uint32_t c0, uint
     return result;
 }
 
-/* In (0, 1), never an end. */
+/* In (0, 1), excluding both ends. */
 static inline double rt_unit(uint32_t x) { return ((double)x + 0.5) * 0x1p-32; }
 
 #endif

@@ -1,9 +1,9 @@
-/* rt.h -- what a trainer links: the only header that generated code includes from the runtime.
+/* rt.h -- the interface of the runtime: the only runtime header included by generated code.
  *
- * A trainer is a constant `RtProgram` (tables and three functions, written by mpc) and this
- * library.  `rt_main` reads the options, fills the arena, and calls the program's functions; they
- * call back for products (rt_product) and include runtime/kernels/ for everything else that does not depend on the
- * model.  All device memory is one arena whose layout the compiler has planned.
+ * A trainer is a constant `RtProgram` (tables and three functions, written by mpc) and this library.  `rt_main` reads
+ * the options, fills the arena, and calls the program's functions; they call rt_product for products, and include
+ * runtime/kernels/ for other kernels that do not depend on the model.  All device memory is one arena with a layout
+ * planned by the compiler.
  *
  * Letters: M, N, K the sizes of a product; B sequences in a micro-batch; S sequence length.
  * Sizes and strides count elements unless a name says bytes.  Times are seconds.
@@ -14,7 +14,7 @@
 #include "types.h"
 
 typedef uint16_t rt_bf16, rt_f16; /* as bits; arithmetic is f32 */
-typedef uint8_t rt_bool;          /* 0 is false; padding, which is read and not used, holds anything */
+typedef uint8_t rt_bool;          /* 0 is false; padding may have any value: it is read, but not used */
 
 enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
 
@@ -24,10 +24,10 @@ typedef struct {
     int size;
 } RtAxis;
 
-/* How a dim is split over ranks: along `count` axes, the outermost block first.  All blocks take the same space: of a
- * dim of `padded` elements each rank has padded / ranks, of which those at or beyond `size` mean nothing.
- * zigzag: the first axis, of n ranks, cuts 2n pieces, and rank r holds pieces r and 2n-1-r, one behind the other; the
- * other axes cut what a rank of the first holds. */
+/* How a dim is split over ranks: along `count` axes, the outermost block first.  All blocks have the same size: of a
+ * dim of `padded` elements each rank has padded / ranks; those at or beyond `size` are padding. zigzag: the first axis,
+ * of n ranks, makes 2n pieces, and rank r holds pieces r and 2n-1-r, in this order; the other axes split the pieces of
+ * a rank of the first. */
 typedef struct {
     int count;
     int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
@@ -44,13 +44,13 @@ typedef struct {
 
 /* A tensor that outlives a step: a parameter, or a part of the optimizer's state.
  *
- * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies`
- * dims count those: a checkpoint holds one tensor for each copy, named with the copy's number,
- * with the remaining dims.  Padding is never written to a file: `size` is the logical size of the
- * whole tensor, and `stride` says where the elements of this rank's part lie in the arena. */
+ * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those: a
+ * checkpoint holds one tensor for each copy, named with the copy's number, with the remaining dims.  Padding is never
+ * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
+ * elements in the arena. */
 typedef struct {
     const char *name;  /* "h.*.attn.wq" */
-    const char *state; /* NULL for a parameter, else which state of it: "m", "v", "momentum"; or a scalar's name */
+    const char *state; /* NULL for a parameter, else its kind of state: "m", "v", "momentum"; or a scalar's name */
     RtType type;
     int rank, copies;
     const char *dim[RT_MAX_RANK];
@@ -61,21 +61,21 @@ typedef struct {
     RtInit init;
 } RtTensor;
 
-/* An i32 tensor that the trainer fills before a step: [micro-batches, B, length], or what is left of
- * these dims.  Element (u, b, s) of `shift` k is the token s + k of sequence u * B + b; b and s count over all
- * ranks, and a rank's part holds those that `batch` and `seq` give it. */
+/* An i32 tensor that the trainer fills before a step: [micro-batches, B, length], or a part of these dims.  Element (u,
+ * b, s) of `shift` k is the token s + k of sequence u * B + b; b and s count over all ranks; a rank's part is
+ * determined by `batch` and `seq`. */
 typedef struct {
     const char *name;
     int64_t offset; /* bytes, in the arena */
     int shift;      /* 0: tokens, 1: one later (next) */
-    int64_t length; /* it takes the first so many tokens of a sequence: S or, without a dim for them, 1 */
+    int64_t length; /* number of tokens of a sequence, from its start: S or, without a dim for them, 1 */
     int64_t vocab;  /* tokens must be below it; 0: not used as an index */
     RtSplit batch, seq;
-    int64_t padded; /* the sequence in memory, over all ranks: what is behind its end is 0 */
+    int64_t padded; /* size of the sequence in memory, over all ranks: padding is 0 */
 } RtInput;
 
-/* Scalars that the trainer writes into the arena before a step and reads after it.
- * Offsets in bytes; -1 where the program has no use for one. */
+/* Scalars that the trainer writes into the arena before a step and reads after it.  Offsets in bytes; -1: not used by
+ * the program. */
 typedef struct {
     int64_t step;       /* in, i32: the number of the step, from 0 */
     int64_t lr;         /* in, f32: learning rate of this step */
@@ -95,15 +95,15 @@ typedef struct {
 
 typedef struct Rt Rt;
 
-/* One function of the program: a whole training step, an evaluation, a prediction.
- * `run` is NULL where the model has no such function. */
+/* One function of the program: a whole training step, an evaluation, a prediction.  `run` is NULL if the model has no
+ * such function. */
 typedef struct {
     void (*run)(Rt *rt, char *arena);
     const RtInput *inputs;
     int ninputs;
     RtScalars scalars;
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
-    int64_t logits;            /* predict only: bytes offset of f32 [batch, seq, vocab] */
+    int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */
 } RtFunction;
 
@@ -113,20 +113,20 @@ typedef struct {
     const char *where; /* "gpt2.mdl:24:9" */
     const char *kind;  /* "product", "attend", "fused", "update" ... */
     double flops;      /* of one call */
-    double bytes;      /* read and written by one call, at least */
+    double bytes;      /* minimum of bytes read and written by one call */
 } RtKernel;
 
-/* What a collective does to one tensor, which is row-major in memory on both sides; n ranks are in the group.
+/* One tensor of a collective, row-major in memory on both sides; the group has n ranks.
  *
  *   all_reduce      [outer, block] -> [outer, block]: the sum, or the maximum
  *   all_gather      [outer, block] -> [outer, n, block]
  *   reduce_scatter  [outer, n, block] -> [outer, block]
- *   all_to_all      gathers one dim and splits another; gathers_first says which of them comes first:
+ *   all_to_all      gathers one dim and splits another; gathers_first: the gathered dim is the first of them:
  *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
  *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
  *
- * Where the split is in zig-zag, n stands for pieces as RtSplit says: block (or cut) is two pieces, which lie at places
- * r and 2n-1-r of 2n. */
+ * If the split is zig-zag, n is a number of pieces (see RtSplit): block (or cut) is two pieces, at positions r and
+ * 2n-1-r of 2n. */
 typedef struct {
     int64_t outer, block, middle, cut, inner; /* elements; the last three of all_to_all only */
     bool gathers_first;
@@ -135,30 +135,31 @@ typedef struct {
 
 typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL } RtCollectiveKind;
 
-/* A collective; those of one bucket are one, with a piece for each tensor.  Sums are in rank order and in f32. */
+/* A collective; ops of one bucket are one collective, with a piece for each tensor.  Sums are in rank order and in
+ * f32. */
 typedef struct {
     RtCollectiveKind kind;
     RtType type;
     bool maximum;
     int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
     const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
-    const char *cause;            /* which pass put it there, and what it reconciles: for people */
+    const char *cause;            /* the pass that inserted it, and the reason: for reports */
     const RtPiece *piece;
     int npieces;
 } RtCollective;
 
 /* --- Kernels of a GPU ------------------------------------------------------------------------- */
 
-/* A function of the kernels' text, and how it is launched: on one line of blocks, with pointers as arguments. */
+/* A function of the kernels' text, and its launch: a one-dimensional grid of blocks, with pointers as arguments. */
 typedef struct {
     const char *name, *where; /* "kernel_h_ln_1"; "h.ln_1, gpt2.mdl:16:12" */
     int64_t blocks;
-    int64_t shared, shared_small; /* bytes of dynamic shared memory; of a GPU that has but 99 KiB for a block */
+    int64_t shared, shared_small; /* bytes of dynamic shared memory; on a GPU with 99 KiB per block */
     int threads, operands;
     bool more; /* the next row belongs to the same call */
 } RtKernelLaunch;
 
-/* A constant of that text, an RtPart: what this rank has of a split dim. */
+/* A constant of that text, an RtPart: this rank's part of a split dim. */
 typedef struct {
     const char *name;
     RtSplit split;
@@ -173,12 +174,12 @@ typedef struct {
     int nparts;
 } RtCode;
 
-/* A file as a constant of the program, with a zero behind it; the compiler looks for it as for headers. */
+/* A file as a constant of the program, followed by a zero; searched in the include path. */
 #define RT_EMBED(name, path)                                                                                           \
     extern const char name[];                                                                                          \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" path "\"\n.byte 0\n.popsection")
 
-typedef struct RtComm RtComm; /* how ranks talk; NULL in a program of one rank */
+typedef struct RtComm RtComm; /* message transport; NULL in a program of one rank */
 extern const RtComm rt_mpi, rt_tcp;
 
 typedef struct {
@@ -195,16 +196,16 @@ typedef struct {
     int nkernels;
     const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
     int64_t arena_bytes;   /* planned; the trainer allocates exactly this */
-    int64_t state_bytes;   /* of these: tensors that outlive a step */
+    int64_t state_bytes;   /* of these, for tensors that outlive a step */
     double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step;
     int64_t vocab; /* tokens in the data must be below it */
     RtSchedule schedule;
     int64_t seed;
     const char *precision; /* "fp32", "bf16", "fp16" */
-    bool is_causal_lm;     /* labels = next(tokens): --sample makes sense */
+    bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
     RtFunction step, eval, predict;
-    void (*create)(Rt *rt); /* makes the products, once; may be NULL */
+    void (*create)(Rt *rt); /* creates the products, once; may be NULL */
     const char *plan;       /* plan.json as text */
 } RtProgram;
 
@@ -213,9 +214,9 @@ int rt_main(int argc, char **argv, const RtProgram *program);
 
 /* --- Products: C = A B, C += A B, or C = activation(A B + bias) ----------------------------
  *
- * A is [M, K] and B is [K, N] as `batch` matrices each; rows and columns may have any stride of
- * which one is 1 (so a transposed operand is one whose row stride is 1).  Sums in f32.
- * The description is made once (rt_product_create, in program->create) and run often. */
+ * A is [M, K] and B is [K, N] as `batch` matrices each; one of the strides of rows and columns is 1, the other is
+ * arbitrary (a transposed operand has row stride 1).  Sums in f32.  A product is created once (rt_product_create, in
+ * program->create) and run often. */
 typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH } RtActivation;
 
 typedef struct {
@@ -225,37 +226,37 @@ typedef struct {
         int64_t row, column, batch; /* strides, in elements; batch 0: the same matrix for all */
     } a, b, c;
     bool accumulate; /* C += A B instead of C = A B */
-    bool has_bias;   /* a row of n numbers of C's type, one behind the other, is added to each row */
+    bool has_bias;   /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
-    bool keeps_before; /* what the activation is applied to is written too, with C's type and strides; on a GPU only */
-    int unfused;       /* on a GPU: the launch that does bias and activation where cuBLASLt does not, in two steps */
+    bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
+    int unfused;       /* on a GPU: the launch that computes bias and activation if cuBLASLt does not fuse them */
 } RtProductShape;
 
-/* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer
- * with a clear message where the library cannot make it. */
+/* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer with an error if the
+ * library cannot create it. */
 void rt_product_create(Rt *rt, int id, RtProductShape shape);
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
 
-/* With a bias, an activation or both, and NULL for what the shape does not have. */
+/* With a bias, an activation or both; NULL for absent ones. */
 void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c);
 
 /* --- On a GPU ------------------------------------------------------------------------------------
  *
- * These only put work into the queue of the computation, as rt_product does there.  A call takes the launches from its
- * number on, up to the first that is not followed by `more`. */
+ * These only queue work on the compute stream, like rt_product.  A call runs the launches from its number on, up to the
+ * first without `more`. */
 #define RT_LAUNCH(rt, launch, ...) rt_launch((rt), (launch), (const void *const[]){ __VA_ARGS__ })
 void rt_launch(Rt *rt, int launch, const void *const operands[]);
 void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes);
 
-/* `rows` rows of `row` bytes each, whose beginnings are to_row and from_row bytes apart. */
+/* `rows` rows of `row` bytes each, with pitches to_row and from_row in bytes. */
 void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows);
 
-/* --- The mesh: who this rank is, and talking to others ----------------------------------------
+/* --- The mesh: coordinates and communication ----------------------------------------
  *
- * in[i] and out[i] are the i-th tensor of collective `id` in memory; they may be the same memory for all_reduce only.
- * Every rank of a group calls the same collectives in the same order.  Started ones run in the background: in[] and
- * out[] are not touched until rt_collective_wait; rt_collective is both. */
-int rt_coordinate(const Rt *rt, int axis); /* this rank's place on the axis */
+ * in[i] and out[i] are the i-th tensor of collective `id`; they may be the same memory for all_reduce only.  Every rank
+ * of a group calls the same collectives in the same order.  Started ones run in the background: in[] and out[] are not
+ * touched until rt_collective_wait; rt_collective is both. */
+int rt_coordinate(const Rt *rt, int axis); /* this rank's coordinate on the axis */
 
 RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded);
 
@@ -265,7 +266,7 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);
 #define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
 #define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
 
-/* --- Tracing: bracket a kernel.  Costs a branch when nobody traces. ----------------------- */
+/* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ------------------------ */
 extern bool rt_tracing;
 void rt_trace_begin(Rt *rt, int kernel);
 void rt_trace_end(Rt *rt, int kernel);
@@ -279,7 +280,7 @@ void rt_trace_end(Rt *rt, int kernel);
             rt_trace_end((rt), (kernel));                                                                              \
     } while (0)
 
-/* In a loop: which iteration of the dim runs from now on; -1: the loop is over. */
+/* Sets the present iteration of the loop over the dim; -1: end of the loop. */
 void rt_trace_iteration(Rt *rt, const char *dim, int64_t iteration);
 
 #define RT_ITERATION(rt, dim, iteration)                                                                               \

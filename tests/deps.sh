@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh -- installs what building and testing need and this machine lacks; says what before it does.
+# deps.sh -- installs missing packages for building and testing; prints them first.
 set -eu
 packages='gcc g++ make flex bison libdnnl-dev libcjson-dev libopenmpi-dev openmpi-bin'
 [ "${1:-}" = build ] || packages="$packages libcmocka-dev llvm-14-tools clang-14 libclang-rt-14-dev libomp-14-dev

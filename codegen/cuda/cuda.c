@@ -1,4 +1,4 @@
-/* cuda.c -- the CUDA text of a program: which ops are kernels of mpc, each text emitted once. */
+/* cuda.c -- the CUDA text of a program: selects the ops that are kernels of mpc, and emits each distinct text once. */
 #include "cuda.h"
 
 #include "cuda_epilogue.h"
@@ -35,16 +35,15 @@ struct CudaProgram {
     Module *m;
     int count, room;
     KernelText *at;
-    Map names;    /* that functions have */
+    Map names;    /* names of functions */
     Map calls;    /* Op -> CudaCall */
     Map products; /* Op -> CudaCall *[]: of each product */
     const char *text;
-    ShardOffsets offsets; /* that it names */
+    ShardOffsets offsets; /* offsets that the text uses */
 };
 
-/* Writes the functions of a kernel, and says how they are launched.  Their names are `name` and, of further ones, that
- * with something behind it; NULL: nothing has a name of its own, so that kernels which do the same read the same.
- * Returns the comment above them. */
+/* Writes the functions of a kernel and sets their launches.  Their names are `name` and, for further ones, `name` with
+ * a suffix; NULL: anonymous, so that equal kernels have equal text.  Returns the comment above them. */
 static const char *emit_kernel(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches, FILE *out)
 {
     bool anonymous = !name;
@@ -88,7 +87,7 @@ static void take_names(CudaProgram *program, const char *name, int names)
     }
 }
 
-/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
+/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number if another text has that name. */
 static const char *name_of(const CudaProgram *program, const CudaCall *call, int names)
 {
     Arena *arena = &program->m->arena;
@@ -116,7 +115,7 @@ static KernelText *new_kernel(CudaProgram *program)
     return &program->at[program->count++];
 }
 
-/* Two kernels that read alike but for names and comment, and are launched alike, are one. */
+/* Kernels with equal text, except for names and comment, and equal launches are emitted once. */
 static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call, FILE *out)
 {
     Module *m = program->m;
@@ -136,7 +135,7 @@ static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call
     return launches;
 }
 
-/* The kernel of an op and of those that it does along; the last of them. */
+/* Adds the kernel of an op and of those in its group; returns the last of these. */
 static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
 {
     Module *m = program->m;
@@ -148,12 +147,12 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
     return group[call->count - 1];
 }
 
-/* Of the products of an op those that cuBLASLt does not take, and of the others what it may not do. */
+/* Adds kernels for the products of an op that cuBLASLt does not support, and epilogues for the others. */
 static void add_products(CudaProgram *program, const Op *op, const Func *kernel, FILE *out)
 {
     Module *m = program->m;
     Product *products;
-    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, kernel->results.count + 1); /* NULL behind the last */
+    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, kernel->results.count + 1); /* NULL after the last */
     const Op **only = NEW(&m->arena, const Op *);
     *only = op;
     int count = plan_products(m, kernel, op, &products);

@@ -1,8 +1,7 @@
-/* cuda.h -- the CUDA back end: kernels of a program as one text of CUDA C++, and how each is launched.
+/* cuda.h -- the CUDA back end: the kernels of a program as one text of CUDA C++, and their launches.
  *
- * Sizes and strides are constants of the text, as in C.  One call of the IR takes one or several launches, one behind
- * the other on one stream, all with the same arguments: pointers to the operands and results in order, then scratch
- * where there is any.
+ * Sizes and strides are constants of the text, as in C.  One call of the IR is one or several launches, in order on one
+ * stream, all with the same arguments: pointers to the operands and results in order, then scratch if needed.
  */
 #ifndef MPC_CUDA_H
 #define MPC_CUDA_H
@@ -14,7 +13,7 @@ typedef struct {
     int64_t blocks;
     int threads;
     int64_t shared;       /* bytes of dynamic shared memory */
-    int64_t shared_small; /* the same on GPUs that have but 99 KiB for a block; 0: as much */
+    int64_t shared_small; /* the same on GPUs with 99 KiB per block; 0: the same */
 } CudaLaunch;
 
 typedef struct {
@@ -24,49 +23,49 @@ typedef struct {
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
 bool same_launches(const CudaLaunches *a,
-                   const CudaLaunches *b); /* but for names: the code need not say how many blocks */
+                   const CudaLaunches *b); /* except for names: the code may not depend on the number of blocks */
 
-/* Is it work for a kernel of ours, and not for the library of products? */
+/* Is the op a kernel of mpc, and not a product of the library? */
 bool is_cuda_kernel(Module *m, const Op *op);
 
-/* For Module.takes: kernels_take, and what several launches of one kernel want. */
+/* For Module.takes: kernels_take, and the requirements of several launches of one kernel. */
 bool cuda_takes(Module *m, const Op *op, Wanted wanted[]);
 
-/* Bytes of scratch of such a call, from types alone; for Module.scratch_bytes. */
+/* Bytes of scratch of such a call, from types only; for Module.scratch_bytes. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
-/* Of attention: what tiles of heads fit into, and the runtime's kernels are written for. */
+/* Attention: the largest head that the tiles of the runtime's kernels support. */
 enum { CUDA_LARGEST_HEAD = 256 };
 
-/* For Module.keeps_before: cuBLASLt writes the operand of gelu beside its result, and of relu's only which were
- * positive. */
+/* For Module.keeps_before: cuBLASLt writes the operand of gelu besides its result, but for relu only a mask of the
+ * positive elements. */
 enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH };
 
-/* For how many ops behind it: those that may share its launch.  For Module.scratch_stays. */
+/* The number of later ops that may share its launch.  For Module.scratch_stays. */
 int cuda_scratch_stays(Module *m, const Op *op);
 
 /* All kernels of a program, each text once. */
 typedef struct CudaProgram CudaProgram;
 CudaProgram *emit_cuda_program(Module *m); /* the module has been through the memory pass; NULL after an error */
 const char *cuda_program_text(const CudaProgram *program);
-const ShardOffsets *cuda_program_offsets(const CudaProgram *program); /* that the text names */
+const ShardOffsets *cuda_program_offsets(const CudaProgram *program); /* used by the text */
 
-/* What one run of launches does: one op, or a group of small ones.  Arguments are those of each op in turn. */
+/* The launches of one op, or of a group of small ones.  Arguments are those of each op in turn. */
 typedef struct {
     const CudaLaunches *launches;
     int count;
     const Op *const *op;
-    const Product *product; /* of the only op, whose arguments are then product_operands(); NULL: all it does */
+    const Product *product; /* of the only op, whose arguments are then product_operands(); NULL: the whole op */
 } CudaCall;
 
-/* The launches that stand in the place of an op: NULL if it is no kernel, or if an earlier op does it along. */
+/* The launches of an op: NULL if it is not a kernel, or if it belongs to the group of an earlier op. */
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
 
-/* The same for product `number`, as plan_products numbers them, of a product kernel: the product where cuBLASLt does
- * not take it, else its bias and activation where cuBLASLt does not do these; NULL if it has none. */
+/* The same for product `number`, as numbered by plan_products, of a product kernel: the product if cuBLASLt does not
+ * support it, else its bias and activation if cuBLASLt may not fuse them; NULL if there is none. */
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
-/* Every kernel once: where it comes from, and how it is launched.  NULL behind the last. */
+/* Each kernel once: origin and launches.  NULL after the last. */
 typedef struct {
     const char *path, *where; /* of the first call in the program */
     const CudaLaunches *launches;

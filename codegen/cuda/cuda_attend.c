@@ -1,11 +1,11 @@
-/* cuda_attend.c -- attention in CUDA: which of the kernels in runtime/cuda/attend*.cuh, how large their blocks are. */
+/* cuda_attend.c -- attention in CUDA: selects the kernel in runtime/cuda/attend*.cuh and its block size. */
 #include "cuda_library.h"
 
 #include <inttypes.h>
 
 enum { ALIGNED = 8, PLAIN_THREADS = 256, SHARE_ROWS = 8 };
 
-/* What the kernels' headers say of themselves: the structs Rt...Tiles there. */
+/* Tile parameters, equal to the structs Rt...Tiles in the kernels' headers. */
 typedef struct {
     int threads, key_threads;
     int64_t queries, keys; /* of a block's tile */
@@ -35,7 +35,7 @@ static Tiles backward_tiles(int64_t d, bool plain)
     };
 }
 
-/* Of q's dims all but two: heads of all sequences; `of_keys`: those that k has too. */
+/* The size of all but two dims of q: heads of all sequences; `of_keys`: only dims that k has too. */
 static int64_t heads_of(const Operands *o, bool of_keys)
 {
     const Attrs *a = &o->op->attrs;
@@ -104,5 +104,5 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
 int64_t cuda_attend_scratch(Module *m, const Op *op)
 {
     Type lse = arg(op, 4)->type;
-    return local_bytes(m, &lse); /* a share for each query of each head */
+    return local_bytes(m, &lse); /* one number for each query of each head */
 }

@@ -1,6 +1,6 @@
 /* cuda_columns.c -- sums over rows, computed in parts by many blocks.
  *
- * A block leaves its sums in scratch: [part, own dims, inner dims].  A second launch adds the parts up, in order.
+ * A block writes its sums to scratch: [part, own dims, inner dims].  A second launch adds the parts, in order.
  */
 #include "cuda_row.h"
 #include "templates.h"
@@ -18,7 +18,7 @@ const char *functor_of(const Node *reduction)
 
 /* --- Where sums are ------------------------------------------------------------------------------- */
 
-/* A row that does not fit into registers: its sums do not either. */
+/* If a row does not fit into registers, neither do its sums. */
 static bool is_in_scratch(const Launch *p, const Column *column)
 {
     return column->is_wide && p->mapping == MAP_ROWS && p->iterations == 0;
@@ -43,7 +43,7 @@ static char *scratch_text(const Launch *p, const Column *column)
                       : arena_text(&p->k->m->arena, "%s", memory);
 }
 
-/* The number of the block's part, counted over the own dims too. */
+/* The number of the block's part, including own dims. */
 static char *block_number(const Launch *p)
 {
     int64_t tiles = p->mapping == MAP_COLUMNS ? (p->packs + WARP - 1) / WARP : 1;
@@ -51,7 +51,7 @@ static char *block_number(const Launch *p)
                      : arena_text(&p->k->m->arena, "%s", block_index(p));
 }
 
-/* Declares a pointer to the sums that the block leaves. */
+/* Declares a pointer to the sums of the block. */
 static void write_block_sums(const Launch *p, const Column *column, const char *name, FILE *out)
 {
     int64_t count = wide_count(p, column);
@@ -114,7 +114,7 @@ void write_sums_start(Launch *p, FILE *out)
     }
 }
 
-/* --- What blocks leave ---------------------------------------------------------------------------- */
+/* --- Sums of blocks ------------------------------------------------------------------------------- */
 
 /* Stores a sum of the block: into scratch (`to`), or as the result. */
 static char *leave_text(const Launch *p, const Column *column, const char *to, const char *value)
@@ -143,7 +143,7 @@ static void leave_one(const Launch *p, const Column *column, FILE *out)
                                sink->name) });
 }
 
-/* Threads of a block of columns: the warps' sums, added up by the first. */
+/* For a block of columns: the first warp adds the sums of all warps. */
 static void leave_tile(const Launch *p, const Column *column, FILE *out)
 {
     const Sink *sink = column->sink;
@@ -182,7 +182,7 @@ static void add_iteration(Launch *p, const void *context, FILE *out)
     fputs(each_element(p, true, close_text(&p->k->m->arena, &add)), out);
 }
 
-/* The sums of a row: each thread's own, or those of several rows put together in shared memory. */
+/* The sums of a row: of each thread, or of several rows combined in shared memory. */
 static void leave_row(Launch *p, const Column *column, FILE *out)
 {
     if (rows_at_once(p) == 1) {
@@ -224,7 +224,7 @@ static char *iterations_text(const Launch *p, const Loop *loop, const char *body
                       loop->size, index, body);
 }
 
-/* "sum += parts[part * 768 + embed]", over what threads held apart and the result does not. */
+/* "sum += parts[part * 768 + embed]", over the parts. */
 static char *add_part(const Launch *p, const Column *column)
 {
     DimSet held = p->own | (column->is_wide ? p->region.inner : 0), dropped = held & ~column->sink->node->dims;

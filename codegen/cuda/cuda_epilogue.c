@@ -20,8 +20,8 @@ static Type type_of(Module *m, const RtProductShape *s, DType dtype)
     return type;
 }
 
-/* A value where another one lies, with other strides.  Where loops move the pointers, nothing is known of their
- * alignment: then the place is an odd one. */
+/* A value at the address of another one, with other strides.  If loops move the pointers, their alignment is unknown:
+ * the address is then odd. */
 static Value *placed(Module *m, const Value *like, const Value *there, const int64_t stride[], bool moves)
 {
     Value *value = NEW(&m->arena, Value);
@@ -47,7 +47,7 @@ static void place_operands(Module *m, const Func *kernel, const Op *call, const 
     push_value(&m->arena, &op->results, placed(m, kernel->results.at[s->keeps_before], c, strides, moves));
 }
 
-/* Calls of one kernel may have differing strides, and so epilogues of differing sizes. */
+/* Calls of one kernel may differ in strides, and thus in sizes of epilogues. */
 static Name new_name(Module *m, const Op *call)
 {
     Name name = intern_format(m, "%s.epilogue", call->attrs.callee);

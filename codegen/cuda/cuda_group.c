@@ -27,7 +27,7 @@ static const Op *next_of(const Op *op)
     return op;
 }
 
-/* Bytes that lie in one piece, and the bytes from one such piece to the next; 0: pieces are at no equal distances. */
+/* Contiguous bytes of a value, and the pitch of such pieces; 0: the pitch is not constant. */
 static int64_t piece_of(const Module *m, const Value *value, int64_t *pitch)
 {
     int64_t bytes = dtype_bytes(value->type.dtype), run = 1;
@@ -45,7 +45,7 @@ static int64_t piece_of(const Module *m, const Value *value, int64_t *pitch)
     return run * bytes;
 }
 
-/* Does each lie in the gaps of the other, as weights do that a product reads as one? */
+/* Are both interleaved, like weights that a product reads as one? */
 static bool are_interleaved(const Module *m, const Value *a, const Value *b, int64_t distance)
 {
     int64_t pitch, pitch_of_b, run = piece_of(m, a, &pitch), run_of_b = piece_of(m, b, &pitch_of_b);
@@ -55,8 +55,8 @@ static bool are_interleaved(const Module *m, const Value *a, const Value *b, int
     return ahead >= run && ahead + run_of_b <= pitch;
 }
 
-/* May two values lie in the same memory?  Of a called function's pointers only equal ones are known to be apart or
- * not: several may point into one tensor. */
+/* May two values overlap?  In a called function this is known only for equal pointers: several may point into one
+ * tensor. */
 static bool may_overlap(const Module *m, const Value *a, const Value *b)
 {
     const Storage *x = a->storage, *y = b->storage;
@@ -78,7 +78,7 @@ static bool overlaps_any(const Module *m, const Values *a, const Values *b)
     return false;
 }
 
-/* Scratch lies in the caller's frame: values that are pointers do not. */
+/* Does the value overlap the op's scratch?  Scratch is in the frame: pointers are not. */
 static bool is_scratch_of(Module *m, const Op *op, const Value *value)
 {
     const Storage *s = value->storage;
@@ -146,10 +146,9 @@ int cuda_scratch_stays(Module *m, const Op *op)
 
 /* --- The text --------------------------------------------------------------------------------------- */
 
-/* Functions for the blocks of one call, or of several that differ in nothing but their pointers: one for each of its
- * launches. */
+/* Functions for the blocks of one call, or of several that differ only in their pointers: one for each launch. */
 typedef struct {
-    const char *text, *name; /* the text without names of its own */
+    const char *text, *name; /* the anonymous text */
     CudaLaunches launches;
 } Member;
 
@@ -169,7 +168,7 @@ typedef struct {
     int count, npointers;
     const Op *const *op;
     const Member **of;  /* by op */
-    int *first_pointer; /* by op, and behind the last */
+    int *first_pointer; /* by op, and after the last */
     const char **declared, **named;
 } LaunchGroup;
 
@@ -234,7 +233,7 @@ static LaunchGroup open_group(Module *m, int count, const Op *const op[], const 
     return g;
 }
 
-/* The kernel that does launch `number` of all members that have so many; false: none has. */
+/* Writes the kernel of launch `number` of all members with that many launches; false: none has. */
 static bool write_launch(const LaunchGroup *g, const char *name, int number, CudaLaunches *launches, FILE *out)
 {
     Module *m = g->m;

@@ -62,7 +62,7 @@ static int64_t count_local(const Operands *o, const Value *value, int from, int 
     return count;
 }
 
-/* Elements along the dims of a table behind the one that is indexed. */
+/* Elements along the dims of a table after the indexed one. */
 static int64_t row_length(const Operands *o, const Value *table, Name rows)
 {
     return count_local(o, table, find_dim(&table->type, rows) + 1, table->type.rank);
@@ -103,7 +103,7 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
                   launches, out);
 }
 
-/* Pairs of one thread: neighbours, or with half a row between. */
+/* A thread's pairs: neighbours, or half a row apart. */
 static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     const Type *x = &o->value[0]->type;
@@ -111,12 +111,12 @@ static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FI
     int most = library_width(o, 0, 2, 8), width = o->op->attrs.interleaved ? most / 2 : most;
     while (width > 1 && half % width)
         width /= 2;
-    if (width == 0) /* pairs that are on no boundary */
-        width = 1;
+    const bool together = width > 0; /* else pairs begin at odd elements */
+    width = together ? width : 1;
     int64_t seq = size_along(o, o->value[0], o->op->attrs.seq);
     int64_t rows = count_local(o, o->value[0], 0, x->rank) / (2 * half * seq);
     int64_t items = seq * blocks_of(rows, ROPE_ROWS) * (half / width);
-    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+    write_variant(o, arena_text(&o->m->arena, "<%d, %s>", width, together ? "true" : "false"),
                   (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, launches, out);
 }
 
@@ -165,7 +165,7 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
 {
     if (op->kind == OP_scatter_add) {
         Type index = arg(op, 1)->type;
-        return 2 * local_bytes(m, &index); /* in order, and the order */
+        return 2 * local_bytes(m, &index); /* the sorted indices, and their permutation */
     }
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }

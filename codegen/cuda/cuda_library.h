@@ -15,7 +15,7 @@ int64_t cuda_attend_scratch(Module *m, const Op *op);
 /* One launch: the head of a function of the op's operands, with `body`, a call of the runtime's kernel. */
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out);
 
-/* The widest pack, in elements, on whose boundary all rows of these operands begin. */
+/* The widest pack, in elements, to which all rows of these operands are aligned. */
 int library_width(const Operands *o, int first, int end, int widest);
 
 /* cuda_product.c */

@@ -1,4 +1,4 @@
-/* cuda_product.c -- products in an order of operands that cuBLASLt does not take: a thread for each element. */
+/* cuda_product.c -- products with an operand order that cuBLASLt does not support: one thread per element. */
 #include "cuda_library.h"
 #include "cuda_row.h"
 #include "templates.h"

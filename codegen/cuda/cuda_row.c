@@ -1,4 +1,4 @@
-/* cuda_row.c -- row kernels in CUDA: the functions, and how they are launched. */
+/* cuda_row.c -- row kernels in CUDA: functions and launches. */
 #include "cuda_row.h"
 #include "templates.h"
 
@@ -38,7 +38,7 @@ bool same_launches(const CudaLaunches *a, const CudaLaunches *b)
     return same;
 }
 
-/* Where nothing is said of blocks, the compiler aims at many, and may spill registers for that. */
+/* Without a number of blocks, the compiler aims at high occupancy and may spill registers. */
 char *cuda_bounds(Module *m, int threads, int blocks)
 {
     return blocks ? arena_text(&m->arena, "%d, %d", threads, blocks) : arena_text(&m->arena, "%d", threads);
@@ -51,7 +51,7 @@ char *kernel_head(Module *m, const char *name, const char *bounds, int count, co
                         count, items, ")", 0);
 }
 
-/* Does it round on the way?  Values before and after that are held at a time, sweep for sweep. */
+/* Does it round intermediate values to bf16 or f16?  Then values before and after rounding are live at one time. */
 static bool rounds_halves(const Launch *p)
 {
     for (int i = 0; i < p->k->nnodes; i++) {
@@ -62,8 +62,8 @@ static bool rounds_halves(const Launch *p)
     return false;
 }
 
-/* Blocks that a multiprocessor is to have room for; 0: the compiler may choose.  Those that add up columns stay until
- * the end, and there are as many of them as there is room for: parts_of and most_registers have counted on it. */
+/* The minimum of blocks per multiprocessor; 0: the compiler may choose.  Blocks that sum columns run until the end of
+ * the launch, as many as fit: parts_of and most_registers depend on that. */
 static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
@@ -91,7 +91,7 @@ char *launch_head(const Launch *p, const char *name, int threads)
     return kernel_head(k->m, name, cuda_bounds(k->m, threads, blocks), count, items);
 }
 
-/* Which elements of a row stay: the bits, and the first dropout that asks. */
+/* The mask of a row: the bits, and the first dropout that uses them. */
 typedef struct {
     const char *name;
     const Node *node;
@@ -117,7 +117,7 @@ static char *indented(const Launch *p, const char *text)
     return close_text(&p->k->m->arena, &lines);
 }
 
-/* How many iterations of a thread, or packs of a row that is read again, need no look at the row's end. */
+/* The number of iterations of a thread, or packs of a row that is read again, that are inside the row as a whole. */
 static int64_t full_iterations(const Launch *p)
 {
     bool is_one_loop = p->vector->dims == p->region.inner;
@@ -156,8 +156,8 @@ static void write_some_iterations(Launch *p, int64_t from, int64_t end, Iteratio
         FILL(out, cuda_iteration_template, first, lines_of_iteration);
 }
 
-/* `body` for each pack of a row that the thread has: from registers in loops that are unrolled, or read again.  Where
- * the row ends within the last packs, these are written once more by themselves. */
+/* `body` for each of the thread's packs of a row: from registers in unrolled loops, or read again.  If the row ends
+ * within the last packs, these are written separately. */
 void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out)
 {
     int64_t all = p->iterations ? p->iterations : p->packs, full = full_iterations(p);
@@ -188,8 +188,8 @@ static bool keep_same(const Op *a, const Op *b)
            arg(a, 2) == arg(b, 2) && same_dims(&result(a)->type, &result(b)->type);
 }
 
-/* Which elements of the row dropout keeps, a bit each: random numbers cost more than all else, and several phases, and
- * the gradient, ask for the same. */
+/* The dropout mask of the row, one bit per element: random numbers are the most expensive part, and several phases, and
+ * the gradient, use the same. */
 static void write_masks(Launch *p, FILE *out)
 {
     RowKernel *k = p->k;
@@ -231,8 +231,8 @@ static void write_kept_rows(Launch *p, FILE *out)
     }
 }
 
-/* What the lanes of a row have added up becomes the sum of all, in every thread.  Of a block that has one row after
- * another, rows take turns with two sides of shared memory: one barrier is then enough. */
+/* Combines the partial sums of a row's lanes into the sum, in every thread.  If a block computes one row after another,
+ * rows alternate between two halves of shared memory, which needs only one barrier. */
 static void write_row_sums(Launch *p, int phase, FILE *out)
 {
     RowKernel *k = p->k;
@@ -295,7 +295,7 @@ static char *own_lines(const Launch *p, const char *block)
     return arena_text(&p->k->m->arena, "%s%s", own, index_lines(p, &(Variable){ .name = "own" }, p->own, false, true));
 }
 
-/* The part of a block whose number counts parts and own dims. */
+/* The part of a block, from a number that includes own dims. */
 static char *part_text(const Launch *p, const char *block)
 {
     int64_t own = iterations_of(p, p->own);
@@ -387,7 +387,7 @@ static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wan
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
     k->is_anonymous = anonymous;
-    k->scratch = 0; /* what the plan for processors would take */
+    k->scratch = 0; /* used only by the plan for processors */
     k->wanted = wanted;
     if (call) {
         for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)

@@ -1,14 +1,14 @@
-/* cuda_row.h -- inside the CUDA emitter of row kernels: how the work of a kernel is dealt out to threads.
+/* cuda_row.h -- internals of the CUDA row kernel emitter: division of a kernel's work among threads.
  *
- * row_plan.c says what a kernel computes: regions, phases, sinks.  Here each region becomes one launch or several (a
- * later one adds up what blocks have summed), by one of four mappings:
+ * row_plan.c determines what a kernel computes: regions, phases, sinks.  Each region becomes one or several launches (a
+ * later one adds the sums of blocks), with one of four mappings:
  *
  *   MAP_POINTS   each thread has one pack of neighbours
- *   MAP_ROWS     a warp or several have a row at a time, in registers where it fits: read once for all phases
- *   MAP_COLUMNS  each thread adds up some columns over the rows of its part
- *   MAP_SUMS     a block adds up all that belongs to one result, or a part of it
+ *   MAP_ROWS     one or several warps process a row at a time, in registers if it fits: read once for all phases
+ *   MAP_COLUMNS  each thread sums some columns over the rows of its part
+ *   MAP_SUMS     a block computes one result, or a part of its sum
  *
- * No atomics: who adds what is a function of sizes alone, so the bits are the same on every run and device.
+ * No atomics: the order of summation depends only on sizes, so results are bitwise equal on every run and device.
  */
 #ifndef MPC_CUDA_ROW_H
 #define MPC_CUDA_ROW_H
@@ -18,15 +18,15 @@
 
 enum {
     WARP = 32,
-    BLOCK = 256,                  /* threads of a block, if nothing asks for another number */
+    BLOCK = 256,                  /* default number of threads per block */
     MOST_THREADS = 1024,          /* of a block */
-    PARTS = 264,                  /* blocks that add up columns: two for each multiprocessor of a large device */
-    ROW_ITERATIONS = 4,           /* packs of a row that one thread has in registers, at most */
+    PARTS = 264,                  /* blocks that sum columns: two for each multiprocessor of a large device */
+    ROW_ITERATIONS = 4,           /* maximum of a row's packs in a thread's registers */
     REGISTERS = 65536,            /* of a multiprocessor */
-    MOST_REGISTERS = 128,         /* of a thread: with more, too few warps live on a multiprocessor */
-    OTHER_REGISTERS = 36,         /* of a thread: what is neither the row nor its sums */
+    MOST_REGISTERS = 128,         /* of a thread: more would leave too few warps on a multiprocessor */
+    OTHER_REGISTERS = 36,         /* of a thread: besides the row and its sums */
     ROW_REGISTERS = 40,           /* of a thread, for a row without sums: more would leave too few warps */
-    MOST_SHARED = 99 * 1024 - 512 /* of a block, beside what is declared: sm_86, sm_89 and sm_120 have 99 KiB */
+    MOST_SHARED = 99 * 1024 - 512 /* of a block, besides declared arrays: sm_86, sm_89 and sm_120 have 99 KiB */
 };
 
 typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;
@@ -35,13 +35,13 @@ typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;
 typedef struct {
     Sink *sink;
     bool is_wide; /* one for each inner element, else a single one */
-    int64_t at;   /* in scratch, in elements; -1: straight into the result */
+    int64_t at;   /* offset in scratch, in elements; -1: directly in the result */
 } Column;
 
 typedef struct {
     RowKernel *k;
     Mapping mapping;
-    Region region; /* a copy, whose loops are those of this launch; inner: what a row, or a block of columns, has */
+    Region region; /* a copy, with the loops of this launch; inner: dims of a row, or of a block of columns */
     bool *has;     /* by sink of k */
     int ncolumns;
     Column *column;
@@ -49,9 +49,9 @@ typedef struct {
     int64_t parts;       /* column sums: blocks that share the same results */
 
     const char *index_type; /* int, or int64_t for tensors of 2^31 elements */
-    Loop *vector;           /* the innermost loop, gone over in packs; NULL: no loop at all */
+    Loop *vector;           /* the innermost loop, in packs; NULL: no loop */
     Variable *first;        /* the first element of a pack; vector->index is one element */
-    Variable *item, *pack;  /* what a thread has of all iterations, or of a row's packs */
+    Variable *item, *pack;  /* the thread's present iteration, or pack of a row */
     Variable *count;        /* elements of a pack at the end of a row */
     int width;              /* elements of a pack */
     int64_t packs;          /* of a row, of a block of columns, or of all points */
@@ -59,8 +59,8 @@ typedef struct {
     int threads;      /* of a block */
     int row_threads;  /* of one row, or of one row of a block of columns */
     int iterations;   /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
-    bool takes_sides; /* rows take turns with two sides of shared memory */
-    bool is_full;     /* of what is being written: packs that lie within the row as a whole */
+    bool takes_sides; /* rows alternate between two halves of shared memory */
+    bool is_full;     /* in the present text: packs are entirely within the row */
     bool is_member;   /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
     int64_t blocks;
     bool *in_registers;     /* by array: the row's packs of it stay in registers */
@@ -70,10 +70,10 @@ typedef struct {
     const char **shared_name;
 } Launch;
 
-/* cuda_row_plan.c: all that types decide. */
+/* cuda_row_plan.c: the part of the plan that depends on types. */
 int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch);
 
-/* cuda_row_threads.c: all that strides decide. */
+/* cuda_row_threads.c: the part of the plan that depends on strides. */
 void plan_threads(Launch *p);
 bool is_packed(const Launch *p, int array);          /* loaded and stored in packs */
 int64_t iterations_of(const Launch *p, DimSet dims); /* of the loops over these dims */
@@ -95,7 +95,7 @@ bool is_phase_needed(const Launch *p, int phase);
 void write_pack(Launch *p, int phase, FILE *out);
 void write_phase_values(Launch *p, int phase, FILE *out);
 void write_row_results(Launch *p, FILE *out);
-bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction that the phase adds up */
+bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction of the phase */
 
 /* cuda_columns.c: column sums. */
 void write_sums_start(Launch *p, FILE *out);
@@ -106,19 +106,19 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
 
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
-/* Does no launch store where a later one may still read?  If one does, its results want to lie elsewhere. */
+/* Does no launch overwrite operands of a later one?  If one does, sets copies of its results. */
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
                           CudaLaunches *launches, FILE *out);
 
-/* Kernels that may be one of a group (cuda_group.h), of members of the same kind. */
+/* Kinds of kernels that may be in a group (cuda_group.h) with members of the same kind. */
 typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;
 CudaMember cuda_member(Module *m, const Func *kernel);
-/* Functions of one member, one for each of its launches. */
+/* Writes the functions of one member, one for each launch. */
 void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
                       CudaLaunches *launches, FILE *out);
 
-char *cuda_bounds(Module *m, int threads, int blocks); /* what __launch_bounds__ says */
+char *cuda_bounds(Module *m, int threads, int blocks); /* the arguments of __launch_bounds__ */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
 typedef void IterationText(Launch *p, const void *context, FILE *out);
 void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out);

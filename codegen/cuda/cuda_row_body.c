@@ -1,6 +1,6 @@
-/* cuda_row_body.c -- what a thread does with one pack of neighbours in one phase, and with one row.
+/* cuda_row_body.c -- the computation of a thread for one pack of neighbours in one phase, and for one row.
  *
- * The text of ops is that of the C back end (row_text.c); loads and stores of what lies contiguously go through packs:
+ * The text of ops is that of the C back end (row_text.c); contiguous loads and stores use packs:
  *
  *     const RtPack<rt_bf16, 8> x_pack = rt_load_pack<8>(x + row * 768 + embed_first);
  *     RtPack<float, 8> y_pack;
@@ -25,7 +25,7 @@ static bool is_in_pack(const Launch *p, const Node *node)
 
 static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
 
-/* --- What is needed ------------------------------------------------------------------------------- */
+/* --- Needed values -------------------------------------------------------------------------------- */
 
 void mark_needed(Launch *p)
 {
@@ -63,7 +63,7 @@ bool is_phase_needed(const Launch *p, int phase)
     return false;
 }
 
-/* How often the text of a phase names each value. */
+/* Counts the uses of each value in the text of a phase. */
 static void count_all_uses(const Launch *p, int phase)
 {
     RowKernel *k = p->k;
@@ -115,7 +115,7 @@ static char *pack_type(const Launch *p, const char *element)
 
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
 
-/* Loads what stays in registers through all phases of a row. */
+/* Loads arrays that stay in registers for all phases of a row. */
 void write_register_loads(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->f->params.count; i++)
@@ -123,7 +123,7 @@ void write_register_loads(Launch *p, FILE *out)
             write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", p->pack_name[i]), out);
 }
 
-/* Pointers to what stays in shared memory. */
+/* Pointers to arrays that stay in shared memory. */
 void write_shared_rows(const Launch *p, FILE *out)
 {
     int64_t bytes = 0;
@@ -150,7 +150,7 @@ static void write_shared_load(const Launch *p, int array, FILE *out)
         FILL(out, "rt_copy_async($to + $pack * $width, $from, true);\n", to, pack, width, from);
 }
 
-/* Each thread copies the packs that it will read: it need not wait for others. */
+/* Each thread copies the packs that it will read itself, so no barrier is needed. */
 void write_shared_loads(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->k->narrays; i++)
@@ -177,7 +177,7 @@ static void write_pack_loads(const Launch *p, FILE *out)
     }
 }
 
-/* What stands for an element of a parameter. */
+/* The text of an element of a parameter. */
 static void write_element(Launch *p, Node *node, FILE *out)
 {
     RowKernel *k = p->k;
@@ -197,7 +197,7 @@ static void write_element(Launch *p, Node *node, FILE *out)
 
 /* --- Stores --------------------------------------------------------------------------------------- */
 
-/* "heads == 0": an element of fewer dims than the pack's loops is had by the first of those that share it. */
+/* "heads == 0": an element with fewer dims than the pack's loops is stored by the first thread that shares it. */
 static char *first_only(const Launch *p, DimSet dims)
 {
     char *text = "";
@@ -286,7 +286,7 @@ static void write_sums(Launch *p, int phase, FILE *out)
     }
 }
 
-/* Stores come last: a result may lie where a parameter lies. */
+/* Stores are last: a result may have the storage of a parameter. */
 static char *element_lines(Launch *p, int phase)
 {
     RowKernel *k = p->k;
@@ -332,7 +332,7 @@ void write_needed_scalars(Launch *p, FILE *out)
             write_node(p->k, &nowhere, &p->k->node[i], out);
 }
 
-/* What a row has once, in the phase in which it can be computed. */
+/* Values with one element per row, in the phase in which they can be computed. */
 void write_phase_values(Launch *p, int phase, FILE *out)
 {
     for (int i = 0; i < p->k->nnodes; i++) {
@@ -340,13 +340,13 @@ void write_phase_values(Launch *p, int phase, FILE *out)
         if (!node->is_wanted || is_in_pack(p, node) || node->phase != phase || is_scalar(node) || node->is_column)
             continue;
         if (node->is_reduction)
-            node->text = node->name; /* the phase before has just added it up */
+            node->text = node->name; /* summed by the previous phase */
         else
             write_node(p->k, &p->region, node, out);
     }
 }
 
-/* Results that a row has once: the first thread's. */
+/* Results with one element per row, stored by the first thread. */
 void write_row_results(Launch *p, FILE *out)
 {
     Text text;

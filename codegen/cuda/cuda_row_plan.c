@@ -1,11 +1,11 @@
-/* cuda_row_plan.c -- the launches of a row kernel and their reductions, as far as types determine them. */
+/* cuda_row_plan.c -- the launches of a row kernel and their reductions: the part of the plan that depends on types. */
 #include "cuda_row.h"
 
 #include <string.h>
 
 static bool is_row_region(const RowKernel *k, const Region *r) { return k->by_rows && r->dims & k->inner; }
 
-/* Column sums of one launch keep the same dims; in rows, the same outer dims. */
+/* The dims kept by a column sum, equal for all sums of a launch; in rows, the outer ones. */
 static DimSet kept_by(const RowKernel *k, const Region *r, const Sink *sink)
 {
     return sink->node->dims & (is_row_region(k, r) ? ~k->inner : ~0u);
@@ -21,7 +21,7 @@ static void order_dims(const RowKernel *k, Region *r)
             r->order[r->norder++] = i;
 }
 
-/* The innermost dims, as far as all of them are kept. */
+/* The longest suffix of dims that are all kept. */
 static DimSet kept_suffix(const Region *r, DimSet kept)
 {
     DimSet suffix = 0;
@@ -48,8 +48,8 @@ static Launch new_launch(RowKernel *k, int region)
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t at_least_one(int64_t a) { return a > 1 ? a : 1; }
 
-/* Into how many parts the rows of the same results are divided: enough for all of a device, and no more, since each
- * part writes its sums. */
+/* The number of parts into which the rows of the same results are divided: enough for a whole device, and no more,
+ * since each part writes its sums. */
 static int64_t parts_of(const Launch *p)
 {
     int64_t rows = count_points(p->k, p->reduced), results = count_points(p->k, p->own);
@@ -62,7 +62,7 @@ static int64_t parts_of(const Launch *p)
     return at_least_one(at_most(2 * PARTS / results, rows / (16 * BLOCK)));
 }
 
-/* The sums of one block: `wide` where it has one for each of the inner dims. */
+/* The number of sums of one block: one for each inner element if `is_wide`. */
 static int64_t sums_of(const Launch *p, const Column *column)
 {
     return count_points(p->k, p->own) * (column->is_wide ? count_points(p->k, p->region.inner) : 1);
@@ -96,7 +96,8 @@ static void choose_mapping(Launch *p, DimSet kept)
     p->reduced = p->region.dims & ~p->own & ~p->region.inner;
 }
 
-/* Results of another launch may not lie where this one still reads: only the last of a region may write in place. */
+/* Results of earlier launches must not overwrite operands of this one: only the last launch of a region may write in
+ * place. */
 static void check_order(const RowKernel *k, const Launch *p)
 {
     for (int i = 0; i < k->nsinks; i++)
@@ -147,7 +148,7 @@ int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch)
             launch[count++] = new_launch(k, region);
         for (int s = 0; s < k->nsinks; s++)
             if (k->sink[s].region == region && !k->sink[s].operand)
-                launch[count - 1].has[s] = true; /* stores go last */
+                launch[count - 1].has[s] = true; /* stores are in the last launch */
     }
     return count;
 }

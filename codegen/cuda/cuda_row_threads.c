@@ -1,4 +1,4 @@
-/* cuda_row_threads.c -- loops, packs and threads of a launch, which strides determine. */
+/* cuda_row_threads.c -- loops, packs and threads of a launch: the part of the plan that depends on strides. */
 #include "cuda_row.h"
 #include "templates.h"
 
@@ -37,8 +37,8 @@ static char *digit(const Launch *p, const char *number, int64_t below, int64_t s
     return is_outermost ? text : arena_text(arena, "%s %% %" PRId64, text, size);
 }
 
-/* Declares the indices of the loops over `dims`, of which `number` counts all iterations: those that the text behind
- * them names, or all.  in_packs: the innermost loop's iterations are packs. */
+/* Declares the indices of the loops over `dims`, from the iteration number `number`: those that the following text
+ * uses, or all.  in_packs: iterations of the innermost loop are packs. */
 char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all)
 {
     Arena *arena = &p->k->m->arena;
@@ -73,14 +73,14 @@ char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs,
     return close_text(arena, &text);
 }
 
-/* `body` behind those of the indices that it names. */
+/* `body` after the declarations of the indices that it uses. */
 char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body)
 {
     return arena_text(&p->k->m->arena, "%s%s", index_lines(p, number, dims, in_packs, false), body);
 }
 
-/* `body` for each element of a pack, behind the element's index where it names that; to_the_end: of a row that may end
- * within the pack. */
+/* `body` for each element of a pack, after the element's index if it uses that; to_the_end: the row may end within the
+ * pack. */
 char *each_element(const Launch *p, bool to_the_end, const char *body)
 {
     Arena *arena = &p->k->m->arena;
@@ -105,7 +105,7 @@ static bool is_contiguous(const Launch *p, const Array *array)
     return p->vector && p->vector->dims & array->dims && array->stride[p->vector->last] == 1;
 }
 
-/* Memory of a called function is a pointer to a whole tensor, or to one copy of a stacked one. */
+/* A pointer of a called function is to a whole tensor, or to one slice of a stacked one. */
 static bool base_is_aligned(const Launch *p, const Array *array, int64_t bytes)
 {
     return array->storage->at % bytes == 0 &&
@@ -129,7 +129,7 @@ bool is_packed(const Launch *p, int array)
 
 static bool is_big(const Launch *p, const Array *array) { return (array->dims & p->region.dims) == p->region.dims; }
 
-/* The widest pack with which every tensor that is as large as the space is loaded and stored in whole packs. */
+/* The widest pack with which all tensors as large as the space can be loaded and stored. */
 static int choose_width(Launch *p)
 {
     int64_t bytes = 2;
@@ -157,7 +157,7 @@ static bool reads_array(const Launch *p, int array)
     return node && node->is_wanted;
 }
 
-/* Arrays of the row that are worth a place in registers: gains and biases come from the cache. */
+/* Is it an array of the row worth keeping in registers?  Gains and biases are read from the cache. */
 static bool fits_registers(const Launch *p, int array)
 {
     const Array *a = &p->k->array[array];
@@ -177,8 +177,8 @@ static int64_t row_registers(const Launch *p, int64_t iterations)
     return registers;
 }
 
-/* Beside the row: what a row has once; and for one pack at a time, what is loaded as it is needed, and results before
- * they are stored.  Of all that the compiler has about half alive at once. */
+/* Registers besides the row: values with one element per row; and for one pack at a time, loaded arrays and results
+ * before they are stored.  About half of these are live at one time. */
 static int64_t other_registers(const Launch *p)
 {
     int64_t registers = 0;
@@ -198,28 +198,28 @@ bool has_wide_sums(const Launch *p)
     return false;
 }
 
-/* Registers that a thread may have.  Two blocks are to live on a multiprocessor, so that one computes while the other
- * waits; those that add up columns stay until the end, the others come and go. */
+/* Registers that a thread may have.  Two blocks should fit on a multiprocessor, so that one computes while the other
+ * waits; blocks that sum columns run until the end of the launch, others are replaced. */
 static int64_t most_registers(int threads)
 {
     int64_t most = REGISTERS / (2 * threads);
     return most > MOST_REGISTERS ? MOST_REGISTERS : most;
 }
 
-/* Threads of a block whose rows have so many each, of so many registers. */
+/* Threads of a block, for `row_threads` threads per row with `registers` each. */
 static int block_of(const Launch *p, int row_threads, int64_t registers)
 {
     bool fits = iterations_of(p, p->region.inner) * 4 * p->ncolumns <= STATIC_SHARED;
     if (row_threads == WARP)
         return fits ? BLOCK : WARP;
-    int rows = 1; /* those of one block meet at barriers: none of them may be without a row */
+    int rows = 1; /* rows of one block share barriers: each must exist */
     while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK &&
            iterations_of(p, p->reduced) % (rows * 2) == 0 && registers <= most_registers(row_threads * rows * 2))
         rows *= 2;
     return row_threads * rows;
 }
 
-/* Can so many threads have a row in registers? */
+/* Do this number of threads hold a row in registers? */
 static bool fits_in_registers(const Launch *p, int row_threads)
 {
     int64_t row = row_registers(p, (p->packs + row_threads - 1) / row_threads), all = row + other_registers(p);
@@ -242,7 +242,7 @@ static void plan_shared_rows(Launch *p)
     for (int i = 0; i < p->k->narrays; i++)
         p->in_shared[i] = fits_registers(p, i);
     p->shared = bytes;
-    p->row_threads = MOST_THREADS / 2; /* two blocks live on a multiprocessor of a large device */
+    p->row_threads = MOST_THREADS / 2; /* two blocks fit on a multiprocessor of a large device */
 }
 
 static void plan_row_threads(Launch *p)

@@ -1,4 +1,4 @@
-/* host_c.c -- the C dialect: kernels are functions of trainer.c, each text once. */
+/* host_c.c -- the C dialect: kernels are functions of trainer.c, each distinct text once. */
 #include "host_parts.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@ typedef struct {
     FuncText *t;
     const Op *op;
     const Func *callee;     /* NULL: a library op */
-    const Product *product; /* NULL: no product */
+    const Product *product; /* NULL: not a product */
 } WantedKernel;
 
 static FunctionText kernel_text(const WantedKernel *w, bool anonymous)
@@ -21,7 +21,7 @@ static FunctionText kernel_text(const WantedKernel *w, bool anonymous)
 
 static bool is_kernel(Host *h, const char *name) { return map_get(&h->kernel_names, intern_text(h->m, name)) != NULL; }
 
-/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number where another text has that name. */
+/* "k.h.attn.q.2" becomes kernel_h_attn_q_2, with a number if another text has that name. */
 static const char *kernel_name(Host *h, const WantedKernel *w)
 {
     Arena *arena = &h->m->arena;
@@ -35,7 +35,7 @@ static const char *kernel_name(Host *h, const WantedKernel *w)
     return name;
 }
 
-/* The name of a C function that does it; two kernels that read alike but for names and comment are one. */
+/* The name of the C function of a kernel; kernels with equal text, except for names and comment, share one. */
 static const char *find_kernel(const WantedKernel *w)
 {
     Host *h = w->t->h;

@@ -25,7 +25,7 @@ static int add_row(Host *h, KernelRow row)
     return h->nrows++;
 }
 
-/* Bytes that a call reads and writes, at least: of a gather's table only the rows that it picks. */
+/* The minimum of bytes that a call reads and writes: of a gather's table only the picked rows. */
 static double call_bytes(const Module *m, const Op *op)
 {
     double bytes = 0;
@@ -48,7 +48,7 @@ static double kernel_flops(Module *m, const Func *kernel)
     return flops;
 }
 
-/* Does it write what outlives the step? */
+/* Does it write state? */
 static bool updates_state(const FuncText *t, const Op *op)
 {
     for (int i = 0; i < op->results.count && t->f->role == STEP; i++)
@@ -76,8 +76,8 @@ static char *on_one_line(Arena *arena, const Statement *s)
     return arena_text(arena, "%s)", line);
 }
 
-/* RT_RUN(rt, 17, f(a, b)); where that is too long for a line, f(a, b) begins a line of its own: below `rt`, or
- * further left where it then needs only one. */
+/* RT_RUN(rt, 17, f(a, b)); if that is too long for a line, f(a, b) is on a separate line: aligned with `rt`, or further
+ * left if it then fits into one. */
 static char *traced_call(Module *m, int row, const Statement *call)
 {
     enum { WIDTH = 116, UNDER = 7 };
@@ -124,7 +124,7 @@ const char **operands_of(FuncText *t, const Op *op)
     return operands;
 }
 
-/* Of the operands those that the product names. */
+/* The operands of the product. */
 static const char **operands_of_product(FuncText *t, const Op *op, const Product *p)
 {
     const char **operands = NEW_ARRAY(&t->h->m->arena, const char *, op->args.count + op->results.count + 1);

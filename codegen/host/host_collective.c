@@ -2,8 +2,8 @@
  *
  *   rt_collective(rt, 3, RT_IN(v27), RT_OUT(v1118));
  *
- * Operands and results are row-major in memory.  Ops of one bucket that stand together are one collective, with a piece
- * for each tensor.  A local_slice moves nothing between ranks: it is a copy.
+ * Operands and results are row-major in memory.  Adjacent ops of one bucket are one collective, with a piece for each
+ * tensor.  A local_slice is a copy, without communication.
  */
 #include "host_parts.h"
 
@@ -18,7 +18,7 @@
 static char *piece_text(Arena *arena, const RtPiece *p)
 {
     const char *zigzag = p->zigzag ? ", .zigzag = true" : "", *cut = p->zigzag_cut ? ", .zigzag_cut = true" : "";
-    if (p->inner == 0) /* no all_to_all */
+    if (p->inner == 0) /* not all_to_all */
         return arena_text(arena, "{ .outer = %" PRId64 ", .block = %" PRId64 "%s }", p->outer, p->block, zigzag);
     return arena_text(arena,
                       "{ .outer = %" PRId64 ", .block = %" PRId64 ", .middle = %" PRId64 ", .cut = %" PRId64
@@ -97,7 +97,7 @@ char *collective_text(Module *m, const char *function, int id, int count, const 
     return fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", function, id, from, to);
 }
 
-/* Of the last iteration, which gets no operands for the next one, nothing is started. */
+/* The last iteration, which has no operands for a next one, starts nothing. */
 static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
 {
     Module *m = t->h->m;
@@ -116,7 +116,7 @@ static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
     return close_text(&m->arena, &guarded);
 }
 
-/* A copy of this rank's block: of a dim that was whole, the part that it gets; else a block of its own block. */
+/* A copy of this rank's block: of a dim that was whole, its part; else a block of its own block. */
 static void write_local_slice(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
@@ -148,7 +148,7 @@ static void write_local_slice(FuncText *t, const Op *op)
     write_statement(t, place_text(m, op), text);
 }
 
-/* passes/memory/order.c has seen to it. */
+/* Guaranteed by passes/memory/order.c. */
 static bool are_in_order(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
@@ -162,7 +162,7 @@ static bool are_in_order(FuncText *t, const Op *op)
     return true;
 }
 
-/* The number of one that is started. */
+/* The number of a started collective. */
 static int number_of(Host *h, const Op *op)
 {
     const Op *ops[MOST_PIECES], *continued = continued_by(h->m, op);

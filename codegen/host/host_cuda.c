@@ -1,8 +1,8 @@
-/* host_cuda.c -- the CUDA dialect: kernels are launched, from a text that trainer.c embeds.
+/* host_cuda.c -- the CUDA dialect: kernels are launched from a text embedded in trainer.c.
  *
  *   RT_RUN(rt, 2, RT_LAUNCH(rt, kernel_h_ln_1, x, h_ln_1_gain, v6));
  *
- * The name of a kernel is the number of its first launch in a table; one call may take several.
+ * The name of a kernel is the number of its first launch in a table; one call may be several launches.
  */
 #include "host_parts.h"
 

@@ -1,8 +1,8 @@
 /* host_func.c -- one function of the program in C: a list of statements.
  *
- * Every value is a pointer into the frame, declared before the first statement that names it, with its shape.  Which
- * parameters a function has is known when its body is: those that its statements name.  So statements are written
- * first, and whoever calls it comes after it.
+ * Every value is a pointer into the frame, declared with its shape before the first statement that uses it.  The
+ * parameters of a function are those that its statements use, so they are known after its body.  Callers are written
+ * after their callees.
  */
 #include "host_parts.h"
 
@@ -49,7 +49,7 @@ static const char *parameter(const FuncText *t, int number)
     return t->pointer[number];
 }
 
-/* Functions of the file begin with these: a pointer may not hide them. */
+/* Prefixes of functions of the file: a pointer must not shadow them. */
 static const char *local_name(FuncText *t, const char *text)
 {
     char *name = c_identifier(t->h->m, text, 20);
@@ -102,7 +102,7 @@ const char *in_frame(FuncText *t, int64_t offset)
     return offset ? arena_text(arena, "%s + %" PRId64, t->frame, offset) : t->frame;
 }
 
-/* A pointer of the type to there. */
+/* A pointer to elements of `type` at this offset. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset)
 {
     Arena *arena = &t->h->m->arena;
@@ -138,7 +138,7 @@ static char *declaration(FuncText *t, const Local *local)
                       parameter(t, number), s->at / dtype_bytes(value->type.dtype));
 }
 
-/* Pointers that one statement names first: their shapes stand behind them, in one column, or above. */
+/* Declares the pointers that a statement uses first: with their shapes after them, in one column, or above. */
 static void write_declarations(FuncText *t)
 {
     enum { WIDTH = 116 };
@@ -199,7 +199,7 @@ static void name_pointers(FuncText *t)
     }
 }
 
-/* Entries have one type; other functions have no frame where it has no bytes. */
+/* Entry functions have one type; other functions have no frame parameter if the frame is empty. */
 bool takes_frame(const Func *f) { return f->role != PLAIN || f->frame > 0; }
 
 static char *function_head(const FuncText *t)
@@ -246,10 +246,10 @@ static void write_op(FuncText *t, const Op *op)
     else if (info(op)->family == CONTROL || info(op)->family == LIBRARY)
         write_call(t, op);
     else
-        internal_error(t->h->m, op, "it is in no kernel");
+        internal_error(t->h->m, op, "it is not in a kernel");
 }
 
-/* Two functions may differ in what an identifier cannot have. */
+/* Names of functions may differ in characters that identifiers cannot have. */
 static char *function_name(Host *h, const Func *f)
 {
     Module *m = h->m;

@@ -1,4 +1,4 @@
-/* host_loop.c -- layers in a loop: a C loop over the copies, and what goes from iteration to iteration.
+/* host_loop.c -- loops: a C loop over the iterations, and carried values.
  *
  *   const float *x = x0;
  *   for (int64_t h_copy = 0; h_copy < 12; h_copy++) {
@@ -7,8 +7,8 @@
  *       x = x_next;
  *   }
  *
- * What an iteration makes in place is put where it will end before the loop begins.  All else goes to and fro between
- * two buffers, so that the last iteration writes where the loop's result lies.
+ * Values carried in place are copied to their final storage before the loop.  All others alternate between two buffers,
+ * so that the last iteration writes to the storage of the loop's result.
  */
 #include "host_parts.h"
 
@@ -26,7 +26,7 @@ typedef struct {
     int64_t iterations;
     Name dim;                 /* NULL: a call */
     const char *index;        /* the loop's variable */
-    int64_t buffer;           /* where the next iteration buffer begins */
+    int64_t buffer;           /* offset of the next iteration buffer */
     Text before, first, last; /* before the loop; at the beginning and end of an iteration */
 } LoopText;
 
@@ -34,7 +34,7 @@ static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->o
 
 /* --- Slices -------------------------------------------------------------------------------- */
 
-/* Does what the callee gets lie as it expects: the strides of its parameter, in all dims but the loop's? */
+/* Has the argument the strides of the callee's parameter, except for the loop's dim? */
 static bool lies_as(const LoopText *l, const Value *here, const Value *there)
 {
     bool good = true;
@@ -43,10 +43,10 @@ static bool lies_as(const LoopText *l, const Value *here, const Value *there)
         if (here->type.dim[i].name != l->dim && local_size(l->t->h->m, &here->type.dim[i]) > 1)
             good &= at >= 0 && there->storage->stride[at] == here->storage->stride[i];
     }
-    return good || internal_error(l->t->h->m, l->op, "an operand lies otherwise than its callee expects");
+    return good || internal_error(l->t->h->m, l->op, "an operand has other strides than its callee expects");
 }
 
-/* How many iterations come after this one, or came before it. */
+/* The number of iterations after this one, or before it. */
 static char *iterations(const LoopText *l, bool after)
 {
     Arena *arena = &l->t->h->m->arena;
@@ -54,7 +54,7 @@ static char *iterations(const LoopText *l, bool after)
                                          : arena_text(arena, "(%" PRId64 " - %s)", l->iterations - 1, l->index);
 }
 
-/* The pointer to a slice of a value, or to all of it where it has not the loop's dim. */
+/* The pointer to a slice of a value, or to all of it if it does not have the loop's dim. */
 static const char *slice_at(LoopText *l, const Value *here, const char *index)
 {
     Arena *arena = &l->t->h->m->arena;
@@ -67,7 +67,7 @@ static const char *slice_at(LoopText *l, const Value *here, const char *index)
                        : arena_text(arena, "%s + %s * %" PRId64, pointer, index, stride);
 }
 
-/* One iteration's slice, which the callee knows as another value. */
+/* The present iteration's slice of `here`, which is `there` in the callee. */
 static const char *slice_of(LoopText *l, const Value *here, const Value *there)
 {
     lies_as(l, here, there);
@@ -86,7 +86,7 @@ static const char *next_slice_of(LoopText *l, const Value *here, const Value *th
     return name;
 }
 
-/* --- What is carried ----------------------------------------------------------------------- */
+/* --- Carried values ------------------------------------------------------------------------ */
 
 static void copy_initial(LoopText *l, const Value *from, const Value *to)
 {
@@ -100,7 +100,7 @@ static void copy_initial(LoopText *l, const Value *from, const Value *to)
           l->before.out);
 }
 
-/* Declares the pointers that go to and fro; returns what the callee reads and, in *next, what it writes. */
+/* Declares the alternating pointers; returns the one that the callee reads and, in *next, the one that it writes. */
 static const char *swap_buffers(LoopText *l, int i, const char **next)
 {
     FuncText *t = l->t;
@@ -164,7 +164,7 @@ static char *loop_head(const LoopText *l)
                       l->index);
 }
 
-/* For --trace: without this all copies would have one name. */
+/* For --trace: distinguishes the iterations. */
 static char *iteration_text(const LoopText *l, const char *iteration)
 {
     Module *m = l->t->h->m;

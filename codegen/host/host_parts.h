@@ -1,11 +1,11 @@
-/* host_parts.h -- inside the emitter of the host program; nobody else includes it.
+/* host_parts.h -- internals of the host program emitter.
  *
  *   host.c          the file: its parts in order
- *   host_func.c     one function of the program: statements, and the pointers that they name
+ *   host_func.c     one function of the program: statements and their pointers
  *   host_call.c     the statements that run kernels, products and library ops
- *   host_c.c        what only C has: kernels are functions of the file
- *   host_cuda.c     what only CUDA has: kernels are launched, from a text that the file embeds
- *   host_loop.c     layers in a loop, and what they carry
+ *   host_c.c        C only: kernels are functions of the file
+ *   host_cuda.c     CUDA only: kernels are launched from an embedded text
+ *   host_loop.c     loops, and carried values
  *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
  *   program.c       the tables of RtProgram
@@ -21,7 +21,7 @@
 #include "text/names.h"
 #include "totals.h"
 
-/* --- What has been written so far ------------------------------------------------------------- */
+/* --- The text written so far ------------------------------------------------------------------ */
 
 /* A row of the table of kernels: a statement that a trace can name. */
 typedef struct {
@@ -38,7 +38,7 @@ typedef struct {
     const char *name;
     bool *takes;      /* of each pointer: is it a parameter of the C function? */
     bool *written;    /* of each pointer: is it a result? */
-    const Value **of; /* of each pointer: the value that names it; NULL: no such pointer */
+    const Value **of; /* of each pointer: the value that it is named after; NULL: no such pointer */
     int npointers;
 } HostFunc;
 
@@ -56,10 +56,10 @@ typedef struct {
     const Dialect *dialect;
     const CudaProgram *cuda; /* CUDA only */
     Text kernels, functions; /* kernels: C only */
-    ShardOffsets offsets;    /* that these name */
+    ShardOffsets offsets;    /* used by these */
     int nrows, row_room, nproducts, product_room;
-    Map kernel_codes; /* a kernel, without names of its own -> its name */
-    Map kernel_names; /* those that have been given */
+    Map kernel_codes; /* anonymous text of a kernel -> its name */
+    Map kernel_names; /* names in use */
     int nlaunched, launched_room;
     LaunchText *launched;
     KernelRow *row;
@@ -70,12 +70,12 @@ typedef struct {
     Map started; /* Op -> number of its collective, from 1 */
 } Host;
 
-/* A list with room for one more; `room` grows. */
+/* Makes room for one more item in a list; `room` grows. */
 void *with_room(Module *m, void *list, int count, int *room, size_t size);
 
 /* --- One function ----------------------------------------------------------------------------- */
 
-/* A pointer that statements can name. */
+/* A pointer variable. */
 typedef struct {
     const char *name;
     const Value *value;
@@ -91,15 +91,15 @@ typedef struct {
     const char **pointer; /* names of the parameters */
     Map locals;           /* of values: Local */
     int nfresh, fresh_room;
-    Local **fresh; /* those that the next statement names first */
+    Local **fresh; /* first used by the next statement */
     Text body;
-    const char *comment; /* the last one written */
+    const char *comment; /* the last comment written */
 } FuncText;
 
-/* The C expression for where a value lies. */
+/* The C expression of a value's address. */
 const char *pointer_to(FuncText *t, const Value *value);
 
-/* The value whose memory it names: itself, or what it is a view of where the view begins. */
+/* The value at whose address it begins: itself, or the viewed value if the view begins there. */
 const Value *viewed(const Value *value);
 
 /* The text of a pointer into the frame. */
@@ -108,11 +108,11 @@ const char *in_frame(FuncText *t, int64_t offset);
 /* The same, as a pointer to elements of a type. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
 
-/* Appends a statement (lines at the left margin) after its comment and the pointers it names for the first time. */
+/* Appends a statement (unindented lines) after its comment and declarations of the pointers that it uses first. */
 void write_statement(FuncText *t, const char *comment, const char *text);
 
-bool takes_frame(const Func *f);             /* is the function in C given a pointer to its frame? */
-HostFunc *host_func(Host *h, const Func *f); /* writes it if that has not been done */
+bool takes_frame(const Func *f);             /* has the C function a parameter for its frame? */
+HostFunc *host_func(Host *h, const Func *f); /* writes it if not yet written */
 bool internal_error(Module *m, const Op *op, const char *what);
 
 /* Pointers to its operands, then to its results. */
@@ -121,15 +121,15 @@ const char **operands_of(FuncText *t, const Op *op);
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
-const Op *write_collective(FuncText *t, const Op *op); /* with those of its bucket; returns the last */
+const Op *write_collective(FuncText *t, const Op *op); /* with the others of its bucket; returns the last */
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
 enum { MOST_PIECES = 256 };                                              /* of one message */
 int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);            /* the ops that are one message; how many */
-RtCollective collective_of(Module *m, const Op *const ops[], int count); /* of these; but for what people read */
+RtCollective collective_of(Module *m, const Op *const ops[], int count); /* of these; without names for reports */
 
-/* Elements of the dims from `first` on and before `end`, as a rank holds them. */
+/* Elements of the dims from `first` on and before `end`, on one rank. */
 int64_t count_between(const Module *m, const Type *type, int first, int end);
 
 /* "rt_collective_start(rt, 3, RT_IN(...), RT_OUT(...));\n" */
@@ -145,33 +145,33 @@ extern const FuncRole entries[NENTRIES];
 
 /* --- Targets ---------------------------------------------------------------------------------- */
 
-/* `rows` rows of `row` elements, whose beginnings are to_row and from_row elements apart. */
+/* `rows` rows of `row` elements, with pitches to_row and from_row in elements. */
 typedef struct {
     const char *to, *from; /* texts of pointers */
     int element;           /* bytes */
     int64_t rows, row, to_row, from_row;
 } RowsCopy;
 
-/* What the targets do differently; all else of the program is the same. */
+/* The differences between targets; the rest of the program is the same. */
 struct Dialect {
-    const char *kernels;  /* what they are, for the head of the file */
-    const char *includes; /* lines behind #include "rt.h" */
+    const char *kernels;  /* their description, for the head of the file */
+    const char *includes; /* lines after #include "rt.h" */
 
-    /* The ops that the statement in the place of *op does: at least itself, and others behind it; none if an earlier
-     * statement does it along.  These are row kernels or LIBRARY ops. */
+    /* The ops that the statement of *op runs: at least itself, and later ones; none if an earlier statement runs it.
+     * Row kernels or LIBRARY ops. */
     int (*group)(const Host *h, const Op *const *op, const Op *const **group);
     Statement (*kernel)(FuncText *t, const Op *op); /* that statement */
-    /* The one that runs product `number` of a kernel, in an order of operands that rt_product does not take. */
+    /* The statement that runs product `number` of a kernel, with an operand order that rt_product does not support. */
     Statement (*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
                                const char *const operands[]);
-    /* The name of the launch that does bias and activation of product `number` where the library does not; NULL: there
-     * is none. */
+    /* The name of the launch that computes bias and activation of product `number` if the library does not; NULL:
+     * none. */
     const char *(*unfused)(FuncText *t, const Op *op, int number);
     char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
 
     void (*write_kernels)(Host *h, const char *kernels, FILE *out);
-    const char *(*fields)(Host *h); /* of RtProgram, a line each */
+    const char *(*fields)(Host *h); /* fields of RtProgram, one line each */
 };
 
 extern const Dialect c_dialect, cuda_dialect;

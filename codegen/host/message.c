@@ -23,7 +23,7 @@ static RtPiece piece_of(const Module *m, const Op *op)
     int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1, to = op->attrs.to ? find_dim(x, op->attrs.to) : -1;
     if (at < 0)
         return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
-    const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* where the dim is in blocks */
+    const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* has the dim in blocks */
     if (op->kind != OP_all_to_all)
         return (RtPiece){ .outer = count_between(m, x, 0, at),
                           .block = count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank),
@@ -39,7 +39,7 @@ static RtPiece piece_of(const Module *m, const Op *op)
                       .zigzag_cut = op->attrs.zigzag };
 }
 
-/* The axes of the group, outermost first: as the dim's split has them, which the collective takes away or adds. */
+/* The axes of the group, outermost first: in the order of the split that the collective removes or adds. */
 static void find_axes(const Module *m, const Op *op, RtCollective *c)
 {
     const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
@@ -94,7 +94,7 @@ typedef struct Sharing {
 typedef struct {
     Module *m;
     bool on_gpu;
-    int collectives, parts; /* messages that are put together from parts, and what says where these lie */
+    int collectives, parts; /* messages assembled from parts, and the tables of these parts */
     Sharing *sharing;
 } Space;
 
@@ -110,7 +110,7 @@ static Sharing *sharing_of(Space *s, const RtCollective *c)
     return s->sharing = at;
 }
 
-/* Of the collective that begins with this op; the last of its ops. */
+/* Adds the collective that begins with this op; returns its last op. */
 static const Op *add_space(Space *s, const Op *op)
 {
     const Op *ops[MOST_PIECES];

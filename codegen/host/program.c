@@ -1,7 +1,7 @@
-/* program.c -- the tables of RtProgram: what the runtime has to know of a program to feed, save and explain it.
+/* program.c -- the tables of RtProgram: the data about a program that the runtime needs to run, save and report it.
  *
- * A table row that fits stands on a line; otherwise its fields stand one below the other, with a comma after the
- * last, which is how clang-format leaves it.
+ * A table row is on one line if it fits; otherwise each field is on its own line, with a comma after the last, as in
+ * clang-format.
  */
 #include "codegen.h"
 #include "host_parts.h"
@@ -15,7 +15,7 @@ const FuncRole entries[NENTRIES] = { STEP, EVAL, PREDICT };
 
 /* --- Texts --------------------------------------------------------------------------------- */
 
-/* The shortest text that reads back as the same double. */
+/* The shortest text that parses as the same double. */
 static char *number_text(Module *m, double value)
 {
     char text[40];
@@ -31,7 +31,7 @@ static char *integer_text(Module *m, int64_t value) { return arena_text(&m->aren
 
 /* --- Tensors ------------------------------------------------------------------------------- */
 
-/* What state is called in a checkpoint; NULL: by the name of the parameter alone. */
+/* The prefix of state in a checkpoint; NULL: the name of the parameter alone. */
 static const char *stored_as(PortKind kind)
 {
     static const char *const words[N_PORTS] = {
@@ -55,7 +55,8 @@ static char *dim_list(Module *m, const Value *value, int what)
     return value->type.rank ? arena_text(&m->arena, "%s }", text) : "{ 0 }";
 }
 
-/* "        .split = { { 1, { 0 } }, { 0 } },\n", or nothing where nothing is split. */
+/* "  .split = { { 1, { 0 } }, { 0 } },
+ * ", or nothing if no dim is split. */
 static char *splits_text(Module *m, const Type *type)
 {
     bool any = false;
@@ -67,7 +68,7 @@ static char *splits_text(Module *m, const Type *type)
     return any ? arena_text(&m->arena, "{ %s }", text) : NULL;
 }
 
-enum { FIRST_LOSS_SCALE = 65536 }; /* as PyTorch's GradScaler begins */
+enum { FIRST_LOSS_SCALE = 65536 }; /* initial value of PyTorch's GradScaler */
 
 static char *init_text(Module *m, PortKind kind, const Param *param)
 {
@@ -165,7 +166,7 @@ void write_products(Host *h, FILE *out)
 
 /* --- Functions ----------------------------------------------------------------------------- */
 
-/* Where a value lies; -1: there is none. */
+/* The address of a value; -1: no value. */
 static int64_t place_of(const Value *value) { return value ? value->storage->at : -1; }
 static int64_t place_fed(const Func *f, PortKind kind) { return place_of(param_for(f, kind, NULL)); }
 
@@ -187,8 +188,8 @@ static char *input_splits(Module *m, const Value *value)
     return text;
 }
 
-/* How many tokens of a sequence it takes, of its dims what is neither batch nor micro-batches; or how many memory
- * holds. */
+/* The number of tokens per sequence of an input: the size of its dims except batch and micro-batches; or their size in
+ * memory. */
 static int64_t length_of(const Module *m, const Input *input, const Type *type, bool padded)
 {
     int64_t length = 1;
@@ -218,7 +219,7 @@ static void write_inputs(Module *m, const Func *f, FILE *out)
         fputs("};\n\n", out);
 }
 
-/* micro, batch and seq of the inputs: what is neither of the first two is the sequence. */
+/* micro, batch and seq of the inputs: all dims except the first two are the sequence. */
 typedef struct {
     int64_t micro, batch, seq;
 } Shape;
@@ -320,20 +321,19 @@ static const char *schedule_text(Module *m)
         kinds[t->schedule], number_text(m, t->lr), number_text(m, t->min_lr), t->warmup, t->steps, t->decay);
 }
 
-/* Text as string literals, one below the other, none longer than a line of the file. */
+/* Text as string literals, one per line, within the line width of the file. */
 static void write_literals(Module *m, const char *name, const char *text, FILE *out)
 {
     enum { ROOM = 72 }; /* what is quoted gets longer */
-    const char *head = arena_text(&m->arena, "static const char %s[] = ", name), *before = head;
+    fprintf(out, "/* clang-format off */\nstatic const char %s[] =", name);
     while (*text) {
         int length = (int)strnlen(text, ROOM);
-        while (((unsigned char)text[length] & 0xC0) == 0x80) /* not inside of a character */
+        while (((unsigned char)text[length] & 0xC0) == 0x80) /* not inside a character */
             length++;
-        fprintf(out, "%s%s", before, string_text(m, arena_text(&m->arena, "%.*s", length, text)));
+        fprintf(out, "\n    %s", string_text(m, arena_text(&m->arena, "%.*s", length, text)));
         text += length;
-        before = arena_text(&m->arena, "\n%*s", (int)strlen(head), "");
     }
-    fputs(";\n\n", out);
+    fputs(";\n/* clang-format on */\n\n", out);
 }
 
 static int64_t vocabulary(const Module *m)
@@ -365,7 +365,7 @@ static char *mesh_fields(const Host *h, TrainerTexts texts)
                                       : "");
 }
 
-/* Products are made and shard offsets found when the program starts. */
+/* Products are created and shard offsets set when the program starts. */
 static void write_create(const Host *h, FILE *out)
 {
     if (h->offsets.count)

@@ -13,7 +13,7 @@ static int count_copies(const Param *param)
 
 /* --- Work ---------------------------------------------------------------------------------- */
 
-/* Products and attention of one call, at any stage: callees may be layers or kernels. */
+/* Products and attention of one call, after any pass: callees may be layers or kernels. */
 static double forward_flops(Module *m, const Func *f)
 {
     double flops = 0;
@@ -25,7 +25,7 @@ static double forward_flops(Module *m, const Func *f)
     return flops;
 }
 
-/* Evaluation runs the forward pass on one micro-batch, and no pass changes which products that takes. */
+/* Evaluation runs the forward pass on one micro-batch, and no pass changes its products. */
 static const Func *forward_of(const Module *m)
 {
     const Func *eval = func_with_role(m, EVAL);

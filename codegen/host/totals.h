@@ -6,14 +6,14 @@
 
 typedef struct {
     int64_t parameters;        /* trainable numbers, without padding */
-    int tensors;               /* of a checkpoint: each copy of a repeat counts */
+    int tensors;               /* in a checkpoint, where each copy of a repeat counts */
     int64_t micro, batch, seq; /* micro-batches a step, sequences in one, tokens in a sequence */
     double flops;              /* a step, by the convention below */
 } Totals;
 
 /* FLOPs are those of PaLM (arXiv 2204.02311, appendix B) and llm.c: products and attention of the forward pass, full
- * squares even where attention is causal, times 3 for forward and backward, over all micro-batches.  Nothing is
- * counted for what the backward pass computes again. */
+ * squares even where attention is causal, times 3 for forward and backward, over all micro-batches.  Recomputation in
+ * the backward pass is not counted. */
 #define FLOPS_CONVENTION                                                                                               \
     "3 x (products and attention of the forward pass), causal attention as full; recomputation not counted"
 

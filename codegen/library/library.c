@@ -1,6 +1,6 @@
 /* library.c -- functions that call the runtime's kernels for LIBRARY ops.
  *
- * A kernel is called with a constant shape and is inlined, so that the shape folds away.
+ * A kernel is called with a constant shape and is inlined, so that the compiler folds the shape.
  */
 #include "library.h"
 
@@ -19,7 +19,8 @@ char *refuse_layout(const Operands *o, const char *format, ...)
     char text[200];
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end cannot do this %s: %s", info(o->op)->name, text);
+    error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end does not support this %s: %s", info(o->op)->name,
+             text);
     return NULL;
 }
 
@@ -74,7 +75,7 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
             next.size *= groups[count - 1].size;
             groups[count - 1] = next;
         } else if (count == room) {
-            refuse_layout(o, "its %s dims are not %d in memory, but more", what, room);
+            refuse_layout(o, "its %s dims are more than %d in memory", what, room);
             return false;
         } else {
             groups[count++] = next;
@@ -177,7 +178,7 @@ int64_t library_scratch(Module *m, const Op *op)
         return 0;
     Type dq = arg(op, 0)->type;
     dq.dtype = F32;
-    return local_bytes(m, &dq); /* as rt_attend_grad_scratch says */
+    return local_bytes(m, &dq); /* see rt_attend_grad_scratch */
 }
 
 Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)

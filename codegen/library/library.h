@@ -7,30 +7,30 @@
 
 enum { MAX_OPERANDS = 9 };
 
-/* The operands and results of an op, with the names of their pointers in the function that is written. */
+/* The operands and results of an op, with the names of their pointers in the emitted function. */
 typedef struct {
     Module *m;
     const Op *op;
     int count;
     const Value *value[MAX_OPERANDS];
     const char *name[MAX_OPERANDS];
-    const char *variant; /* behind the name of the runtime's function: "" in C, "<8>" in CUDA */
-    const char *more;    /* behind its operands: "", ", scratch" */
-    bool asks;           /* is there a kernel for this layout?  Where there is none, that is no error */
+    const char *variant; /* appended to the name of the runtime's function: "" in C, "<8>" in CUDA */
+    const char *more;    /* appended to its operands: "", ", scratch" */
+    bool asks;           /* a query: an unsupported layout is not an error */
 } Operands;
 
-/* Dims that lie one behind the other in all of some operands. */
+/* Dims that are contiguous in all of some operands. */
 typedef struct {
     int64_t size;
-    int64_t stride[MAX_OPERANDS]; /* by operand; 0 where it has none of them */
+    int64_t stride[MAX_OPERANDS]; /* by operand; 0 if it has none of them */
 } DimGroup;
 
 int64_t stride_along(const Value *value, Name dim); /* 0 if it does not have the dim */
 int64_t size_along(const Operands *o, const Value *value, Name dim);
 
-/* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Groups that are
- * not needed have size 1.  False after an error. */
-/* The loops over one operand may not go beyond it; an error if they do. */
+/* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Unused groups have
+ * size 1.  False after an error. */
+/* Reports an error if loops exceed the operand. */
 void check_operand(const Operands *o, int operand, const Access *access);
 
 bool find_groups(const Operands *o, const Names *dims, const char *what, int room, DimGroup groups[]);
@@ -39,14 +39,14 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 typedef char *CallText(const Operands *o);
 CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_attend, call_attend_grad;
 
-/* The memory order of an operand in which the op has a kernel whatever else there is: library_order.c. */
+/* A memory order of an operand that is always supported: library_order.c. */
 typedef Names OperandOrder(const Operands *o, int operand);
 OperandOrder order_own, order_scatter_add, order_rope, order_attend;
 
-/* Is there a kernel for the operands as they lie?  If not, how it wants them. */
+/* Is there a kernel for the operands' layouts?  If not, sets the required ones. */
 bool library_takes(Module *m, const Op *op, Wanted wanted[]);
 
-/* What the operands of a LIBRARY op are called; false after an error, where there is no kernel or no storage. */
+/* Names the operands of a LIBRARY op; false after an error, if there is no kernel or no storage. */
 bool find_operands(Module *m, const Op *op, Operands *o);
 Names library_order(const Operands *o, int operand);
 char *library_body(const Operands *o);

@@ -1,16 +1,16 @@
-/* library_copy.c -- pad and concat: boxes of elements that are copied or cleared. */
+/* library_copy.c -- pad and concat: copying and clearing boxes of elements. */
 #include "library.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Dims that lie one behind the other on both sides are one. */
+/* Dims that are contiguous on both sides are merged. */
 typedef struct {
     int rank;
     int64_t size[MAX_RANK], to[MAX_RANK], from[MAX_RANK];
 } Box;
 
-/* All elements of `from`, as they lie in `to` and in `from`. */
+/* All elements of `from`, with strides in `to` and in `from`. */
 static Box box_of(const Operands *o, const Value *to, const Value *from)
 {
     Box box = { 0 };
@@ -51,7 +51,7 @@ static Access access_of(const Box *box, const int64_t stride[], int64_t first)
     Access access = { 0 };
     for (int i = 0; i < box->rank; i++)
         add_access(&access, box->size[i], stride[i]);
-    add_access(&access, 2, first); /* the second time behind the first elements */
+    add_access(&access, 2, first); /* offset by the first elements */
     return access;
 }
 
@@ -65,7 +65,7 @@ static char *clear_text(const Operands *o, const Value *y)
     return wrapped_list(o->m, "rt_clear(", 5, items, ");\n", 4);
 }
 
-/* Copies all of an operand to where element `first` of the result is. */
+/* Copies an operand to the result, from element `first` on. */
 static char *copy_text(const Operands *o, int operand, const Value *y, int64_t first)
 {
     Box box = box_of(o, y, o->value[operand]);

@@ -1,10 +1,10 @@
-/* library_order.c -- which memory orders the runtime's kernels take, and for others the order into which an operand is
+/* library_order.c -- the memory orders that the runtime's kernels support, and the order into which other operands are
  * copied. */
 #include "library.h"
 
 #include "ir/storage.h"
 
-/* --- The order that always does ------------------------------------------------------------------------ */
+/* --- Orders that are always supported ------------------------------------------------------------------------ */
 
 Names order_own(const Operands *o, int operand)
 {
@@ -20,7 +20,7 @@ static void add_those_of(const Value *value, Names *names, Name dim)
         add_name(names, dim);
 }
 
-/* What is summed into the table's rows stands between what comes before them there and what comes behind. */
+/* The dims of the index take the position of the table's row dim. */
 Names order_scatter_add(const Operands *o, int operand)
 {
     const Type *index = &o->value[1]->type, *table = &o->value[2]->type;
@@ -36,7 +36,7 @@ Names order_scatter_add(const Operands *o, int operand)
     return names;
 }
 
-/* Everything else, then the sequence, then the feature. */
+/* All other dims, then the sequence, then the feature. */
 Names order_rope(const Operands *o, int operand)
 {
     const Attrs *a = &o->op->attrs;
@@ -49,7 +49,7 @@ Names order_rope(const Operands *o, int operand)
     return names;
 }
 
-/* What q and k share, what q has alone, the sequence, the feature. */
+/* Dims shared by q and k, dims of q alone, the sequence, the feature. */
 Names order_attend(const Operands *o, int operand)
 {
     const Attrs *a = &o->op->attrs;
@@ -66,7 +66,8 @@ Names order_attend(const Operands *o, int operand)
     return names;
 }
 
-/* --- Does it do as it is? -------------------------------------------------------------------------------- */
+/* --- Is the present order supported?
+ * -------------------------------------------------------------------------------- */
 
 static bool lies_in_order(const Module *m, const Value *value, const Names *order)
 {
@@ -89,7 +90,7 @@ static bool is_padded(const Type *type)
     return false;
 }
 
-/* Operands in another order come first; then results, then the padding between rows. */
+/* Tries other orders of operands first; then of results, then removal of padding between rows. */
 bool library_takes(Module *m, const Op *op, Wanted wanted[])
 {
     Operands o;

@@ -1,4 +1,4 @@
-/* library_shape.c -- the shapes of gathers, rope and attention, as the runtime's kernels take them. */
+/* library_shape.c -- the shape arguments of the runtime's kernels for gathers, rope and attention. */
 #include "library.h"
 #include "templates.h"
 
@@ -37,7 +37,7 @@ static void put_offset(Text *fields, Module *m, const Dim *dim, const char *firs
     }
 }
 
-/* What an index has to be below, and what is said where one is not. */
+/* The bound of an index, and the error text for larger ones. */
 static void put_bound(const Operands *o, Text *fields, const Dim *dim)
 {
     put_number(fields, "size", dim->size);
@@ -80,7 +80,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     for (int i = 0; i < index->type.rank; i++)
         add_name(&counted, index->type.dim[i].name);
     DimGroup before, behind, count;
-    Operands places = *o; /* a dim of the index may be called like the rows, which it then replaces */
+    Operands places = *o; /* a dim of the index may have the name of the row dim, which it replaces */
     places.value[table] = index;
     if (!find_groups(o, &pre, "outer", 1, &before) || !find_groups(o, &post, "inner", 1, &behind) ||
         !find_groups(&places, &counted, "index", 1, &count))

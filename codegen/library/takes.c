@@ -1,4 +1,4 @@
-/* takes.c -- the memory orders that this back end takes for operands and results; passes/memory/order.c copies the
+/* takes.c -- the memory orders of operands and results that this back end supports; passes/memory/order.c copies
  * others. */
 #include "library.h"
 

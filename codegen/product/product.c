@@ -1,8 +1,8 @@
-/* product.c -- dots as products of matrices: which dims are rows, columns, batch, and which are loops around them.
+/* product.c -- maps dots to products of matrices: dims become rows, columns, batch, or loops.
  *
- * A dim of a dot is one of four kinds, by who has it: m (only the left operand), n (only the right),
- * k (both, summed) and batch (both, kept).  Dims of a kind that lie one behind the other in every operand
- * are one dim.  What is left over of m and n becomes the batch, or a loop around the product.
+ * A dim of a dot is of one of four kinds: m (only in the left operand), n (only in the right), k (both, summed) and
+ * batch (both, kept).  Dims of a kind that are contiguous in every operand are merged.  Further dims of m and n become
+ * the batch, or a loop around the product.
  */
 #include "extent.h"
 #include "ir/epilogue.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* A dim, or several that are one in memory; 0 is the stride in an operand that does not have it. */
+/* A dim, or several that are contiguous; the stride is 0 in an operand that does not have it. */
 typedef struct {
     Name name;
     int64_t size, a, b, c, bias;
@@ -86,7 +86,7 @@ static void find_axes(Module *m, const Op *dot, const Op *call, const Product *p
         merge_axes(&kinds[kind]);
 }
 
-/* A matrix of one row or one column may have any stride there: the one that makes it ordinary. */
+/* In a matrix of one row or one column that stride is arbitrary: sets it to that of a dense matrix. */
 static bool has_unit_stride(int64_t rows, int64_t *row, int64_t columns, int64_t *column)
 {
     if (rows == 1)
@@ -115,7 +115,7 @@ static bool shape_of(const AxisList kinds[], int m, int n, RtProductShape *s)
            has_unit_stride(s->k, &s->b.row, s->n, &s->b.column) && has_unit_stride(s->m, &s->c.row, s->n, &s->c.column);
 }
 
-/* The largest of the axes that are left goes into the batch, which has one bias; the others are loops. */
+/* The largest of the remaining axes becomes the batch, which has one bias; the others are loops. */
 static void put_around(Product *p, const AxisList *left)
 {
     int batch = -1;
@@ -141,7 +141,7 @@ static void put_around(Product *p, const AxisList *left)
     }
 }
 
-/* Of all choices of one m and one n the largest that rt_product takes. */
+/* The largest product that rt_product supports among all choices of one m and one n. */
 static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
 {
     int best_m = -1, best_n = -1;
@@ -155,7 +155,7 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
                 best_n = n;
             }
         }
-    p->naive = best <= 1 || kinds[KIND_K].count > 1; /* of one row and one column it is no work for a library */
+    p->naive = best <= 1 || kinds[KIND_K].count > 1; /* of one row and one column: not worth a library call */
     if (p->naive)
         return;
     shape_of(kinds, best_m, best_n, &p->shape);
@@ -169,7 +169,7 @@ static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
     put_around(p, &left);
 }
 
-/* Of two values of the same dims; where a dim has one element, any stride is right. */
+/* Of two values of the same dims; dims of one element may have any stride. */
 static bool same_strides(const Value *x, const Value *y)
 {
     for (int i = 0; i < x->type.rank; i++)
@@ -178,7 +178,7 @@ static bool same_strides(const Value *x, const Value *y)
     return true;
 }
 
-/* A sum goes on where it lies, or is copied byte by byte to where it is to go on. */
+/* Can a running sum be updated in the result: in place, or after a bytewise copy? */
 static bool goes_on(const Module *m, const Value *added, const Value *c)
 {
     return same_strides(added, c) && (coincide(added, c) || is_row_major(m, c));
@@ -207,7 +207,7 @@ static bool refuse(Module *m, const Op *op, const char *why)
     return false;
 }
 
-/* Bias and activation; false if an operand is none of the kernel's. */
+/* Plans bias and activation; false if an operand is not a parameter of the kernel. */
 static bool plan_epilogue(const Func *kernel, const Op *call, const Epilogue *e, Product *p)
 {
     unsigned traits = e->activation ? info(e->activation)->traits : 0;
@@ -220,7 +220,7 @@ static bool plan_epilogue(const Func *kernel, const Op *call, const Epilogue *e,
     return (!e->bias || p->bias >= 0) && (p->before < 0 || call->results.at[p->before]->storage);
 }
 
-/* Loops, batch, rows and columns of one operand stay inside of it. */
+/* Do loops, batch, rows and columns stay inside the operand? */
 static bool covers(Module *m, const Op *call, const Value *value, const Product *p, const int64_t around[],
                    const Access *matrix)
 {
@@ -252,7 +252,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
 {
     Epilogue epilogue;
     if (!find_epilogue(kernel->results.at[result_index], &epilogue))
-        return refuse(m, call, "a result is no dot, nor one with an epilogue");
+        return refuse(m, call, "a result is neither a dot nor a dot with an epilogue");
     *p = (Product){ .dot = epilogue.dot, .c = result_index, .copied = -1 };
     p->a = index_of(&kernel->params, arg(p->dot, 0));
     p->b = index_of(&kernel->params, arg(p->dot, 1));
@@ -266,7 +266,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     if (epilogue.added) {
         int added = index_of(&kernel->params, epilogue.added);
         if (!goes_on(m, arg(call, added), c))
-            return refuse(m, call, "what it adds to lies in another order than its result");
+            return refuse(m, call, "the accumulator and the result have different memory orders");
         p->shape.accumulate = true;
         p->copied = coincide(arg(call, added), c) ? -1 : added;
     }
@@ -282,7 +282,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
 
 /* --- Several dots --------------------------------------------------------------------------------------- */
 
-/* How many bytes the second of two values begins behind the first; false where that is not known. */
+/* The offset in bytes of the second value from the first; false if unknown. */
 static bool distance(const Value *first, const Value *second, int64_t *bytes)
 {
     const Storage *a = first->storage, *b = second->storage;
@@ -290,7 +290,7 @@ static bool distance(const Value *first, const Value *second, int64_t *bytes)
     return same_base(a, b);
 }
 
-/* Do both have no bias, or the second one where the first one ends? */
+/* Do both have no bias, or contiguous biases? */
 static bool biases_meet(const Op *call, const Product *product, const Product *next)
 {
     if (product->bias < 0 || next->bias < 0)
@@ -300,7 +300,7 @@ static bool biases_meet(const Op *call, const Product *product, const Product *n
     return distance(bias, arg(call, next->bias), &bytes) && bytes == product->shape.n * dtype_bytes(bias->type.dtype);
 }
 
-/* `next` begins where `product` ends, in B and in C: one product of more columns. */
+/* Does `next` start at the end of `product` in B and C, so that both are one product of more columns? */
 static bool lies_beside(const Op *call, const Product *product, const Product *next)
 {
     const RtProductShape *s = &product->shape, *t = &next->shape;
@@ -315,7 +315,7 @@ static bool lies_beside(const Op *call, const Product *product, const Product *n
            of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
 }
 
-/* Does the product of another result write this one along? */
+/* Is it the operand of an activation, written together with another result? */
 static bool is_kept(const Func *kernel, const Value *result)
 {
     Epilogue epilogue;

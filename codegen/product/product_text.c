@@ -38,7 +38,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
 
 /* --- Products of the library ---------------------------------------------------------------------------- */
 
-/* The variable of a loop over a dim; an operand may be called like the dim itself. */
+/* The variable of a loop over a dim; different from operands, which may have the dim's name. */
 char *index_name(Module *m, Name dim) { return hashed_identifier(m, arena_text(&m->arena, "i_%s", dim), true); }
 
 /* A term of an index: " + dim * stride"; "" where the stride is 0. */

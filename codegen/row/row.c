@@ -38,8 +38,8 @@ static void write_rows(RowKernel *k, int region, FILE *out)
     fputs(text, out);
 }
 
-/* One loop over everything, in blocks whose ends do not depend on the number of threads: the last
- * elements of a vectorised loop may be rounded in another way than the others. */
+/* One loop over everything, in blocks independent of the number of threads: the last elements of a vectorised loop may
+ * be rounded differently. */
 static void write_flat(RowKernel *k, int region, FILE *out)
 {
     Region *r = &k->region[region];
@@ -65,7 +65,7 @@ static void write_region(RowKernel *k, int region, FILE *out)
 
 /* --- The function ---------------------------------------------------------------------------------- */
 
-/* "h.ln_1, gpt2.mdl:24:9: sub, square, sum": where it comes from and what it does. */
+/* "h.ln_1, gpt2.mdl:24:9: sub, square, sum": origin and ops. */
 static char *row_title(const RowKernel *k)
 {
     enum { WIDTH = 110 };
@@ -111,7 +111,7 @@ static int parameters(const RowKernel *k, const char *const **list)
     return count;
 }
 
-/* A parameter that nothing reads is still passed. */
+/* Marks unused parameters, which are still passed. */
 static void write_unread(RowKernel *k, FILE *out)
 {
     for (int i = 0; i < k->nnodes; i++)

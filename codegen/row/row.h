@@ -1,12 +1,11 @@
-/* row.h -- inside the emitter of row kernels: what is known about one kernel before C is written.
+/* row.h -- internals of the row kernel emitter: the plan of one kernel before C is written.
  *
- * The kernel's space is the union of the dims of its values, without dims of one element.  What the
- * kernel leaves behind are its sinks: results that are stored, and column sums.  Sinks of the same
- * dims share one loop nest, a Region.  Where there are row reductions, a row (the inner dims at one
- * place of the outer ones) is gone over several times, once for each phase: phase p computes what
- * needs the reductions of the phases before it.
+ * The kernel's space is the union of the dims of its values, without dims of one element.  The outputs of a kernel are
+ * its sinks: stored results, and column sums.  Sinks of the same dims share one loop nest, a Region.  If there are row
+ * reductions, a row (the inner dims at one index of the outer ones) is traversed several times, once in each phase:
+ * phase p computes values that depend on reductions of earlier phases.
  *
- * Divisions of work are functions of sizes alone, so results are the same for any number of threads.
+ * Work is divided as a function of sizes only, so results are the same for any number of threads.
  */
 #ifndef MPC_ROW_H
 #define MPC_ROW_H
@@ -15,15 +14,15 @@
 
 enum {
     MAX_BLOCKS = 64,       /* parts into which a column sum divides its rows */
-    FLAT_BLOCK = 4096,     /* elements of a flat loop that one thread does at a time */
-    SERIAL_POINTS = 16384, /* below this a thread costs more than it brings */
+    FLAT_BLOCK = 4096,     /* elements in one chunk of a flat loop */
+    SERIAL_POINTS = 16384, /* below this number of points, one thread is faster */
     ROW_BUFFER = 8192,     /* floats: the longest row that is kept on the stack */
-    CHEAP_FLOPS = 6        /* up to this, computing again is cheaper than keeping */
+    CHEAP_FLOPS = 6        /* up to this, recomputing is cheaper than keeping */
 };
 
 typedef unsigned DimSet; /* bit i: dim i of the kernel's space */
 
-/* A local whose declaration can be written after the text behind it, and so only where that names it. */
+/* A local whose declaration is written after the text that follows it, and only if that text uses it. */
 typedef struct {
     const char *name;
     bool is_named;
@@ -47,40 +46,40 @@ typedef struct {
     Variable *index; /* of a loop over it alone */
 } SpaceDim;
 
-/* Memory that the kernel reads or writes, as the call places it. */
+/* An operand or result in memory, with the storage of the call. */
 typedef struct {
     const Value *value; /* the kernel's parameter or result */
-    const Value *given; /* what the call has in its place */
+    const Value *given; /* the call's operand or result */
     DimSet dims;
     int64_t stride[MAX_RANK]; /* by dim of the space */
     const Storage *storage;
     const char *name;
-    bool overhangs; /* its padding is not all its own: loops end where its dims do */
+    bool overhangs; /* other data may be in its padding: loops end at the logical size */
     bool shared;    /* some result and some parameter may be the same memory: no `restrict` */
 } Array;
 
-/* A value of the kernel; operands stand before it. */
+/* A value of the kernel; operands precede it. */
 typedef struct Node {
     const Value *value;
     const Op *op; /* NULL: a parameter */
     struct Node *operand[3];
     int array; /* of a parameter, else -1 */
     DimSet dims;
-    int phase;           /* in which it can be computed */
+    int phase;           /* the first phase in which it can be computed */
     bool is_reduction;   /* of a row: its text is an accumulator */
     bool is_column;      /* a column reduction: no text at all, it is a sink */
     bool is_read;        /* by an op of the kernel */
-    bool is_wanted;      /* by a sink of the region that is being written */
-    bool is_reached;     /* by the walk that reads() is on */
-    int cost;            /* FLOPs of computing it from what lies in memory */
-    int uses;            /* in the loop that is being written */
-    int kept_from;       /* the phase that keeps it for later ones, in `kept_in`; -1: all compute it */
+    bool is_wanted;      /* by a sink of the present region */
+    bool is_reached;     /* visited in the walk of reads() */
+    int cost;            /* FLOPs of computing it from values in memory */
+    int uses;            /* in the present loop */
+    int kept_from;       /* the phase that stores it for later ones, in `kept_in`; -1: all phases compute it */
     const char *kept_in; /* an array with the dims of the row: a local one or a result */
     int kept_array;      /* the result's, else -1 */
-    bool is_loaded;      /* the phase that is being written is a later one */
-    const char *mask;    /* dropout: what says whether the element stays; NULL: that is computed where it is asked */
+    bool is_loaded;      /* loaded from kept_in in the present phase */
+    const char *mask;    /* dropout: the text of the mask bit; NULL: computed at each use */
     const char *name;    /* of its local */
-    const char *text;    /* what stands for it where C is being written; NULL: not computed here */
+    const char *text;    /* its C expression in the present loop; NULL: not computed here */
 } Node;
 
 typedef struct {
@@ -88,20 +87,20 @@ typedef struct {
     Node *node;    /* the value that is stored, or the column reduction */
     Node *operand; /* of a column reduction, else NULL */
     int phase, region;
-    int64_t at;        /* column sums: where their blocks begin in scratch, in elements; -1: not in scratch */
+    int64_t at;        /* column sums: offset of their blocks in scratch, in elements; -1: not in scratch */
     const char *name;  /* column sums: of the array of sums, or of the one sum */
     const char *parts; /* of an array with the one sum of each block */
 } Sink;
 
 static inline bool is_constant(const Op *op) { return op && info(op)->traits & WEAK; }
 
-/* Does it keep some elements and not others, by their positions? */
+/* Does it mask elements by position? */
 static inline bool is_masking(const Op *op)
 {
     return op && info(op)->family == POINTWISE && info(op)->traits & POSITIONAL;
 }
 
-/* Dims that memory and every use treat as one. */
+/* Dims that are contiguous in memory and in every use. */
 typedef struct {
     DimSet dims;
     int last; /* the innermost of them */
@@ -113,8 +112,8 @@ typedef struct {
     DimSet dims;
     int norder, order[MAX_RANK]; /* dims, outermost first */
     bool has_columns;
-    DimSet own;     /* column sums: dims that each thread has for itself */
-    int64_t blocks; /* column sums: parts of the rows; 1: all rows are one thread's, or each has its own sums */
+    DimSet own;     /* column sums: dims divided among threads */
+    int64_t blocks; /* column sums: parts of the rows; 1: one thread has all rows, or each thread has its own sums */
     int64_t points;
     DimSet inner; /* dims of its inner loops: those from `nouter` on */
     int nloops, nouter;
@@ -135,27 +134,27 @@ typedef struct {
     Array *array; /* parameters, then results */
     Sink *sink;
     Region *region;
-    int *region_order; /* in which they are written */
+    int *region_order; /* the order in which regions are written */
     int64_t scratch;   /* bytes */
-    Wanted *wanted;    /* what results are to be copied, where that is asked; NULL: it is an error */
-    bool is_anonymous; /* names say where things stand and nothing else: kernels that do the same read the same */
+    Wanted *wanted;    /* in a query: results to be copied; NULL: report an error */
+    bool is_anonymous; /* names depend only on positions: equal kernels have equal text */
     NameSpace names;
-    int depth; /* of the C that is being written: levels of four columns */
+    int depth; /* indentation of the C text, in levels of four columns */
 } RowKernel;
 
-/* row_names.c: what values are called. */
+/* row_names.c: names of values. */
 void name_arrays(RowKernel *k);
 const char *name_dim(RowKernel *k, int dim);
 void name_values(RowKernel *k);
 
-/* row_plan.c: all that types decide. */
+/* row_plan.c: the part of the plan that depends on types. */
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call);
 Node *find_node(const RowKernel *k, const Value *value);
 int64_t count_points(const RowKernel *k, DimSet dims);
 
-/* row_loops.c: all that strides decide. */
-void place_arrays(RowKernel *k); /* where they lie */
-void plan_arrays(RowKernel *k);  /* and which of them may be the same memory */
+/* row_loops.c: the part of the plan that depends on strides. */
+void place_arrays(RowKernel *k); /* their storage */
+void plan_arrays(RowKernel *k);  /* and which may be the same memory */
 void plan_loops(RowKernel *k, Region *region);
 Variable *new_variable(RowKernel *k, const char *name);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
@@ -163,25 +162,25 @@ int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[])
 char *position_index(const RowKernel *k, const Region *region, const Type *type, const int64_t stride[]);
 void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[]);
 
-/* row_alias.c: what may be the same memory. */
+/* row_alias.c: arrays that may be the same memory. */
 void plan_sharing(RowKernel *k);                                    /* marks arrays, delays stores, orders regions */
 bool reads(const RowKernel *k, const Node *node, const Node *what); /* node is, or depends on, it */
-void mark_operands(RowKernel *k);                                   /* what is wanted wants its operands */
+void mark_operands(RowKernel *k);                                   /* marks operands of wanted nodes */
 
-/* row_text.c: what stands for a value in C. */
+/* row_text.c: C expressions of values. */
 char *load_text(const RowKernel *k, DType dtype, const char *array, const char *index);
 void write_store(const RowKernel *k, DType dtype, const char *array, const char *index, const char *text, FILE *out);
 void write_local(const RowKernel *k, const char *type, const char *name, const char *text, FILE *out);
 int count_uses(const Op *op, int operand); /* how often the text of an op names an operand */
 bool is_copy(const Node *node);
 void write_node(RowKernel *k, const Region *region, Node *node, FILE *out);
-char *keep_text(const RowKernel *k, const Op *dropout, const char *at); /* does the element at this place stay? */
+char *keep_text(const RowKernel *k, const Op *dropout, const char *at); /* is the element kept? */
 char *element_position(const RowKernel *k, const Region *region, const Node *node);
-const char *start_of(const Node *reduction); /* the constant that a sum or maximum starts from */
+const char *start_of(const Node *reduction); /* the initial value of a sum or maximum */
 char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b);
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);
 
-/* row_body.c: what one row does. */
+/* row_body.c: the computation of one row. */
 void plan_kept(RowKernel *k);
 void write_scalars(RowKernel *k, FILE *out); /* once, before all loops */
 void write_row(RowKernel *k, int region, const char *low, const char *high, FILE *out);

@@ -23,7 +23,7 @@ bool reads(const RowKernel *k, const Node *node, const Node *what)
     return at == from && what->is_reached;
 }
 
-/* The first byte behind an array, counted from its first. */
+/* Bytes from the start of an array to its end. */
 static int64_t extent(const RowKernel *k, const Array *array)
 {
     int64_t last = 0;
@@ -38,7 +38,7 @@ static bool same_layout(const Array *a, const Array *b)
            dtype_bytes(a->value->type.dtype) == dtype_bytes(b->value->type.dtype);
 }
 
-/* Rows of one length of which each array has another part: members of a pack (passes/memory/pack.h). */
+/* Do both have rows of the same pitch, in different parts of it: members of a pack (passes/memory/pack.h)? */
 static bool are_interleaved(const RowKernel *k, const Array *in, const Array *out)
 {
     int64_t pitch = 0, row[2] = { 1, 1 }, bytes = dtype_bytes(in->value->type.dtype);
@@ -60,7 +60,7 @@ static bool are_interleaved(const RowKernel *k, const Array *in, const Array *ou
     return pitch && bytes == dtype_bytes(out->value->type.dtype) && ahead >= row[0] && ahead + row[1] <= pitch;
 }
 
-/* Memory of a called function comes as a pointer: two of one layout may then be the same. */
+/* Pointers of a called function with the same layout may be the same memory. */
 static bool may_share(const RowKernel *k, const Array *in, const Array *out)
 {
     int64_t a = in->storage->at, b = out->storage->at;
@@ -69,7 +69,7 @@ static bool may_share(const RowKernel *k, const Array *in, const Array *out)
     return a < b + extent(k, out) && b < a + extent(k, in) && !are_interleaved(k, in, out);
 }
 
-/* Overlaps that no order of statements makes right: only an equal place would do. */
+/* Do they overlap, but not exactly?  Then no order of statements is correct. */
 static bool is_torn(const RowKernel *k, const Array *in, const Array *out)
 {
     return may_share(k, in, out) && same_base(in->storage, out->storage) &&
@@ -80,11 +80,11 @@ static void check_overlap(const RowKernel *k, const Array *in, const Array *out)
 {
     if (is_torn(k, in, out))
         error_at(k->m->diags, (Where){ .at = k->call->loc },
-                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal place would do",
+                 "internal: '%s' overlaps '%s', which kernel '%s' reads: only an equal address is supported",
                  out->value->name, in->value->name, k->f->name);
 }
 
-/* Does `region` store anything over what `other` reads? */
+/* Does `region` overwrite anything that `other` reads? */
 static bool destroys(const RowKernel *k, int region, int other)
 {
     for (int s = 0; s < k->nsinks; s++)
@@ -98,7 +98,7 @@ static bool destroys(const RowKernel *k, int region, int other)
     return false;
 }
 
-/* Regions whose stores harm no region that is still to come go first.  False if there is no such order. */
+/* Orders regions so that none overwrites operands of later ones.  False if there is no such order. */
 static bool order_regions(RowKernel *k)
 {
     k->region_order = NEW_ARRAY(&k->m->arena, int, k->nregions);
@@ -130,7 +130,7 @@ void plan_sharing(RowKernel *k)
                 continue;
             check_overlap(k, in, out);
             in->shared = out->shared = true;
-            /* The store waits until nobody reads this row any more. */
+            /* Delays the store until after the last read of this row. */
             if (k->by_rows && !sink->operand && sink->node->dims & k->inner)
                 sink->phase = k->nphases - 1;
         }
@@ -146,7 +146,7 @@ bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted want
     bool good = true;
     for (int i = 0; i < call->args.count + call->results.count; i++)
         if (!arg_or_result(call, i)->storage)
-            return true; /* the kernel's emitter says so */
+            return true; /* the emitter reports the error */
     place_arrays(k);
     bool ordered = order_regions(k);
     for (int s = 0; s < k->nsinks; s++)

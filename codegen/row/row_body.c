@@ -1,4 +1,4 @@
-/* row_body.c -- what a row kernel does with one row: phases, the loops of each phase, their statements. */
+/* row_body.c -- the computation of one row: phases, the loops of each phase, their statements. */
 #include "row.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@ static bool is_scalar(const Node *node) { return !node->dims && !node->phase && 
 static bool is_in_row(const Region *region, const Node *node) { return node->dims & region->inner; }
 static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
 
-/* Only what a sink reads is computed. */
+/* Only values that a sink needs are computed. */
 static void mark_wanted(RowKernel *k, int region)
 {
     for (int i = 0; i < k->nnodes; i++)
@@ -28,7 +28,7 @@ void write_scalars(RowKernel *k, FILE *out)
             write_node(k, &nowhere, &k->node[i], out);
 }
 
-/* --- What a loop has to compute ------------------------------------------------------------------ */
+/* --- Values to compute in a loop ----------------------------------------------------------------- */
 
 /* One loop nest over a part of the row, in one phase. */
 typedef struct {
@@ -60,7 +60,7 @@ static bool is_first_kept(const Nest *n, const Node *node)
            (node->dims & region_of(n)->inner) == n->dims;
 }
 
-/* Counts how often the text of the loop will name each value; 0: it does not compute it. */
+/* Counts the uses of each value in the text of the loop; 0: not computed. */
 static void count_all_uses(const Nest *n)
 {
     RowKernel *k = n->k;
@@ -123,7 +123,7 @@ static void write_kept(Nest *n, const Node *node)
     write_store(n->k, F32, node->kept_in, index_text(n->k, region_of(n), n->dims, stride), node->text, n->out);
 }
 
-/* Stores come last: a result may lie where a parameter lies. */
+/* Stores are last: a result may have the storage of a parameter. */
 static void write_statements(Nest *n)
 {
     RowKernel *k = n->k;
@@ -148,7 +148,7 @@ static void write_statements(Nest *n)
 
 /* --- Loops ---------------------------------------------------------------------------------------- */
 
-/* " reduction(+ : a, b)" for what the loop adds up in scalars with this role. */
+/* " reduction(+ : a, b)" for the scalars that the loop reduces with this role. */
 static char *clause(const Nest *n, Role role)
 {
     RowKernel *k = n->k;
@@ -167,7 +167,7 @@ static char *clause(const Nest *n, Role role)
     return arena_text(&k->m->arena, " reduction(%s : %s)", role == SUM ? "+" : role == MAX ? "max" : "min", list);
 }
 
-/* A loop over dims that a column does not keep, into an array of columns: it adds to one element again and again. */
+/* A loop over dims that a column does not keep, into an array of columns: it adds repeatedly to one element. */
 static bool is_in_order(const Nest *n)
 {
     const Region *region = region_of(n);
@@ -232,7 +232,7 @@ static void write_nest(Nest *n, const char *low, const char *high)
     n->out = out;
 }
 
-/* Nests of one phase: one for each set of dims that something in it runs over. */
+/* The nests of one phase: one for each set of dims of its values. */
 static void write_phase(RowKernel *k, int region, int phase, const char *low, const char *high, FILE *out)
 {
     DimSet inner = k->region[region].inner;
@@ -255,7 +255,7 @@ static void write_row_values(RowKernel *k, int region, int phase, FILE *out)
         if (!node->is_wanted || is_in_row(&k->region[region], node) || node->phase != phase || is_scalar(node))
             continue;
         if (node->is_reduction)
-            node->text = node->name; /* its loop has just summed it up */
+            node->text = node->name; /* summed by the loop just written */
         else
             write_node(k, &k->region[region], node, out);
     }

@@ -1,8 +1,8 @@
 /* row_columns.c -- sums over rows, computed in parts by many threads.
  *
- * Without atomics, and in one order whatever the number of threads: either each thread has some of
- * the sums for itself (the region's `own` dims), or the rows are divided into blocks, each block adds
- * up its rows, and the sums of blocks are added in order.
+ * Without atomics, and in an order independent of the number of threads: either the sums are divided among threads (the
+ * region's `own` dims), or the rows are divided into blocks, each block sums its rows, and the sums of blocks are added
+ * in order.
  */
 #include "row.h"
 #include "templates.h"
@@ -34,7 +34,7 @@ static void name_sums(RowKernel *k, int region)
         }
 }
 
-/* Sums that start: one in a local, or an array of them. */
+/* Initialises sums: one in a local, or an array of them. */
 static void write_start(const RowKernel *k, const Sink *sink, const char *array, FILE *out)
 {
     Hole type = { "type", type_of(sink) }, name = { "name", sink->name }, start = { "start", start_of(sink->node) };
@@ -156,7 +156,7 @@ static char *block_rows(RowKernel *k, int region)
     return r->nouter ? row_loop(k, "", &iteration, low, high, text) : text;
 }
 
-/* The sums of block after block, added up. */
+/* Adds the sums of all blocks, in order. */
 static void write_total(const RowKernel *k, const Sink *sink, FILE *out)
 {
     const Region *r = &k->region[sink->region];

@@ -1,7 +1,7 @@
-/* row_kept.c -- which values of a row are kept for later phases, and which are computed again.
+/* row_kept.c -- which values of a row are kept for later phases, and which are recomputed.
  *
- * A row that is gone over twice is in the cache the second time, so that loading an operand again
- * and subtracting costs less than storing the difference; an exponential is worth keeping.
+ * A row that is traversed twice is in the cache the second time, so that loading an operand again and subtracting costs
+ * less than storing the difference; an exponential is worth keeping.
  */
 #include "row.h"
 
@@ -9,7 +9,7 @@
 
 static bool in_row(const RowKernel *k, const Node *node) { return node->dims & k->inner; }
 
-/* Of computing each value from what lies in memory.  Shared parts count twice: they are few. */
+/* The costs of computing each value from memory.  Shared parts count twice: they are rare. */
 static void find_costs(RowKernel *k)
 {
     for (Node *node = k->node; node < k->node + k->nnodes; node++) {
@@ -20,7 +20,7 @@ static void find_costs(RowKernel *k)
     }
 }
 
-/* The result in whose memory a value can be kept, or -1: it must be stored in its own phase, as it is. */
+/* The result in whose memory a value can be kept, or -1: it must be stored unchanged, in the phase that computes it. */
 static int result_that_holds(const RowKernel *k, const Node *node, int phase)
 {
     for (int i = 0; i < k->nsinks; i++) {
@@ -43,7 +43,7 @@ static void keep(RowKernel *k, Node *node, int phase)
                                : new_identifier(&k->names, arena_text(&k->m->arena, "%s_stored", node->name));
 }
 
-/* Which phases have needed a value: the first of them, and the last. */
+/* The first and the last phase that need a value. */
 typedef struct {
     int first, last; /* -1: none */
 } Needed;

@@ -1,4 +1,5 @@
-/* row_loops.c -- addresses of the operands of a row kernel, and dims that one loop can cover: what strides determine.
+/* row_loops.c -- addresses of the operands of a row kernel, and dims that one loop can cover: the part of the plan that
+ * depends on strides.
  */
 #include "row.h"
 
@@ -68,7 +69,7 @@ void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_
     }
 }
 
-/* Something with an index: it allows one loop over dims a and b if its index goes on over the end of b. */
+/* May dims a and b be one loop for these strides: is a's stride that of the end of b? */
 static bool allows(const RowKernel *k, DimSet dims, const int64_t stride[], int a, int b)
 {
     bool has_a = dims >> a & 1, has_b = dims >> b & 1;
@@ -82,8 +83,8 @@ static bool dense_allows(const RowKernel *k, const Region *region, DimSet dims, 
     return allows(k, dims, stride, a, b);
 }
 
-/* How the position of an element counts for the ops that ask for it: over the logical sizes of the whole tensor, the
- * batch outermost; stride[i] is that of dim i of the type.  Returns how many elements one sequence of the batch has. */
+/* Strides of positions for positional ops: over the logical sizes of the whole tensor, the batch outermost; stride[i]
+ * is that of dim i of the type.  Returns the number of elements of one sequence of the batch. */
 int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[])
 {
     int64_t step = 1;
@@ -110,7 +111,7 @@ static bool positions_allow(const RowKernel *k, const Node *node, int a, int b)
         if (at >= 0)
             stride[at] = by_type[i];
         if (type->dim[i].zigzag && (at == a || at == b))
-            return false; /* its positions jump */
+            return false; /* its positions are not contiguous */
     }
     return allows(k, node->dims, stride, a, b);
 }
@@ -135,15 +136,15 @@ static bool can_merge(const RowKernel *k, const Region *region, int a, int b)
     return true;
 }
 
-/* The elements of memory that all operands take, if they all lie in the same way and nothing asks
- * which element it is: then one loop goes over them, padding included.  0 if not. */
+/* The number of elements in memory, if all operands have the same layout and no op is positional: then one loop covers
+ * them, including padding.  0 if not. */
 static int64_t flat_count(const RowKernel *k, const Region *region)
 {
     if (k->by_rows || region->has_columns || k->nregions > 1 || region->norder == 0)
         return 0;
     for (int i = 0; i < k->nnodes; i++)
         if (k->node[i].op && (info(k->node[i].op)->traits & POSITIONAL || k->node[i].value->type.dtype == I32))
-            return 0; /* integers: what lies in the padding may not divide */
+            return 0; /* integers: padding may divide by zero */
     int64_t count = 0;
     for (int i = 0; i < k->narrays; i++) {
         const Type *type = &k->array[i].value->type;
@@ -158,9 +159,9 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
             step *= j ? local_size(k->m, &type->dim[j]) : loop_size(k->m, &type->dim[j]);
         }
         if (memcmp(k->array[i].stride, k->array[k->narrays - 1].stride, sizeof k->array[i].stride) != 0 ||
-            k->array[i].stride[region->order[region->norder - 1]] != 1) /* behind the last dim stands padding alone */
+            k->array[i].stride[region->order[region->norder - 1]] != 1) /* only padding after the last dim */
             return 0;
-        if (count && count != step) /* one has padding that another has not */
+        if (count && count != step) /* padding differs */
             return 0;
         count = step;
     }
@@ -187,7 +188,7 @@ static Variable *loop_index(RowKernel *k, const Region *region, int at)
     return dim->index;
 }
 
-/* The loops of a region may not go beyond any of the arrays that it can name. */
+/* Checks that the loops of a region stay inside all arrays that it can use. */
 static void check_loops(const RowKernel *k, const Region *region)
 {
     for (int i = 0; i < k->narrays; i++) {
@@ -245,7 +246,7 @@ static const char *whole_index(const RowKernel *k, const Type *type, const Loop 
                : use(loop->index);
 }
 
-/* Where this rank's part begins along the dims that have no loop of their own: merged into one, or of one element. */
+/* Adds the offsets of this rank's part along dims without a loop of their own: merged ones, or of one element. */
 static char *plus_firsts(const RowKernel *k, const Region *region, const Type *type, char *sum, const int64_t stride[])
 {
     for (int i = 0; i < type->rank; i++) {

@@ -1,7 +1,7 @@
 /* row_names.c -- C names for the values of a row kernel.
  *
- * A kernel is written with names for readers, after its first call.  What it is compared by is the same text with names
- * that only say where a value stands: the updates of four weights of one shape are then one function.
+ * A kernel is written with readable names, from its first call.  For comparison, the same text is written with names
+ * that depend only on positions: the updates of four weights of one shape then share one function.
  */
 #include "row.h"
 
@@ -10,14 +10,14 @@
 #include <ctype.h>
 #include <string.h>
 
-/* "gain" of h.ln_1.gain; NULL of what the compiler has numbered. */
+/* "gain" of h.ln_1.gain; NULL for names numbered by the compiler. */
 static const char *last_word(const char *name)
 {
     const char *dot = strrchr(name, '.'), *word = dot ? dot + 1 : name;
     return isalpha((unsigned char)*word) ? word : NULL;
 }
 
-/* The array of the state that a result of the call takes the place of, or that one of them does; NULL: it is none. */
+/* The array of the state that a value of the call replaces or is replaced by; NULL: none. */
 static const Array *replaced_by(const RowKernel *k, const Value *given)
 {
     for (int i = 0; i < k->f->params.count; i++)
@@ -60,7 +60,7 @@ const char *name_dim(RowKernel *k, int dim)
     return new_identifier(&k->names, k->is_anonymous ? arena_text(&k->m->arena, "dim%d", dim) : k->dim[dim].name);
 }
 
-/* After the array that it is loaded from or stored in; else after the model, or what computes it. */
+/* From the array that it is loaded from or stored in; else from the model, or from its op. */
 static const char *value_name(const RowKernel *k, const Node *node)
 {
     const char *array = node->array >= 0 ? k->array[node->array].name : NULL;

@@ -1,4 +1,4 @@
-/* row_plan.c -- phases and loop nests of a row kernel, which types determine. */
+/* row_plan.c -- phases and loop nests of a row kernel: the part of the plan that depends on types. */
 #include "row.h"
 
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static DimSet reduced_dims(const RowKernel *k, const Node *node)
     return find_node(k, arg(node->op, 0))->dims & ~node->dims;
 }
 
-/* Where nothing waits for a reduction and no dim is outer, all are: rows are a choice of ours. */
+/* If no value depends on a reduction and no dim is outer, rows are not needed and all dims are outer. */
 static bool needs_rows(const RowKernel *k)
 {
     DimSet outer = 0, reduced = 0;
@@ -139,7 +139,7 @@ static void classify(RowKernel *k)
         node->is_reduction = gone && !node->is_column;
         if ((node->is_column && node->is_read) || (node->is_reduction && node->dims & k->inner))
             error_at(k->m->diags, (Where){ .at = node->op->loc },
-                     "internal: '%s' is a reduction that kernel '%s' cannot do in rows along its inner dims",
+                     "internal: '%s' is a reduction that kernel '%s' cannot compute in rows along its inner dims",
                      node->value->name, k->f->name);
         for (int j = 0; node->op && j < node->op->args.count; j++) {
             int phase = find_node(k, arg(node->op, j))->phase + node->is_reduction;
@@ -148,7 +148,7 @@ static void classify(RowKernel *k)
     }
 }
 
-/* Outer dims first, each half in the order that it had. */
+/* Outer dims first, otherwise keeping the order. */
 static void put_outer_first(RowKernel *k)
 {
     SpaceDim sorted[MAX_RANK];
@@ -192,7 +192,7 @@ static void find_sinks(RowKernel *k)
         const Node *from = operand ? operand : node;
         DimSet dims = k->by_rows ? (from->dims & ~k->inner) | k->inner : from->dims;
         if (k->by_rows && !from->phase && !(from->dims & k->inner))
-            dims = from->dims; /* no part of any row */
+            dims = from->dims; /* not part of any row */
         Sink sink = { .result = i, .node = node, .operand = operand, .phase = from->phase, .at = -1 };
         sink.region = find_region(k, dims);
         k->region[sink.region].has_columns |= operand != NULL;
@@ -213,10 +213,10 @@ static void count_phases(RowKernel *k)
     }
 }
 
-/* --- Column sums: who adds what ---------------------------------------------------------------- */
+/* --- Column sums: division of work ------------------------------------------------------------- */
 
-/* Dims that all column sums of a region keep, but for its innermost: each thread takes some of
- * these, and nobody else adds to its sums.  0 where that would leave threads without work. */
+/* Dims that all column sums of a region keep, except its innermost: divided among threads, so that each sum belongs to
+ * one thread.  0 if that would leave threads idle. */
 static DimSet own_dims(const RowKernel *k, int region)
 {
     const Region *r = &k->region[region];
@@ -231,7 +231,7 @@ static DimSet own_dims(const RowKernel *k, int region)
     return !k->by_rows && count_points(k, kept) >= 32 ? kept : 0;
 }
 
-/* Dims of `own` go to the front. */
+/* Moves dims of `own` to the front. */
 static void order_own(Region *r)
 {
     int sorted[MAX_RANK], count = 0;
@@ -250,7 +250,7 @@ static int64_t block_count(int64_t points, int64_t iterations)
     return blocks > 1 ? blocks : 1;
 }
 
-/* Blocks for a region, and a place in scratch for what each of them adds up. */
+/* The blocks of a region, and the storage of their sums in scratch. */
 static void plan_columns(RowKernel *k, int region)
 {
     Region *r = &k->region[region];
@@ -285,7 +285,7 @@ RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call)
     if (!needs_rows(k))
         k->inner = 0;
     put_outer_first(k);
-    k->nnodes = 0; /* once more: dims have moved */
+    k->nnodes = 0; /* again: dims have been reordered */
     find_values(k);
     classify(k);
     find_sinks(k);

@@ -22,7 +22,7 @@ void write_store(const RowKernel *k, DType dtype, const char *array, const char 
     FILL(out, "$array[$index] = $text;\n", { "array", array }, { "index", index }, { "text", text });
 }
 
-/* On two lines where one is too long. */
+/* On two lines if one is too long. */
 void write_local(const RowKernel *k, const char *type, const char *name, const char *text, FILE *out)
 {
     size_t columns = 4 * (size_t)k->depth + strlen("const  = ;") + strlen(type) + strlen(name) + strlen(text);
@@ -34,8 +34,7 @@ void write_local(const RowKernel *k, const char *type, const char *name, const c
 
 static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
 
-/* What the operands of an op are, numbers apart: these take the type of what they meet.  (A dropout's key is an
- * integer, and its number is none.) */
+/* Are the operands of an op, except weak numbers, integers?  (Of dropout, the key is an integer, but x is a float.) */
 static bool meets_integers(const Op *op)
 {
     bool any_float = false, any = false;
@@ -84,7 +83,7 @@ static char *map_text(const RowKernel *k, const Op *op)
     return close_text(&k->m->arena, &text);
 }
 
-/* Which element of the whole tensor this is, wherever it lies in memory. */
+/* The index of the present element in the whole tensor. */
 char *element_position(const RowKernel *k, const Region *region, const Node *node)
 {
     int64_t stride[MAX_RANK] = { 0 }, sequence = position_strides(k, &node->value->type, stride);
@@ -116,7 +115,7 @@ static void write_dropout(RowKernel *k, const Region *region, const Node *node, 
                 out);
 }
 
-/* An op whose result is its operand, as far as C sees. */
+/* Is the op's result its operand in C? */
 bool is_copy(const Node *node)
 {
     const Op *op = node->op;
@@ -159,7 +158,7 @@ static void write_loaded(RowKernel *k, const Region *region, Node *node, FILE *o
     node->text = node->name;
 }
 
-/* Computes or loads a value; node->text stands for it from then on. */
+/* Computes or loads a value; sets node->text. */
 void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
 {
     if (!node->op || node->is_loaded) {
@@ -192,7 +191,7 @@ const char *start_of(const Node *reduction)
     }
 }
 
-/* The larger of two texts, or the smaller: what a maximum or minimum makes of them. */
+/* The maximum or minimum of two texts. */
 char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b)
 {
     return arena_text(&k->m->arena, "%s %c %s ? %s : %s", b, info(reduction->op)->over == MAX ? '>' : '<', a, b, a);

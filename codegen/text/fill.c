@@ -30,7 +30,7 @@ static int find_hole(const Hole holes[], const char *name, size_t length)
     return -1;
 }
 
-/* `text` may have several lines: each starts where the hole did. */
+/* `text` may have several lines: each is indented like the hole. */
 static void put_lines(FILE *out, const char *text, const char *indent, int width)
 {
     while (*text) {
@@ -70,7 +70,7 @@ void fill(FILE *out, const char *pattern, const Hole holes[])
     }
     for (int i = 0; holes[i].name; i++)
         if (!(asked >> i & 1))
-            mistake("nobody asks for", holes[i].name, strlen(holes[i].name));
+            mistake("unused hole", holes[i].name, strlen(holes[i].name));
 }
 
 void open_text(Text *text) { text->out = open_memory(&text->text, &text->size); }

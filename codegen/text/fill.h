@@ -12,9 +12,9 @@ typedef struct {
 
 /* Writes `pattern` with every $name replaced by the text of the hole of that name.
  *
- * A hole alone on its line takes any number of lines: each is indented as the hole was (but for
- * preprocessor lines, which stand at the left), and an empty text removes the line.  A name that
- * has no hole, or a hole that no name asked for, is a mistake of ours: it aborts, saying which. */
+ * A hole alone on its line may have any number of lines: each is indented like the hole (except preprocessor lines,
+ * which are not indented), and an empty text removes the line.  A name without a hole, or an unused hole, is a bug:
+ * fill() reports it and aborts. */
 void fill(FILE *out, const char *pattern, const Hole holes[]);
 
 #define FILL(out, pattern, ...) fill((out), (pattern), (const Hole[]){ __VA_ARGS__, { NULL, NULL } })
@@ -27,6 +27,6 @@ typedef struct {
 } Text;
 
 void open_text(Text *text);
-char *close_text(Arena *arena, Text *text); /* what was written */
+char *close_text(Arena *arena, Text *text); /* returns the written text */
 
 #endif

@@ -1,4 +1,4 @@
-/* function.c -- functions of the program, and statements that call them: kept as data until they are written. */
+/* function.c -- functions of the program, and statements that call them, as data before they are written. */
 #include "names.h"
 #include "templates.h"
 
@@ -15,7 +15,7 @@ char *function_comment(Module *m, const char *title, const char *operands)
     return close_text(&m->arena, &text);
 }
 
-/* A body of one short line stands on a line with the head, as clang-format has it. */
+/* A body of one short line is on the line of the head, as in clang-format. */
 char *function_code(Module *m, const FunctionText *f, const char *name)
 {
     char *head = wrapped_list(m, arena_text(&m->arena, "static void %s(", name), f->nparameters, f->parameter, ")", 0);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What every back end would otherwise say for itself about a dtype. */
+/* Names of a dtype, shared by all back ends. */
 static const struct {
     const char *element, *local, *constant;
     RtType type;
@@ -25,7 +25,7 @@ const char *element_constant(DType dtype) { return c_of[dtype].constant; }
 RtType element_rt_type(DType dtype) { return c_of[dtype].type; }
 const char *local_type(DType dtype) { return c_of[dtype].local; }
 
-/* Words of C, variables and odd functions of its library, and names that the emitted functions themselves use. */
+/* Words of C, variables and some functions of its library, and names that the emitted functions use. */
 static const char *const reserved[] = {
     "auto",    "break",    "case",     "char",     "const",    "continue", "default", "do",        "double",
     "else",    "enum",     "extern",   "float",    "for",      "goto",     "if",      "inline",    "int",
@@ -162,7 +162,7 @@ char *c_number(Module *m, double value, bool is_integer)
     if (fabs(value) > FLT_MAX)
         return arena_text(&m->arena, "%s%sINFINITY%s", open, signbit(value) ? "-" : "", close);
     char *digits = arena_text(&m->arena, "%.9g", value);
-    for (int precision = 1; precision < 9; precision++) { /* the shortest that is the same float */
+    for (int precision = 1; precision < 9; precision++) { /* the shortest text of the same float */
         char *shorter = arena_text(&m->arena, "%.*g", precision, value);
         if (strtof(shorter, NULL) == (float)value) {
             digits = shorter;

@@ -1,5 +1,4 @@
-/* offset.c -- shard offsets: which part of a split dim this rank has, in variables that are set when the program
- * starts.
+/* shard_offset.c -- this rank's part of a split dim, in variables set when the program starts.
  *
  *   static RtPart offset_seq_8_over_cp;      the rank's part of seq begins with element offset_seq_8_over_cp.first
  */
@@ -11,7 +10,7 @@
 const char *offset_variable(Module *m, const Dim *dim)
 {
     const char *axes = "";
-    bool is_plain = !strstr(dim->name, "_over_"); /* can the name be read in one way only? */
+    bool is_plain = !strstr(dim->name, "_over_"); /* is the identifier unambiguous? */
     for (int i = 0; i < dim->split.count; i++) {
         is_plain &= !strchr(m->axis[dim->split.axis[i]], '_');
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
@@ -31,7 +30,7 @@ char *split_initialiser(Module *m, const Dim *dim)
                             : "{ .count = 0 }";
 }
 
-/* --- Those that a program names ------------------------------------------------------------- */
+/* --- Offsets used by a program -------------------------------------------------------------- */
 
 static bool same_offset(const Dim *a, const Dim *b)
 {

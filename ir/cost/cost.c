@@ -1,4 +1,4 @@
-/* cost.c -- how often a step runs each op, the work of each, and the bytes that collectives send. */
+/* cost.c -- execution counts of ops in a step, their work, and the bytes that collectives send. */
 #include "cost.h"
 
 #include "flight.h"
@@ -7,7 +7,7 @@
 
 static double iterations_of(const Op *op) { return op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1; }
 
-/* `times` f is called, of which `last` are last iterations, which start nothing for the next one. */
+/* f is called `times` times, of which `last` are last iterations, which start nothing for the next one. */
 static void visit_times(const Module *m, const Func *f, double times, double last, CostVisit visit, void *context)
 {
     for (const Op *op = f->first; op; op = op->next) {

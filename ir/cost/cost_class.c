@@ -1,7 +1,7 @@
 /* cost_class.c -- classifies each tensor of a compiled program.
  *
- * Weights flow down from the state of the step into the functions that it calls, gradients up from the ops that write
- * new state.  The ops that the loss depends on are the forward pass; its values that other ops read are activations.
+ * Weights are propagated from the state of the step into its callees, gradients backwards from the ops that write new
+ * state.  The ops that the loss depends on are the forward pass; its values that other ops read are activations.
  */
 #include "cost.h"
 
@@ -27,7 +27,7 @@ const Param *param_behind(const Classes *classes, const Value *value) { return m
 
 static bool has_class(const Classes *classes, const Value *value) { return map_get(&classes->of, value) != NULL; }
 
-/* The first one that says what a value is has said it. */
+/* The first class assigned to a value is kept. */
 static void set_class(Classes *classes, const Value *value, TensorClass kind, const Param *param)
 {
     if (has_class(classes, value))
@@ -65,7 +65,7 @@ static bool is_weight(const Classes *classes, const Value *value)
     return kind == WEIGHTS || kind == MASTER_WEIGHTS;
 }
 
-/* Made of nothing but weights, and no larger than they are: casts, gathered shards, slices. */
+/* Computed only from weights, and not larger: casts, gathered shards, slices. */
 static bool is_made_of_weights(const Classes *classes, const Op *op)
 {
     int64_t largest = 0;
@@ -100,7 +100,7 @@ static void pass_down(Classes *classes, const Func *f)
 
 /* --- Gradients: upwards ---------------------------------------------------------------------------- */
 
-/* Dims of the same names and sizes, however they are split. */
+/* Dims of the same names and sizes, regardless of splits. */
 static bool same_shape(const Type *a, const Type *b)
 {
     for (int i = 0; i < a->rank && a->rank == b->rank; i++)
@@ -111,7 +111,7 @@ static bool same_shape(const Type *a, const Type *b)
 
 static void mark_gradient(Classes *classes, const Value *value, const Param *param);
 
-/* What a gradient was before: a term of its sum, the same tensor held otherwise. */
+/* The operands of a gradient's op: terms of its sum, the same tensor in another layout. */
 static void mark_operands(Classes *classes, const Op *op, const Value *gradient, const Param *param)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -141,11 +141,11 @@ static void mark_gradient(Classes *classes, const Value *value, const Param *par
 /* A key of a map; not NULL. */
 static const void *place_of(const Value *value) { return value->storage ? (void *)(value->storage->at + 1) : value; }
 
-/* The ops that write new state read, of its shape, old state and the gradient. */
+/* Of operands with the state's shape, ops that write new state read old state and the gradient. */
 static void mark_gradients(Classes *classes, const Func *step)
 {
     const StepState state = state_of(step);
-    Map places = { .arena = &classes->m->arena }; /* where state is */
+    Map places = { .arena = &classes->m->arena }; /* storage of state */
     for (int i = 0; i < state.count; i++)
         map_put(&places, place_of(state.before[i]), state.before[i]);
     for (int i = 0; i < state.count; i++) {
@@ -205,7 +205,7 @@ Classes classify_tensors(Module *m)
         mark_gradients(&classes, step);
         mark_forward(m, &forward, result_for(step, PORT_LOSS));
         mark_activations(&classes, &forward, step);
-        pass_down(&classes, step); /* to callees and kernels, what has become known since */
+        pass_down(&classes, step); /* classes found since, to callees and kernels */
     }
     return classes;
 }

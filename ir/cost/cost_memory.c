@@ -1,15 +1,14 @@
 /* cost_memory.c -- the contents of the arena while a step runs, and its peak.
  *
- * XX of
- * the values that have been made and will be read again, in its function and in those that called it.  Values that
- * share a place are counted once.  What is in use at the peak and what the arena takes differ by what lies idle
- * between.
+ * While an op runs, memory is held by the values that have been made and will be read again, in its function and in its
+ * callers.  Values that share storage are counted once.  The size of the arena exceeds the peak by the bytes that are
+ * idle at that time.
  */
 #include "cost.h"
 
 #include <stdlib.h>
 
-/* A value of a function, from the op that makes it to the last that reads it. */
+/* A value of a function, from its op to its last reader. */
 typedef struct {
     const Value *value;
     const Op *op;
@@ -19,7 +18,7 @@ typedef struct {
 typedef struct {
     const Classes *classes;
     Module *m;
-    int64_t base; /* the frames begin here: before it stands what outlives a step */
+    int64_t base; /* the frames begin here, after the values that outlive a step */
 } PeakSearch;
 
 typedef struct {
@@ -55,7 +54,7 @@ static void prolong(Map *lives, const Value *value, int number)
         life->last = number;
 }
 
-/* All values that ops of `f` make, in order; a view is read: so is what it shows. */
+/* All values that ops of `f` define, in order; reading a view is reading the viewed value. */
 static Life *find_lives(PeakSearch *plan, const Func *f, int *count)
 {
     Life *all = NEW_ARRAY(&plan->m->arena, Life, count_results(f) + 1);
@@ -81,7 +80,7 @@ static Life *find_lives(PeakSearch *plan, const Func *f, int *count)
     return all;
 }
 
-/* --- What is held while an op runs --------------------------------------------------------------- */
+/* --- Live values while an op runs ---------------------------------------------------------------- */
 
 static const Func *frame_below(const Module *m, const Op *op)
 {
@@ -89,7 +88,7 @@ static const Func *frame_below(const Module *m, const Op *op)
     return callee && callee->role != KERNEL ? callee : NULL;
 }
 
-/* `frame`: where the function's frame begins in the arena; 0 where its places are those of the arena. */
+/* `frame`: the address of the function's frame in the arena; 0 if its storage is relative to the arena. */
 static void hold_values(PeakSearch *plan, UseList *list, const Life *lives, int count, int number, int64_t frame)
 {
     for (int i = 0; i < count; i++) {
@@ -122,7 +121,7 @@ static int earlier_first(const void *a, const void *b)
                                 : (int)x->kind - (int)y->kind;
 }
 
-/* The bytes that at least one of them holds; sorts them. */
+/* The bytes that at least one range covers; sorts the list. */
 static int64_t bytes_held(UseList *list)
 {
     int64_t bytes = 0, end = 0;
@@ -138,7 +137,7 @@ static int64_t bytes_held(UseList *list)
 
 /* --- The peak --------------------------------------------------------------------------------- */
 
-/* Where in one call of a function most is in use: its op at that time, what is held, and in how many bytes. */
+/* The peak of one call of a function: its op, the live ranges, and their bytes. */
 typedef struct {
     const Func *func;
     const Op *op;
@@ -149,7 +148,7 @@ typedef struct {
 static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
 {
     Peak peak = { .func = f, .bytes = -1 };
-    UseList room = { 0 }; /* that of a list which is not the peak's */
+    UseList room = { 0 }; /* of a list that is not the peak */
     int count, number = 0;
     const Life *lives = find_lives(plan, f, &count);
     for (const Op *op = f->first; op; op = op->next, number++) {
@@ -168,7 +167,7 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
     return peak;
 }
 
-/* --- What outlives the step ---------------------------------------------------------------------- */
+/* --- Values that outlive the step ---------------------------------------------------------------- */
 
 static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *seen)
 {
@@ -191,7 +190,7 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each byte counts for the first class that holds it: between two neighbouring ends of stretches nothing changes. */
+/* Each byte counts for the first class that holds it; nothing changes between two neighbouring ends of ranges. */
 static void count_classes(PeakSearch *plan, const UseList *list, int64_t bytes[N_CLASSES])
 {
     int64_t *edge = NEW_ARRAY(&plan->m->arena, int64_t, 2 * list->count + 1);
@@ -211,7 +210,7 @@ static void count_classes(PeakSearch *plan, const UseList *list, int64_t bytes[N
     }
 }
 
-/* Of those that hold the same bytes for the same purpose, one is named. */
+/* Of ranges with the same bytes and class, keeps one. */
 static int drop_shadowed(UseList *list)
 {
     int kept = 0;

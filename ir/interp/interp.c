@@ -2,15 +2,15 @@
 #include "flight.h"
 #include "interp_parts.h"
 
-/* Where a function's values are kept: parameters first, then the results of its ops in order.
- * `arg` lists the places of all operands of all ops. */
+/* The slots of a function's values: parameters first, then the results of its ops in order.  `arg` lists the slots of
+ * all operands of all ops. */
 struct Slots {
     const Func *func;
     int values, *arg, *result;
     Slots *next;
 };
 
-/* A map from values to places; open addressing, at most half full. */
+/* A map from values to slots; open addressing, at most half full. */
 typedef struct {
     const Value **value;
     int *place;
@@ -103,7 +103,7 @@ static const Func *callee_of(Interp *in, const Op *op)
     return callee;
 }
 
-/* What happens in a kernel happens outside of memory. */
+/* Values inside a kernel have no storage. */
 static bool run_kernel(Interp *in, const Func *kernel, const Sharded args[], Sharded results[])
 {
     Memory *memory = in->memory;
@@ -143,7 +143,7 @@ static Part *parts_at(Interp *in, const Part *from, int rank_of_type, int64_t at
     return to;
 }
 
-/* Element `at` along the first dim.  It shares the memory. */
+/* Element `at` along the first dim; shares the memory. */
 static Sharded element_of(Interp *in, const Sharded *x, int64_t at)
 {
     Type *type = NEW(&in->arena, Type);
@@ -151,7 +151,7 @@ static Sharded element_of(Interp *in, const Sharded *x, int64_t at)
     return (Sharded){ type, parts_at(in, x->part, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
 }
 
-/* Is it sliced by a loop?  The dim is then the first, and every rank has all of it. */
+/* Is it sliced by a loop?  Then the dim is the first one and is whole on every rank. */
 static bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
 
 static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, const Sharded args[],
@@ -181,7 +181,7 @@ static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
             y[rank].data[at * y[rank].stride[0] + i] = x[rank].data[i];
 }
 
-/* Puts what an iteration computed in its place along the first dim of a stacked result. */
+/* Copies the result of an iteration to its index along the first dim of a stacked result. */
 static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
 {
     stack_parts(in, x->part, at, y->part);
@@ -264,19 +264,19 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     case COLLECTIVE:
         return run_collective(in, op, args, results);
     default:
-        return cannot_run(in, "the interpreter does not know it");
+        return cannot_run(in, "the interpreter does not support it");
     }
 }
 
-/* Is every element a value of its dtype, and are copies copies? */
+/* Is every element a value of the dtype, and are replicated parts equal? */
 static bool check_value(Interp *in, const Sharded *held, Name name)
 {
     DType dtype = held->type->dtype;
     for (int rank = 0; rank < in->ranks && !is_float(dtype); rank++)
         for (int64_t i = 0; i < held->part[rank].count; i++)
             if (!number_fits(dtype, held->part[rank].data[i]))
-                return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is no %s", held->part[rank].data[i],
-                                  (long long)i, rank, name, dtype_name[dtype]);
+                return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is not a valid %s",
+                                  held->part[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
     return in->ranks == 1 || copies_agree(in, held, name);
 }
 
@@ -290,7 +290,7 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
     free_tensors(&whole, 1);
 }
 
-/* Runs one op; its results go into value[first...]. */
+/* Runs one op; stores its results in value[first...]. */
 static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], int first)
 {
     Sharded *args = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
@@ -328,7 +328,7 @@ static bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded re
     enum { DEEPEST = 64 };
     const Slots *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;
     if (!plan)
-        return in->depth < DEEPEST ? false : cannot_run(in, "functions call each other without end");
+        return in->depth < DEEPEST ? false : cannot_run(in, "calls are recursive");
     const Func *caller = in->func;
     Sharded *value = NEW_ARRAY(&in->arena, Sharded, plan->values + 1);
     for (int i = 0; i < f->params.count; i++)
@@ -358,7 +358,7 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Sharded he
         for (int d = 0; fits && d < param->type.rank; d++)
             fits = args[i].type.dim[d].size == param->type.dim[d].size;
         if (!fits)
-            return cannot_run(in, "the tensor given for %%%s has other dims", param->name);
+            return cannot_run(in, "the tensor given for %%%s has different dims", param->name);
         held[i] = deal_out(in, &args[i], &param->type, hash_of_text(param->name));
         if (!held[i].part || !check_value(in, &held[i], param->name))
             return false;
@@ -366,7 +366,7 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Sharded he
     return true;
 }
 
-/* Which parameters move, and where to. */
+/* Sets the tangents of the parameters. */
 static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, Sharded held[])
 {
     for (int i = 0; i < f->params.count; i++) {
@@ -375,7 +375,8 @@ static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, S
             continue;
         for (int d = 0; d < type->rank; d++)
             if (type->dim[d].split.count)
-                return cannot_run(in, "%%%s is split: derivatives are of whole programs", f->params.at[i]->name);
+                return cannot_run(in, "%%%s is split: derivatives need a program without layout",
+                                  f->params.at[i]->name);
         held[i].tangent = deal_out(in, &tangents->args[i], type, 0).part;
     }
     return true;
@@ -412,7 +413,7 @@ bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor result
     in.numbers = options->exact ? &residues : options->rounds ? &rounding_reals : &reals;
     for (int axis = m->naxes - 1; axis >= 0; axis--) { /* the last axis varies fastest */
         in.axis_step[axis] = in.ranks;
-        in.ranks *= options->tangents ? 1 : (int)m->axis_size[axis]; /* of a whole program all ranks do the same */
+        in.ranks *= options->tangents ? 1 : (int)m->axis_size[axis]; /* before sharding all ranks do the same */
     }
     bool good = run_on_all_ranks(&in, f, args, results);
     arena_free(&in.arena);

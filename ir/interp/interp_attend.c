@@ -10,9 +10,9 @@
  */
 #include "interp_parts.h"
 
-enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, TENSORS }; /* D: gradients; in forward mode, what moves by how much */
+enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, TENSORS }; /* D: gradients; in forward mode, tangents */
 
-/* One rank's tensors, and where the matrices of the point at hand begin. */
+/* One rank's tensors, and the matrices at the present point. */
 typedef struct {
     const Numbers *n;
     const Attrs *attrs;
@@ -99,7 +99,7 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
         ds[j] = x->scale * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
         *dlse += exp(x->scale * product(x, Q, i, K, j) - lse) * ds[j];
     }
-    *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* it cancels against ds below */
+    *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x->attrs, x->position[i], j))
             continue;
@@ -109,7 +109,7 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
     }
 }
 
-/* Calls the function of every row, with the tensors that there are (the others' type is NULL). */
+/* Calls the function for every row, with the existing tensors (the type of others is NULL). */
 static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
                      void (*run_row)(const Attention *, int64_t i, double *score))
 {
@@ -144,7 +144,7 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
     }
 }
 
-/* The keys and features have to be whole; other dims of k and v are held as q holds them. */
+/* Are keys and features whole, and the other dims of k and v split as in q? */
 static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Sharded *k)
 {
     for (int i = 0; i < k->type->rank; i++) {
@@ -154,7 +154,7 @@ static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Shard
         if (own && dim->split.count)
             return cannot_run(in, "'%s' is split", dim->name);
         if (!own && (at < 0 || !same_place(dim, &q->type->dim[at])))
-            return cannot_run(in, "queries and keys hold '%s' differently", dim->name);
+            return cannot_run(in, "queries and keys split '%s' differently", dim->name);
     }
     return true;
 }

@@ -1,16 +1,16 @@
 /* interp_collective.c -- the reference interpreter's collectives.
  *
- * One function does all of them: each rank's new part is fetched, element by element, from the ranks of its group
- * (those that differ from it on the collective's axes alone) that hold the element, and where a pending sum or maximum
- * goes away, from all of the group that hold a term.  A reduction adds up what its group holds, pending or not, as the
- * trainer's does.  An element that no rank of the group holds is reported.
+ * One function implements all of them: each rank's new part is fetched, element by element, from the rank of its group
+ * (the ranks that differ from it only on the collective's axes) that holds the element, and where a pending sum or
+ * maximum is reduced, from all ranks of the group that hold a term.  A reduction sums the parts of its group, whether
+ * pending or not, like that of the trainer.  An element that no rank of the group holds is reported.
  */
 #include "interp_parts.h"
 
-/* For each element of a rank's new part along one dim: how far away the rank is that held it, and where there. */
+/* For each element of a rank's new part along one dim: the distance to the rank that held it, and its index there. */
 typedef struct {
     int *distance;
-    int64_t *place; /* -1: nowhere, since what is whole has no padding */
+    int64_t *place; /* -1: nowhere, since a whole dim has no padding */
 } Fetch;
 
 static Axes axes_between(const Interp *in, int a, int b)
@@ -85,14 +85,14 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
 
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
-    Axes group = op->kind == OP_local_slice ? 0 : op->kind == OP_reshard ? ~0u : op->attrs.axis; /* who talks */
+    Axes group = op->kind == OP_local_slice ? 0 : op->kind == OP_reshard ? ~0u : op->attrs.axis; /* communicating */
     Axes reduced = x->type->partial & ~y->type->partial;
     bool reduces = op->kind == OP_all_reduce || op->kind == OP_reduce_scatter;
     if (reduced & ~group || y->type->partial & ~x->type->partial)
-        return cannot_run(in, "its group cannot give what its result's type says is pending");
+        return cannot_run(in, "its group cannot produce the pending sums of its result's type");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
-            return cannot_run(in, "its result has other dims than its operand");
+            return cannot_run(in, "its result and its operand have different dims");
     for (int rank = 0; rank < in->ranks; rank++)
         if (!fill_part(in, x, y, rank, group, reduces ? group : reduced))
             return false;

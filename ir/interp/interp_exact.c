@@ -2,24 +2,25 @@
  *
  * Sums and products of residues are exact and independent of order, so that a program and its distributed form are
  * equal, not only close: a missing, doubled or misplaced sum, a sum in place of a mean, another random number cannot
- * hide in a tolerance.  A function that is not a polynomial is an uninterpreted one: a keyed hash of its operand, so
- * that equal operands give equal results, and different operands different results except with probability 2^-50.  Its
- * derivative is another uninterpreted function: that a gradient belongs to its function is checked with reals.  (Wu et
- * al., "Mirage", arXiv 2405.05751, compares kernels like this; there exp keeps its algebra, which no pass here uses.)
+ * hide in a tolerance.  Functions that are not polynomials are uninterpreted: a keyed hash of its operand, so that
+ * equal operands give equal results, and different operands different results except with probability 2^-50.  Its
+ * derivative is another uninterpreted function: whether a gradient is that of its function is checked with reals.  (Wu
+ * et al., "Mirage", arXiv 2405.05751, compares kernels like this; there exp keeps its algebra, which no pass here
+ * uses.)
  *
  *   real constants      exactly the fraction that a double is: m 2^e
  *   division            by the modular inverse; 1 / sqrt(x) is rsqrt(x)
- *   order               that of a hash, so that whoever compares the same numbers comes to the same end; but of
+ *   order               that of a hash, so that equal comparisons have equal results; but of
  *                       maximum(x, 1) and minimum(x, 1) the result is x, so that clipping always shows
- *   +-infinity          stand for themselves, and for what is as large as a float can be: what a mask puts there has no
+ *   +-infinity          represent themselves and the largest floats: masked elements have no
  *                       weight
- *   cast to i32         of whole numbers below 2^31 only: any other cannot be modelled
+ *   cast to i32         of integers below 2^31 only: others cannot be modelled
  */
 #include "interp_number.h"
 
 #include <float.h>
 
-/* The largest prime below 2^50: a residue is a whole double, and the quotient of a product fits into one. */
+/* The largest prime below 2^50: a residue is an integer double, and the quotient of a product fits into one. */
 #define PRIME ((UINT64_C(1) << 50) - 27)
 
 static uint64_t whole(double x) { return (uint64_t)x; }
@@ -34,7 +35,7 @@ static double sum_of(double a, double b)
 
 static double opposite(double a) { return a == 0 || !isfinite(a) ? -a + 0 : (double)PRIME - a; }
 
-/* The quotient of doubles is off by less than 1, so what is left is off by less than the prime. */
+/* The quotient of doubles has an error below 1, so the remainder has an error below the prime. */
 static double product_of(double a, double b)
 {
     if (!isfinite(a) || !isfinite(b))
@@ -57,7 +58,7 @@ static double power_of(double a, uint64_t exponent)
     return power;
 }
 
-/* By Fermat's little theorem; of nothing there is none. */
+/* By Fermat's little theorem; 0 has no inverse. */
 static double inverse_of(double a) { return a == 0 || !isfinite(a) ? 1 / a : power_of(a, PRIME - 2); }
 
 static uint64_t mixed(uint64_t z) /* splitmix64, one to one */
@@ -67,7 +68,7 @@ static uint64_t mixed(uint64_t z) /* splitmix64, one to one */
     return z ^ (z >> 31);
 }
 
-/* An unknown function, one for each kind; never 0, so that one may divide by it. */
+/* An uninterpreted function for each kind; never 0, so that division by it is defined. */
 static double unknown(OpKind kind, double a)
 {
     uint64_t hash = mixed(mixed(whole(a) + 0x9E3779B97F4A7C15u) + (uint64_t)kind);

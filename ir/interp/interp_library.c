@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-/* Copies between a tensor and the stretch of a larger one that meets it: element (p, ...) of `small`
- * is element (first + p, ...) of `large` along `dim`; where small lacks it, it is first.  In every
- * other dim they agree.  `dim` has to be whole in both. */
+/* Copies between a tensor and a range of a larger one: element (p, ...) of `small` is element (first + p, ...) of
+ * `large` along `dim`; if small lacks `dim`, element `first`.  All other dims are equal.  `dim` must be whole in
+ * both. */
 static bool copy_stretch(Interp *in, const Sharded *small, const Sharded *large, Name dim, int64_t first, bool to_large)
 {
     int at = find_dim(large->type, dim), small_at = find_dim(small->type, dim);
@@ -27,7 +27,7 @@ static bool copy_stretch(Interp *in, const Sharded *small, const Sharded *large,
     return true;
 }
 
-/* The same parts under a type in which one dim has another name. */
+/* The same parts, with one dim renamed in the type. */
 static Sharded renamed(Interp *in, const Sharded *x, Name from, Name to)
 {
     Type *type = NEW(&in->arena, Type);
@@ -63,7 +63,7 @@ bool run_concat(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return copy_stretch(in, &args[0], y, dim, 0, true) && copy_stretch(in, &args[1], y, dim, first, true);
 }
 
-/* Where a rank's part has an element of a dim, or -1 if another rank has it. */
+/* The index in a rank's part of an element of a dim, or -1 if another rank holds it. */
 static int64_t own_place(const Interp *in, const Dim *dim, int rank, int64_t position)
 {
     int64_t place;
@@ -78,7 +78,7 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
                       (long long)dim->size);
 }
 
-/* Walkers 0 and 1 of a gather or scatter: x with `dim` taken out (the index says where in it), the index. */
+/* Walkers 0 and 1 of a gather or scatter: x without `dim` (the index gives the position in it), the index. */
 bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const Sharded *table = &args[0], *index = &args[1];
@@ -115,7 +115,7 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     for (int i = 0; i < index->type->rank; i++) {
         int j = find_dim(x->type, index->type->dim[i].name);
         if (j < 0 || !same_place(&x->type->dim[j], &index->type->dim[i]))
-            return cannot_run(in, "the operands hold '%s' differently", index->type->dim[i].name);
+            return cannot_run(in, "the operands split '%s' differently", index->type->dim[i].name);
     }
     for (int rank = 0; rank < in->ranks; rank++) {
         const int64_t stride = y->part[rank].stride[at];

@@ -5,7 +5,7 @@
 
 static const double SQRT_1_2 = 0.70710678118654752440, SQRT_2_PI = 0.79788456080286535588; /* sqrt(1/2), sqrt(2/pi) */
 static const double DENSITY = 0.39894228040143267794;                                      /* 1 / sqrt(2 pi) */
-static const double CUBIC = 0.044715; /* of gelu's approximation by tanh */
+static const double CUBIC = 0.044715; /* of the tanh approximation of gelu */
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double normal_cdf(double x) { return 0.5 * (1 + erf(x * SQRT_1_2)); }
@@ -22,7 +22,7 @@ static double sign(double x) { return (x > 0) - (x < 0); }
 
 static double wrap(int64_t x) { return (double)(int32_t)(uint32_t)(uint64_t)x; }
 
-/* Of 32-bit integers, two's complement; what has no whole result is NaN. */
+/* Of 32-bit integers, two's complement; NaN if the result is not an integer. */
 static double map_integer(OpKind kind, double a, double b, double c)
 {
     if (!number_fits(I32, a) || !number_fits(I32, b) || !number_fits(I32, c))
@@ -133,7 +133,7 @@ static double add_real(double a, double b) { return a + b; }
 static double multiply_add_real(double sum, double a, double b) { return sum + a * b; }
 static double scattered_real(double u) { return 2 * u - 1; }
 
-/* To the nearest number of `bits` of mantissa; below 2^least they are evenly spaced, from `infinite` on there is none.
+/* Rounds to `bits` of mantissa; below 2^least numbers are evenly spaced, from `infinite` on the result is infinite.
  */
 static double to_nearest(double x, int bits, int least, double infinite)
 {

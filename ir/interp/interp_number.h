@@ -1,7 +1,7 @@
 /* interp_number.h -- all arithmetic of the reference interpreter on elements of tensors.
  *
- * Elements are doubles: floats of any width without rounding, i32 and bool as whole numbers.  The
- * rest of the interpreter knows only these functions, where elements lie, and how to add.
+ * Elements are doubles: floats of any width without rounding, i32 and bool as integers.  The rest of the interpreter
+ * uses only these functions, the positions of elements, and addition.
  */
 #ifndef MPC_INTERP_NUMBER_H
 #define MPC_INTERP_NUMBER_H
@@ -10,29 +10,29 @@
 
 #include <math.h>
 
-/* What floats are: reals, those that a program rounds where it says so, or residues modulo a prime (interp_exact.c).
- * Nothing else differs between runs. */
+/* The representation of floats: reals, reals with the program's own rounding, or residues modulo a prime
+ * (interp_exact.c).  Nothing else differs between runs. */
 typedef struct {
-    double (*of)(double real);   /* a number that a program writes */
-    double (*to_real)(double x); /* NaN where it stands for no whole number */
+    double (*of)(double real);   /* of a constant of the program */
+    double (*to_real)(double x); /* NaN if it represents no integer */
     double (*map)(OpKind kind, double a, double b);
     bool (*is_less)(double a, double b);
     double (*add)(double a, double b);
     double (*multiply_add)(double sum, double a, double b);
-    double (*scattered)(double u); /* any number, out of one in [0, 1) */
-    double tolerance;              /* by which copies may differ, relative to their size */
+    double (*scattered)(double u); /* an arbitrary number, from one in [0, 1) */
+    double tolerance;              /* permitted relative difference of replicated parts */
 } Numbers;
 
 extern const Numbers reals, rounding_reals, residues;
 
-/* One element of a pointwise op with a result of `dtype`, whose first operand is of `from`.  NaN where an integer op
- * has no meaning. */
+/* One element of a pointwise op with a result of `dtype`, whose first operand is of `from`.  NaN where an integer op is
+ * undefined. */
 double number_map(const Numbers *n, OpKind kind, DType dtype, DType from, double a, double b, double c);
 
-/* Is it one of the values that the dtype has? */
+/* Is it a value of the dtype? */
 bool number_fits(DType dtype, double x);
 
-/* What sums and extremes start from. */
+/* The neutral element of a reduction. */
 double number_start(OpKind reduction, DType dtype);
 
 /* acc + x, max(acc, x) or min(acc, x). */
@@ -45,7 +45,7 @@ static inline double number_reduce(const Numbers *n, OpKind reduction, DType dty
     return dtype == I32 ? number_map(n, OP_add, I32, I32, acc, x, 0) : n->add(acc, x);
 }
 
-/* The reduction that puts the terms of a partial tensor together. */
+/* The reduction of the terms of a partial tensor. */
 static inline OpKind pending(const Type *type) { return type->by == BY_MAX ? OP_max : OP_sum; }
 
 /* acc + a b */

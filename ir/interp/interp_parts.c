@@ -1,7 +1,7 @@
-/* interp_parts.c -- which rank holds which elements; splits tensors into parts and joins parts.
+/* interp_parts.c -- the elements that each rank holds; splits tensors into parts and joins parts.
  *
- * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag
- * cuts it into twice as many: block r then holds the r-th from the left and the r-th from the right.
+ * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag splits it into twice
+ * as many: block r then holds the r-th from the left and the r-th from the right.
  */
 #include "interp_parts.h"
 
@@ -64,7 +64,7 @@ int rank_of_block(const Interp *in, const Dim *dim, int64_t block)
     return rank;
 }
 
-/* What a rank holds along a dim: up to two stretches of the whole. */
+/* A rank's elements along a dim: up to two ranges of the whole. */
 typedef struct {
     int64_t begin[2], end[2];
 } Stretch;
@@ -72,10 +72,10 @@ typedef struct {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Of a split dim: how long a block is; and where it is dealt out in zig-zag, how long the pieces are that the
- * outermost axis deals out, and how many. */
+/* Of a split dim: the length of a block; for zig-zag, the length and number of the pieces that the outermost axis
+ * distributes. */
 typedef struct {
-    int64_t block, piece, pieces, inner; /* inner: blocks in what one rank of the outermost axis holds */
+    int64_t block, piece, pieces, inner; /* inner: blocks on one rank of the outermost axis */
 } Cut;
 
 static Cut cut_of(const Interp *in, const Dim *dim)
@@ -125,7 +125,7 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
     if (dim->split.count == 0)
         return *place = position, 0;
     Cut cut = cut_of(in, dim);
-    int64_t first = 0; /* block of the holder's */
+    int64_t first = 0; /* first block of the holder */
     if (dim->zigzag) {
         int64_t piece = position / cut.piece, from_right = cut.pieces - 1 - piece;
         bool right = piece > from_right;
@@ -178,7 +178,7 @@ Sharded hold(Interp *in, const Type *type)
 
 double padding_number(const Interp *in, DType dtype)
 {
-    return is_float(dtype) ? in->numbers->scattered(0.8) : 1; /* an index that every dim has */
+    return is_float(dtype) ? in->numbers->scattered(0.8) : 1; /* a valid index of every dim */
 }
 
 /* Calls `copy` for every element of a rank's part and its index in the whole tensor; -1: padding. */
@@ -201,8 +201,8 @@ static void each_element(Interp *in, const Type *type, int rank, Part *part,
     }
 }
 
-/* One rank's term of a partial tensor: noise that the last rank of a group takes back, so that
- * nothing but the sum (or the maximum) is right. */
+/* One rank's term of a partial tensor: noise that the last rank of a group cancels, so that only the sum (or the
+ * maximum) is correct. */
 typedef struct {
     const Numbers *numbers;
     double padding;
@@ -218,7 +218,7 @@ static double noise(const Dealing *d, int term, int64_t index)
     return d->type->dtype == I32 ? round(16 * u - 8) : d->numbers->scattered(u);
 }
 
-/* A candidate that is no larger than the maximum. */
+/* A term not larger than the maximum. */
 static double smaller_term(const Dealing *d, double x, double noise)
 {
     return number_reduce(d->numbers, OP_min, d->type->dtype, x, noise);
@@ -246,7 +246,7 @@ static void deal_element(void *context, double *element, int64_t index)
     }
 }
 
-/* A rank's number among those that hold the terms of a partial tensor. */
+/* A rank's index among the holders of the terms of a partial tensor. */
 static int term_of(const Interp *in, const Type *type, int rank)
 {
     int term = 0;
@@ -279,7 +279,7 @@ static Axes splitting_axes(const Type *type)
     return axes;
 }
 
-/* Does a rank stand at the origin of all axes but these? */
+/* Has the rank coordinate 0 on all axes but these? */
 static bool stands_for_others(const Interp *in, int rank, Axes axes)
 {
     for (int axis = 0; axis < in->m->naxes; axis++)
@@ -288,7 +288,7 @@ static bool stands_for_others(const Interp *in, int rank, Axes axes)
     return true;
 }
 
-/* The terms of all ranks at these distances; in scale, how large they were. */
+/* The terms of all ranks at these distances; sets scale to their magnitude. */
 static double *combine(Interp *in, const Sharded *held, int rank, const int *distance, int terms, double *scale)
 {
     const Part *first = &held->part[rank];

@@ -1,7 +1,7 @@
 /* interp_point.c -- the reference interpreter's pointwise ops, leaves, reductions and products. */
 #include "interp_parts.h"
 
-/* Operands meet the result by name; where both have a dim, each rank must hold the same of it. */
+/* Dims of operands are matched with the result by name; each rank must hold the same elements of a shared dim. */
 static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Type *y)
 {
     for (int a = 0; a < nargs; a++)
@@ -9,7 +9,7 @@ static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Typ
             const Dim *dim = &args[a].type->dim[i];
             int at = find_dim(y, dim->name);
             if (at >= 0 && !same_place(dim, &y->dim[at]))
-                return cannot_run(in, "operand %d and the result hold '%s' differently", a + 1, dim->name);
+                return cannot_run(in, "operand %d and the result split '%s' differently", a + 1, dim->name);
         }
     return true;
 }
@@ -39,8 +39,8 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return true;
 }
 
-/* What each position along each dim adds to the index that dropout counts by: row-major over the
- * whole tensor with the batch dim outermost, its positions counted from `origin`. */
+/* The contribution of each position along each dim to the index of dropout: row-major over the whole tensor with the
+ * batch dim outermost, its positions counted from `origin`. */
 static void index_terms(Interp *in, const Type *type, int rank, const Part *part, int64_t origin, int64_t *term[])
 {
     int64_t weight[MAX_RANK], others = 1;
@@ -100,7 +100,7 @@ bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
         Name over = op->attrs.over.name[i];
         int at = find_dim(args[0].type, over), bt = find_dim(args[1].type, over);
         if (at < 0 || bt < 0 || !same_place(&args[0].type->dim[at], &args[1].type->dim[bt]))
-            return cannot_run(in, "the operands hold '%s' differently", over);
+            return cannot_run(in, "the operands split '%s' differently", over);
     }
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };

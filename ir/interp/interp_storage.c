@@ -1,9 +1,9 @@
-/* interp_storage.c -- the reference interpreter's memory: checks that every value is where its readers expect it.
+/* interp_storage.c -- the reference interpreter's memory: checks that readers find every value in its storage.
  *
- * After the memory pass a program is run value by value, and also in one arena for each rank, byte for byte as the
- * generated program uses it: the result of an op is written to its storage, and an operand is read from there and must
- * be what was computed.  So a plan in which two values that live at one time overlap, a wrong stride, or state that is
- * overwritten too early is found, at the first op that would read something else.
+ * After the memory pass a program is run on values, and also in one arena for each rank, byte for byte like the
+ * generated program: the result of an op is written to its storage; an operand is read from there and must equal the
+ * computed value.  This detects overlap of two live values, a wrong stride, or state that is overwritten too early, at
+ * the first op that would read something else.
  *
  * Addresses are bytes from the arena's start, the same on all ranks: parts are of one size in memory.
  */
@@ -15,18 +15,18 @@
 
 enum { WIDEST = 4 }; /* bytes of an element */
 
-/* A byte of a rank's arena, as the beginning of an element. */
+/* The element that begins at a byte of a rank's arena. */
 typedef struct {
     double value;
-    const Value *writer; /* whose element lies over this byte; NULL: nothing that counts */
+    const Value *writer; /* whose element covers this byte; NULL: none */
     const Value *reader; /* by the op whose number is `when` */
     int64_t when;
     int8_t width; /* bytes of the element that begins here; 0: none does */
 } Cell;
 
-/* A collective that has been started: until its wait, nobody may touch what it reads and writes. */
+/* A started collective: until its wait, its operand may not be written, nor its result read or written. */
 typedef struct Flight {
-    const Op *op; /* NULL: it has landed */
+    const Op *op; /* NULL: completed */
     Sharded operand;
     int64_t from, to; /* addresses */
     struct Flight *next;
@@ -42,7 +42,7 @@ struct Memory {
         const Value *read, *written;
         int64_t when;
         bool may;
-    } over; /* what may_write_over has found out last */
+    } over; /* the last result of may_write_over */
 };
 
 /* --- Addresses ---------------------------------------------------------------------------------- */
@@ -53,8 +53,7 @@ static int64_t address_of(const Interp *in, const Value *value)
     return (storage->base == BY_POINTER ? in->now.pointer[storage->pointer] : in->now.base) + storage->at;
 }
 
-/* Of a tensor that begins at `address`, with the strides of `value`: the address of each element of a rank's part in
- * its order. */
+/* The address of each element of a rank's part, in order, for a tensor at `address` with the strides of `value`. */
 typedef struct {
     const Part *part;
     const Value *value;
@@ -88,7 +87,7 @@ static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t b
 {
     if (address >= 0 && address + bytes <= in->memory->bytes)
         return true;
-    return cannot_run(in, "%%%s lies outside of the arena: at byte %lld of %lld", value->name, (long long)address,
+    return cannot_run(in, "%%%s is outside of the arena: at byte %lld of %lld", value->name, (long long)address,
                       (long long)in->memory->bytes);
 }
 
@@ -96,7 +95,7 @@ static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t b
 
 static bool same_bits(double a, double b) { return memcmp(&a, &b, sizeof a) == 0 || a == b; }
 
-/* Whose element lies over the bytes of one of `value`; NULL: nobody else's. */
+/* Another value with an element in these bytes; NULL: none. */
 static const Value *other_writer(const Cell *cell, const Value *value, int width)
 {
     for (int i = 0; i < width; i++)
@@ -120,7 +119,7 @@ static bool read_part(Interp *in, const Value *value, int64_t address, const Par
         const Value *other = other_writer(cell, value, width);
         return cannot_run(in, "element %lld of %%%s is not at byte %lld of rank %d: %s%s", (long long)n, value->name,
                           (long long)c.address, rank,
-                          other ? "there now is what was written as %" : "nothing that was written is there",
+                          other ? "it was overwritten by %" : "nothing has been written there",
                           other ? other->name : "");
     }
     return true;
@@ -134,7 +133,7 @@ static bool read_value(Interp *in, const Value *value, int64_t address, const Sh
     return good;
 }
 
-/* Whatever begins in these bytes or reaches into them is gone. */
+/* Invalidates all elements that overlap these bytes. */
 static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
 {
     for (int64_t at = from > WIDEST ? from - WIDEST : 0; at < from; at++)
@@ -146,8 +145,8 @@ static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
     }
 }
 
-/* Is the parameter, or what is computed from it, summed in the kernel, or spread over more dims?  It may then be read
- * once more after results have been written. */
+/* Is the parameter, or a value computed from it, reduced or broadcast in the kernel?  Then it may be read again after
+ * results have been written. */
 static bool is_read_again(Interp *in, const Func *kernel, Value *param)
 {
     Values derived = { 0 };
@@ -178,8 +177,8 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
     return same;
 }
 
-/* A kernel may write where it reads only element by element: the same element of a tensor that lies alike.  Some
- * collectives may write over their own operand. */
+/* A kernel may overwrite an operand only element by element: the same element of a tensor with the same storage layout.
+ * Some collectives may overwrite their operand. */
 static bool may_write_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
     Memory *memory = in->memory;
@@ -239,14 +238,14 @@ static const Func *framed_callee(const Interp *in, const Op *op)
     return callee && callee->role != KERNEL ? callee : NULL;
 }
 
-/* What the op's kernel needs beside its results: what lies there is lost. */
+/* Invalidates the scratch memory of the op's kernel. */
 static bool use_scratch(Interp *in, const Op *op)
 {
     int64_t bytes = in->m->scratch_bytes ? in->m->scratch_bytes(in->m, op) : 0;
     return !bytes || !op->results.count || forget_region(in, result(op), in->now.base + op->attrs.frame, bytes);
 }
 
-/* That which writes to the address, or one that has landed; NULL: none. */
+/* The flight that writes to the address, or a free entry; NULL: none. */
 static Flight *flight_to(const Memory *memory, int64_t address)
 {
     Flight *landed = NULL;
@@ -273,20 +272,20 @@ static void take_off(Interp *in, const Op *op, const Sharded *operand)
     flight->to = to;
 }
 
-/* Until now, what the collective reads and what it writes has been left alone. */
+/* Completes a collective: checks that its operand and result have not been touched since its start. */
 static bool land(Interp *in, const Op *wait, const Sharded *result)
 {
     const Value *started = arg(wait, 0);
     Flight *flight = flight_to(in->memory, address_of(in, started));
     const Op *op = flight ? flight->op : NULL;
     if (!op)
-        return cannot_run(in, "nothing has been started that it could wait for");
+        return cannot_run(in, "its collective has not been started");
     flight->op = NULL;
     return read_value(in, arg(op, 0), flight->from, &flight->operand) && read_value(in, started, flight->to, result);
 }
 
-/* A view is read when what it shows is; operands of a call by the ops of the callee.  Collectives of one bucket, which
- * are one message, are run one after the other: the runtime packs all that it sends before it writes anything. */
+/* Views are checked at their readers; operands of a call at the ops of the callee.  Collectives of one bucket, which
+ * are one message, are run one after the other: the runtime packs all operands before it writes any result. */
 bool read_operands(Interp *in, const Op *op, const Sharded args[])
 {
     in->memory->when++;
@@ -317,7 +316,7 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
 
 /* --- Calls and loops --------------------------------------------------------------------------------- */
 
-/* Moves what lies in some bytes to others. */
+/* Copies bytes, with the elements in them. */
 static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
 {
     for (int rank = 0; rank < in->ranks && from != to; rank++) {
@@ -329,7 +328,7 @@ static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
     }
 }
 
-/* What is carried in place is put where it will end. */
+/* Copies a value carried in place to its final storage. */
 static bool begin_carried(Interp *in, Iterations *t, int i)
 {
     const Value *from = arg(t->op, i), *to = t->op->results.at[i];
@@ -358,7 +357,7 @@ bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *
     return good && (!op->args.count || forget_region(in, arg(op, 0), in->now.base + op->attrs.frame, callee->frame));
 }
 
-/* One iteration's slice of a value of the caller's. */
+/* The address of one iteration's slice of a value of the caller. */
 static int64_t slice_address(const Interp *in, const Op *op, const Value *value, int64_t at)
 {
     int dim = op->attrs.dims.count ? find_dim(&value->type, op->attrs.dims.dim[0].name) : -1;
@@ -366,8 +365,8 @@ static int64_t slice_address(const Interp *in, const Op *op, const Value *value,
     return address_of(in, value) + at * stride * dtype_bytes(value->type.dtype);
 }
 
-/* What is carried but not in place goes to and fro between a buffer behind the callee's frame and where the loop's
- * result lies, so that the last iteration writes there. */
+/* A value not carried in place alternates between a buffer after the callee's frame and the storage of the loop's
+ * result, so that the last iteration writes to the latter. */
 void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
 {
     const Op *op = t->op;
@@ -406,7 +405,7 @@ static int64_t arena_bytes(const Module *m)
     return bytes;
 }
 
-/* State of the step that lies in the arena while another program runs: zeros, but for the weights that both read. */
+/* State of the step while another program runs: zeros, except for the weights that both read. */
 static bool guard_state(Interp *in, bool begins)
 {
     const Func *step = in->memory->guarded;
@@ -439,14 +438,14 @@ bool begin_memory(Interp *in, const Func *program, const Sharded params[])
     return good;
 }
 
-/* The trainer looks for new state where the old one was. */
+/* New state must be in the storage of the old one. */
 static bool state_stays(Interp *in, const Func *step)
 {
     const StepState state = state_of(step);
     for (int i = 0; i < state.count; i++) {
         const Value *new = state.after[i], *old = state.before[i];
         if (address_of(in, new) != address_of(in, old))
-            return cannot_run(in, "the new %%%s lies at byte %lld, the old one at %lld", old->name,
+            return cannot_run(in, "the new %%%s is at byte %lld, the old one at %lld", old->name,
                               (long long)address_of(in, new), (long long)address_of(in, old));
     }
     return true;

@@ -1,6 +1,7 @@
-/* interp_tangent.c -- the reference interpreter's forward mode: derivatives along one direction, beside the values.
+/* interp_tangent.c -- the reference interpreter's forward mode: derivatives along one direction, together with the
+ * values.
  *
- * Rules follow from the definitions of the ops, by hand or by a complex step, and share nothing with the gradients of
+ * Rules are derived from the definitions of the ops, by hand or by a complex step, independently of the gradients in
  * ops.def and vjp.c that they check.  (Squire and Trapp, Using complex variables to estimate derivatives of real
  * functions, SIAM Review 40, 1998: f'(x) = Im f(x + ih) / h, without cancellation, so to the last bits for a tiny h.)
  */
@@ -12,7 +13,7 @@
 
 static double complex sigmoid(double complex z) { return 1 / (1 + cexp(-z)); }
 
-/* gelu's approximation by tanh; Hendrycks and Gimpel, arXiv 1606.08415, section 2. */
+/* The tanh approximation of gelu; Hendrycks and Gimpel, arXiv 1606.08415, section 2. */
 static double complex gelu_tanh(double complex z)
 {
     return z / 2 * (1 + ctanh(sqrt(2 / acos(-1)) * (z + 0.044715 * z * z * z)));
@@ -50,7 +51,7 @@ double shaken(const Tangents *tangents, uint64_t seed, uint64_t number)
     return 1 + tangents->shake * (2 * hashed_number(tangents->seed + seed * 1000003, number) - 1);
 }
 
-/* Where it flattens out, gradients find its slope as 1 - y^2 or the like, which is rounded as 1 is. */
+/* Functions that saturate: gradients compute the slope as 1 - y^2 or the like, with the rounding error of 1. */
 static bool saturates(OpKind kind)
 {
     return kind == OP_tanh || kind == OP_sigmoid || kind == OP_expm1 || kind == OP_silu || kind == OP_gelu ||
@@ -75,7 +76,7 @@ static double slope(OpKind kind, double x, double y)
         return 1 / (2 * y);
     case OP_rsqrt:
         return -y / (2 * x);
-    case OP_gelu: /* x times the normal distribution: by the product rule */
+    case OP_gelu: /* x times the normal distribution: product rule */
         return (1 + erf(x / sqrt(2))) / 2 + x * exp(-x * x / 2) / sqrt(2 * pi);
     default:
         return cimag(analytic(kind, x + h * I)) / h;
@@ -84,7 +85,7 @@ static double slope(OpKind kind, double x, double y)
 
 /* --- Pointwise ops --------------------------------------------------------------------------------------- */
 
-/* a^b = exp(b log a); where that is none, for a whole b, a^b = a a^(b - 1). */
+/* a^b = exp(b log a); if log a is undefined, for an integer b, a^b = a a^(b - 1). */
 static double tangent_of_power(double a, double b, double y, double da, double db)
 {
     if (a > 0)
@@ -92,7 +93,7 @@ static double tangent_of_power(double a, double b, double y, double da, double d
     return db == 0 ? b * pow(a, b - 1) * da : NAN;
 }
 
-/* `chooses_b`: b is what counts. */
+/* `chooses_b`: b is selected. */
 static double of_chosen(bool ties, bool chooses_b, double da, double db)
 {
     return ties ? (da + db) / 2 : chooses_b ? db : da;
@@ -162,7 +163,7 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
 
 /* --- Other ops --------------------------------------------------------------------------------------------- */
 
-/* The largest of x moves as those elements do on average that it is. */
+/* The tangent of a maximum is the mean of the tangents of the elements equal to it. */
 static void extreme_tangent(Interp *in, const Sharded *x, const Sharded *y, const Sharded *dy)
 {
     Sharded count = hold(in, y->type);
@@ -190,10 +191,10 @@ static void extreme_tangent(Interp *in, const Sharded *x, const Sharded *y, cons
 static bool dot_tangent(Interp *in, const Op *op, const Sharded args[], Sharded *dy)
 {
     const Sharded left[] = { tangent_of(in, &args[0]), args[1] }, right[] = { args[0], tangent_of(in, &args[1]) };
-    return run_dot(in, op, left, dy) && run_dot(in, op, right, dy); /* which adds to dy */
+    return run_dot(in, op, left, dy) && run_dot(in, op, right, dy); /* accumulates into dy */
 }
 
-/* Linear in its first operand, or in both of concat: the op itself, of tangents. */
+/* Linear in its first operand, or in both of concat: the op applied to tangents. */
 static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Sharded *dy)
 {
     Sharded given[3] = { tangent_of(in, &args[0]) };
@@ -246,7 +247,7 @@ static bool find_tangent(Interp *in, const Op *op, const Sharded args[], const S
     return true;
 }
 
-/* As if each derivative had been rounded, but to few digits. */
+/* Simulates rounding of each derivative to few digits. */
 static void shake(Interp *in, const Sharded *dy)
 {
     const Tangents *tangents = in->options->tangents;
@@ -256,7 +257,7 @@ static void shake(Interp *in, const Sharded *dy)
             dy->part[rank].data[i] *= shaken(tangents, in->shaken, (uint64_t)i);
 }
 
-/* Operands that are no floats never move; steps and what has been stopped do not either. */
+/* Operands that are not floats have no tangent, nor have results of steps and stop_gradient. */
 bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     bool moves = false;

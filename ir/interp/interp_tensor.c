@@ -35,7 +35,7 @@ Tensor random_tensor(const char *name, const Type *type, double low, double high
     return tensor;
 }
 
-/* Where element i of a lies in b, whose dims may stand in another order. */
+/* The index in b of element i of a; dims may be in another order. */
 static int64_t same_element(const Type *a, const Type *b, int64_t i)
 {
     int64_t at[MAX_RANK], j = 0;

@@ -1,7 +1,7 @@
 /* parse.c -- ops, functions and modules from text: the inverse of print.c, production by production.
  *
- * Never trusts its input: every error is reported where it stands, and parsing stops there. Functions may be called
- * before their definition; the verifier checks calls.
+ * Never trusts its input: every error is reported at its location, and parsing stops.  Functions may be called before
+ * their definition; the verifier checks calls.
  */
 #include "parse.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number as a name: fresh names must not meet it. */
+/* A number as a name: fresh names must differ from it. */
 static void note_number(Module *m, Name name)
 {
     if (isdigit((unsigned char)name[0]) && strlen(name) < 9) {
@@ -32,7 +32,7 @@ static Value *new_value(Parser *p)
     return value;
 }
 
-/* %a: a value that is defined above; NULL after reporting. */
+/* %a: a value defined before; NULL after reporting. */
 static Value *used_value(Parser *p)
 {
     expect(p, "%");
@@ -79,7 +79,7 @@ static void read_types(Parser *p, Op *op)
 
 static bool in_place_text(char c) { return (unsigned char)c > ' ' && c != ')' && c != '"'; }
 
-/* One word of loc(...): anything without spaces or ')', or what stands in quotes. */
+/* One word of loc(...): anything without spaces or ')', or a quoted string. */
 static Name place_word(Parser *p)
 {
     if (peek(p) == '"')
@@ -90,7 +90,7 @@ static Name place_word(Parser *p)
     return p->at > begin ? intern(p->module, p->source->text + begin, p->at - begin) : NULL;
 }
 
-/* loc(path where), either of which may be missing: a `where` has a ':'. */
+/* loc(path where), either may be missing: a `where` has a ':'. */
 static void read_place(Parser *p, Name *path, Name *where)
 {
     if (!accept(p, "loc"))
@@ -131,7 +131,7 @@ static void read_op(Parser *p, Func *f)
         insert_op(f, op, NULL);
 }
 
-/* What the value of that name is for, where that is said. */
+/* The port of the value, if given. */
 static Port read_port(Parser *p, Name own)
 {
     Port port = { 0 };
@@ -144,7 +144,7 @@ static Port read_port(Parser *p, Name own)
         if (word && strcmp(port_word(kind), word) == 0)
             port.kind = kind;
     if (!p->failed && (!port.kind || port.kind == PORT_RESIDUAL))
-        fail(p, from(p, begin), "no such role of a parameter or a result: see ports.def");
+        fail(p, from(p, begin), "no such port: see ports.def");
     if (port_is_named(port.kind))
         port.of = own;
     if (port.of && accept(p, "(")) {
@@ -189,8 +189,8 @@ static void read_results(Parser *p, Func *f)
         add_result(p->module, f, saved.at[i], (Port){ PORT_RESIDUAL, NULL });
 }
 
-/* Of a program that does not say what it takes and returns, which is what its role has, in order: a fragment written by
- * hand.  The last results of a step replace its last parameters. */
+/* Ports of a program without any (a fragment written by hand): those of its role, in order.  The last results of a step
+ * replace its last parameters. */
 static void assume_ports(Module *m, Func *f)
 {
     const PortKind first[] = { f->role == PREDICT ? PORT_LOGITS : PORT_LOSS, PORT_GRADIENT_NORM };
@@ -232,7 +232,7 @@ static void read_func(Parser *p)
     int begin = p->at;
     Name name = read_name(p);
     if (!p->failed && find_func(p->module, name))
-        fail(p, from(p, begin), "a function of that name stands above");
+        fail(p, from(p, begin), "a function of that name is defined above");
     Func *f = add_func(p->module, name, role);
     f->loc = from(p, begin);
     p->values = (Map){ .arena = &p->module->arena };
@@ -361,7 +361,7 @@ static void read_saved(Parser *p, Saved **end)
     if (accept(p, ")"))
         return;
     do {
-        const bool is_value = accept(p, "%"); /* else a place and a number: see label_values() */
+        const bool is_value = accept(p, "%"); /* else a path and a number: see label_values() */
         const Name name = read_name(p);
         add_saved(&p->module->arena, saved, is_value ? intern_format(p->module, "%%%s", name) : name);
     } while (!p->failed && accept(p, ","));

@@ -1,5 +1,5 @@
-/* parse.h -- what the two halves of the IR parser share: parse_text.c (tokens, types, attributes)
- * and parse.c (ops, functions, modules). */
+/* parse.h -- shared by the two parts of the IR parser: parse_text.c (tokens, types, attributes) and parse.c (ops,
+ * functions, modules). */
 #ifndef MPC_PARSE_H
 #define MPC_PARSE_H
 
@@ -11,22 +11,22 @@ typedef struct {
     const Source *source;
     int at; /* next byte */
     bool failed;
-    Map values; /* of the function that is being read, by name */
+    Map values; /* of the present function, by name */
 } Parser;
 
-Loc from(const Parser *p, int begin);            /* what was read since `begin` */
+Loc from(const Parser *p, int begin);            /* the text read since `begin` */
 bool fail(Parser *p, Loc loc, const char *what); /* reports the first error of a text; false */
-char peek(Parser *p);                            /* the next byte that means something; 0 at the end */
-bool accept(Parser *p, const char *token);       /* punctuation, or a word that ends where a name would end */
+char peek(Parser *p);                            /* the next byte that is not space or comment; 0 at the end */
+bool accept(Parser *p, const char *token);       /* punctuation, or a whole word */
 bool expect(Parser *p, const char *token);
 Name read_name(Parser *p);
-Name read_quoted(Parser *p); /* "text", of one line; in it \xNN is the byte of that number */
+Name read_quoted(Parser *p); /* "text", of one line; \xNN is the byte of that number */
 double read_number(Parser *p);
 int64_t read_int(Parser *p);
 Axes read_axes(Parser *p);
 Names read_names(Parser *p);
 Type read_type(Parser *p);
-Storage *read_storage(Parser *p, const Type *type); /* NULL if none is said */
+Storage *read_storage(Parser *p, const Type *type); /* NULL if absent */
 void read_attrs(Parser *p, Attrs *attrs);
 void read_train(Parser *p, Train *train);
 

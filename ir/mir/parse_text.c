@@ -15,7 +15,7 @@ bool fail(Parser *p, Loc loc, const char *what)
     return false;
 }
 
-/* Spaces and # comments mean nothing. */
+/* Skips spaces and # comments. */
 char peek(Parser *p)
 {
     const Source *s = p->source;
@@ -76,7 +76,7 @@ Name read_quoted(Parser *p)
     if (!expect(p, "\""))
         return NULL;
     int length = 0;
-    char *text = arena_alloc(&p->module->arena, strcspn(s->text + p->at, "\"\n") + 1, 1); /* a NUL ends it, too */
+    char *text = arena_alloc(&p->module->arena, strcspn(s->text + p->at, "\"\n") + 1, 1); /* also ended by a NUL */
     for (; s->text[p->at] && s->text[p->at] != '"' && s->text[p->at] != '\n'; p->at++) {
         const char *at = s->text + p->at;
         text[length] = *at;
@@ -188,7 +188,7 @@ static Dim read_dim(Parser *p)
     return dim;
 }
 
-/* Sizes that no memory has would overflow what is computed from them. */
+/* Larger sizes would overflow computations. */
 static bool too_large(const Type *type)
 {
     double count = 1;
@@ -241,7 +241,7 @@ Storage *read_storage(Parser *p, const Type *type)
         storage->pointer = (int)read_int(p);
     } else {
         int64_t at = read_int(p);
-        storage->base = at < 0 ? BY_POINTER : IN_FRAME; /* -1 - its number: as it was printed before */
+        storage->base = at < 0 ? BY_POINTER : IN_FRAME; /* -1 - its number, as printed */
         storage->pointer = at < 0 ? (int)(-1 - at) : 0;
         storage->at = at < 0 ? 0 : at;
     }

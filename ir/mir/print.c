@@ -82,7 +82,7 @@ char *type_text(Module *m, const Type *type)
     return text;
 }
 
-/* For each kind of attribute: is there anything to say, and how it reads. */
+/* For each kind of attribute: whether it is set, and its text. */
 static bool set_Name(Name name) { return name != NULL; }
 static bool set_Dtype(Dtype dtype) { return dtype != NULL; }
 static bool set_Names(Names names) { return names.count > 0; }
@@ -174,7 +174,7 @@ static void print_storage(const Value *value, FILE *out)
     fputc(')', out);
 }
 
-/* " as param(wte)"; of %wte " as param" is enough. */
+/* " as param(wte)"; for %wte just " as param". */
 static void print_port(Port port, Name own, FILE *out)
 {
     if (port.kind)
@@ -195,7 +195,7 @@ static void print_names(const Values *values, int first, int count, FILE *out)
         fprintf(out, "%s%%%s", i ? ", " : "", values->at[first + i]->name);
 }
 
-/* In quotes, with what may not stand there written as \xNN. */
+/* In quotes, with invalid bytes as \xNN. */
 static void print_quoted(const char *text, FILE *out)
 {
     fputc('"', out);
@@ -207,7 +207,7 @@ static void print_quoted(const char *text, FILE *out)
     fputc('"', out);
 }
 
-/* A word of loc(...), in quotes where it would not be read as one. */
+/* A word of loc(...), in quotes if it would not parse as one word. */
 static void print_place(const char *text, FILE *out)
 {
     bool is_word = *text && *text != '#';

@@ -1,9 +1,9 @@
-/* region.c -- boxes of bytes: tensors whose rows lie side by side overlap as spans, but share no byte. */
+/* region.c -- boxes of bytes: tensors with interleaved rows overlap as spans, but share no byte. */
 #include "region.h"
 
 Region plain_region(int64_t at, int64_t bytes) { return (Region){ .at = at, .width = bytes }; }
 
-/* Adds a dim behind those with wider strides. */
+/* Inserts a dim after those with wider strides. */
 static void add_stride(Region *region, int64_t count, int64_t stride)
 {
     int i = region->rank++;
@@ -100,8 +100,8 @@ bool lies_apart(const Module *m, const Value *value)
 static int64_t at_most(int64_t x, int64_t high) { return x > high ? high : x; }
 static int64_t quotient_down(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-/* Those rows of a that reach into b, one by one; but of two with the same pitch only the first of a's that does: where
- * rows do not reach beyond their pitch, what is true of one pair is true of all with the same distance. */
+/* Compares the rows of a that overlap the span of b, one by one; if both have the same pitch, only the first: where
+ * rows do not exceed their pitch, all pairs at the same distance are alike. */
 static bool rows_meet(const Region *a, const Region *b)
 {
     const Region first = row_of(a, 0);

@@ -1,6 +1,6 @@
 /* verify.c -- checks that a module is well formed and well typed.
  *
- * The type of each result is inferred again and compared with the one given: this catches a pass that changes an op
+ * The type of each result is inferred again and compared with the given one: this detects a pass that changes an op
  * without its type, or drops a collective.
  */
 #include "flight.h"
@@ -18,7 +18,7 @@ static void define(Map *defined, const Values *values)
         map_put(defined, values->at[i], values->at[i]);
 }
 
-/* Can a tensor be held like that: do blocks come out even, and has each axis one use? */
+/* Is the layout valid: blocks of equal size, each axis used at most once? */
 static bool verify_type(Module *m, Loc loc, const Value *value)
 {
     const Type *type = &value->type;
@@ -33,7 +33,7 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
     return true;
 }
 
-/* `defined`: the values that stand above it. */
+/* `defined`: the values defined before it. */
 static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -56,7 +56,7 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
     return true;
 }
 
-/* Calls go down: a function that is reached from itself has no meaning. */
+/* Recursion is invalid. */
 static bool reaches(const Module *m, const Func *f, const Func *wanted, int depth)
 {
     for (const Op *op = f->first; op; op = op->next) {
@@ -67,7 +67,7 @@ static bool reaches(const Module *m, const Func *f, const Func *wanted, int dept
     return false;
 }
 
-/* A kernel is one nest of loops: each dim runs over the same elements wherever it stands. */
+/* A kernel is one loop nest: each dim has the same elements in all its values. */
 static bool verify_kernel_dims(Module *m, const Func *kernel, const Value *value, Type *seen)
 {
     for (int i = 0; i < value->type.rank; i++) {
@@ -83,7 +83,7 @@ static bool verify_kernel_dims(Module *m, const Func *kernel, const Value *value
     return true;
 }
 
-/* Several products of one left operand are one product of all their columns, which may be split in different ways. */
+/* Several products of one left operand form one product of all their columns, which may be split differently. */
 static bool is_of_columns(const Func *kernel)
 {
     int products = 0;
@@ -146,8 +146,8 @@ static bool verify_func(Module *m, const Func *f)
 
 /* --- What the trainer calls ------------------------------------------------------------------- */
 
-/* A parameter of the model and the tensor it stands for have the same dims; the dtype may be narrower.  Inputs come in
- * as many sequences as a function takes: only the model's are compared. */
+/* A parameter of the model and its declared tensor have the same dims; the dtype may be narrower.  Functions may take
+ * inputs of different batch sizes: only those of the model are compared. */
 static bool verify_declared(Module *m, const Func *f, const Value *value)
 {
     const Port port = value->port;
@@ -161,7 +161,7 @@ static bool verify_declared(Module *m, const Func *f, const Value *value)
     return true;
 }
 
-/* A step leaves its state as it found it; all else that the trainer reads is whole on every rank. */
+/* State keeps its type; all other results that the trainer reads are whole on every rank. */
 static bool verify_returned(Module *m, const Func *f, int i)
 {
     const Value *value = f->results.at[i];
@@ -188,7 +188,7 @@ static char *port_text(Module *m, Port port)
     return arena_text(&m->arena, port.of ? "%s(%s)" : "%s", port_word(port.kind), port.of);
 }
 
-/* What a step keeps comes last, and in one order. */
+/* State is last, in one order. */
 static bool verify_state(Module *m, const Func *f)
 {
     const int first = first_state(f), count = f->params.count - first, offset = f->results.count - count;
@@ -209,7 +209,7 @@ static bool verify_state(Module *m, const Func *f)
     return true;
 }
 
-/* The loss and whatever else the trainer reads is there once; residuals come last. */
+/* Each result that the trainer reads occurs once; residuals are last. */
 static bool verify_results(Module *m, const Func *f)
 {
     for (int i = 0; i < f->results.count; i++) {

@@ -1,12 +1,12 @@
 /* verify_memory.c -- checks that no value is overwritten before its last use.
  *
- * Each program is walked through with the addresses that the memory pass has given, down into the functions that it
- * calls and into the first, second and last iteration of each loop.  At each op, what it writes is compared with all
- * live memory: values with a later reader, operands, what callers still need, what the other iterations of a loop need,
- * buffers that collectives are writing.  No values are computed, so that every plan can be checked in every compile;
- * the interpreter (interp_storage.c) checks the same byte by byte, on small programs.
+ * Each program is traversed with the addresses assigned by the memory pass, including called functions and the first,
+ * second and last iteration of each loop.  At each op, what it writes is compared with all live memory: values with a
+ * later reader, operands, what callers still need, what the other iterations of a loop need, buffers that collectives
+ * are writing.  No values are computed, so every plan is checked in every compilation; the interpreter
+ * (interp_storage.c) checks the same byte by byte, on small programs.
  *
- * A kernel may write over an operand that dies there, element by element: see may_write_over.
+ * A kernel may overwrite an operand whose last use it is, element by element: see may_write_over.
  */
 #include "flight.h"
 #include "map.h"
@@ -15,19 +15,19 @@
 
 #include <string.h>
 
-/* Something in memory, and the last op of its function that needs it. */
+/* A live value, and the last op of its function that reads it. */
 typedef struct {
     const Value *value;
     Region region;
     int64_t end; /* of the region */
-    int last;    /* -1: nobody reads it */
+    int last;    /* -1: never read */
 } Living;
 
-/* What lives in a function, and around it: in its callers, and in the other iterations of the loops that it is in. */
+/* The live values of a function, of its callers, and of the other iterations of enclosing loops. */
 typedef struct Scene {
     Living *at;
     int count, room;
-    int now; /* the op that is being looked at, or that calls */
+    int now; /* the present op, or the calling one */
     const struct Scene *around;
 } Scene;
 
@@ -39,11 +39,11 @@ typedef struct {
     Map seen;      /* function -> itself: its last readers are known */
 } Check;
 
-/* Where a function runs. */
+/* The addresses of one call of a function. */
 typedef struct {
     const Func *f;
     int64_t base;           /* of its frame */
-    const int64_t *pointer; /* what it is handed */
+    const int64_t *pointer; /* its pointer arguments */
 } Place;
 
 static int64_t address_of(const Place *place, const Value *value)
@@ -52,7 +52,7 @@ static int64_t address_of(const Place *place, const Value *value)
     return (storage->base == BY_POINTER ? place->pointer[storage->pointer] : place->base) + storage->at;
 }
 
-/* What a reader of the value reads. */
+/* The bytes that a reader of the value reads. */
 static Region region_at(const Check *c, const Place *place, const Value *value)
 {
     return region_of(c->m, value, address_of(place, value), false);
@@ -63,7 +63,7 @@ static Region written_at(const Check *c, const Place *place, const Value *value)
     return region_of(c->m, value, address_of(place, value), true);
 }
 
-/* --- How long values live ----------------------------------------------------------------------------- */
+/* --- Lifetimes ---------------------------------------------------------------------------------------- */
 
 static void note_reader(Check *c, const Value *value, int number)
 {
@@ -71,7 +71,7 @@ static void note_reader(Check *c, const Value *value, int number)
         map_put(&c->last, value, (void *)(intptr_t)(number + 1));
 }
 
-/* What a collective that has been started reads and writes must stay until its wait. */
+/* Operand and result of a started collective live until its wait. */
 static void find_last_readers(Check *c, const Func *f)
 {
     int number = 0;
@@ -106,7 +106,7 @@ static void add_living(Check *c, Scene *scene, const Value *value, Region region
     scene->at[scene->count++] = (Living){ value, region, region_end(&region), last };
 }
 
-/* Who has had its last reader needs no look any more. */
+/* Removes values after their last reader. */
 static void drop_dead(Scene *scene)
 {
     int kept = 0;
@@ -116,7 +116,7 @@ static void drop_dead(Scene *scene)
     scene->count = kept;
 }
 
-/* --- What may be written over -------------------------------------------------------------------------- */
+/* --- What may be overwritten --------------------------------------------------------------------------- */
 
 static bool lie_alike(const Module *m, const Value *a, const Value *b)
 {
@@ -130,8 +130,8 @@ static bool lie_alike(const Module *m, const Value *a, const Value *b)
     return alike;
 }
 
-/* Is the parameter, or what is computed from it, summed or spread over more dims?  Then it may be read again after
- * results have been written. */
+/* Is the parameter, or a value computed from it, reduced or broadcast?  Then it may be read again after results have
+ * been written. */
 static bool is_read_again(const Check *c, const Func *kernel, const Value *param)
 {
     Map derived = { .arena = &c->m->arena };
@@ -149,7 +149,8 @@ static bool is_read_again(const Check *c, const Func *kernel, const Value *param
     return false;
 }
 
-/* A kernel may where the two lie alike, and the operand is read element by element; so may some collectives. */
+/* A kernel may if both have the same storage layout and the operand is read element by element; so may some
+ * collectives. */
 static bool may_write_over(const Check *c, const Op *op, const Value *operand, const Value *written)
 {
     const Func *kernel = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
@@ -183,7 +184,7 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
     for (const Scene *s = scene; s; s = s->around)
         for (int i = 0; i < s->count; i++) {
             const Living *other = &s->at[i];
-            bool dies = other->last == s->now, is_own = other->value == written; /* comes early, into its buffers */
+            bool dies = other->last == s->now, is_own = other->value == written; /* arrives early, into its buffers */
             if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
                 (s != scene && dies) || !regions_meet(region, &other->region) ||
                 (dies && is_harmless(c, place, op, other, written)))
@@ -211,7 +212,7 @@ static int64_t scratch_bytes(const Check *c, const Op *op)
     return c->m->scratch_bytes ? c->m->scratch_bytes(c->m, op) : 0;
 }
 
-/* A view lies in its operand: from the element that it begins with, with the strides of the dims that it shows. */
+/* A view has the address of its first element in the operand, and the strides of its dims there. */
 static bool check_view(const Check *c, const Place *place, const Op *op)
 {
     const Value *x = arg(op, 0), *y = result(op);
@@ -223,7 +224,7 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
         good &=
             from >= 0 && (local_size(c->m, &y->type.dim[i]) <= 1 || y->storage->stride[i] == x->storage->stride[from]);
     }
-    return good || BROKEN("internal: %%%s does not lie where its part of %%%s does", y->name, x->name);
+    return good || BROKEN("internal: %%%s is not at the address of its part of %%%s", y->name, x->name);
 }
 
 static bool check_op(const Check *c, const Place *place, Scene *scene, const Op *op)
@@ -234,7 +235,7 @@ static bool check_op(const Check *c, const Place *place, Scene *scene, const Op 
     for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
         Region region = written_at(c, place, op->results.at[i]);
         good = may_write(c, place, scene, op, op->results.at[i], &region);
-        add_living((Check *)c, scene, op->results.at[i], region, scene->now); /* beside the op's other results */
+        add_living((Check *)c, scene, op->results.at[i], region, scene->now); /* together with the op's other results */
     }
     Region scratch = plain_region(place->base + op->attrs.frame, beside);
     good = good && (!beside || may_write(c, place, scene, op, NULL, &scratch));
@@ -253,7 +254,7 @@ typedef struct {
     const Func *callee;
     const Dim *dim; /* NULL: a call */
     int64_t iterations, frame;
-    int64_t *carried; /* where each carried operand of the next iteration lies */
+    int64_t *carried; /* address of each carried operand of the next iteration */
 } Iterations;
 
 static bool is_sliced(const Iterations *t, const Value *value)
@@ -272,7 +273,7 @@ static int64_t iteration_index(const Iterations *t, int64_t iteration)
     return t->op->attrs.reverse ? t->iterations - 1 - iteration : iteration;
 }
 
-/* The slices of iterations from `iteration` on, or before it. */
+/* The slices of the iterations from `iteration` on, or of those before it. */
 static Region slices(const Check *c, const Iterations *t, const Value *value, int64_t iteration, bool later)
 {
     int64_t count = later ? t->iterations - iteration : iteration;
@@ -280,12 +281,12 @@ static Region slices(const Check *c, const Iterations *t, const Value *value, in
     return stretch_of(c->m, value, address_of(t->place, value), at_front ? 0 : t->iterations - count, count);
 }
 
-/* What the other iterations of a loop need: operands of later ones, results of earlier ones. */
+/* Adds the values of the other iterations of a loop: operands of later ones, results of earlier ones. */
 static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, int64_t iteration)
 {
     for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
         const Value *value = arg(t->op, i);
-        if (is_sliced(t, value)) /* of the slice of this iteration that came early a message may be on its way */
+        if (is_sliced(t, value)) /* a message with this iteration's prefetched slice may be in flight */
             add_living(c, scene, value, slices(c, t, value, iteration + !is_prefetched(t->op, i), true), 1);
         else if (iteration + 1 < t->iterations)
             add_living(c, scene, value, region_at(c, t->place, value), 1);
@@ -295,7 +296,7 @@ static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, in
             add_living(c, scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], iteration, false), 1);
 }
 
-/* Does the callee look for its i-th parameter, or then result, where the caller has it? */
+/* Has the callee the same address as the caller for its i-th parameter or (after these) result? */
 static bool is_where_handed(const Check *c, const Place *inner, const Op *op, int i, int64_t address)
 {
     const Func *callee = inner->f;
@@ -306,7 +307,7 @@ static bool is_where_handed(const Check *c, const Place *inner, const Op *op, in
                   (long long)address_of(inner, there), (long long)address);
 }
 
-/* What is made in place ends where the loop's result lies, whatever pointer it has. */
+/* A value made in place ends in the storage of the loop's result, independent of its pointer. */
 static int64_t where_wanted(const Iterations *t, int result, int64_t at, int64_t pointer)
 {
     bool is_carried = result < t->op->attrs.carried;
@@ -343,7 +344,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     return good && check_func(c, &inner, &others);
 }
 
-/* What is carried in place is copied to where it will end, one after the other, before the first iteration. */
+/* Values carried in place are copied to their final storage, one after the other, before the first iteration. */
 static bool check_initial_copies(Check *c, const Scene *scene, Iterations *t)
 {
     const Op *op = t->op;
@@ -357,14 +358,14 @@ static bool check_initial_copies(Check *c, const Scene *scene, Iterations *t)
         if (!is_carried_in_place(op, t->callee, i))
             continue;
         t->carried[i] = address_of(t->place, op->results.at[i]);
-        others.at[i].last = -1; /* it has been copied */
+        others.at[i].last = -1; /* already copied */
         Region to = written_at(c, t->place, op->results.at[i]);
         good = may_write(c, t->place, from == t->carried[i] ? &none : &others, op, op->results.at[i], &to);
     }
     return good;
 }
 
-/* The frame of the callee and the buffers behind it are nobody else's. */
+/* The frame of the callee and the buffers after it overlap no live value. */
 static bool check_frame(Check *c, const Scene *scene, const Iterations *t)
 {
     Scene others = { .around = scene };
@@ -376,7 +377,7 @@ static bool check_frame(Check *c, const Scene *scene, const Iterations *t)
     return may_write(c, t->place, &others, t->op, NULL, &frame);
 }
 
-/* Does what is handed over lie with the strides that the callee expects, but for the loop's dim? */
+/* Has the argument the strides that the callee expects, except for the loop's dim? */
 static bool lies_as_expected(const Check *c, const Iterations *t, const Value *here, const Value *there)
 {
     const Op *op = t->op;
@@ -407,7 +408,7 @@ static bool check_call(Check *c, const Place *place, const Scene *scene, const O
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
                 lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
     for (int64_t iteration = 0; good && iteration < t.iterations; iteration++) {
-        if (iteration == 2 && t.iterations > 4) /* buffers alternate: an even number of iterations is left out */
+        if (iteration == 2 && t.iterations > 4) /* buffers alternate: skip an even number of iterations */
             iteration = t.iterations - 1 - (t.iterations % 2 == 0);
         good = check_iteration(c, scene, &t, iteration);
     }
@@ -438,7 +439,7 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
     return good;
 }
 
-/* State of the step stays while another program runs. */
+/* State of the step is live while another program runs. */
 static void add_state(Check *c, Scene *scene, const Func *step)
 {
     for (int i = first_state(step); i < step->params.count; i++) {
@@ -462,7 +463,7 @@ static bool params_are_apart(Check *c, const Place *place)
     return good;
 }
 
-/* The trainer looks for new state where the old one was. */
+/* New state must be in the storage of the old one. */
 static bool state_stays(const Check *c, const Func *step)
 {
     const Op *op = step->last;
@@ -470,7 +471,7 @@ static bool state_stays(const Check *c, const Func *step)
     for (int i = 0; i < state.count; i++) {
         const Value *old = state.before[i], *new = state.after[i];
         if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
-            return BROKEN("internal: the new %%%s lies at byte %lld, the old one at %lld", old->name,
+            return BROKEN("internal: the new %%%s is at byte %lld, the old one at %lld", old->name,
                           (long long)new->storage->at, (long long)old->storage->at);
     }
     return true;

@@ -1,6 +1,6 @@
 /* verify_program.c -- checks the head of a module against its functions.
  *
- * A fragment of IR needs no head.  A module that becomes a trainer needs one that agrees with its functions.
+ * A fragment of IR needs no head.  A module that becomes a trainer needs a head that is consistent with its functions.
  */
 #include "ir.h"
 
@@ -107,7 +107,7 @@ static bool verify_rules(Module *m)
 
 /* --- Functions ------------------------------------------------------------------------------- */
 
-/* Is it something that is declared, or a number that is fed or kept? */
+/* Is it declared, or a number that is fed or kept? */
 static bool is_known(Module *m, const Func *f, const Value *param)
 {
     const Port port = param->port;
@@ -143,7 +143,7 @@ static bool verify_all_taken(Module *m, const Func *f)
     return true;
 }
 
-/* A step returns the loss, the norm of the gradient, and what of its parameters is kept from step to step. */
+/* A step returns the loss, the norm of the gradient, and its state. */
 static bool verify_step(Module *m, const Func *f)
 {
     const bool adamw = m->train.optimizer == ADAMW, has_first = adamw || m->train.momentum != 0;
@@ -195,7 +195,7 @@ static bool verify_results(Module *m, const Func *f)
     return true;
 }
 
-/* After the memory pass: whoever calls a function hands over places, but to a kernel what lies there. */
+/* After the memory pass: arguments of functions are passed as pointers, those of kernels as values. */
 static bool verify_places(Module *m, bool placed)
 {
     for (const Func *f = m->funcs; f; f = f->next)

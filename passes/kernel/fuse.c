@@ -5,12 +5,11 @@
  *   %3 = sum %2 {over=embed}                }
  *   ...                                     %y, %rstd = call %x, %mean, %gain {callee=h.ln_1}
  *
- * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of
- * inner (rows), and reductions over all of outer (columns), whose results leave the group.  Groups
- * grow along values and between readers of one value, as long as nothing outside stands between
- * their ops.  A product is a group of its own, or with what it adds up to (C += A B), with its
- * bias and activation (C = f(A B + b)), or with others that multiply the same left operand with weights (q, k, v): one
- * product of more columns.
+ * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of inner
+ * (rows), and reductions over all of outer (columns), whose results are outputs of the group.  Groups grow along values
+ * and between readers of one value, as long as there is no path between their ops through other ops.  A product is a
+ * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), or with others
+ * that multiply the same left operand by weights (q, k, v): one product of more columns.
  */
 #include "fuse.h"
 
@@ -63,7 +62,7 @@ static Type loop_space(Module *m, const Op *op)
     return y->rank > space.rank ? *y : space;
 }
 
-/* What a group that holds just this op is like. */
+/* A group of just this op. */
 static FusionGroup *new_group(Fusion *p, const Op *op, int index)
 {
     FusionGroup *g = NEW(&p->m->arena, FusionGroup);
@@ -74,7 +73,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
     g->space.partial = 0;
     Names all = names_of(&g->space);
     if (info(op)->family == REDUCTION && op->attrs.over.count < all.count) {
-        g->has_inner = true; /* rows or columns? a reduction of what stands last runs along rows */
+        g->has_inner = true; /* rows or columns? a reduction over the last dims is along rows */
         Name last = g->space.dim[g->space.rank - 1].name;
         g->inner = has_name(&op->attrs.over, last) ? op->attrs.over : without(&all, &op->attrs.over);
     }
@@ -89,7 +88,7 @@ static bool same_space(const FusionGroup *a, const FusionGroup *b)
     return same_names(&x, &y);
 }
 
-/* A group without inner dims of its own, like the statistics of rows, fits into one whose outer dims it has. */
+/* A group without inner dims, like the statistics of rows, fits into a group with the same outer dims. */
 static bool is_outer_part(const FusionGroup *small, const FusionGroup *large)
 {
     if (small->has_inner || !large->has_inner)
@@ -98,14 +97,14 @@ static bool is_outer_part(const FusionGroup *small, const FusionGroup *large)
     return same_names(&own, &outer) && outer.count > 0;
 }
 
-/* Two products of one left operand with weights: memory.c can place these, and the results, side by side. */
+/* Two products of one left operand with weights: memory.c can interleave these, and the results, in memory. */
 static bool share_left(const Op *a, const Op *b)
 {
     return arg(a, 0) == arg(b, 0) && !arg(a, 1)->def && !arg(b, 1)->def && arg(a, 1) != arg(b, 1) &&
            attrs_equal(&a->attrs, &b->attrs);
 }
 
-/* Does an op of one read what an op of the other makes?  A product takes its operands from memory. */
+/* Does an op of one read a result of the other?  A product reads its operands from memory. */
 static bool is_read_by(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     for (int i = a->index; i >= 0; i = p->sibling[i])
@@ -115,7 +114,7 @@ static bool is_read_by(const Fusion *p, const FusionGroup *a, const FusionGroup 
     return false;
 }
 
-/* Does each dim that both loops have run over the same elements on each rank? */
+/* Have shared dims of both loops the same elements on each rank? */
 static bool hold_alike(const FusionGroup *a, const FusionGroup *b)
 {
     for (int i = 0; i < a->space.rank; i++) {
@@ -148,7 +147,7 @@ static bool leaves_loop(const Op *op, const FusionGroup *g)
     return !same_names(&op->attrs.over, &g->inner) && !(subset(&op->attrs.over, &g->inner) && op->attrs.over.count > 0);
 }
 
-/* Does an op of `b` read what a column reduction of `a` gives?  As the smaller of the two knows it. */
+/* Does an op of `b` read the result of a column reduction of `a`?  Searches the smaller group. */
 static bool reads_column(const Fusion *p, const FusionGroup *a, const FusionGroup *b, const FusionGroup *as)
 {
     bool ask_readers = b->size <= a->size;
@@ -167,11 +166,11 @@ static bool reads_column(const Fusion *p, const FusionGroup *a, const FusionGrou
     return false;
 }
 
-/* In a loop over outer and inner dims each result has all outer dims, or is a column's. */
+/* In a loop over outer and inner dims each result has all outer dims, or is that of a column reduction. */
 static bool results_fit(const Fusion *p, const FusionGroup *g, const FusionGroup *as)
 {
     if (!as->has_inner || (g->size > 1 && g->has_inner && same_names(&g->inner, &as->inner) && same_space(g, as)))
-        return true; /* as it was when its ops came together */
+        return true; /* checked when its ops were merged */
     Names all = names_of(&as->space), outer = without(&all, &as->inner);
     for (int i = g->index; i >= 0; i = p->sibling[i]) {
         const Op *op = p->ops[i];
@@ -216,8 +215,8 @@ static bool is_in(const Fusion *p, int i, const FusionGroup *a, const FusionGrou
     return g == a || g == b;
 }
 
-/* Is what op i reads of a parameter of this rank, or what is computed from it in these groups element by element,
- * summed there or spread? */
+/* Is an operand of op i, a parameter of this rank or a value computed from it in these groups element by element,
+ * reduced or broadcast there? */
 static bool is_spread(Fusion *p, int i, int rank, const FusionGroup *a, const FusionGroup *b)
 {
     const Op *op = p->ops[i];
@@ -240,7 +239,7 @@ static bool is_shown_in(const Fusion *p, const Value *old, const FusionGroup *g)
     return false;
 }
 
-/* New state is written over the old one: a kernel that does it may read the old one at the same element only. */
+/* New state is written over the old one: a kernel that does so may read the old one only at the same element. */
 static bool keeps_old_state(Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     const FusionGroup *const groups[] = { a, b };
@@ -275,7 +274,7 @@ static int count_readers(const Fusion *p, const Value *value)
     return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
 }
 
-/* Does nobody but the next op read what the product makes on its way to `op`? */
+/* Is each intermediate value from the product to `op` read only by the next op? */
 static bool is_chain(const Fusion *p, const Op *op, const Epilogue *epilogue)
 {
     while (op != epilogue->dot) {
@@ -286,7 +285,7 @@ static bool is_chain(const Fusion *p, const Op *op, const Epilogue *epilogue)
     return true;
 }
 
-/* A sum that only this op reads, and that the function hands back instead: memory.c can let it stand in one place. */
+/* A sum that only this op reads, and whose new value the function returns: memory.c can update it in place. */
 static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
 {
     const Numbers *readers = map_get(&p->readers, sum);
@@ -304,7 +303,7 @@ static bool merge_after(Fusion *p, const Op *before, const Op *op)
     return true;
 }
 
-/* A bias and an activation: C = activation(A B + bias). */
+/* Adds bias and activation to the group: C = activation(A B + bias). */
 static void take_tail(Fusion *p, const Uses *uses, int i)
 {
     const Op *dot = p->ops[i];
@@ -336,7 +335,7 @@ static bool worth_sharing(const FusionGroup *g, const Value *value)
     return value->type.rank > 0 && value->type.rank == g->space.rank;
 }
 
-/* Where in the list the last readers before op i begin: those far before would be tried in vain, and there may be
+/* The index in the list of the first reader to try before op i: distant ones cannot be merged, and there may be
  * many. */
 static int nearest(const Numbers *readers, int i)
 {
@@ -382,8 +381,8 @@ static void grow_groups(Fusion *p)
 
 static Value *stored(Builder b, Value *value) { return BUILD(&b, OP_stop_gradient, NO_ATTRS, value); }
 
-/* What a function hands back through a pointer is written by it: not a number, not a parameter or a part of
- * one, and not the same value twice. */
+/* A function must write each result that it returns through a pointer: a copy is needed of a number, of a parameter or
+ * a part of one, and of a value that is returned twice. */
 static bool needs_copy(const Func *f, int at)
 {
     const Value *value = f->results.at[at];
@@ -392,7 +391,7 @@ static bool needs_copy(const Func *f, int at)
     return info(value->def)->family == LEAF || info(value->def)->family == VIEW || index_of(&f->results, value) < at;
 }
 
-/* A number that a loop or a library op reads has to be in memory, and so has a result. */
+/* Numbers that a loop or a library op reads must be in memory, like results. */
 static void store_numbers(Module *m, Func *f)
 {
     for (Op *op = f->first; op; op = op->next)
@@ -453,7 +452,7 @@ void pass_fuse(Module *m)
     }
     for (Func *f = m->funcs; f; f = f->next) {
         fuse_func(m, f);
-        if (f == last) /* behind it stand the kernels */
+        if (f == last) /* kernels follow */
             break;
     }
 }

@@ -50,7 +50,7 @@ static void add_reader(Fusion *p, Map *readers, const Value *value, int i)
         push_number(&p->m->arena, list, i);
 }
 
-/* New state is written where the old one is: whoever reads the old one comes first. */
+/* New state is written over the old one: readers of the old one come first. */
 static void order_updates(Fusion *p)
 {
     const StepState state = state_of(p->f);
@@ -98,7 +98,7 @@ static void place_op(Fusion *p, int i)
         for (int j = 0; j < p->needs[k].count; j++)
             if (!g || final_group(p->group[p->needs[k].at[j]]) != g)
                 place_op(p, p->needs[k].at[j]);
-    Numbers *ops = &p->pool; /* in their old order */
+    Numbers *ops = &p->pool; /* in the original order */
     ops->count = 0;
     for (int k = first; k >= 0; k = g ? p->sibling[k] : -1)
         push_number(&p->m->arena, ops, k);

@@ -1,10 +1,10 @@
 /* fuse_reach.c -- decides whether two groups may be merged: no path may leave the first and enter the second through
  * other nodes.
  *
- * Groups, and ops that are in none, are nodes; each has a rank, and what needs a node has a higher rank than it.  So a
- * way from one group to another is looked for only among the nodes that are ranked between them.  When groups become
- * one, the nodes between move: what leads to the later one before the new group, what the earlier one leads to behind
- * it (D. J. Pearce, P. H. J. Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006).
+ * Nodes are groups, and ops in no group; each has a rank, lower than those of the nodes that depend on it.  So a path
+ * from one group to another is searched only among nodes ranked between them.  When groups are merged, these nodes are
+ * reordered: predecessors of the later group before the merged one, successors of the earlier group after it (D. J.
+ * Pearce, P. H. J. Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006).
  */
 #include "fuse.h"
 
@@ -39,17 +39,17 @@ void rank_ops(Fusion *p)
 
 /* --- What stands between two nodes ------------------------------------------------------------------ */
 
-/* Far more than what stands between the ops of one layer.  Groups that are further apart stay apart: a kernel of both
- * would not be worth the time to find out. */
+/* Far more than the ops of one layer.  Groups further apart are not merged: the search would cost more than the kernel
+ * gains. */
 enum { MOST_BETWEEN = 4000 };
 
 typedef struct {
     Fusion *p;
     const Numbers *edges; /* users, or needs */
     int from, to;         /* nodes */
-    int found;            /* a node by way of which the other is reached; -1: none */
+    int found;            /* a node on a path to the other; -1: none */
     bool many;
-    Numbers *between; /* nodes that are reached, without both */
+    Numbers *between; /* reached nodes, except both */
 } Search;
 
 static bool is_between(const Fusion *p, int node, int a, int b)
@@ -73,7 +73,7 @@ static void visit(Search *s, int node)
         }
 }
 
-/* All nodes between the two that are reached from the first, unless the other is. */
+/* All nodes between the two that are reachable from the first, or a path to the other. */
 static Search search(Fusion *p, const FusionGroup *from, const FusionGroup *to)
 {
     const bool up = p->rank[from->index] < p->rank[to->index];
@@ -90,7 +90,7 @@ static Search search(Fusion *p, const FusionGroup *from, const FusionGroup *to)
     return s;
 }
 
-/* Was there one already?  There is, as long as the op that it goes by way of is in neither of the two. */
+/* Has a path been found before?  It remains valid while the noted op is in neither group. */
 bool stay_apart(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     if (final_group(a->apart) != b)
@@ -99,7 +99,7 @@ bool stay_apart(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
     return node != a->index && node != b->index;
 }
 
-/* From the smaller one: if it leads to no node between, it can move to where the other stands. */
+/* Searches from the smaller one: if it reaches no node in between, it can take the other's rank. */
 bool has_way_around(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
     const FusionGroup *small = a->size < b->size ? a : b, *large = small == a ? b : a;
@@ -115,7 +115,7 @@ bool has_way_around(Fusion *p, FusionGroup *a, FusionGroup *b)
     return s.found >= 0 || s.many;
 }
 
-/* --- One node of two ---------------------------------------------------------------------------------- */
+/* --- Merging two nodes -------------------------------------------------------------------------------- */
 
 static void rank_node(Fusion *p, int node, int rank)
 {
@@ -123,7 +123,7 @@ static void rank_node(Fusion *p, int node, int rank)
     p->node[rank] = node;
 }
 
-/* The nodes by their ranks, which go to `pool`. */
+/* Sorts the nodes by rank; the ranks are stored in `pool`. */
 static void sort_by_rank(const Fusion *p, Numbers *nodes, Numbers *pool)
 {
     for (int i = 0; i < nodes->count; i++)

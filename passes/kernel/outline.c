@@ -6,7 +6,7 @@ FusionGroup *final_group(FusionGroup *g)
 {
     while (g && g->merged) {
         if (g->merged->merged)
-            g->merged = g->merged->merged; /* a shorter way for those that ask later */
+            g->merged = g->merged->merged; /* path compression */
         g = g->merged;
     }
     return g;
@@ -20,7 +20,7 @@ FusionGroup *group_of(const Fusion *p, const Op *op)
     return number < 0 ? NULL : final_group(p->group[number]);
 }
 
-/* Inner dims of a loop without reductions: from the last one on, until they are worth a vector loop. */
+/* Inner dims of a loop without reductions: the last ones, enough for a vector loop. */
 static Names trailing_dims(const Type *space)
 {
     enum { WORTH = 512 };
@@ -42,7 +42,7 @@ Name kernel_name(Module *m, const Op *op, const char *suffix)
     return name;
 }
 
-/* Does an op of the group read the value, or else one that is in another? */
+/* Is the value read by an op of the group (`inside`), or by another one? */
 static bool is_read(const Fusion *p, const Value *value, const FusionGroup *g, bool inside)
 {
     const Numbers *readers = map_get(&p->readers, value);
@@ -62,7 +62,7 @@ static bool used_outside(const Fusion *p, const Value *value, const FusionGroup 
     return is_read(p, value, g, false) || map_get(&p->returned, value);
 }
 
-/* An operand inside the kernel: a clone's result, a number made here, or a parameter. */
+/* An operand inside the kernel: the result of a clone, a number built here, or a parameter. */
 static Value *inside(Builder *b, Map *map, Values *args, Value *value)
 {
     Value *own = map_get(map, value);
@@ -78,10 +78,10 @@ static Value *inside(Builder *b, Map *map, Values *args, Value *value)
     return own;
 }
 
-/* A kernel computes in f32; what it reads itself of a half is rounded, whether it is stored or not.  So a value is what
- * its type says, however ops are grouped, in the forward pass and where it is computed again: in `x - mean(x)` both are
- * of the same x, and of x == max(x) one at least is true.  (Of a product the library hands its epilogue what it has
- * summed; and a term of a sum over ranks is no value yet.) */
+/* A kernel computes in f32, but rounds its own bf16 and f16 values before reading them, whether they are stored or not.
+ * So a value has the precision of its type, independent of grouping, in the forward pass and when recomputed: in `x -
+ * mean(x)` both x are equal, and x == max(x) is true for at least one element.  (Exceptions: the library passes the sum
+ * of a product to its epilogue unrounded, and a term of a sum over ranks is not rounded.) */
 static Value *as_typed(Fusion *p, Builder *b, const FusionGroup *g, const Op *clone, Value *value)
 {
     Value *own = result(clone);
@@ -96,7 +96,7 @@ static Value *as_typed(Fusion *p, Builder *b, const FusionGroup *g, const Op *cl
     return rounded;
 }
 
-/* The ops from `first` to `last`, which are the group, become a kernel and a call of it. */
+/* Turns the group, the ops from `first` to `last`, into a kernel and a call of it. */
 static void outline(Fusion *p, Op *first, Op *last, const FusionGroup *g, Map *instead)
 {
     Module *m = p->m;

@@ -1,10 +1,10 @@
-/* rowdot.c -- a dot of two tensors that have all their dims in common is no product of matrices:
+/* rowdot.c -- a dot of two tensors that have all their dims in common is not a product of matrices:
  *
  *   %3 = dot %1, %2 {over=embed}     =>     %4 = mul %1, %2
  *                                           %3 = sum %4 {over=embed}
  *
- * Written so it is a loop over rows that fuses with its neighbours, where a library of products has one row times one
- * column, as often as there are rows.  Dims of which a rank has one element do not count.
+ * In this form it is a loop over rows that fuses with its neighbours; for a library it would be a product of one row
+ * and one column for each row.  Dims with one element per rank are ignored.
  */
 #include "fuse.h"
 

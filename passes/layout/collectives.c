@@ -1,13 +1,13 @@
-/* collectives.c -- lowers each reshard to collectives, which its two types determine.
+/* collectives.c -- lowers each reshard to collectives, determined by its two types.
  *
  *   partial -> replicated   all_reduce           split -> replicated     all_gather
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, no communication
  *
- * First, sums of several reduced sums become one sum that is reduced once, and a reshard of a reshard one reshard; the
- * weights of a layer are gathered together, as far as `bucket` lets them.  Then adjacent reshards are lowered step by
- * step, collectives of one kind side by side, and get the number of a bucket: the runtime sends a bucket as one
- * message.
+ * First, a sum of several reduced sums becomes one sum that is reduced once, and a reshard of a reshard becomes one
+ * reshard; gathers of a layer's weights are moved together, within the limit `bucket`.  Then adjacent reshards are
+ * lowered step by step, with collectives of one kind adjacent, and get the number of a bucket: the runtime sends a
+ * bucket as one message.
  */
 #include "manager/pass.h"
 #include "map.h"
@@ -58,8 +58,8 @@ static bool is_cast(const Op *op, bool of_reshard)
     return info(op)->traits & CASTS && is_reshard(arg(op, 0)->def) == of_reshard;
 }
 
-/* What is sent in another dtype is cast before and after.  Casts before go up, casts after go down, so that the
- * reshards stand together. */
+/* Values sent in another dtype are cast before and after.  Moves the casts before up and the casts after down, so that
+ * the reshards are adjacent. */
 static void make_room(Func *f)
 {
     for (Op *op = f->first, *next; op; op = next) {
@@ -87,7 +87,7 @@ static bool gathers_weight(const Op *op)
     return is_parameter && op->attrs.purpose == WEIGHT;
 }
 
-/* The one of those from `first` to `last` that gathers the same, or NULL. */
+/* The op from `first` to `last` that gathers the same value, or NULL. */
 static Op *find_gathered(Op *first, const Op *last, const Op *op)
 {
     for (Op *other = first; other; other = other == last ? NULL : other->next)
@@ -96,7 +96,7 @@ static Op *find_gathered(Op *first, const Op *last, const Op *op)
     return NULL;
 }
 
-/* Each moves up to those before it that are of its bucket: as they are read first, so they are sent. */
+/* Moves each gather up to the earlier ones of its bucket: messages are sent in the order of first use. */
 static void gather_together(Module *m, Func *f)
 {
     Op *first = NULL, *last = NULL;
@@ -128,12 +128,12 @@ static bool is_sum(const Value *value, const Type *type)
     return op && is_addition(op) && type_equal(&arg(op, 0)->type, type) && type_equal(&arg(op, 1)->type, type);
 }
 
-/* How often each value of a function is read, counted when it is asked for after a change. */
+/* Use counts of the values of a function, recomputed on demand after a change. */
 typedef struct {
     Module *m;
     Func *f;
     Map count;
-    Map inner; /* additions that belong to the tree of one further down, which has been looked at */
+    Map inner; /* additions inside a tree that has been processed */
 } Sums;
 
 static void count_reads(Sums *s, const Values *values)
@@ -152,7 +152,7 @@ static void count_all_reads(Sums *s)
 
 static bool is_read_once(const Sums *s, const Value *value) { return (intptr_t)map_get(&s->count, value) == 1; }
 
-/* The terms of a tree of additions, from left to right, through additions that nobody else reads. */
+/* The terms of a tree of additions, from left to right, through additions without other readers. */
 static void find_terms(Sums *s, Value *root, const Type *type, Values *terms)
 {
     Values left = { 0 };
@@ -183,7 +183,7 @@ static Value *sum_of(Builder *b, const Values *terms)
     return sum;
 }
 
-/* Takes out of `terms` all that reduce a sum of one type; puts in their place one that reduces the sum of them. */
+/* Replaces all terms that reduce sums of one type by one term that reduces the sum of them. */
 static bool reduce_together(const Sums *s, Builder *b, Values *terms, int first)
 {
     Arena *arena = &s->m->arena;
@@ -241,7 +241,7 @@ typedef struct {
 
 static Axes bit(int axis) { return 1u << axis; }
 
-/* The axis that `to` has next inside what splits `now` already; -1: none, or `now` is split otherwise. */
+/* The next axis of `to` inside the split of `now`; -1: none, or the splits differ. */
 static int next_axis(const Dim *now, const Dim *to)
 {
     if (now->split.count >= to->split.count || (now->split.count && now->zigzag != to->zigzag))
@@ -252,7 +252,7 @@ static int next_axis(const Dim *now, const Dim *to)
     return to->split.axis[now->split.count];
 }
 
-/* The innermost axis of `now`, where it has to go; -1: none. */
+/* The innermost axis of `now`, if it must be removed; -1: none. */
 static int axis_too_many(const Dim *now, const Dim *to)
 {
     bool is_prefix = now->split.count <= to->split.count && (now->split.count == 0 || now->zigzag == to->zigzag);
@@ -263,7 +263,7 @@ static int axis_too_many(const Dim *now, const Dim *to)
 
 static bool deals_zigzag(const Dim *now, const Dim *to) { return to->zigzag && now->split.count == 0; }
 
-/* A dim that gets one more axis out of `axes`, as the last step towards `to` or one of them. */
+/* A step towards `to` that splits a dim over one more axis of `axes`. */
 static bool splitting(const Type *now, const Type *to, Axes axes, OpKind kind, Collective *step)
 {
     for (int i = 0; i < now->rank; i++) {
@@ -309,7 +309,7 @@ static bool gathering(const Type *now, const Type *to, Collective *step)
 
 static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->partial; }
 
-/* What to do first to get from one type to another: what makes the tensor smaller comes before what makes it larger. */
+/* The first step from one type to another: steps that make the tensor smaller come before those that make it larger. */
 static bool next_step(const Type *now, const Type *to, Collective *step)
 {
     Axes pending = now->partial & ~to->partial, whole = pending & ~split_axes_of(to);
@@ -324,13 +324,13 @@ static bool next_step(const Type *now, const Type *to, Collective *step)
     return exchanging(now, to, step) || gathering(now, to, step);
 }
 
-/* --- Those that stand together -------------------------------------------------------------------- */
+/* --- Adjacent reshards ---------------------------------------------------------------------------- */
 
 enum { MANY = 256 };
 
 typedef struct {
     Op *reshard;
-    Value *now; /* how far it has come */
+    Value *now; /* the value after the steps so far */
     Collective next;
     bool done;
 } Way;
@@ -354,7 +354,7 @@ static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
     way->done = !next_step(&way->now->type, &to, &way->next);
 }
 
-/* One step of `ways[first]`, and of all that are of its kind, bucket by bucket. */
+/* Writes one step of `ways[first]`, and all next steps of the same kind, bucket by bucket. */
 static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *before, int64_t *buckets)
 {
     const Way like = ways[first];
@@ -373,7 +373,7 @@ static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *
     }
 }
 
-/* The reshards from ways[0] to ways[n - 1] stand together, and none needs another. */
+/* The reshards from ways[0] to ways[n - 1] are adjacent and independent. */
 static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
 {
     Op *before = ways[n - 1].reshard->next;
@@ -392,7 +392,7 @@ static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
     }
 }
 
-/* From `first` on: how many reshards stand together of which none needs another. */
+/* The number of adjacent, independent reshards from `first` on. */
 static int count_together(Op *first, Way ways[])
 {
     int n = 0;

@@ -1,16 +1,16 @@
-/* padding.c -- keeps padding out of sums.  A rank's part of a split dim is as long in memory on every rank; where its
- * padding begins depends on the rank, and loops run over all of it.  So what is summed (or maximised) along such a dim
- * is made neutral there first:
+/* padding.c -- keeps padding out of sums.  A rank's part of a split dim has the same size in memory on every rank; the
+ * start of its padding depends on the rank, and loops run over all of it.  So operands of a sum (or maximum) along such
+ * a dim are made neutral in the padding first:
  *
  *   %2 = sum %1 {over=vocab}     =>     %3 = iota {dims=[vocab:50257~50304/tp]}
  *                                       %4 = lt %3, 50257
  *                                       %5 = where %4, %1, 0
  *                                       %2 = sum %5 {over=vocab}
  *
- * Inputs and state are finite in their padding: the step makes it zero in all state that it leaves.  Of a product that
- * reads such a one the other operand is enough: a number times 0.  What has been computed may be infinite in its
- * padding, and then both are made neutral.  The comparison is by position in the whole dim, so it fuses with whatever
- * made the operand.
+ * Inputs and state are finite in their padding: the step zeroes it in all new state.  In a product with such an
+ * operand, only the other one needs a neutral padding: a finite number times 0.  Computed values may be infinite in
+ * their padding; then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
+ * the op that computes the operand.
  */
 #include "manager/pass.h"
 #include "storage.h"
@@ -25,7 +25,7 @@ static Value *constant(Builder *b, double value, const char *dtype)
     return build_op(b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(b->module, dtype) }, 0, NULL);
 }
 
-/* The number everywhere, held as x is: zeros beside terms of a sum are terms of it, too. */
+/* A tensor of this number in the layout of x: zeros beside terms of a sum are terms, too. */
 static Value *number_like(Builder *b, const Value *x, double number)
 {
     Value *value = constant(b, number, dtype_name[x->type.dtype]);
@@ -41,7 +41,7 @@ static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutr
     return BUILD(b, OP_where, NO_ATTRS, inside, x, number_like(b, x, neutral));
 }
 
-/* Is it an input or state, or a part of one, or handed over to this function as one by all that call it? */
+/* Is it an input or state, a part of one, or a parameter that is one in all callers? */
 static bool is_given(const Module *m, const Func *f, const Value *value)
 {
     value = shown_by(value);
@@ -63,8 +63,8 @@ static int last_float(const Op *op)
     return at;
 }
 
-/* Does this operand have to be neutral in its padding?  Of a library op the gradient, which is the last float operand;
- * of others one that is computed; of two that are not, the first. */
+/* Must this operand be neutral in its padding?  Of a library op, the gradient, which is the last float operand; of
+ * others, computed operands; if none is computed, the first. */
 static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
 {
     if (info(op)->family == LIBRARY)
@@ -75,7 +75,7 @@ static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
     return computed ? !is_given(m, f, arg(op, at)) : at == 0;
 }
 
-/* Masks operand `at` along one dim, if that has a ragged end. */
+/* Masks operand `at` along one dim, if the dim is padded. */
 static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, double neutral)
 {
     if (!has_ragged_end(dim))
@@ -84,7 +84,7 @@ static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, doubl
     op->args.at[at] = without_padding(&b, arg(op, at), dim, neutral);
 }
 
-/* What a maximum is never. */
+/* Below any maximum. */
 static double lowest(const Type *type) { return is_float(type->dtype) ? -FLT_MAX : INT32_MIN; }
 
 static void mask_reduced(Module *m, Func *f, Op *op, int at)
@@ -97,7 +97,7 @@ static void mask_reduced(Module *m, Func *f, Op *op, int at)
     }
 }
 
-/* Indices are looked at one by one, in the padding too: there they are 0, which every dim has. */
+/* Indices are read in the padding too: there they are set to 0, which is valid for every dim. */
 static void mask_indices(Module *m, Func *f, Op *op)
 {
     for (int at = 0; at < op->args.count; at++) {
@@ -117,7 +117,7 @@ static void mask_operands(Module *m, Func *f, Op *op)
 
 /* --- State --------------------------------------------------------------------------------------- */
 
-/* `value` with zeros in its padding: where it is computed, not where it is sent. */
+/* `value` with zeros in its padding: set where it is computed, before collectives. */
 static Value *finite_state(Module *m, Func *step, Value *value)
 {
     Op *def = value->def;

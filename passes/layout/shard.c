@@ -1,8 +1,8 @@
 /* shard.c -- the passes shard, sequence and zero: assigns a layout to every value, and inserts reshards where an op
  * needs another one.
  *
- * All three are one walk, which differs in how much of the layout counts (tensor_layout.h).  An op is computed split as
- * the rules say of its space, the union of its operands' dims; an operand that is held differently is resharded first.
+ * All three are one walk, with increasing parts of the layout (tensor_layout.h).  The rules split the space of an op,
+ * the union of its operands' dims; an operand in another layout is resharded first.
  *
  *   rules: shard heads, ff over tp else seq
  *   %2 = dot %1, %w {over=embed}        =>  %3 = reshard %1 {dims=[seq, embed]}
@@ -11,9 +11,9 @@
  *   %5 = square %4                      =>  %6 = reshard %4 {dims=[seq/tp, embed]}          (it has none: else seq)
  *                                           %5 = square %6 : [seq/tp, embed]
  *
- * A sum stays pending as long as its only reader adds it up further; else it is reduced where it arises, once, into the
- * layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
- * zero they become shards.  Each pass begins with the program without layout, so each can run alone.
+ * A sum stays pending as long as its only reader sums it further; else it is reduced where it is computed, once, into
+ * the layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
+ * zero they are reduced to shards.  Each pass starts from the program without layout, so each can run alone.
  */
 #include "map.h"
 #include "simplify/cleanup.h"
@@ -22,15 +22,15 @@
 typedef struct {
     Module *m;
     LayoutRules rules;
-    Map visited; /* functions, and ops that were made with all their types */
-    Map uses;    /* of values of the function at hand: how often they are read, as a pointer's number */
+    Map visited; /* functions, and ops created with their final types */
+    Map uses;    /* of values of the present function: number of uses, stored as a pointer */
 } Shard;
 
-/* One function on its way through the walk. */
+/* A function in the walk. */
 typedef struct {
     Func *f;
-    int carried; /* the first so many parameters and results go from iteration to iteration */
-    bool *open;  /* of each carried one: an accumulator, whose type is that of what is added to it */
+    int carried; /* number of carried parameters and results, which are the first ones */
+    bool *open;  /* of each carried one: an accumulator whose layout is not yet determined by its first addition */
 } FuncLayout;
 
 static void assign_func(Shard *s, Func *f, int carried, bool *open);
@@ -46,7 +46,7 @@ static Axes axis_bit(int axis) { return 1u << axis; }
 
 /* --- Reshards -------------------------------------------------------------------------- */
 
-/* A sum pending over the axes along which data are parallel, of a tensor: a gradient of a weight. */
+/* A tensor pending over data-parallel axes: the gradient of a weight. */
 static bool is_gradient(const Shard *s, const Value *value)
 {
     return value->type.rank > 0 && value->type.partial & s->rules.data.axes;
@@ -65,7 +65,7 @@ static Dims dims_of(const Type *type)
     return dims;
 }
 
-/* Who wants a value held otherwise. */
+/* The reader that needs another layout. */
 typedef struct {
     const char *name;
     Purpose purpose;
@@ -83,14 +83,14 @@ static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader re
                     .cause = intern_format(s->m, "%s.%s", pass[rule], reader.name) };
 }
 
-/* `value`, held as `to` says, for `reader`, before which it is made. */
+/* Reshards `value` to `to` for `reader`, before `before`. */
 static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     if (same_dims(&value->type, to))
         return value;
     Builder b = builder_at(s->m, f, before);
     Op *made;
-    if (value->def && info(value->def)->family == LEAF) { /* made here as it is needed */
+    if (value->def && info(value->def)->family == LEAF) { /* recreated in the needed layout */
         Attrs attrs = value->def->attrs;
         attrs.dims = dims_of(to);
         made = build(&b, value->def->kind, attrs, 0, NULL);
@@ -109,7 +109,7 @@ static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
     return made;
 }
 
-/* A gradient is sent in a dtype of its own, and is again what it was. */
+/* Reduces a gradient in the dtype for messages, and casts it back. */
 static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     Name sent = is_gradient(s, value) ? s->rules.data.sent : NULL;
@@ -120,7 +120,7 @@ static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const
     return cast_as(s, &b, reduced, intern_text(s->m, dtype_name[value->type.dtype]));
 }
 
-/* A pending sum of several readers, or a maximum, is reduced where it arises. */
+/* Reduces a pending sum with several readers, or a maximum, where it is computed. */
 static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 {
     if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
@@ -147,7 +147,7 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 
 static int64_t bytes_of(const Type *type) { return element_count(type) * dtype_bytes(type->dtype); }
 
-/* Do all operands but this one leave the sum as it is: are they numbers? */
+/* Are all other operands scalars, which do not affect the layout of the sum? */
 static bool others_are_scalars(const Op *op, int at)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -156,8 +156,8 @@ static bool others_are_scalars(const Op *op, int at)
     return true;
 }
 
-/* Which pending sums of its operands may the op add up further?  Those that all the operands share for which it is
- * linear, if that makes nothing larger.  first, last: these operands. */
+/* Which pending sums of its operands may stay pending in the result?  Those shared by all operands in which the op is
+ * linear, unless that makes the reduced tensor larger.  first, last: these operands. */
 static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
 {
     Linear linear = info(op)->linear;
@@ -181,7 +181,7 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
     return pending;
 }
 
-/* Axes that the rules have no use for, but that split an operand already: state under zero stays as it is. */
+/* Keeps splits of an operand over axes that the rules do not use: state under zero stays split. */
 static void adopt_splits(const Shard *s, const Op *op, Type *space, Axes pending)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -215,7 +215,7 @@ static Type whole_space(const Op *op)
     return unsplit_type(space);
 }
 
-/* The type in which an operand is wanted: split as the space is, with these sums still pending. */
+/* The required type of an operand: split like the space, with these sums pending. */
 static Type wanted_type(const Type *given, const Type *space, Axes pending)
 {
     Type wanted = unsplit_type(*given);
@@ -232,7 +232,7 @@ static void retype_results(Shard *s, Op *op)
 {
     const Type *types = infer_results(s->m, op);
     if (!types)
-        return; /* reported: the verifier says the same again */
+        return; /* reported by the type inference */
     for (int i = 0; i < op->results.count; i++)
         op->results.at[i]->type = types[i];
 }
@@ -259,9 +259,9 @@ static void assign_op(Shard *s, Func *f, Op *op)
         reduce_pending(s, f, op, op->results.at[i]);
 }
 
-/* --- Accumulators --------------------------------------------------------------------------------
- * What a loop carries only to add to it begins as zeros, and zeros are a pending sum over any axes: so it is held as
- * what is added, and is reduced once, after the loop. */
+/* --- Accumulators -------------------------------------------------------------------------------- A carried value
+ * that a loop only adds to starts as zeros, and zeros are a pending sum over any axes: so the accumulator has the
+ * layout of the added terms and is reduced once, after the loop. */
 
 static bool is_zeros(const Value *value)
 {
@@ -289,7 +289,7 @@ static bool is_accumulator(const Func *f, int i)
            arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
 }
 
-/* An accumulator is held as what the op adds to it. */
+/* Gives an accumulator the layout of the term that the op adds. */
 static void close_accumulator(const FuncLayout *frame, const Op *op)
 {
     for (int i = 0; i < op->args.count && frame->open; i++) {
@@ -320,7 +320,7 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 
 static Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL; }
 
-/* How a callee takes an operand.  Weights are gathered before the call of a step, unless they stay split. */
+/* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split. */
 static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
 {
     if (value->type.partial)
@@ -370,7 +370,7 @@ static void assign_call(Shard *s, Func *f, Op *op)
 
 /* --- Functions ------------------------------------------------------------------------------------ */
 
-/* How a function returns its i-th result. */
+/* The type of a function's i-th result. */
 static Type returned_type(const Shard *s, const Func *f, int i, int carried)
 {
     const Value *value = f->results.at[i];
@@ -396,7 +396,7 @@ static void count_uses(Shard *s, const Func *f)
         add_use(s, f->results.at[i]);
 }
 
-/* Its parameters have their types already. */
+/* Parameters already have their types. */
 static void assign_func(Shard *s, Func *f, int carried, bool *open)
 {
     FuncLayout frame = { f, carried, open };
@@ -404,7 +404,7 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     count_uses(s, f);
     for (Op *op = f->first; op; op = op->next) {
         if (info(op)->traits & WISHES || map_get(&s->visited, op))
-            continue; /* made on the way */
+            continue; /* created by this walk */
         close_accumulator(&frame, op);
         if (info(op)->family == CONTROL)
             assign_call(s, f, op);
@@ -442,7 +442,7 @@ static void assign_entry(Shard *s, Func *f)
     assign_func(s, f, 0, NULL);
 }
 
-/* Does the pass find what it would add to the layout? */
+/* Does the layout contain what the pass applies? */
 static bool has_extent(const Module *m, Extent extent)
 {
     const ShardRule *rule = m->rules;
@@ -451,7 +451,7 @@ static bool has_extent(const Module *m, Extent extent)
     return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
 }
 
-/* Each walk begins anew: the last one alone counts where nobody looks at the others. */
+/* Each walk starts from scratch: if no one inspects intermediate programs, only the last is run. */
 static void assign_layout(Module *m, Extent extent)
 {
     bool comes_again = false;

@@ -23,7 +23,7 @@ Axes axes_in_use(const Type *type)
     return axes;
 }
 
-/* Does a step have but one micro-batch? */
+/* Has a step only one micro-batch? */
 static bool runs_once(const LayoutRules *h)
 {
     const Func *step = func_with_role(h->m, STEP);
@@ -54,7 +54,7 @@ LayoutRules layout_rules(Module *m, Extent extent)
     return h;
 }
 
-/* The dim that a rule means by `name`: itself, else one that is split like it. */
+/* The dim that a rule names: `name` itself, else one declared to be split like it. */
 static int dim_meant(const LayoutRules *h, const Type *type, Name name)
 {
     int at = find_dim(type, name);
@@ -64,7 +64,7 @@ static int dim_meant(const LayoutRules *h, const Type *type, Name name)
     return at;
 }
 
-/* One more axis inside what splits the dim already; false if the dim does not divide. */
+/* Splits the dim over one more axis, inside its present split; false if it does not divide. */
 static bool split_once(const LayoutRules *h, Dim *dim, int axis, bool zigzag)
 {
     Dim more = *dim;
@@ -95,9 +95,9 @@ void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
             taken |= 1u << rule->axis;
 }
 
-/* Adds the axes along which data are parallel, if the type has no use for them yet: they split the first dim that
- * divides.  The last axis, whose ranks are nearest, comes first: so gradients are reduced along it before what is left
- * of them is reduced along others, and parameters are gathered along it at the end. */
+/* Adds the data-parallel axes that the type does not use yet: they split the first dim that divides.  The last axis,
+ * whose ranks are nearest, is outermost: so gradients are first reduced along it, and the remaining shards along the
+ * others; parameters are gathered along it last. */
 static void split_state(const LayoutRules *h, Type *type)
 {
     Axes taken = axes_in_use(type);

@@ -9,14 +9,14 @@
 
 enum { LOSS_SCALE = 8 };
 
-/* What a run is fed with. */
+/* The inputs of a run. */
 typedef struct {
     Module *m;
     int step;       /* 0, and 1 for the second step */
     bool overflows; /* fp16: as if gradients were too large */
     bool exact;
     const Observer *observer; /* of a step; or NULL */
-    Name moved;               /* the parameter that moves; NULL: none */
+    Name moved;               /* the parameter with a tangent; NULL: none */
     Shaking shaking;
 } Run;
 
@@ -48,7 +48,7 @@ const Tensor *find_tensor(const Observables *observables, const char *name)
     return NULL;
 }
 
-/* --- What the trainer would put there ------------------------------------------------------------------ */
+/* --- Values that the trainer would supply -------------------------------------------------------------- */
 
 static double scalar_for(const Run *run, PortKind kind)
 {
@@ -60,7 +60,7 @@ static double scalar_for(const Run *run, PortKind kind)
     case PORT_LEARNING_RATE:
         return 0.01 / (1 + run->step);
     case PORT_LOSS_SCALE:
-        return run->overflows ? 1e300 : LOSS_SCALE; /* squares of such gradients are no doubles */
+        return run->overflows ? 1e300 : LOSS_SCALE; /* squares of such gradients overflow doubles */
     default:
         return 0;
     }
@@ -105,7 +105,7 @@ static Tensor value_for(const Run *run, const Value *param)
 
 /* --- Whole programs ------------------------------------------------------------------------------------ */
 
-/* What a result of a program is called in the observables; the second step's have an ending. */
+/* The name of a result in the observables; those of the second step have a suffix. */
 static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
     if (f->role == EVAL || f->role == PREDICT)
@@ -120,7 +120,7 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
     return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
 }
 
-/* The state that the step before has left behind, and what is fed anew. */
+/* State from the previous step, or a new input. */
 static Tensor argument_for(const Run *run, const Func *f, const Value *param, const Observables *observables)
 {
     const Tensor *left = f->role == STEP && run->step ? find_tensor(observables, param->name) : NULL;
@@ -131,7 +131,7 @@ static Tensor argument_for(const Run *run, const Func *f, const Value *param, co
     return copy;
 }
 
-/* What a step has added to a weight: a wrong gradient is plain there, but may be small beside the weight itself. */
+/* The change of a weight by a step: it shows a wrong gradient that is small compared with the weight. */
 static void note_change(const Run *run, const Tensor *before, const Named *after, Observables *observables)
 {
     Tensor change = new_tensor(&after->tensor.type);
@@ -154,7 +154,7 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
                            .observer = run->observer };
     bool good = interpret_with(run->m, f, args, results, &options);
     for (int i = 0; good && i < f->results.count; i++) {
-        if (run->overflows && i < 2) { /* of the norm nothing but that it is no number */
+        if (run->overflows && i < 2) { /* of the norm only whether it is finite */
             free_tensors(&results[i], 1);
             continue;
         }
@@ -169,7 +169,7 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
 
 /* --- The model alone, micro-batch by micro-batch --------------------------------------------------------- */
 
-/* One micro-batch out of what the trainer would feed a step. */
+/* One micro-batch of the inputs of a step. */
 static Tensor micro_input(const Run *run, const Value *param, int64_t micro, int64_t micros)
 {
     Type whole = param->type;
@@ -202,7 +202,7 @@ static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t mic
     }
 }
 
-/* Where each parameter of f moves to. */
+/* The tangent of each parameter of f. */
 static Tensor *directions(const Run *run, const Func *f)
 {
     Tensor *ways = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1);
@@ -212,7 +212,7 @@ static Tensor *directions(const Run *run, const Func *f)
     return ways;
 }
 
-/* Adds up the scalar results of f over micro-batches, and by how much they move. */
+/* Sums the scalar results of f over micro-batches, and their tangents. */
 static bool sum_over_micros(const Run *run, const Func *f, const double totals[], double sums[], double moves[])
 {
     int64_t micros = run->m->train.microbatch > 0 ? run->m->train.batch / run->m->train.microbatch : 1;
@@ -285,7 +285,7 @@ bool find_observables(Module *m, bool exact, Observables *observables)
         bool overflows;
     } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
-    for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* of the tokens of both */
+    for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* with the tokens of both */
         good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, observables);
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
@@ -296,10 +296,10 @@ bool find_observables(Module *m, bool exact, Observables *observables)
 
 /* --- Comparing ------------------------------------------------------------------------------------------ */
 
-/* What rounding leaves of a gradient that is zero by its mathematics (a key's bias adds the same to all scores of a
- * query) is as large as a few ulps of the terms that cancel, which are of the size of other gradients: 1e-15 of the
- * largest tensor of its kind, and of 1 where all of them are tiny: weights and data are about as large.  With the
- * tolerance of 1e-9 the size below which all is noise is 1e-6 of that. */
+/* A gradient that is mathematically zero (a bias of keys adds the same number to all scores of a query) has a rounding
+ * error of a few ulps of the cancelling terms, which have the size of other gradients: 1e-15 of the largest tensor of
+ * its kind, or of 1 if all are tiny, since weights and data have about that size.  With a tolerance of 1e-9, values
+ * below 1e-6 of that are noise. */
 static double size_of_noise(const Observables *observables, PortKind kind)
 {
     double largest = 1;

@@ -76,7 +76,7 @@ static const char *stage_text(unsigned stage)
                                : "nothing";
 }
 
-/* The pass that takes it away; NULL: none does. */
+/* The pass that removes it; NULL: none. */
 static const Pass *remover_of(unsigned stage)
 {
     const Pass *pass = passes;
@@ -93,7 +93,7 @@ static bool stage_fits(Module *m, const Pass *pass)
         fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n",
                 pass->name);
     else if (lacks)
-        fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass makes it\n", pass->name,
+        fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass creates it\n", pass->name,
                 stage_text(lacks));
     else if (remover)
         fprintf(m->diags->out, "mpc: error: pass '%s' comes too early: the module still has %s; run '%s' before\n",
@@ -119,7 +119,7 @@ static bool stage_is_left(const Module *m, const Pass *pass)
 
 typedef struct {
     int ops, collectives;
-    double collective_bytes, held_bytes; /* held: what all results of all functions would take */
+    double collective_bytes, held_bytes; /* held: bytes of all results of all functions */
 } Tally;
 
 static Tally count_ops(const Module *m)
@@ -183,7 +183,7 @@ static bool write_text(const Module *m, const char *path, const char *text)
     return fclose(out) == 0 ? true : cannot_write(m, path);
 }
 
-/* diff(1) of two dumps into a third file.  Where there is no diff(1) the file is not made. */
+/* diff(1) of two dumps into a third file.  Without diff(1), no file is made. */
 static void write_diff(const char *before, const char *after, const char *path)
 {
     extern char **environ;
@@ -261,7 +261,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Will anybody read the program's text: people in a dump, or mpc again?  Then it has to be the same program. */
+/* Will the program's text be read, in a dump or by mpc again?  Then its round trip is checked. */
 static bool is_read(const PassOptions *options)
 {
     return options->dump_dir || options->only || options->stop_after || options->start_after;
@@ -276,7 +276,7 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     int errors = m->diags->errors;
     running = pass->name;
     pass->run(m);
-    if (m->diags->errors > errors) /* the pass has told the user what cannot be done */
+    if (m->diags->errors > errors) /* the pass has reported an error */
         return false;
     double ran = seconds();
     char *text = is_read(options) ? module_text(m) : NULL;

@@ -1,11 +1,11 @@
 /* slopes.c -- compares gradients with slopes of the loss.
  *
- * A gradient g of the loss l by a parameter w is right if the slope of l along u is the sum of u_i g_i, for every u. If
- * it is wrong, then for almost every u: one random direction a parameter shows a wrong gradient, unless it is wrong by
- * less than rounding.
+ * A gradient g of the loss l with respect to a parameter w is correct if the slope of l along u is the sum of u_i g_i,
+ * for every u.  A wrong gradient fails for almost every u: one random direction per parameter reveals it, unless its
+ * error is below rounding.
  *
- * Slopes come from the model before autodiff, in the interpreter's forward mode; gradients from the step that autodiff
- * writes, added up over micro-batches as the optimizer gets them.
+ * Slopes are computed from the model before autodiff, in the interpreter's forward mode; gradients are those of the
+ * step that autodiff builds, summed over micro-batches as for the optimizer.
  */
 #include "slopes.h"
 
@@ -43,9 +43,9 @@ bool find_slopes(Module *m, Slopes *slopes)
 typedef struct {
     Module *m;
     const Slopes *slopes;
-    double *given;      /* by the gradients: the slopes that they say */
-    double *terms;      /* the sum of the sizes of what has been added up to that; -1: there is no gradient */
-    const Op *infinite; /* the first of the forward pass that makes an element that is infinite or no number; or NULL */
+    double *given;      /* slopes by the gradients */
+    double *terms;      /* the sum of the absolute values of its terms; -1: there is no gradient */
+    const Op *infinite; /* the first of the forward pass with an infinite or NaN element; or NULL */
 } Given;
 
 static void note_infinite(Given *g, const Seen *seen)
@@ -57,7 +57,7 @@ static void note_infinite(Given *g, const Seen *seen)
         g->infinite = isfinite(value->data[i]) ? NULL : seen->op;
 }
 
-/* fp16: they come multiplied by the loss scale. */
+/* In fp16 they are multiplied by the loss scale. */
 static void see_gradient(void *context, const Seen *seen)
 {
     Given *g = context;
@@ -92,10 +92,10 @@ static bool find_given(Module *m, const Slopes *slopes, Given *given)
 
 /* --- Comparing --------------------------------------------------------------------------------------------- */
 
-/* What rounding may make of a slope.  Where terms cancel (a bias that adds the same to all scores that a softmax
- * compares) nothing but their rounding is left, and its size is not seen in what is left.  So it is measured: each
- * derivative on the way is off by a random 1e-9 of itself, and the slope by so much of itself.  That much in the
- * proportion of 1e-9 to 1e-16 is what rounding does, and a thousand times as much is allowed for. */
+/* The rounding error of a slope.  If terms cancel (a bias that adds the same number to all scores of a softmax), only
+ * their rounding errors are left, and the result does not show their size.  So it is measured: each intermediate
+ * derivative gets a random relative error of 1e-9, and the effect on the slope is scaled from 1e-9 to 1e-16.  A
+ * thousand times that is tolerated. */
 static bool find_rounding(const char *before, const Slope *slope, double *rounding)
 {
     enum { TRIES = 2 };
@@ -114,7 +114,7 @@ static bool find_rounding(const char *before, const Slope *slope, double *roundi
     return good;
 }
 
-/* What is left where all terms cancel is rounding, too: `nothing`, beside the largest of the slopes. */
+/* If all terms cancel, the rest is rounding error, too: `nothing`, relative to the largest slope. */
 static bool agrees(const Slope *slope, double given, double terms, double nothing, const char *before)
 {
     double off = fabs(given - slope->slope), rounding;
@@ -132,8 +132,8 @@ static double largest(const Slopes *slopes)
 static void report_no_number(const Param *param, const Op *infinite, FILE *report)
 {
     fprintf(report,
-            "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: what "
-            "'where' does not choose, or what is multiplied by 0, is infinite or no number",
+            "mpc: the gradient of '%s' (%s) is not a number for these weights, though the loss has a slope: a value "
+            "that 'where' does not select, or that is multiplied by 0, is infinite or NaN",
             param->name, param->where ? param->where : "");
     if (infinite)
         fprintf(report, ", as %%%s is (%s)", result(infinite)->name, infinite->where ? infinite->where : "");
@@ -148,8 +148,8 @@ static bool compare_slope(const Slope *slope, double given, double terms, double
     if (isfinite(slope->slope) && isfinite(given) && terms >= 0 && agrees(slope, given, terms, nothing, before))
         return true;
     if (!isfinite(slope->slope)) {
-        fprintf(report, "not compared: the gradient of '%s' (%s), since for these weights there is none\n", param->name,
-                where);
+        fprintf(report, "not compared: the gradient of '%s' (%s), since it does not exist for these weights\n",
+                param->name, where);
         return true;
     }
     if (!isfinite(given))

@@ -1,4 +1,4 @@
-/* slopes.h -- compares the gradient of each parameter with the slope of the loss, which forward mode gives. */
+/* slopes.h -- compares the gradient of each parameter with the slope of the loss in forward mode. */
 #ifndef MPC_SLOPES_H
 #define MPC_SLOPES_H
 
@@ -6,18 +6,17 @@
 
 #include <stdio.h>
 
-/* By how much the loss of the whole batch changes where one parameter moves along a random direction, of each
- * parameter. */
+/* For each parameter, the derivative of the loss of the whole batch along a random direction. */
 typedef struct {
     int count;
     struct Slope *at;
 } Slopes;
 
-/* Of a module that has a model and no step yet.  False, after reporting to m->diags, if it cannot be run. */
+/* The module must have a model and no step yet.  False, after reporting to m->diags, if it cannot be run. */
 bool find_slopes(Module *m, Slopes *slopes);
 
-/* The total gradients in the step of `m`, before they are clipped, give the same slopes; false after telling `report`
- * of each that does not.  `before`: the text of the module that the slopes are of. */
+/* Do the total gradients in the step of `m`, before clipping, give the same slopes?  Writes those that differ to
+ * `report`.  `before`: the text of the module that the slopes were computed from. */
 bool slopes_agree(Module *m, const Slopes *slopes, const char *before, FILE *report);
 
 #endif

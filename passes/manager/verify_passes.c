@@ -1,4 +1,4 @@
-/* verify_passes.c -- checks that a pass preserves the result.  A small module is run through the interpreter before and
+/* verify_passes.c -- checks that passes preserve results.  A small module is run through the interpreter before and
  * after each pass, on every virtual rank, in double precision, on the same weights, tokens and scalars; its observables
  * (observables.h) must agree.  After autodiff, gradients are compared with slopes of the loss (slopes.h).
  */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a module computes, in each kind of number that is asked for. */
+/* The observables of a module, in each requested kind of numbers. */
 typedef struct {
     bool exactly;
     Observables real, exact;
@@ -41,7 +41,7 @@ static bool is_same(const Pass *pass, const Observables *before, const Observabl
     return false;
 }
 
-/* Runs the program that a pass has left behind, and compares; what is found takes the place of what was before. */
+/* Runs the program after a pass and compares; the new observables replace `before`. */
 static bool compare_observables(Module *m, const Pass *pass, BothObservables *before, FILE *report)
 {
     BothObservables after;
@@ -72,7 +72,7 @@ static bool verify_pass(Module *m, const Pass *pass, BothObservables *observable
     return good;
 }
 
-/* NULL if the program can be run, else what is wrong, to be freed. */
+/* NULL if the program can be run, else the error, to be freed. */
 static char *what_stops(Module *m, bool exact)
 {
     Diags *diags = m->diags, silent = *diags;
@@ -98,7 +98,8 @@ bool can_be_run(Module *m)
     return !why;
 }
 
-/* A program may do what residues cannot stand for: then reals have to do, and the report says why. */
+/* A program may use operations that residues cannot represent: then only reals are compared, and the report gives the
+ * reason. */
 static bool can_be_exact(Module *m, FILE *report)
 {
     char *why = what_stops(m, true);

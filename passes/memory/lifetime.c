@@ -1,4 +1,4 @@
-/* lifetime.c -- until when each value of a function is needed: for the memory pass. */
+/* lifetime.c -- the last use of each value of a function, for the memory pass. */
 #include "memory.h"
 
 #include <stdint.h>

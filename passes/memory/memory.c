@@ -1,11 +1,11 @@
 /* memory.c -- one arena, with the address of every value: the peak is known to the byte before anything runs.
  *
- * A value lives from the op that defines it to the last op that reads it; values that never live at one time share
- * memory.  A called function has a frame of its own inside its caller's; its parameters and results are pointers.
- * First in the arena stand the tensors that outlive a step, then scalars and inputs, then the frame that step,
- * evaluation and prediction share.
+ * A value lives from the op that defines it to the last op that reads it; values with disjoint lifetimes may share
+ * memory.  A called function has a frame of its own inside its caller's; its parameters and results are pointers.  The
+ * arena has first the tensors that outlive a step, then scalars and inputs, then the frame that step, evaluation and
+ * prediction share.
  *
- * Reads: types, order, families.  Gives: Value.storage, Func.frame, {frame=...} of calls.
+ * Reads: types, order, families.  Writes: Value.storage, Func.frame, {frame=...} of calls.
  */
 #include "memory.h"
 #include "epilogue.h"
@@ -17,20 +17,20 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A stretch of memory with a lifetime: one value, and all that are views of it or take its place. */
+/* A range of memory with a lifetime: one value, with its views and the values that overwrite it in place. */
 typedef struct Buffer {
     int64_t bytes, at;
     int first, last;  /* ops, by number */
-    const Pack *pack; /* NULL: one tensor, whose place another may take */
+    const Pack *pack; /* NULL: one tensor, which may be overwritten in place */
     struct Buffer *next;
 } Buffer;
 
 typedef struct {
     Module *m;
     Func *f;
-    int64_t base;  /* the frame begins here: 0 in a called function */
-    Map buffer;    /* value -> Buffer; none: a pointer, or what outlives the step */
-    Pack *packs;   /* values that lie side by side */
+    int64_t base;  /* start of the frame: 0 in a called function */
+    Map buffer;    /* value -> Buffer; none: a pointer, or a value that outlives the step */
+    Pack *packs;   /* interleaved values */
     Map pack_of;   /* value -> its pack */
     Map last;      /* value -> the op that reads it last, by number, + 1 */
     Map lifetimes; /* of functions that it calls: see lifetimes_of() */
@@ -79,7 +79,8 @@ static bool has_reduction(const Func *kernel)
 
 static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
 
-/* May f write its result where its parameter lies: does the op that makes it read the parameter last, and as it is? */
+/* May f write its result over its parameter: is the op that computes it the last reader of the parameter, element by
+ * element? */
 static bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
 {
     const Op *op = result->def;
@@ -91,15 +92,15 @@ static bool may_return_over(const Module *m, Map *lifetimes, const Func *f, cons
            may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
 }
 
-/* Does a product add to this parameter, and to nothing else, to make the result: C += A B? */
+/* Is the result this parameter plus a product: C += A B? */
 static bool adds_to(const Func *kernel, int result, int param)
 {
     Epilogue epilogue;
     return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
 }
 
-/* May the op write this result where it reads that operand?  Only a kernel that reads and writes element
- * by element, on a tensor of the same dims; or a function that does so, slice by slice. */
+/* May the op write this result over that operand?  Only a kernel that reads and writes element by element, on a tensor
+ * of the same dims; or a function that does so, slice by slice. */
 static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -122,7 +123,8 @@ static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer 
     return false;
 }
 
-/* A loop that carries something on in place begins with it where it will end; what is in flight ends where it began. */
+/* The initial value of a loop's value carried in place has the storage of the result; a value in flight ends in the
+ * storage of its initial value. */
 static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -130,8 +132,8 @@ static bool carries_in_place(const Module *m, const Op *op, int result, int oper
            (op->results.at[result]->type.in_flight || is_carried_in_place(op, callee, result));
 }
 
-/* Does the op read this memory through another operand too: a view, or the same value once more?  What a loop carries
- * on in place it copies to where that will end before the first iteration: such a reader does no harm. */
+/* Does the op read this memory through another operand too: a view, or the same value?  Initial values of values
+ * carried in place do not count: a loop copies them to their final storage before the first iteration. */
 static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buffer, int operand)
 {
     for (int i = 0; i < op->args.count; i++)
@@ -140,7 +142,7 @@ static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buff
     return false;
 }
 
-/* The buffer of an operand that dies at this op and whose place the result can take. */
+/* The buffer of an operand whose last use is this op, and that the result may overwrite. */
 static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at)
 {
     for (int i = 0; i < op->args.count; i++) {
@@ -175,7 +177,7 @@ static void place_view(Module *m, const Op *op)
 
 /* --- Calls: frames inside frames --------------------------------------------------------------- */
 
-/* Does member i lie where the pack wants it, seen from member 0? */
+/* Has member i the right offset in the pack, relative to member 0? */
 static bool is_in_place(const Module *m, const Pack *pack, int i)
 {
     const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
@@ -186,7 +188,7 @@ static bool is_in_place(const Module *m, const Pack *pack, int i)
     return good && own->at - first->at == pack_offset(m, pack, i);
 }
 
-/* Those that f's caller has placed side by side, or that are f's own to place. */
+/* The packs that f's caller has placed as such, or that f places itself. */
 static Pack *placeable(const Module *m, Pack *list)
 {
     Pack *kept = NULL;
@@ -214,7 +216,7 @@ static void note_packs(Frame *frame)
 
 static const Pack *pack_of(const Frame *frame, const Value *value) { return map_get(&frame->pack_of, value); }
 
-/* Where a value of the caller lies, as far as is known: of a pack the place in it. */
+/* The storage of a value of the caller, as far as known: for members of a pack, relative to the pack. */
 static Storage *layout_of(const Frame *frame, const Value *value)
 {
     const Pack *pack = pack_of(frame, value);
@@ -223,9 +225,8 @@ static Storage *layout_of(const Frame *frame, const Value *value)
     return pack ? pack_storage(frame->m, pack, member_of(pack, value), 0) : NULL;
 }
 
-/* `there`, of the callee, is `here`, of the caller, or a slice of it, and comes by that pointer: with the strides that
- * it has here.  Members of a pack come as one pointer, that of the first: callers and callees are those that have come
- * before, and others. */
+/* Places `there`, of the callee, which is `here`, of the caller, or a slice of it: by that pointer, with the strides of
+ * `here`.  Members of a pack have one pointer, that of the first. */
 static void place_pointer(const Frame *frame, Value *there, const Value *here, int pointer, const Values *callees,
                           const Values *callers)
 {
@@ -247,14 +248,14 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
         }
 }
 
-/* A result that is waited for lies where its collective writes it. */
+/* The result of a wait has the storage of its collective's result. */
 static void place_started(const Value *value)
 {
     if (value->def && info(value->def)->traits & WAITS)
         arg(value->def, 0)->storage = value->storage;
 }
 
-/* The parameter that lies where the caller wants result i; NULL: none. */
+/* The parameter with the storage of the caller's result i; NULL: none. */
 static Value *param_in_place(const Func *f, const Op *call, int i)
 {
     for (int j = (int)call->attrs.carried; j < f->params.count; j++)
@@ -263,9 +264,8 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
     return NULL;
 }
 
-/* The pointer numbers of a called function: parameters, results.  A result takes the number
- * of the parameter that it carries on, or whose place it is to have, where the op that makes it reads the parameter
- * last. */
+/* The pointer numbers of a called function: parameters, results.  A result has the number of the parameter that it
+ * updates, or overwrites, if the op that computes it is the last reader of the parameter. */
 static void number_pointers(Frame *frame, Func *f, const Op *call)
 {
     Module *m = frame->m;
@@ -315,7 +315,7 @@ static int larger_first(const void *a, const void *b)
     return x->first != y->first ? x->first - y->first : x->last - y->last;
 }
 
-/* The largest first, each at the lowest place that nobody who lives at the same time holds. */
+/* The largest first, each at the lowest address not used by a buffer with an overlapping lifetime. */
 static int64_t place_buffers(Frame *frame)
 {
     Buffer **all = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
@@ -340,7 +340,7 @@ static int64_t place_buffers(Frame *frame)
     return end;
 }
 
-/* One buffer for all members; it begins to live with the first of them. */
+/* One buffer for all members; its lifetime starts with the first of them. */
 static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
 {
     for (int i = 0; i < pack->count; i++)
@@ -351,7 +351,7 @@ static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
     return buffer;
 }
 
-/* Ops behind this one that the target runs at the same time. */
+/* The number of later ops that the target may run at the same time. */
 static int ops_that_keep_scratch(Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -422,7 +422,7 @@ static int64_t place_value(Module *m, Value *value, int64_t at)
     return aligned_bytes(at + local_bytes(m, &value->type));
 }
 
-/* What the step returns as new state is written where the old one is. */
+/* New state is written over the old one. */
 static void place_new_state(Module *m, Func *step)
 {
     const StepState state = state_of(step);
@@ -434,7 +434,7 @@ static void place_new_state(Module *m, Func *step)
     }
 }
 
-/* Parameters of the step that lie side by side; false if one of them is no state. */
+/* Places a pack of parameters of the step; false if one of them is not state. */
 static bool place_pack(Module *m, const Pack *pack, int64_t *at)
 {
     for (int i = 0; i < pack->count; i++)

@@ -1,13 +1,13 @@
-/* order.c -- copies values into the memory order that their reader takes.
+/* order.c -- copies values into the memory order that their reader needs.
  *
  *   %3 = slice %2 {dim=seq, index=3}                 rows of it are far apart
  *   %4 = all_reduce %3 {axis=tp}             =>      %9 = call %3 {callee=k.loss.copy}
  *                                                    %4 = all_reduce %9 {axis=tp}
  *
  * The strides of a value are known when memory is planned: a slice has those of its tensor, an operand of a loop those
- * of the caller, a member of a pack has the others between its rows.  Collectives and carried values need dense
- * tensors; the target says what its kernels take (Module.takes).  Where these do not match, the op reads or writes a
- * copy, and memory is planned again.  Most programs have none of this, and are planned once.
+ * of the caller, a member of a pack has the other members between its rows.  Collectives and carried values need dense
+ * tensors; the target reports what its kernels accept (Module.takes).  On a mismatch, the op reads or writes a copy,
+ * and memory is planned again.  Most programs need no copies and are planned once.
  */
 #include "flight.h"
 #include "manager/pass.h"
@@ -16,7 +16,7 @@
 
 enum { MOST_PLANS = 12 };
 
-/* --- What an op wants ----------------------------------------------------------------------------- */
+/* --- Requirements of ops -------------------------------------------------------------------------- */
 
 static bool is_called_once(const Module *m, const Func *f)
 {
@@ -27,7 +27,7 @@ static bool is_called_once(const Module *m, const Func *f)
     return calls == 1;
 }
 
-/* Does it lie as the function called expects: with the strides that its own name for it has? */
+/* Has the argument the strides of the callee's parameter? */
 static bool lies_as(const Op *call, const Value *here, const Value *there)
 {
     Name looped = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
@@ -40,7 +40,7 @@ static bool lies_as(const Op *call, const Value *here, const Value *there)
     return good;
 }
 
-/* What is carried goes to and fro between buffers without gaps; the rest is handed over as it lies. */
+/* Carried values alternate between dense buffers; other arguments keep their layout. */
 static void want_carried(const Module *m, const Op *op, Wanted wanted[])
 {
     const Func *callee = find_func(m, op->attrs.callee);
@@ -54,7 +54,7 @@ static void want_carried(const Module *m, const Op *op, Wanted wanted[])
     }
 }
 
-/* Messages have their padding with them. */
+/* Messages include padding. */
 static void want_sent(const Module *m, const Op *op, Wanted wanted[])
 {
     for (int i = 0; i < op->args.count + op->results.count; i++)
@@ -69,7 +69,7 @@ static bool any_copied(int count, const Wanted wanted[])
     return false;
 }
 
-/* False: the op is done with everything as it lies. */
+/* False: the op accepts all layouts as they are. */
 static bool find_wanted(Module *m, const Op *op, Wanted wanted[])
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -124,7 +124,7 @@ static Op *add_copy(Module *m, Func *f, const Op *op, Op *before, Value *x, cons
 
 /* --- Operands and results --------------------------------------------------------------------------- */
 
-/* Those that are sent as one message stand together: what they read comes before all, what they write is read behind
+/* The collectives of a message are contiguous: copies of operands go before all of them, copies of results after
  * all. */
 static Op *first_of_message(Op *op)
 {
@@ -140,7 +140,7 @@ static Op *last_of_message(Op *op)
     return op;
 }
 
-/* What an earlier op was given already. */
+/* A copy already made for an earlier op. */
 static Value *find_copy(const Module *m, const Op *before, const Value *x, const Type *type)
 {
     for (const Op *op = before->prev; op; op = op->prev) {
@@ -156,7 +156,7 @@ static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted
 {
     Value *x = arg(op, i);
     Type type = wanted_type(x, wanted);
-    remark(m, op, "copies %%%s: %s takes it only as %s, row by row", x->name, info(op)->name, type_text(m, &type));
+    remark(m, op, "copies %%%s: %s requires %s, row-major", x->name, info(op)->name, type_text(m, &type));
     Value *copy = find_copy(m, first_of_message(op), x, &type);
     op->args.at[i] = copy ? copy : result(add_copy(m, f, op, first_of_message(op), x, &type));
     Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -172,15 +172,15 @@ static Op *wait_for(Op *op)
     return wait;
 }
 
-/* The op writes a value of its own, of the type that it infers, and a copy of that is what the others read. */
+/* The op writes a new value, of its inferred type; the other ops read a copy of it. */
 static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
 {
-    remark(m, op, "copies its result %%%s: %s writes it only as %s, row by row", op->results.at[i]->name,
-           info(op)->name, type_text(m, own));
-    if (op->attrs.started) /* it is there when it has been waited for */
+    remark(m, op, "copies its result %%%s: %s writes only %s, row-major", op->results.at[i]->name, info(op)->name,
+           type_text(m, own));
+    if (op->attrs.started) /* available after the wait */
         op = wait_for(op);
     Op *last = last_of_message(op);
-    while (last->next && info(last)->traits & info(last->next)->traits & WAITS) /* those of a message stand together */
+    while (last->next && info(last)->traits & info(last->next)->traits & WAITS) /* waits of a message are contiguous */
         last = last->next;
     Value *old = op->results.at[i], *fresh = NEW(&m->arena, Value);
     *fresh = (Value){ .name = fresh_name(m), .type = *own, .def = op };

@@ -2,9 +2,8 @@
  *
  *   %q, %k, %v = call %x, %wq, %wk, %wv {callee=k.h.attn.q}     a kernel of three products
  *
- * wants rows of [wq | wk | wv] and of [q | k | v].  Where the weights are slices of the caller's stacks, the stacks lie
- * so; where the results are residuals that a loop stacks, their stacks do.  Biases of such products lie one behind the
- * other.
+ * needs rows of [wq | wk | wv] and of [q | k | v].  If the weights are slices of the caller's stacks, the stacks are
+ * packed; if the results are residuals that a loop stacks, their stacks are.  Biases of such products are contiguous.
  */
 #include "pack.h"
 
@@ -66,7 +65,7 @@ Storage *pack_storage(Module *m, const Pack *pack, int i, int64_t at)
 
 /* --- Finding them -------------------------------------------------------------------------------- */
 
-/* Does a collective read it, here or in a function that it is handed to?  What is sent lies row by row. */
+/* Does a collective read it, here or in a callee?  Messages need row-major tensors. */
 static bool is_sent(Module *m, const Func *f, const Value *value)
 {
     for (const Op *op = f->first; op; op = op->next) {
@@ -81,7 +80,7 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
     return false;
 }
 
-/* Are the first dims of all members the same, and are they placed by somebody who can place them so? */
+/* Are the first dims of all members the same, and can their storage be chosen? */
 static bool is_possible(Module *m, const Func *f, const Pack *pack)
 {
     const Type *like = &pack->member[0]->type;
@@ -113,7 +112,7 @@ static void add_pack(Module *m, const Func *f, Pack **list, const Pack *pack)
     *list = added;
 }
 
-/* How many leading dims of a value are dims of the product's left operand; 0 if others stand between them. */
+/* The number of leading dims of a value that are dims of the product's left operand; 0 if others are between them. */
 static int shared_dims(const Value *value, const Value *left)
 {
     int count = 0, all = 0;
@@ -125,8 +124,8 @@ static int shared_dims(const Value *value, const Value *left)
     return count == all ? count : 0;
 }
 
-/* Right operands, biases and results of a kernel that is several products.  What f returns its caller places, the rest
- * f. */
+/* The packs of a kernel of several products: right operands, biases and results.  Results of f are placed by its
+ * caller, others by f. */
 static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const Op *call, Pack **list)
 {
     Pack right = { 0 }, bias = { 0 }, made[2] = { { 0 }, { 0 } };
@@ -154,7 +153,7 @@ static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const O
     add_pack(m, f, list, &made[1]);
 }
 
-/* What stands outside for a value of a called function: an operand that is not carried, or such a result; else NULL. */
+/* The caller's value for a value of a called function: an operand or result that is not carried; else NULL. */
 static Value *outside(const Op *call, const Func *callee, const Value *value)
 {
     int param = index_of(&callee->params, value), result = index_of(&callee->results, value);

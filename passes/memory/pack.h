@@ -1,5 +1,5 @@
-/* pack.h -- tensors that are adjacent in memory: right operands and results of products that share their left operand,
- * so that these are one product.  pack.c finds them, memory.c places them. */
+/* pack.h -- tensors that are adjacent in memory: right operands and results of products that share their left operand
+ * and so become one product.  pack.c finds them, memory.c places them. */
 #ifndef MPC_PACK_H
 #define MPC_PACK_H
 
@@ -7,16 +7,16 @@
 
 enum { MAX_PACK = 8 };
 
-/* Row by row: the first `prefix` dims of all members are the same, and each row holds what one member has of it, then
- * what the next has. */
+/* Interleaved row by row: the first `prefix` dims of all members are the same, and each row holds the row of one
+ * member, then that of the next. */
 typedef struct Pack {
     int count, prefix;
     Value *member[MAX_PACK]; /* values of one function: parameters, or results of its ops */
-    int64_t at;              /* bytes, where the arena or the frame holds it; -1: not placed */
+    int64_t at;              /* offset in bytes in the arena or frame; -1: not placed */
     struct Pack *next;
 } Pack;
 
-/* The packs that f's products want, and those of the functions that it calls, in terms of f's own values. */
+/* The packs for the products of f and of its callees, in terms of f's values. */
 Pack *find_packs(Module *m, const Func *f);
 
 int member_of(const Pack *pack, const Value *value);           /* its number, or -1 */

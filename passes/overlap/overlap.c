@@ -5,13 +5,13 @@
  *   %6 = call %2 {callee=k.norm}             %7 = wait %2
  *                                            %6 = call %7 {callee=k.norm}
  *
- * A collective starts as soon as its operands are there, and is waited for as late as possible: the ops of a function
- * are reordered, each as early as before, but waits last.  A start does not move before a loop or call, since its
- * result would take memory during that.  Where nothing is left between start and wait, they become one op again.
+ * A collective starts as soon as its operands are available, and is waited for as late as possible: ops keep their
+ * order, except that starts move up and waits down.  A start does not move before a loop or call, since its result
+ * would take memory during that.  If nothing is left between start and wait, they become one op again.
  *
- * Gathers of what `zero` has split wait for overlap_params, sums of gradients for overlap_grads: both take memory.
- * Where a loop slices such parameters, they are gathered one iteration early: while a layer is computed, the parameters
- * of the next one are gathered (prefetch.c).
+ * Gathers of parameters split by `zero` are overlapped only with overlap_params, sums of gradients only with
+ * overlap_grads: both take memory.  If a loop slices such parameters, they are gathered one iteration early: the
+ * parameters of the next layer are gathered while a layer is computed (prefetch.c).
  */
 #include "overlap.h"
 #include "flight.h"
@@ -22,11 +22,11 @@
 
 #include <string.h>
 
-/* Ops that stay together: the collectives of a bucket, their waits; else a single one. */
+/* Ops that stay adjacent: the collectives of a bucket, or their waits; else a single op. */
 typedef struct {
     Op **op;
     int count;
-    bool starts, waits, calls, listed; /* `calls`: a function that is no kernel */
+    bool starts, waits, calls, listed; /* `calls`: calls a function that is not a kernel */
 } Unit;
 
 typedef struct {
@@ -34,8 +34,8 @@ typedef struct {
     Func *f;
     int n;
     Unit *unit;
-    Map number; /* of an op's unit, from 1 */
-    Map over;   /* of an op: the old state (Values) that it writes over, or begins to */
+    Map number; /* of an op: its unit, from 1 */
+    Map over;   /* of an op: the old state (Values) that it overwrites, or starts to overwrite */
 } List;
 
 /* --- Which collectives ------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void add_wait(Module *m, Func *f, Op *op, Op *before)
     op->attrs.started = started->type.in_flight = true;
     Value *arrived = build_op(&b, OP_wait, NO_ATTRS, 1, &started);
     Name fresh = arrived->name;
-    arrived->name = started->name; /* what others know it by */
+    arrived->name = started->name; /* readers use this name */
     started->name = fresh;
     replace_uses(f, started, arrived);
     arrived->def->args.at[0] = started;
@@ -87,8 +87,8 @@ static bool stands_above(const Op *op, int64_t bucket)
     return op != NULL;
 }
 
-/* Members of a bucket that no longer stand together, since a kernel needs one of them early, are messages of their own:
- * the new order of the ops must not put half of one and half of another together. */
+/* Members of a bucket that are no longer adjacent, since a kernel needs one of them early, become separate messages:
+ * the new order of the ops must not merge parts of different ones. */
 static void part_buckets(Func *f, int64_t *last)
 {
     for (Op *first = f->first, *after; first; first = after) {
@@ -101,7 +101,7 @@ static void part_buckets(Func *f, int64_t *last)
     }
 }
 
-/* A message starts as a whole or not at all. */
+/* Splits whole messages into starts and waits. */
 static bool split_collectives(Module *m, Func *f)
 {
     bool any = false;
@@ -160,7 +160,7 @@ static Unit *unit_of(const List *list, const Op *op)
     return number ? &list->unit[number - 1] : NULL;
 }
 
-/* New state is written where the old one is: its readers come first. */
+/* New state is written over the old state: readers of the old state come first. */
 static void find_updates(List *list)
 {
     const StepState state = state_of(list->f);
@@ -177,7 +177,7 @@ static void find_updates(List *list)
 
 /* --- The new order -------------------------------------------------------------------------------- */
 
-/* Who reads what is in flight; NULL: the function hands it on. */
+/* The reader of a value in flight; NULL: the function returns it. */
 static const Unit *reader_of(const List *list, const Value *in_flight)
 {
     for (const Unit *unit = list->unit; unit < list->unit + list->n; unit++)
@@ -187,7 +187,7 @@ static const Unit *reader_of(const List *list, const Value *in_flight)
     return NULL;
 }
 
-/* Has the op read all that it will of this memory?  A collective that has been started reads it until its wait. */
+/* Has the op finished reading this memory?  A started collective reads it until its wait. */
 static bool has_read(const List *list, const Op *op, const Value *old)
 {
     for (int i = 0; i < op->args.count; i++) {
@@ -200,14 +200,14 @@ static bool has_read(const List *list, const Op *op, const Value *old)
     return true;
 }
 
-/* Of what is handed on, has what came to this iteration been waited for? */
+/* Of a collective for the next iteration: has this iteration's one been waited for? */
 static bool has_landed(const List *list, const Op *start)
 {
     const int at = handed_on(list->f, start);
     return at < 0 || reader_of(list, list->f->params.at[at])->listed;
 }
 
-/* Has everything been listed that reads what this op writes over? */
+/* Have all readers of the state that this op overwrites been listed? */
 static bool readers_are_listed(const List *list, const Op *op)
 {
     const Values *over = map_get(&list->over, op);
@@ -275,9 +275,10 @@ static void list_anew(List *list)
     }
 }
 
-/* --- What was in vain ------------------------------------------------------------------------------- */
+/* --- Waits directly after their starts
+ * ------------------------------------------------------------------------------- */
 
-/* Does the processor have work between the two? */
+/* Is there any work between the two? */
 static bool has_work_between(const Op *start, const Op *wait)
 {
     for (const Op *op = start->next; op != wait; op = op->next)

@@ -4,10 +4,10 @@
 
 #include "ir.h"
 
-/* What follows the message that begins with `first`. */
+/* The op after the message that begins with `first`. */
 Op *after_message(const Op *first);
 
-/* Weights that have been started in the iterations of a loop, f, are started one iteration early: prefetch.c. */
+/* Starts the gathers of weights in the body f of a loop one iteration early: prefetch.c. */
 void prefetch_weights(Module *m, Func *f);
 
 #endif

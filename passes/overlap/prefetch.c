@@ -1,4 +1,4 @@
-/* prefetch.c -- gathers what an iteration of a loop needs one iteration early.
+/* prefetch.c -- gathers the parameters of a loop's iteration one iteration early.
  *
  *   func @layer(%x, %w: f32[e:4/dp]) {                  func @layer(%x, %w.whole: f32[e:4] in_flight, %w.next) {
  *     %1 = all_gather %w {started}                        %2 = wait %w.whole
@@ -10,7 +10,7 @@
  *                                                       %5 = all_gather %4 {started}
  *                                                       %3, %6 = loop %x, %5, %ws {carried=2, prefetch=1}
  *
- * So are parameters of which a loop hands each iteration a slice, a message at a time: see flight.h.
+ * Applies to parameters that a loop slices, message by message: see flight.h.
  */
 #include "flight.h"
 #include "overlap.h"
@@ -22,8 +22,7 @@ typedef struct {
     Op *loop;
 } Prefetch;
 
-/* A slice of what is state or has been computed, which lies row by row, as messages want it; and nobody needs the
- * result beyond this iteration. */
+/* The operand is a row-major slice, as messages require, and the result is used only in this iteration. */
 static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
 {
     const int at = index_of(&p->f->params, arg(op, 0));
@@ -39,7 +38,7 @@ static Value *new_value(Prefetch *p, Name name, const Type *type, Op *def)
     return value;
 }
 
-/* The operand of the first iteration's message, before those that are started already. */
+/* The operand of the first iteration's message, inserted before the messages already started. */
 static Value *first_slice(Prefetch *p, Op *op, Op *before)
 {
     const Dim *dim = &p->loop->attrs.dims.dim[0];
@@ -48,7 +47,8 @@ static Value *first_slice(Prefetch *p, Op *op, Op *before)
     return BUILD(&b, OP_slice, attrs, arg(p->loop, index_of(&p->f->params, arg(op, 0))));
 }
 
-/* What has been started before the loop comes to f as what it waits for, and what f starts is handed on. */
+/* Makes the message started before the loop a parameter of f, which waits for it, and the one that f starts a
+ * result. */
 static void hand_on(Prefetch *p, Op *op, Op *wait, Value *first)
 {
     Module *m = p->m;
@@ -74,7 +74,7 @@ static void hand_on(Prefetch *p, Op *op, Op *wait, Value *first)
     }
 }
 
-/* The starts of a message, up to `end`, go behind as many waits, which follow. */
+/* Moves the starts of a message, up to `end`, after its waits, which follow. */
 static void prefetch_message(Prefetch *p, Op *first, Op *end)
 {
     Op *wait = end, *behind = end, *slices_end = p->loop, *next;

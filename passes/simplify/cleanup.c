@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* But for the bucket, which says with what a message is sent and not what is in it. */
+/* Ignores the bucket, which affects only how a message is sent. */
 static bool same_attrs(const Op *a, const Op *b)
 {
     Attrs attrs = a->attrs;
@@ -32,14 +32,14 @@ void resolve_all(const Map *instead, Values *values)
         values->at[i] = resolve(instead, values->at[i]);
 }
 
-/* What equal ops have in common: the first operand, or the kind. */
+/* The hash key of an op, the same for equal ops: the first operand, or the kind. */
 static const void *key_of(const Op *op) { return op->args.count ? (const void *)arg(op, 0) : (const void *)info(op); }
 
 void share_equal(Func *f)
 {
     Arena scratch = { 0 };
     Map latest = { .arena = &scratch };  /* the last op of a key */
-    Map earlier = { .arena = &scratch }; /* the op of its key before an op */
+    Map earlier = { .arena = &scratch }; /* op -> the previous op of its key */
     Map instead = { .arena = &scratch };
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
@@ -66,11 +66,11 @@ void note_read(Map *read, const Values *values)
         map_put(read, values->at[i], values->at[i]);
 }
 
-/* From the end on: who reads a value stands behind its op. */
+/* Backwards: readers of a value come after its op. */
 void drop_dead(Func *f)
 {
     Arena scratch = { 0 };
-    Map read = { .arena = &scratch }; /* by what stays */
+    Map read = { .arena = &scratch }; /* by live ops */
     note_read(&read, &f->results);
     for (Op *op = f->last, *above; op; op = above) {
         above = op->prev;
@@ -112,7 +112,7 @@ void drop_unreached(Module *m)
 
 /* --- Calls -------------------------------------------------------------------------------------------- */
 
-/* Puts the body of what is called before the call, and says what stands for its results. */
+/* Inlines the callee's body before the call and maps the call's results to its values. */
 static void write_body(Module *m, Func *f, Op *call, Map *instead)
 {
     const Func *callee = find_func(m, call->attrs.callee);
@@ -150,7 +150,7 @@ static void inline_calls_of(Module *m, Func *f)
         Op *above = op->prev;
         write_body(m, f, op, &instead);
         remove_op(f, op);
-        next = above ? above->next : f->first; /* what came in may call too */
+        next = above ? above->next : f->first; /* inlined ops may be calls too */
     }
     resolve_all(&instead, &f->results);
     arena_free(&scratch);

@@ -1,12 +1,12 @@
-/* cleanup.h -- helpers that several passes run at their end: sharing of equal ops, removal of dead ones. */
+/* cleanup.h -- cleanup after a pass: common subexpressions, dead ops. */
 #ifndef MPC_CLEANUP_H
 #define MPC_CLEANUP_H
 
 #include "ir.h"
 #include "map.h"
 
-/* Values that others take the place of.  A pass that goes through a function in order and replaces many looks each
- * operand up when it comes to it: replace_uses would go through all of the function each time. */
+/* The replacement of a value.  A pass that replaces many values in one walk over a function resolves each operand as it
+ * reaches it: replace_uses would traverse the whole function for each. */
 Value *resolve(const Map *instead, Value *value);
 void resolve_all(const Map *instead, Values *values);
 
@@ -14,9 +14,9 @@ void note_read(Map *read, const Values *values); /* each value -> itself */
 
 bool same_op(const Op *a, const Op *b); /* the same computation on the same operands */
 void share_equal(Func *f);
-void drop_dead(Func *f);        /* ops whose results nobody reads */
-void drop_unreached(Module *m); /* functions that nobody calls and that have no role */
+void drop_dead(Func *f);        /* ops without a reader */
+void drop_unreached(Module *m); /* functions without a caller and without a role */
 
-void inline_calls(Module *m); /* the bodies of PLAIN functions in the place of each call that is no loop */
+void inline_calls(Module *m); /* inlines PLAIN functions at each call that is not a loop */
 
 #endif

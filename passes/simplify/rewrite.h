@@ -11,7 +11,7 @@ typedef struct {
 
 Rule *read_rules(Arena *arena, int *count);
 
-/* Applies the first rule that fits an op of one result; returns what replaces it, or NULL. */
+/* Applies the first rule that fits an op of one result; returns the replacement, or NULL. */
 Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op);
 
 /* Rewrites every op of a function for which a rule fits. */

@@ -9,8 +9,8 @@
  *     return %dw                                          %1 = add %sum, %dw
  *                                                         return %1
  *
- * An addition to what a called function returns moves into that function, and so on down.  Then there is no second set
- * of gradients beside the sums: each layer's is gone once it is added, and `memory` writes the sum over the old one.
+ * An addition to the result of a called function moves into that function, recursively.  This avoids a second set of
+ * gradients besides the sums: each layer's gradient dies when it is added, and `memory` writes the sum in place.
  */
 #include "map.h"
 #include "simplify/cleanup.h"
@@ -18,10 +18,10 @@
 typedef struct {
     Module *m;
     Arena scratch;
-    Map calls;  /* of a function: how often it is called */
-    Map uses;   /* of a value of the function at hand */
-    Map number; /* of an op of it: its place */
-    Map names;  /* of a function that it calls: what its values are called */
+    Map calls;  /* of a function: number of calls */
+    Map uses;   /* of a value of the present function */
+    Map number; /* of an op of it: its index */
+    Map names;  /* of a called function: the names of its values */
 } Accumulate;
 
 static int count_of(const Map *map, const void *key) { return (int)(intptr_t)map_get(map, key); }
@@ -67,7 +67,7 @@ static void note_names(Map *names, const Values *values)
         map_put(names, values->at[i]->name, names);
 }
 
-/* `name`, unless a value of f has it. */
+/* `name`, made unique among the values of f. */
 static Name new_name(Accumulate *a, const Func *f, Name name)
 {
     Map *names = map_get(&a->names, f);
@@ -103,7 +103,7 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Ma
     remove_op(f, add);
 }
 
-/* Those of `f`; and what they leave in called functions, in the next iteration of this pass. */
+/* Moves additions of `f`; the resulting ones in called functions move in the next iteration of this pass. */
 static bool move_adds(Accumulate *a, Func *f)
 {
     bool any = false;

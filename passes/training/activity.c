@@ -4,8 +4,8 @@
  *   %4 = gt %3, %half          no gradient: %3 needs none, though it is made of parameters
  *   %5 = where %4, %a, %b
  *
- * Autodiff gives gradients to values that parameters reach and that reach the loss.  A gradient of zero instead of none
- * would become NaN where it is multiplied by an infinite slope.
+ * Autodiff computes gradients of values that depend on parameters and that the loss depends on.  An explicit gradient
+ * of zero instead of none would become NaN when multiplied by an infinite slope.
  */
 #include "autodiff.h"
 
@@ -27,7 +27,7 @@ static bool mark(Map *useful, const Value *value)
 
 static void mark_func(const Module *m, const Func *f, Map *useful);
 
-/* What an iteration needs of what is carried, the one before it has to give. */
+/* A carried value that an iteration needs is needed as the result of the previous one. */
 static void mark_callee(const Module *m, const Op *op, Map *useful)
 {
     const Func *callee = find_func(m, op->attrs.callee);

@@ -1,5 +1,5 @@
-/* autodiff.c -- for each function its backward: @h becomes @h.fwd, which also returns what the backward
- * needs of it (`saves`), and @h.bwd, which takes these and the gradients of the results.
+/* autodiff.c -- the backward of each function: @h becomes @h.fwd, which also returns residuals for the backward
+ * (`saves`), and @h.bwd, which takes these and the gradients of the results.
  *
  *   func @h(%x, %w) {                       func @h.fwd(%x, %w) {           func @h.bwd(%d.y, %x, %y, %w) {
  *     %u = dot %x, %w {over=embed}            %u = dot %x, %w                 %1 = mul %d.y, (1 - %y * %y)
@@ -7,9 +7,9 @@
  *     return %y                               return %y saves(%x, %y)         %3 = dot %1, %x {over=batch}
  *                                                                             return %2, %3
  *
- * A loop's backward is a loop in reverse: gradients of what is carried are carried, gradients of slices come out as
- * slices, gradients of what all iterations share are added up.  Reverse mode as in Griewank and Walther, Evaluating
- * Derivatives (2008), chapter 3, function by function.
+ * A loop's backward is a loop in reverse: gradients of carried values are carried, gradients of slices are stacked,
+ * gradients of shared operands are summed.  Reverse mode as in Griewank and Walther, Evaluating Derivatives (2008),
+ * chapter 3, function by function.
  */
 #include "autodiff.h"
 
@@ -21,10 +21,10 @@
 typedef struct {
     Module *m;
     Func *f;     /* being differentiated */
-    int carried; /* so many of its parameters go from iteration to iteration */
+    int carried; /* number of carried parameters */
     Builder b;   /* into its backward */
     const Map *useful;
-    Map active;     /* useful values of f that a wanted parameter reaches */
+    Map active;     /* useful values of f that depend on a differentiated parameter */
     Map gradient;   /* value of f -> its gradient so far */
     Map recorded;   /* those gradients: one value may be the gradient of several */
     Map derivative; /* loop or call -> Derivative of its callee */
@@ -42,7 +42,7 @@ static Value *cast_to(Builder *b, Value *x, DType dtype)
     return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, x);
 }
 
-/* An op that adds up in f32 anyway can hand its sum over unrounded, if nothing else has it: `is_new`. */
+/* If `is_new`, x has no other reader: an op that sums in f32 can then return its sum unrounded. */
 static Value *cast_sum(Builder *b, Value *x, DType dtype, bool is_new)
 {
     if (is_new && x->def && x->type.dtype != dtype && info(x->def)->traits & WIDENS && !is_used(b->func, x)) {
@@ -54,8 +54,8 @@ static Value *cast_sum(Builder *b, Value *x, DType dtype, bool is_new)
 }
 
 /* The gradient of an operand of `type` from a term of an op over `space`: the sum over the dims that the operand lacks.
- * Along those that the term lacks too it is the same number as often as the dim is long.  Dims of the operand that
- * the gradient lacks broadcast by name wherever it is used. */
+ * Along a dim that the term lacks too, the sum is a multiplication by the dim's size.  Dims of the operand that the
+ * gradient lacks broadcast by name at its uses. */
 static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, DType dtype, bool is_new)
 {
     double times = 1;
@@ -98,7 +98,7 @@ Value *build_zeros(Builder *b, const Type *type)
     return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
 }
 
-/* --- What is active, and the callees ------------------------------------------------------- */
+/* --- Active values, and callees ------------------------------------------------------------ */
 
 static bool is_active(const State *s, const Value *value) { return map_get(&s->active, value) != NULL; }
 
@@ -126,7 +126,7 @@ static void extend_results(Module *m, Op *op)
 
 static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared, int carried, const Map *useful);
 
-/* Differentiates the callee of a loop or call for the operands that are active here. */
+/* Differentiates the callee of a loop or call with respect to the active operands. */
 static void differentiate_callee(State *s, Op *op)
 {
     Module *m = s->m;
@@ -163,7 +163,7 @@ static void find_active(State *s, const bool *wanted)
             any |= is_active(s, arg(op, i));
         const OpInfo *row = info(op);
         bool stops = row->family == POINTWISE && !row->gradient[0] && !row->gradient[1] && !row->gradient[2] &&
-                     row->forward; /* a MAP whose row says no gradient at all */
+                     row->forward; /* a MAP without gradients in its row */
         for (int i = 0; any && !stops && i < op->results.count; i++)
             set_active(s, op->results.at[i]);
     }
@@ -171,7 +171,7 @@ static void find_active(State *s, const bool *wanted)
 
 /* --- Reverse mode -------------------------------------------------------------------------- */
 
-/* The gradient of a parameter adds up in f32; of all else it has the dtype of the value. */
+/* The gradient of a parameter is summed in f32; other gradients have the dtype of the value. */
 static DType gradient_dtype(const Value *value, bool param) { return param ? F32 : value->type.dtype; }
 
 static bool is_param(const State *s, const Value *value)
@@ -180,7 +180,7 @@ static bool is_param(const State *s, const Value *value)
     return at >= s->carried;
 }
 
-/* `space`: the dims that the op runs over. */
+/* `space`: the space of the op. */
 static void add_gradient(State *s, const Value *value, Value *term, const Type *space)
 {
     if (!term || !is_active(s, value))
@@ -200,7 +200,7 @@ static Value *gradient_or_zeros(State *s, Value *value)
                     : build_zeros(&s->b, &value->type);
 }
 
-/* The backward of a loop or a call: operands in the order that Derivative says. */
+/* The backward of a loop or a call: operands in the order of Derivative. */
 static void reverse_call(State *s, const Op *op, const Derivative *d)
 {
     Module *m = s->m;
@@ -250,22 +250,22 @@ static void reverse_op(State *s, const Op *op)
         reverse_call(s, op, d);
         return;
     }
-    /* Pointwise gradients and sums broadcast by name, but for what depends on the position; all others are
-     * written for a whole dy. */
+    /* Pointwise gradients and sums broadcast by name, except for positional ops; all others require a dy with all
+     * dims. */
     bool by_name = (info(op)->family == POINTWISE || info(op)->family == REDUCTION) && !(info(op)->traits & POSITIONAL);
     for (int i = 0; i < op->results.count; i++)
         if (dy[i] && !by_name)
             dy[i] = finish_gradient(&s->b, dy[i], &op->results.at[i]->type, dy[i]->type.dtype);
     info(op)->vjp(&s->b, op, dy, dx);
-    /* What a pointwise op runs over is its result: there a term may lack dims, as `by_name` says. */
+    /* The space of a pointwise op is that of its result; terms may lack dims if `by_name`. */
     for (int i = 0; i < op->args.count; i++)
         add_gradient(s, arg(op, i), dx[i], by_name ? &result(op)->type : &arg(op, i)->type);
 }
 
 /* --- The interface of the backward --------------------------------------------------------- */
 
-/* A value of the forward, as the backward reads it: a number is computed again, a parameter is handed over,
- * all else is a residual. */
+/* A forward value in the backward: a number is computed again, a parameter is passed on, anything else is a
+ * residual. */
 static void import(State *s, Derivative *d, Value *value, Map *imported)
 {
     Module *m = s->m;
@@ -316,7 +316,7 @@ static void take_result_gradients(State *s, const Derivative *d)
         if (!d->given[i])
             continue;
         Name name = intern_format(s->m, "d.%s", value->name);
-        if (param_named(d->bwd, name)) /* one value that is returned twice */
+        if (param_named(d->bwd, name)) /* one value, returned twice */
             name = fresh_name(s->m);
         Value *dy = add_param(s->m, d->bwd, name, value->type);
         Value *sum = map_get(&s->gradient, value);
@@ -357,7 +357,7 @@ static Value **add_accumulators(State *s, const Derivative *d)
     return accumulator;
 }
 
-/* What is carried is active, if it is useful, where anything is active that an iteration may make it of. */
+/* A useful carried value is active if an iteration may compute it from an active one. */
 static void find_active_carried(const Func *f, bool *active, int carried, const Map *useful)
 {
     bool any = false;

@@ -1,9 +1,9 @@
 /* precision.c -- fp32 programs become mixed ones: narrow weights, activations and products.
  *
- * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step
- * casts them once a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest
- * dtype of its operands, and ops that are NARROW (products, attention) take narrow operands.  What is cast to f32
- * stays f32: so a norm is computed, and its result rounded once, where a product reads it.
+ * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step casts them once
+ * a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest dtype of its operands,
+ * and ops that are NARROW (products, attention) take narrow operands.  Values cast to f32 stay f32: so a norm is
+ * computed in f32, and its result is rounded once, where a product reads it.
  *
  *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
@@ -20,7 +20,7 @@ static Value *narrowed(Builder *b, Value *value, DType dtype)
     return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, value);
 }
 
-/* Where some operands are narrow already and others are not, none loses anything. */
+/* Operands that are partly narrow are not narrowed further. */
 static DType widest(const Op *op)
 {
     DType dtype = arg(op, 0)->type.dtype;
@@ -29,7 +29,7 @@ static DType widest(const Op *op)
     return dtype;
 }
 
-/* The dtype in which an operand has to come; N_DTYPES if any does. */
+/* The required dtype of an operand; N_DTYPES: any. */
 static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
 {
     if (info(op)->traits & NARROW)
@@ -64,7 +64,7 @@ static void narrow_params(Func *f, DType narrow)
     }
 }
 
-/* What a loop carries keeps its dtype from iteration to iteration. */
+/* Carried values keep their dtype from iteration to iteration. */
 static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
 {
     for (const Op *op = caller->first; op; op = op->next)
@@ -76,7 +76,7 @@ static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
         }
 }
 
-/* Callees first: a call takes its types from them. */
+/* Callees first: they determine the types of calls. */
 static void narrow_func(Module *m, Func *f, DType narrow)
 {
     narrow_params(f, narrow);
@@ -100,7 +100,7 @@ static void widen_results(Module *m, Func *f)
     }
 }
 
-/* Programs that run beside the step read the optimizer's f32 weights, and narrow them first. */
+/* Evaluation and prediction read the optimizer's f32 weights, and cast them first. */
 static void widen_params(Module *m, Func *f)
 {
     for (int i = 0; i < f->params.count; i++) {
@@ -118,7 +118,7 @@ static void widen_params(Module *m, Func *f)
     }
 }
 
-/* A cast to f32 of what has stayed f32. */
+/* Casts to f32 of values that are f32. */
 static void drop_idle_casts(Module *m, Func *f)
 {
     Map instead = { .arena = &m->arena };
@@ -126,7 +126,7 @@ static void drop_idle_casts(Module *m, Func *f)
         next = op->next;
         resolve_all(&instead, &op->args);
         const Op *made = op->kind == OP_cast ? arg(op, 0)->def : NULL;
-        const bool of_number = made && info(made)->traits & WEAK; /* whose dtype is as good as none */
+        const bool of_number = made && info(made)->traits & WEAK; /* its dtype is irrelevant */
         if (op->kind != OP_cast || of_number || !type_equal(&arg(op, 0)->type, &result(op)->type))
             continue;
         map_put(&instead, result(op), arg(op, 0));
@@ -153,5 +153,5 @@ void pass_precision(Module *m)
     for (Func *f = m->funcs; f; f = f->next)
         drop_idle_casts(m, f);
     for (Func *f = m->funcs; f && narrow != F32; f = f->next)
-        share_equal(f); /* what several products read is rounded once, and saved once for the backward */
+        share_equal(f); /* an operand of several products is rounded once, and saved once for the backward */
 }

@@ -1,12 +1,12 @@
-/* recompute.c -- which residuals are saved, and which the backward computes again.
+/* recompute.c -- chooses which residuals are saved and which are recomputed in the backward.
  *
- *   none       saves what the backward reads, but what pointwise ops make of other saved values: that is
- *              computed where it is read, in the same kernel, and costs nothing
- *   selective  computes all again but products, attention and gathers: what is large and cheap
- *   full       saves only what goes into a layer (Chen et al., arXiv 1604.06174)
- *   auto       saves what the module lists (Module.saved): who asks for it has chosen that, see tradeoffs.c
+ *   none       saves all values that the backward reads, except pointwise functions of other saved values: these are
+ *              recomputed in the kernel that reads them, at no cost
+ *   selective  recomputes all but products, attention and gathers: values that are large and cheap
+ *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174)
+ *   auto       saves the values that the module lists (Module.saved), as chosen with tradeoffs.c
  *
- * A bias is a part of the product that it is added to.
+ * A bias belongs to its product.
  *
  *   func @h.fwd ... saves(%u, %g)          func @h.fwd ... saves(%u)
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
@@ -26,19 +26,19 @@
 typedef struct {
     Module *m;
     Func *fwd, *bwd;
-    bool again[CONTROL + 1]; /* of each family: may its ops be computed again? */
-    bool for_products;       /* may what a product or a library op reads be computed again? */
-    bool whole;              /* full, auto: whatever it costs */
+    bool again[CONTROL + 1]; /* of each family: may its ops be recomputed? */
+    bool for_products;       /* may operands of products and library ops be recomputed? */
+    bool whole;              /* full, auto: at any cost */
     Labels labels;           /* auto: of fwd */
-    Map saved;               /* auto: the values that are not computed again */
-    bool views_only;         /* what is being decided on is read by a product: another view of it is all that is free */
+    Map saved;               /* auto: the values that are not recomputed */
+    bool views_only;         /* the present value is read by a product: only views of it are free */
     int carried;
-    Op *begin; /* of bwd, before the first copy: they go before it, in the order in which they are made */
+    Op *begin; /* of bwd: copies are inserted before it, in order of creation */
     Map made;  /* value of fwd -> its copy in bwd */
     Link link; /* of fwd and bwd */
     Uses fwd_uses, bwd_uses;
-    Map forward, params; /* name -> value of fwd, parameter of bwd that stands for it */
-    Map returned;        /* parameters of bwd that are results of it, too */
+    Map forward, params; /* name -> value of fwd, and its parameter of bwd */
+    Map returned;        /* parameters of bwd that are also its results */
 } Pair;
 
 static void note_names(Map *named, const Values *values)
@@ -81,7 +81,7 @@ static bool is_carried(const Pair *p, const Value *value)
     return at >= 0 && at < p->carried;
 }
 
-/* At hand in the backward without saving more: a number, an operand that can be handed over, a residual. */
+/* Is it available in the backward without saving more: a number, an operand that can be passed on, a residual? */
 static bool at_hand(const Pair *p, const Value *value)
 {
     if (!value->def && !is_carried(p, value))
@@ -114,8 +114,8 @@ static bool may_repeat(const Pair *p, const Value *value)
     return (p->views_only ? family == VIEW : p->again[family]) && !map_get(&p->saved, value);
 }
 
-/* Bytes that would have to be saved in addition, so that `value` can be computed again.  A carried value has to be
- * copied to be saved, so it counts twice. */
+/* The additional bytes to save so that `value` can be recomputed.  Saving a carried value needs a copy, so it counts
+ * twice. */
 static double extra_bytes(const Pair *p, const Value *value, const Value *wanted, Map *seen)
 {
     if ((value != wanted && at_hand(p, value)) || map_get(seen, value))
@@ -149,10 +149,10 @@ static bool should_repeat(Pair *p, const Value *value, const Value *param)
     Map seen = { .arena = &scratch };
     double own = (double)local_bytes(p->m, &value->type), extra = extra_bytes(p, value, value, &seen);
     arena_free(&scratch);
-    return extra <= own + own / 16; /* the statistics of a row are small change */
+    return extra <= own + own / 16; /* ignores the small statistics of rows */
 }
 
-/* The value in bwd, computed there if it is not at hand.  New ops go before `b`. */
+/* The value in bwd, recomputed if it is not available.  New ops are inserted before `b`. */
 static Value *make(Pair *p, Builder *b, Value *value, bool again)
 {
     Value *made = again ? NULL : map_get(&p->made, value);
@@ -183,17 +183,17 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
 static void repeat(Pair *p, Value *value, Value *param)
 {
     Builder b = builder_at(p->m, p->bwd, p->begin);
-    if (p->m->train.recompute != RECOMPUTE_AUTO) /* which has a table */
-        remark(p->m, value->def, "computed again in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
+    if (p->m->train.recompute != RECOMPUTE_AUTO) /* which prints a table */
+        remark(p->m, value->def, "recomputed in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
                (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);
     map_put(&p->returned, param, NULL);
 }
 
-/* --- Where copies go ------------------------------------------------------------------------------ */
+/* --- Positions of copies -------------------------------------------------------------------------- */
 
-/* The copies of bwd that have no place yet, each with its number from 1, in the order in which they were made. */
+/* The copies of bwd that are not placed yet, each with its number from 1, in order of creation. */
 typedef struct {
     Func *f;
     Map number;
@@ -204,7 +204,7 @@ static intptr_t number_of(const Copies *copies, const Op *op)
     return op ? (intptr_t)map_get(&copies->number, op) : 0;
 }
 
-/* The last made of the copies that op reads; NULL: none is left. */
+/* The newest of the copies that op reads; NULL: none is left. */
 static Op *last_copy_read(const Copies *copies, const Op *op)
 {
     Op *last = NULL;
@@ -214,7 +214,7 @@ static Op *last_copy_read(const Copies *copies, const Op *op)
     return last;
 }
 
-/* Puts what op reads before `root`, which op is read for, and what that reads before it. */
+/* Places the copies that op needs, transitively, before `root`. */
 static void place_copies(Copies *copies, Op **waiting, Op *op, Op *root)
 {
     int count = 0;
@@ -229,7 +229,7 @@ static void place_copies(Copies *copies, Op **waiting, Op *op, Op *root)
     }
 }
 
-/* What is computed again is computed where it is first read: it takes no memory before.  What is returned stays. */
+/* Moves recomputed values to their first reader, so that they take no memory before.  Returned values stay. */
 static void sink_copies(Pair *p)
 {
     Arena scratch = { 0 };
@@ -253,7 +253,7 @@ static void sink_copies(Pair *p)
 
 /* --- auto --------------------------------------------------------------------------------------- */
 
-/* FLOPs of what runs to make the value again from what is saved. */
+/* FLOPs to recompute the value from saved values. */
 static double flops_again(const Pair *p, const Value *value, const Value *wanted, Map *seen)
 {
     if (!value->def || (value != wanted && !may_repeat(p, value)) || map_get(seen, value->def))
@@ -270,26 +270,25 @@ static void tell_choice(const Pair *p, const Value *value)
     Arena scratch = { 0 };
     Map seen = { .arena = &scratch };
     const bool saved = !value->def || !may_repeat(p, value);
-    remark(p->m, value->def, "%s of @%s: %.3f MB, %.4g GFLOP to compute again: %s",
+    remark(p->m, value->def, "%s of @%s: %.3f MB, %.4g GFLOP to recompute: %s",
            (const char *)map_get(&p->labels.label, value), p->fwd->name, (double)local_bytes(p->m, &value->type) / 1e6,
-           flops_again(p, value, value, &seen) / 1e9, saved ? "saved" : "computed again");
+           flops_again(p, value, value, &seen) / 1e9, saved ? "saved" : "recomputed");
     arena_free(&scratch);
 }
 
-/* A row for each value that the backward reads, or that others are computed from: of the whole mesh, and of one layer.
- */
+/* A row for each value that the backward reads or recomputes others from: one layer, on the whole mesh. */
 static void tell_choices(const Pair *p)
 {
     for (int i = 0; i < p->carried; i++)
         if (backward_param(p, p->fwd->params.at[i]) || map_get(&p->saved, p->fwd->params.at[i]))
             tell_choice(p, p->fwd->params.at[i]);
     for (const Op *op = p->fwd->first; op; op = op->next)
-        for (int i = 0; i < op->results.count && info(op)->family != CONTROL; i++) /* calls save theirs anyway */
+        for (int i = 0; i < op->results.count && info(op)->family != CONTROL; i++) /* calls always save theirs */
             if (backward_param(p, op->results.at[i]) || map_get(&p->saved, op->results.at[i]))
                 tell_choice(p, op->results.at[i]);
 }
 
-/* Of a list in the module: which values these are. */
+/* Finds the values of a list in the module. */
 static void note_saved(Pair *p, const Saved *list)
 {
     p->labels = label_values(&p->m->arena, p->m, p->fwd);
@@ -298,12 +297,12 @@ static void note_saved(Pair *p, const Saved *list)
         if (value)
             map_put(&p->saved, value, value);
         else
-            error_at(p->m->diags, (Where){ .at = list->loc, .help = "leave it out" },
-                     "@%s has no value %s that could be saved", p->fwd->name, list->value[i]);
+            error_at(p->m->diags, (Where){ .at = list->loc, .help = "remove it" }, "@%s has no value %s to save",
+                     p->fwd->name, list->value[i]);
     }
 }
 
-/* Has every function that something is to be saved of a backward? */
+/* Does every function with values to save have a backward? */
 static bool check_saved(Module *m)
 {
     bool good = true;
@@ -312,8 +311,8 @@ static bool check_saved(Module *m)
         while (bwd && bwd->forward != saved->func)
             bwd = bwd->next;
         if (!bwd)
-            error_at(m->diags, (Where){ .at = saved->loc, .help = "leave the line out" },
-                     "@%s has no backward that something could be saved for", saved->func);
+            error_at(m->diags, (Where){ .at = saved->loc, .help = "remove the line" },
+                     "@%s has no backward to save values for", saved->func);
         good &= bwd != NULL;
     }
     return good;
@@ -341,7 +340,7 @@ static void choose(Pair *p)
 
 static void set_policy(Pair *p, Recompute policy)
 {
-    bool layer = is_layer(p->m, p->fwd); /* products run again in layers only */
+    bool layer = is_layer(p->m, p->fwd); /* `full` applies to layers; outside of them it is selective */
     bool chosen = policy == RECOMPUTE_AUTO, full = policy == RECOMPUTE_FULL;
     bool selective = chosen || full || policy == RECOMPUTE_SELECTIVE;
     p->whole = chosen || (full && layer);

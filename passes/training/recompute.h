@@ -1,16 +1,16 @@
-/* recompute.h -- what recompute.c (the pass) and tradeoffs.c (which sets of residuals there are) have to agree on. */
+/* recompute.h -- rules shared by recompute.c, the pass, and tradeoffs.c, which finds sets of residuals. */
 #ifndef MPC_RECOMPUTE_H
 #define MPC_RECOMPUTE_H
 
 #include "uses.h"
 
-/* Does a loop run f once for each layer? */
+/* Is f the body of a loop over layers? */
 bool is_layer(const Module *m, const Func *f);
 
-/* What an op of f costs: a bias is a part of the product that it is added to.  uses: those of f. */
+/* The family that decides whether an op of f may be recomputed: a bias belongs to its product.  uses: those of f. */
 Family family_for_cost(const Func *f, const Uses *uses, const Op *op);
 
-/* So many parameters of f are carried by the loop that runs it: its caller does not keep them. */
+/* The number of parameters of f that its loop carries: its caller does not keep them. */
 int carried_of(const Module *m, const Func *f);
 
 #endif

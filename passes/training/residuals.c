@@ -13,14 +13,14 @@ Op *call_of(const Module *m, const Func *f, Func **caller)
     return NULL;
 }
 
-/* The parameter of a backward that stands for the value of its forward, or NULL. */
+/* The parameter of a backward for a value of its forward, or NULL. */
 static Value *param_standing_for(const Func *f, const Value *value)
 {
     Value *param = param_for(f, PORT_FORWARD, value->name);
     return param && type_equal(&param->type, &value->type) ? param : NULL;
 }
 
-/* One more residual of f; returns the result that its caller gets. */
+/* Adds a residual to f; returns the new result of the call. */
 static Value *save(Module *m, Func *f, Value *value, Op *call)
 {
     int at = index_of(&f->results, value);
@@ -70,7 +70,7 @@ static void add_label(Labels *labels, Name label, Value *value)
 Labels label_values(Arena *arena, Module *m, const Func *f)
 {
     Labels labels = { { .arena = arena }, { .arena = arena } };
-    Map count = { .arena = arena }; /* of values that have come from a place */
+    Map count = { .arena = arena }; /* path -> number of its values so far */
     for (int i = 0; i < f->params.count; i++)
         add_label(&labels, intern_format(m, "%%%s", f->params.at[i]->name), f->params.at[i]);
     for (const Op *op = f->first; op; op = op->next)
@@ -86,7 +86,7 @@ Labels label_values(Arena *arena, Module *m, const Func *f)
     return labels;
 }
 
-/* --- What nobody needs ----------------------------------------------------------------------------- */
+/* --- Unused parameters and residuals ----------------------------------------------------------------- */
 
 static bool drop_params(Func *f, Op *call, const Map *read)
 {
@@ -113,11 +113,12 @@ static bool drop_residuals(Func *f, Op *call, const Map *read)
     return changed;
 }
 
-/* What nobody reads, as the module is now; an op that loses its last reader by that goes in the next round. */
+/* One round: removes parameters and residuals without readers.  Ops that lose their last reader are removed in the next
+ * round. */
 static bool prune_once(Module *m)
 {
     Arena scratch = { 0 };
-    Map calls = { .arena = &scratch }; /* of the name of a function: the first call of it */
+    Map calls = { .arena = &scratch }; /* function name -> its first call */
     Map read = { .arena = &scratch };
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next) {
@@ -137,7 +138,7 @@ static bool prune_once(Module *m)
     return changed;
 }
 
-/* A backward that nobody needs goes with the last call of it. */
+/* An unused backward is removed with its last call. */
 void prune_interfaces(Module *m)
 {
     do {

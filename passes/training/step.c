@@ -1,5 +1,5 @@
-/* step.c -- the training step around a differentiated model: micro-batches, gradient norm, clipping,
- * optimizer, loss scale.  All of it is IR: every later pass treats it as it treats the model.
+/* step.c -- the training step around a differentiated model: micro-batches, gradient norm, clipping, optimizer, loss
+ * scale.  All of it is IR, so later passes treat it like the model.
  *
  *   func step @step(inputs, scalars, state...) {
  *     %total = the divisors of means, over the whole batch
@@ -23,17 +23,17 @@ typedef struct {
     int64_t micros; /* micro-batches a step */
     Dim micro;
     Value *step, *lr, *key;                         /* scalars that the trainer sets */
-    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last counts for AdamW */
-    Values weights;                                 /* f32 state, one a parameter of the model */
-    Values moments[2];                              /* those that the optimizer has, in the order of the weights */
-    Values operands; /* of the model, in the order of its parameters; of one micro-batch if there is one only */
+    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last one is for AdamW */
+    Values weights;                                 /* f32 state, one per parameter of the model */
+    Values moments[2];                              /* of the optimizer, in the order of the weights */
+    Values operands; /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
     Values gradients;
     Value *loss, *norm;
 } Step;
 
 enum { GROW_AFTER = 2000 }; /* steps without overflow before the loss scale doubles */
 
-/* Algebra in the words of the gradients of ops.def; letters stand for values[0], values[1], ... from 'a'. */
+/* Builds algebra in the syntax of the gradients in ops.def; the letters from 'a' are values[0], values[1], ... */
 static Value *compute(Step *s, const char *text, int n, Value *const values[])
 {
     Binding binding = { 0 };
@@ -55,7 +55,7 @@ static bool is_fp16(const Module *m) { return m->train.precision == PRECISION_FP
 
 /* --- Parameters of the step ---------------------------------------------------------------- */
 
-/* A name of the step's own, which no parameter or input of the model has. */
+/* A name for a parameter of the step, different from all parameters and inputs of the model. */
 static Name own_name(Module *m, Name name)
 {
     while (find_param(m, name) || find_input(m, name))
@@ -82,7 +82,7 @@ static void add_inputs(Step *s)
                  s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
-/* One f32 tensor of the optimizer's for each parameter of the model. */
+/* One f32 optimizer tensor for each parameter of the model. */
 static void add_moments(Step *s, PortKind kind, const char *prefix)
 {
     for (int i = 0; i < s->weights.count; i++) {
@@ -127,7 +127,7 @@ static Value *whole(Step *s, double value)
     return build_op(&s->b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(s->m, "i32") }, 0, NULL);
 }
 
-/* What `origin` is for micro-batch i: i times the sequences of one. */
+/* The `origin` of micro-batch i: i times its number of sequences. */
 static Value *origins(Step *s)
 {
     Dims over = { .count = 1, .dim = { s->micro } };
@@ -146,7 +146,7 @@ static Value *model_operand(Step *s, const Value *param)
     return cast_to(s, own, dtype_name[param->type.dtype]);
 }
 
-/* What the model gets there too, or else the step: labels that only the totals count. */
+/* The model's operand of that port, or else the step's: labels that only the totals count. */
 static Value *operand_for(Step *s, Port port)
 {
     const Func *model = s->model->fwd;
@@ -156,7 +156,7 @@ static Value *operand_for(Step *s, Port port)
     return param_for(s->f, port.kind, port.of);
 }
 
-/* @f.sums: what @f returns, added to what its first parameters hold: the body of a loop over micro-batches. */
+/* @f.sums: the results of @f added to its first parameters: the body of a loop over micro-batches. */
 static Func *adding_body(Step *s, const Func *f, Name name)
 {
     Module *m = s->m;
@@ -189,7 +189,7 @@ static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
     return build(&s->b, OP_loop, attrs, args.count, args.at);
 }
 
-/* What means divide by: the counts that TOTALS finds, over the whole batch, and at least 1. */
+/* The divisors of means: the counts from TOTALS, over the whole batch, and at least 1. */
 static void find_totals(Step *s)
 {
     Func *totals = func_with_role(s->m, TOTALS);
@@ -274,7 +274,7 @@ static void find_norm(Step *s)
     s->norm->name = own_name(s->m, s->b.path);
 }
 
-/* What gradients are multiplied by: 1 / loss scale and min(1, clip / (norm + 1e-6)); NULL: nothing. */
+/* The factor of gradients: 1 / loss scale and min(1, clip / (norm + 1e-6)); NULL: none. */
 static Value *gradient_factor(Step *s)
 {
     Value *factor = NULL;
@@ -285,8 +285,8 @@ static Value *gradient_factor(Step *s)
     return factor;
 }
 
-/* 1 - beta^t for the t-th step that is applied, without the cancellation that 1 - pow() would have.  A step whose
- * gradients overflowed has added nothing to the moments, and does not count. */
+/* 1 - beta^t for the t-th applied step, without the cancellation of 1 - pow().  A step whose gradients overflowed has
+ * not changed the moments and does not count. */
 static Value *bias_correction(Step *s, double beta)
 {
     Value *before = s->applied_steps ? s->applied_steps : s->step;

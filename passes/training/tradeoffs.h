@@ -1,32 +1,32 @@
-/* tradeoffs.h -- which sets of residuals can be saved, what each takes and what it costs: what `recompute auto` chooses
- * from. */
+/* tradeoffs.h -- sets of residuals to save, with their bytes and the FLOPs to recompute the rest: the candidates of
+ * `recompute auto`. */
 #ifndef MPC_TRADEOFFS_H
 #define MPC_TRADEOFFS_H
 
 #include "ir.h"
 
-/* What is saved of each forward function.  Of one rank in a micro-batch: */
+/* On one rank, in one micro-batch: */
 typedef struct {
     Saved *saved;
-    double bytes; /* that are saved, over all layers */
-    double flops; /* of what the backward computes again */
+    double bytes; /* of the saved values, over all layers */
+    double flops; /* that the backward recomputes */
 } Tradeoff;
 
 typedef struct {
     int count;
-    Tradeoff *at; /* fewer FLOPs first; each takes less memory than the one before */
+    Tradeoff *at; /* fewer FLOPs first, each with fewer bytes than the one before */
 } Tradeoffs;
 
-/* Two stages of one program: after autodiff, and after zero, where the types say what a rank holds. */
+/* Two stages of one program: after autodiff, and after zero, where types tell what a rank holds. */
 typedef struct {
     Module *whole, *split;
 } Stages;
 
-/* What a policy saves, read off the program after `recompute`.  Names are those of `stages.whole`, the rest is in
+/* The set that a policy saves, read off the program after `recompute`.  Names belong to `stages.whole`, the rest is in
  * `arena`. */
 Tradeoff tradeoff_of_policy(Arena *arena, Stages stages, const Module *recomputed);
 
-/* The best there are for layers, at most `most`; `around`: what has been recomputed by the policy for the rest. */
+/* The Pareto front for layers, at most `most` sets.  `around`: a program after `recompute`, for the other functions. */
 Tradeoffs find_tradeoffs(Arena *arena, Stages stages, const Module *around, int most);
 
 #endif

@@ -1,7 +1,7 @@
-/* collective.c -- runs collectives: at once, or started in the background and waited for later.
+/* collective.c -- runs collectives: synchronously, or in the background until a wait.
  *
- * One thread runs started collectives one after the other, in the order in which they were started.  All ranks run the
- * same program and so start them in the same order: two groups cannot wait for each other in a ring. */
+ * One thread runs started collectives one after the other, in the order of starts.  All ranks run the same program and
+ * start them in the same order, so groups cannot deadlock. */
 #include "device.h"
 #include "mesh/comm.h"
 #include "mesh/workspace.h"
@@ -22,19 +22,19 @@ typedef struct {
     Stage stage;
     const void **in;
     void **out;
-    double begun, ended; /* the last time */
+    double begun, ended; /* of the last run */
 } Entry;
 
 struct RtCollectives {
     Rt *rt;
     Entry *entry; /* of each collective of the program */
-    int *queue;   /* ids, a ring with room for all */
+    int *queue;   /* ids, a ring buffer with room for all */
     int first, count;
     bool is_closing;
     char *workspace;
     int64_t workspace_bytes;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all but rt and workspace */
+    pthread_mutex_t lock; /* protects all fields but rt and workspace */
     pthread_cond_t changed;
 };
 
@@ -76,7 +76,7 @@ static void *run_queue(void *argument)
     return NULL;
 }
 
-/* The wait of the computation, and what went on behind it. */
+/* Records the wait of the computation, and the collective in the background. */
 static void trace(Rt *rt, int id, double from, bool background)
 {
     const Entry *entry = &rt->collectives->entry[id];
@@ -88,7 +88,7 @@ static void trace(Rt *rt, int id, double from, bool background)
         rt_trace_span(rt, kernel, 1, entry->begun, entry->ended);
 }
 
-/* --- What generated code calls -------------------------------------------------------------------- */
+/* --- Interface for generated code ----------------------------------------------------------------- */
 
 static Entry *begin(Rt *rt, int id, const void *const in[], void *const out[])
 {
@@ -124,7 +124,7 @@ void rt_collective_wait(Rt *rt, int id)
     trace(rt, id, from, true);
 }
 
-/* Where nothing runs in the background, the caller's thread does it. */
+/* If nothing runs in the background, the caller's thread runs it. */
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
 {
     struct RtCollectives *c = rt->collectives;

@@ -1,8 +1,8 @@
-/* exchange.c -- a collective as messages between the ranks of its group, and the sums of what comes.
+/* exchange.c -- runs a collective as messages between the ranks of its group, and sums received ones.
  *
- * What a message holds of each tensor stands in slots.h.  An all_reduce is a reduce_scatter and an all_gather, on the
- * tensors laid end to end and cut into n pieces.  Sums are in the order of ranks, so the bits of a sum depend on the
- * number of ranks alone, not on a library's choice of algorithm. */
+ * slots.h defines the parts of tensors in messages.  An all_reduce is a reduce_scatter and an all_gather, on the
+ * concatenation of the tensors in n pieces.  Sums are in rank order, so they are bitwise determined by the number of
+ * ranks, independent of a library's algorithm. */
 #include "convert.h"
 #include "mesh/comm.h"
 #include "mesh/workspace.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies bytes first to end of rank q's message out of its slots in a tensor, or (into) back; `message` points to the
- * first of them. */
+/* Copies bytes first to end of rank q's message from its slots in a tensor, or, if `into`, back; `message` points to
+ * the first of them. */
 static void copy_slots(const RtSlots *s, int64_t element, int n, int q, char *tensor, char *message, int64_t first,
                        int64_t end, bool into)
 {
@@ -27,7 +27,7 @@ static void copy_slots(const RtSlots *s, int64_t element, int n, int q, char *te
     }
 }
 
-/* Where in the tensor these slots lie in one piece, or NULL. */
+/* The address of these slots in the tensor if they are contiguous, or NULL. */
 static char *in_one_piece(const RtSlots *s, int64_t element, int q, char *tensor)
 {
     if (s->all)
@@ -37,7 +37,7 @@ static char *in_one_piece(const RtSlots *s, int64_t element, int q, char *tensor
 
 /* --- Sums --------------------------------------------------------------------------------------- */
 
-enum { BLOCK = 1024 }; /* elements that are added at once: they stay in the nearest cache */
+enum { BLOCK = 1024 }; /* elements added at a time: they stay in the first-level cache */
 
 static void load(RtType type, const char *from, int64_t count, float *to)
 {
@@ -115,8 +115,8 @@ typedef struct {
     const RtCollective *c;
     const RtGroup *group;
     RtMessage *to, *from; /* one for each rank of the group */
-    char *workspace;      /* what is left of it */
-    int64_t first, bytes; /* of every message: the part of this round */
+    char *workspace;      /* the unused rest */
+    int64_t first, bytes; /* the part of every message in this round */
     int64_t sent;
 } Exchange;
 
@@ -137,7 +137,7 @@ static void swap_messages(Exchange *x)
         x->sent += q == own ? 0 : x->to[q].bytes;
 }
 
-/* The round's part of the message to or from rank q, where it lies in the only tensor; NULL: it has to be packed. */
+/* The round's part of the message to or from rank q in the only tensor; NULL: it must be packed. */
 static char *place_of(const Exchange *x, SlotsOf *slots_of, int q, const void *tensor)
 {
     RtSlots s = slots_of(x->c->kind, &x->c->piece[0]);
@@ -145,8 +145,7 @@ static char *place_of(const Exchange *x, SlotsOf *slots_of, int q, const void *t
     return place ? place + x->first : NULL;
 }
 
-/* Copies the round's part of rank q's message out of the tensors, or (into) back; tensors lie one behind the other in
- * it. */
+/* Copies the round's part of rank q's message, a concatenation of tensors, from the tensors or, if `into`, back. */
 static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void *const tensor[], char *message,
                          bool into)
 {
@@ -164,7 +163,7 @@ static void copy_message(const Exchange *x, SlotsOf *slots_of, int q, const void
 
 static void pack(Exchange *x, const void *const in[])
 {
-    bool is_same = rt_sent_slots(x->c->kind, &x->c->piece[0]).all; /* all ranks get the same */
+    bool is_same = rt_sent_slots(x->c->kind, &x->c->piece[0]).all; /* all ranks get the same message */
     for (int q = 0; q < x->group->count; q++) {
         char *place = place_of(x, rt_sent_slots, q, in[0]);
         bool is_packed = !place && (q == 0 || !is_same);
@@ -174,7 +173,7 @@ static void pack(Exchange *x, const void *const in[])
     }
 }
 
-/* Where the messages of others are to come: into place, if they are in one piece there. */
+/* Sets the receive buffers: in place, if contiguous there. */
 static void make_room(Exchange *x, void *const out[])
 {
     bool is_sum = rt_received_slots(x->c->kind, &x->c->piece[0]).all;
@@ -184,7 +183,7 @@ static void make_room(Exchange *x, void *const out[])
     }
 }
 
-/* Puts one rank's message, or the sum of all, where it belongs. */
+/* Copies one rank's message, or the sum of all, to the result. */
 static void unpack(Exchange *x, int q, char *message, void *const out[])
 {
     if (message != place_of(x, rt_received_slots, q, out[0]))

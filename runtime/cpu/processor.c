@@ -19,7 +19,7 @@ static double number_in(const char *path, const char *label)
 {
     FILE *file = fopen(path, "r");
     char line[256];
-    double found = INFINITY; /* no such file or line, or "max": no limit */
+    double found = INFINITY; /* without such a file or line, or for "max": no limit */
     while (file && fgets(line, sizeof line, file)) {
         if (strncmp(line, label, strlen(label)))
             continue;
@@ -66,7 +66,7 @@ static char *map_arena(const Rt *rt)
     if (map == MAP_FAILED)
         refuse(rt, " (but the system refuses to map them)");
     uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
-    /* Advice only: a kernel without huge pages is slower and not wrong. */
+    /* Only advice: without huge pages it is slower, but correct. */
     madvise(map + skip, (size_t)program->arena_bytes, MADV_HUGEPAGE);
     return map + skip;
 }

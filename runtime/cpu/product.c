@@ -1,16 +1,15 @@
 /* product.c -- matrix products through oneDNN.
  *
- * A product is described once, before training, and run often: oneDNN's matmul primitive over the strides
- * that the program asks for, which in every shape of a transformer is within 8% of the best of dnnl_sgemm and
- * of reordering operands first (bench/kernels).  bf16 where the processor multiplies it; elsewhere, and
- * for f16, operands are converted to f32 in the workspace and the result is rounded once.
+ * A product is created once, before training, and run often: oneDNN's matmul primitive with the program's strides,
+ * which in every shape of a transformer is within 8% of the best of dnnl_sgemm and of reordering operands first
+ * (bench/kernels).  bf16 is multiplied directly if the processor supports it; otherwise, and for f16, operands are
+ * converted to f32 in the workspace and the result is rounded once.
  *
- * The workspace is one for all products, since they run one at a time.  A product that needs much of it is done
- * in pieces, so many rows or columns of the result at a time: for logits in bf16 oneDNN asks for an f32 copy
- * of all of them for each thread.  The number of OpenMP threads must not grow between creation and run.
+ * All products share one workspace, since they run one at a time.  A product that needs a large workspace is split into
+ * pieces of rows or columns of the result: for logits in bf16 oneDNN needs an f32 copy of all of them for each thread.
+ * The number of OpenMP threads must not grow between creation and run.
  *
- * Bias and activation are oneDNN's: it applies them to what it has in registers.  It does not write what the activation
- * is applied to as well.
+ * Bias and activation are oneDNN post-ops, applied in registers.  The operand of the activation is not written.
  */
 #include "device.h"
 #include "kernels/element.h"
@@ -28,23 +27,23 @@ typedef struct {
     int64_t count, rows, columns, batch, row, column;
 } Matrix;
 
-/* oneDNN's side of a product, or of a piece of one. */
+/* The oneDNN objects of a product, or of a piece of one. */
 typedef struct {
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS], scratch;
     int64_t scratch_bytes;
-    bool is_slow; /* oneDNN has only its reference loops */
+    bool is_slow; /* oneDNN has only a reference implementation */
 } Call;
 
 typedef struct {
-    RtProductShape shape;  /* in order: the stride of C's columns is 1 */
-    bool swapped;          /* for that, of C^T = B^T A^T */
+    RtProductShape shape;  /* normalised: the stride of C's columns is 1 */
+    bool swapped;          /* to that end, computes C^T = B^T A^T */
     bool converted;        /* through f32 copies in the workspace */
-    int64_t turns;         /* matrices one after the other; 1: oneDNN does the batch */
+    int64_t turns;         /* matrices run one after the other; 1: oneDNN runs the batch */
     bool by_rows;          /* pieces are rows of A and C, else columns of B and C */
     int64_t piece;         /* rows or columns at a time */
-    Call whole, last;      /* a whole piece; what is left for the last one, if anything */
-    int64_t scratch_bytes; /* of both, at the start of the workspace; copies lie behind */
+    Call whole, last;      /* a whole piece; the smaller last one, if any */
+    int64_t scratch_bytes; /* of both, at the start of the workspace; copies follow */
 } Product;
 
 struct RtProducts {
@@ -79,7 +78,7 @@ static struct RtProducts *products_of(Rt *rt)
     return rt->products;
 }
 
-/* MPC_EMULATE_BF16=1 makes any machine one without. */
+/* MPC_EMULATE_BF16=1 disables it. */
 static bool has_bf16(void)
 {
     const int needed = dnnl_cpu_isa_avx512_core_bf16;
@@ -97,7 +96,7 @@ static bool is_native(const RtProductShape *s)
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* A matrix of one row or one column may have any stride there; the ordinary one is what oneDNN accepts. */
+/* In a matrix of one row or one column that stride is arbitrary; sets the one that oneDNN accepts. */
 static void make_ordinary(int64_t rows, int64_t columns, int64_t *row, int64_t *column)
 {
     if (rows == 1)
@@ -120,7 +119,7 @@ static int operand_count(const RtProductShape *s) { return s->has_bias ? OPERAND
 static Matrix matrix_of(const Product *p, const RtProductShape *s, int operand)
 {
     Matrix x;
-    if (operand == BIAS) /* a row, or a column where rows are columns */
+    if (operand == BIAS) /* a row, or a column if swapped */
         return (Matrix){ s->c.type, 1, p->swapped ? s->m : 1, p->swapped ? 1 : s->n, 0, p->swapped ? 1 : s->n, 1 };
     if (operand == A)
         x = (Matrix){ s->a.type, 0, s->m, s->k, s->a.batch, s->a.row, s->a.column };
@@ -237,7 +236,7 @@ static void destroy_call(Call *call)
     dnnl_primitive_destroy(call->primitive);
 }
 
-/* Halves the pieces until the workspace that they need is small. */
+/* Halves the pieces until their workspace is small enough. */
 static void create_calls(struct RtProducts *all, Product *p)
 {
     p->by_rows = p->shape.m > p->shape.n;
@@ -282,7 +281,7 @@ static void put_in_order(Product *p, RtProductShape s)
         rt_fail("a product of %lld x %lld x %lld has an operand of which no stride is 1", (long long)s.m,
                 (long long)s.n, (long long)s.k);
     if (s.keeps_before)
-        rt_fail("a product of %lld x %lld x %lld is to write what its activation is applied to: oneDNN cannot",
+        rt_fail("a product of %lld x %lld x %lld is to write the operand of its activation: oneDNN cannot",
                 (long long)s.m, (long long)s.n, (long long)s.k);
     p->shape = s;
 }
@@ -293,7 +292,7 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
     Product *p = new_product(all, id);
     put_in_order(p, shape);
     p->converted = !is_native(&p->shape);
-    const bool has_batch = p->shape.a.batch || p->shape.b.batch; /* else oneDNN would make one result of it */
+    const bool has_batch = p->shape.a.batch || p->shape.b.batch; /* else oneDNN would compute a single result */
     p->turns = p->converted || !has_batch ? shape.batch : 1;
     create_calls(all, p);
     if (p->whole.is_slow && shape.batch > 1 && p->turns == 1) {
@@ -310,7 +309,7 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
     if (bytes > all->workspace_bytes) {
         all->workspace_bytes = bytes;
         free(all->workspace);
-        all->workspace = NULL; /* made when first needed, once its size is known */
+        all->workspace = NULL; /* allocated at first use, when its size is known */
     }
 }
 
@@ -343,7 +342,7 @@ static void execute(struct RtProducts *all, const Product *p, const Call *call, 
     check(dnnl_primitive_execute(call->primitive, all->stream, count + 1, args), "run", &p->shape);
 }
 
-/* The same with f32 copies; the operand that is not in pieces was copied with the first of them. */
+/* The same with f32 copies; the operand that is not split is copied with the first piece. */
 static void execute_converted(struct RtProducts *all, const Product *p, const Call *call, const RtProductShape *s,
                               char *const operand[], bool is_first)
 {

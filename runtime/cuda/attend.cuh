@@ -1,9 +1,9 @@
 /* attend.cuh -- softmax(scale q k^T) v on tensor cores without a stored [queries, keys] matrix: kernels/attend.h on the
  * device, for bf16 and f16 (Dao, "FlashAttention-2", arXiv 2307.08691, algorithm 1).
  *
- * A block has a tile of queries of one head, and goes over the keys.  Each of its 4 warps has 16 or 32 queries for
- * itself, so that the softmax stays within a warp.  While scores are computed the values are on their way, and
- * while the values are used the next keys.
+ * A block has a tile of queries of one head, and iterates over the keys.  Each of its 4 warps has 16 or 32 queries, so
+ * that the softmax is within a warp.  Values are loaded while scores are computed, and the next keys while values are
+ * used.
  *
  * Letters: as in kernels/attend.h.
  */
@@ -20,7 +20,7 @@ template <int D> struct RtAttendTiles {
     static constexpr int BYTES = (QUERIES + 2 * KEYS) * PITCH * 2;
 };
 
-/* Scores to minus infinity where a query does not see a key, or where there is no such key. */
+/* Sets scores to minus infinity if a query does not see a key, or if the key does not exist. */
 template <int PIECES, int N>
 RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtAttend s)
 {
@@ -37,9 +37,8 @@ RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, 
             }
 }
 
-/* A step of the online softmax: scores become weights, and what earlier keys have added up is scaled to the new
- * maximum.  `most` and `total` are of the two rows of each piece that the thread has a part of; total is the thread's
- * own part. */
+/* A step of the online softmax: scores become weights, and the sums of earlier keys are scaled to the new maximum.
+ * `most` and `total` are for the thread's two rows of each piece; total is the thread's partial sum. */
 template <int PIECES, int N, int WIDE>
 RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECES][WIDE][4], float (&most)[PIECES][2],
                                 float (&total)[PIECES][2], float scale2)
@@ -54,7 +53,7 @@ RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECE
                 now = fmaxf(now, fmaxf(score[i][n][2 * half], score[i][n][2 * half + 1]));
             now = fmaxf(now, __shfl_xor_sync(0xFFFFFFFFu, now, 1));
             now = fmaxf(now, __shfl_xor_sync(0xFFFFFFFFu, now, 2));
-            const float base = now == -INFINITY ? 0.0f : now * scale2; /* nothing seen yet: all weights are 0 */
+            const float base = now == -INFINITY ? 0.0f : now * scale2; /* no key seen yet: all weights are 0 */
             const float kept = rt_exp2(most[i][half] * scale2 - base);
             float added = 0;
 #pragma unroll
@@ -74,7 +73,7 @@ RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECE
         }
 }
 
-/* y as a tile in shared memory, and lse. */
+/* Writes y to a tile in shared memory, and lse. */
 template <int D, typename T, int PIECES, int WIDE>
 RT_INLINE void rt_attend_finish(float (&sum)[PIECES][WIDE][4], float (&most)[PIECES][2], float (&total)[PIECES][2],
                                 T *tile, int row, float *lse, int query, float scale2, const RtAttend s)
@@ -119,7 +118,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
     T *values = keys + KEYS * Tiles::PITCH;
     const int tiles = (int)((s.queries + QUERIES - 1) / QUERIES);
     const int head = blockIdx.x / tiles;
-    const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES; /* causal: those with most keys go first */
+    const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES; /* causal: blocks with most keys are first */
     const int b = head / (int)(s.heads * s.group), h = head / (int)s.group % (int)s.heads, g = head % (int)s.group;
     const int row = threadIdx.x / 32 * 16 * PIECES, end = (int)s.keys;
     const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
@@ -146,7 +145,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
         float score[PIECES][KEYS / 8][4];
         rt_clear_pieces(score);
         rt_product_of_rows<D>(score, queries, row, keys, 0);
-        __syncthreads(); /* all have read the keys */
+        __syncthreads(); /* all threads have read the keys */
         if (next < end)
             rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
         rt_copy_commit();
@@ -156,7 +155,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
         rt_copy_wait<1>(); /* the values */
         __syncthreads();
         rt_product_of_weights<D>(sum, score, values, 0);
-        __syncthreads(); /* all have read the values */
+        __syncthreads(); /* all threads have read the values */
         key = next;
     }
     rt_copy_wait<0>();

@@ -8,7 +8,7 @@
 
 #include "attend_grad.cuh"
 
-/* Queries and keys of a tile; the space of a row. */
+/* Queries and keys of a tile; the pitch of a row. */
 template <int D> struct RtPlainTiles {
     static constexpr int TILE = D <= 64    ? 64
                                 : D <= 176 ? 32
@@ -28,7 +28,7 @@ template <int D> RT_INLINE void rt_plain_load(float *tile, const float *from, in
     }
 }
 
-/* c = left (right turned) */
+/* c = left (right transposed) */
 template <int D, int N> RT_INLINE void rt_plain_scores(float (&c)[N][N], const float *left, const float *right)
 {
     constexpr int PITCH = RtPlainTiles<D>::PITCH;
@@ -51,7 +51,7 @@ template <int D, int N> RT_INLINE void rt_plain_scores(float (&c)[N][N], const f
     }
 }
 
-/* c += weights right; TURNED: += (weights turned) right.  `weights` is in shared memory. */
+/* c += weights right; TURNED: += (weights transposed) right.  `weights` is in shared memory. */
 template <int D, bool TURNED, int N, int FEATURES>
 RT_INLINE void rt_plain_sums(float (&c)[N][FEATURES], const float *weights, const float *right)
 {

@@ -1,9 +1,9 @@
-/* attend_grad.cuh -- the gradients of attend.cuh (Dao, "FlashAttention-2", algorithm 2), weights computed again from
+/* attend_grad.cuh -- the gradients of attend.cuh (Dao, "FlashAttention-2", algorithm 2), with weights recomputed from
  * the saved log-sum-exp.
  *
- * Three launches, and no atomics: the first takes share = dy . y of each query; the second gives each block a tile of
- * keys, which goes over the queries and adds up dk and dv; the third gives each block a tile of queries, which
- * goes over the keys and adds up dq.  Scores are computed twice for that, and all sums have one order.
+ * Three launches, without atomics: the first computes share = dy . y of each query; in the second each block has a tile
+ * of keys, iterates over the queries and sums dk and dv; in the third each block has a tile of queries, iterates over
+ * the keys and sums dq.  This computes scores twice, but the order of all sums is fixed.
  */
 #ifndef MPC_CUDA_ATTEND_GRAD_H
 #define MPC_CUDA_ATTEND_GRAD_H
@@ -12,25 +12,26 @@
 #include "reduce.cuh"
 
 template <int D> struct RtAttendGradTiles {
-    static constexpr int SPLIT = D > 128 ? 2 : 1; /* warps that share the features of the same keys' gradients */
+    static constexpr int SPLIT = D > 128 ? 2 : 1; /* warps among which the features of a key's gradients are divided */
     static constexpr bool IS_SMALL = RT_SMALL_SHARED && D > 176;
     static constexpr int GROUPS = 4, TILE = 16 * GROUPS, OTHERS = D <= 64 ? 64 : IS_SMALL ? 16 : 32;
     static constexpr int KEY_THREADS = 32 * GROUPS * SPLIT, QUERY_THREADS = 32 * GROUPS;
     static constexpr int PITCH = RtTile<D>::PITCH;
-    /* Of the others there are numbers, too: behind their tiles or, where that is too much, in what fills up their rows.
+    /* The numbers of the other tiles (level, share) are after these tiles or, if that needs too much memory, in the
+     * padding of their rows.
      */
     static constexpr int STEP = IS_SMALL ? PITCH / 2 : 1;
     static constexpr int BYTES = (2 * TILE + 4 * OTHERS) * PITCH * 2 + (IS_SMALL ? 0 : 4 * OTHERS * 4);
     static_assert(!RT_SMALL_SHARED || BYTES <= 99 * 1024);
 };
 
-/* Where the share of a query is in scratch: [batch, heads, group, queries]. */
+/* The shares of queries in scratch: [batch, heads, group, queries]. */
 RT_INLINE float *rt_shares_of(float *scratch, int64_t b, int64_t h, int64_t g, const RtAttend s)
 {
     return scratch + ((b * s.heads + h) * s.group + g) * s.queries;
 }
 
-/* share = dy . y, which the gradient of softmax takes off: a warp has a query. */
+/* share = dy . y, which the gradient of softmax subtracts; one warp per query. */
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y, const float *, const T *dy, T *, T *,
                                     T *, float *scratch, const RtAttend s)
@@ -56,8 +57,8 @@ RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y,
         scratch[item] = sum;
 }
 
-/* The exponent that takes a query's weights off: infinity, so that they are 0, where there is no query or it sees
- * nothing. */
+/* The exponent subtracted for a query's weights: infinity, which makes them 0, if the query does not exist or sees no
+ * key. */
 RT_INLINE float rt_level(float lse, bool is_there)
 {
     return is_there && lse != -INFINITY ? lse * 1.4426950408889634f : INFINITY;
@@ -84,11 +85,11 @@ template <int KEYS, int QUERIES> RT_INLINE RtQueries rt_queries_from(RtQueries f
     return from;
 }
 
-/* The shared memory of a block, cut up. */
+/* The parts of the shared memory of a block. */
 template <int D, typename T> struct RtAttendGradMemory {
     using Tiles = RtAttendGradTiles<D>;
-    T *own[2], *other[2][2];    /* keys and values, or queries and dy; of the others two iterations */
-    float *level[2], *share[2]; /* each STEP further */
+    T *own[2], *other[2][2];    /* keys and values, or queries and dy; two buffers for the other tiles */
+    float *level[2], *share[2]; /* STEP elements apart */
     static __device__ __forceinline__ float *row_end(T *tile)
     {
         return reinterpret_cast<float *>(tile + RtTile<D>::WIDE);
@@ -126,9 +127,9 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
     }
 }
 
-/* Weights from scores: of the block's own 16 rows from `own` on, as the warp has them, with the others from `other` on.
- * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all
- * columns, each STEP further. */
+/* Weights from scores: of the block's own 16 rows from `own` on, as held by the warp, with the others from `other` on.
+ * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all columns, STEP elements
+ * apart. */
 template <bool OF_KEYS, int STEP, int N>
 RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int own, int other, float scale2, bool all,
                              const RtAttend s)
@@ -145,7 +146,7 @@ RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int ow
         }
 }
 
-/* A gradient of the block's rows as a tile, times a factor. */
+/* Writes a gradient of the block's rows to a tile, times a factor. */
 template <int PITCH, typename T, int N>
 RT_INLINE void rt_gradient_tile(T *tile, const float (&sum)[1][N][4], int row, int column, float factor)
 {

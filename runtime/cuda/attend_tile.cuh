@@ -1,8 +1,8 @@
-/* attend_tile.cuh -- what the attention kernels on tensor cores share: tiles in shared memory, products of tiles,
- * which queries see which keys.
+/* attend_tile.cuh -- shared by the attention kernels on tensor cores: tiles in shared memory, products of tiles,
+ * visibility of keys.
  *
- * A tile is rows of D features of 16 bits, filled up with zeros to a multiple of 16 (WIDE), and 16 bytes more a row
- * (PITCH), so that the eight rows that ldmatrix reads at once lie in different banks.
+ * A tile is rows of D features of 16 bits, padded with zeros to a multiple of 16 (WIDE), and 16 more bytes per row
+ * (PITCH), so that the eight rows that ldmatrix reads at once are in different banks.
  */
 #ifndef MPC_CUDA_ATTEND_TILE_H
 #define MPC_CUDA_ATTEND_TILE_H
@@ -20,7 +20,7 @@
 
 template <int D> struct RtTile {
     static constexpr int WIDE = (D + 15) / 16 * 16, PITCH = WIDE + 8;
-    /* How often loops that hold many registers are unrolled: as found by compiling for sm_80 and sm_90. */
+    /* Unroll factors of loops that use many registers: determined by compiling for sm_80 and sm_90. */
     static constexpr int LOADS = D > 112 && D <= 128 ? 1 : 2, STEPS = D > 96 && D <= 128 ? 1 : 2;
 };
 
@@ -38,9 +38,8 @@ RT_INLINE uint32_t rt_pack_two(float low, float high, rt_f16) { return rt_pack_f
 
 /* --- Loads and stores ------------------------------------------------------------------------- */
 
-/* Begins to load rows first ... first + ROWS - 1; those at or behind `end` are zeros.  ASYNC: behind the threads'
- * backs, where rows begin on 16 bytes and D is a multiple of 8.  Unrolled as a
- * whole, its addresses would take registers. */
+/* Starts to load rows first ... first + ROWS - 1; rows from `end` on are zeros.  ASYNC: asynchronous copies, if rows
+ * are aligned to 16 bytes and D is a multiple of 8.  Fully unrolled, its addresses would need too many registers. */
 template <int D, int ROWS, int THREADS, bool ASYNC, typename T>
 RT_INLINE void rt_tile_load(T *tile, const T *from, int64_t stride, int first, int end)
 {
@@ -61,7 +60,7 @@ RT_INLINE void rt_tile_load(T *tile, const T *from, int64_t stride, int first, i
     }
 }
 
-/* Stores rows from a tile; the threads that have written it have met. */
+/* Stores rows from a tile, after a barrier of the threads that have written it. */
 template <int D, int ROWS, int THREADS, bool ASYNC, typename T>
 RT_INLINE void rt_tile_store(const T *tile, T *to, int64_t stride, int first, int end)
 {
@@ -93,21 +92,21 @@ template <int PITCH, typename T> RT_INLINE void rt_left(uint32_t (&a)[4], const 
     rt_load_matrices(a, tile + (row + lane % 16) * PITCH + k + lane / 16 * 8);
 }
 
-/* The right operand is the tile turned: columns n ... n + 15 of it are the tile's rows, k its columns. */
+/* The right operand is the transposed tile: columns n ... n + 15 of it are the tile's rows, k its columns. */
 template <int PITCH, typename T> RT_INLINE void rt_right_of_rows(uint32_t (&b)[4], const T *tile, int n, int k)
 {
     const int lane = threadIdx.x % 32;
     rt_load_matrices(b, tile + (n + lane / 16 * 8 + lane % 8) * PITCH + k + lane / 8 % 2 * 8);
 }
 
-/* The right operand is the tile as it lies: rows k ... k + 15, columns n ... n + 15. */
+/* The right operand is the tile itself: rows k ... k + 15, columns n ... n + 15. */
 template <int PITCH, typename T> RT_INLINE void rt_right(uint32_t (&b)[4], const T *tile, int k, int n)
 {
     const int lane = threadIdx.x % 32;
     rt_load_matrices_turned(b, tile + (k + lane % 16) * PITCH + n + lane / 16 * 8);
 }
 
-/* What two neighbouring pieces of an accumulator are as the left operand of the next product. */
+/* Converts two neighbouring pieces of an accumulator to the left operand of the next product. */
 template <typename T> RT_INLINE void rt_left_of(uint32_t (&a)[4], const float (&low)[4], const float (&high)[4], T type)
 {
     a[0] = rt_pack_two(low[0], low[1], type);
@@ -116,8 +115,8 @@ template <typename T> RT_INLINE void rt_left_of(uint32_t (&a)[4], const float (&
     a[3] = rt_pack_two(high[2], high[3], type);
 }
 
-/* c[16 * ROWS, 8 * N] += left rows * (right tile turned), over D.  Unrolled as a whole, the loads of all steps would
- * come first, and registers would run out. */
+/* c[16 * ROWS, 8 * N] += left rows * (right tile transposed), over D.  Fully unrolled, the loads of all steps would be
+ * moved to the front and need too many registers. */
 template <int D, int ROWS, int N, typename T>
 RT_INLINE void rt_product_of_rows(float (&c)[ROWS][N][4], const T *left, int row, const T *right, int column)
 {
@@ -177,9 +176,9 @@ template <int ROWS, int N> RT_INLINE void rt_clear_pieces(float (&c)[ROWS][N][4]
                 c[i][n][e] = 0;
 }
 
-/* --- Who sees whom ---------------------------------------------------------------------------- */
+/* --- Visibility ------------------------------------------------------------------------------- */
 
-/* The distance from queries to keys, at least and at most; queries and keys that are not there count too. */
+/* The minimum and maximum distance from queries to keys, including nonexistent queries and keys. */
 struct RtAhead {
     int64_t least, most;
 };
@@ -196,16 +195,16 @@ RT_INLINE bool rt_sees_any(const RtAhead ahead, const RtAttend s)
     return (!s.causal || ahead.least <= 0) && (s.window == 0 || (ahead.most > -s.window && ahead.least < s.window));
 }
 
-/* Does each see each? */
+/* Does every query see every key? */
 RT_INLINE bool rt_sees_all(const RtAhead ahead, const RtAttend s)
 {
     return (!s.causal || ahead.most <= 0) && (s.window == 0 || (ahead.most < s.window && ahead.least > -s.window));
 }
 
-/* Logarithms are to the base 2 in here: exp(scale * x) = 2^(rt_scale2 * x). */
+/* Logarithms here are to base 2: exp(scale * x) = 2^(rt_scale2 * x). */
 RT_INLINE float rt_scale2(const RtAttend s) { return s.scale * 1.4426950408889634f; }
 
-/* A tile's tensor of the operand: of one sequence and head. */
+/* The part of an operand for one sequence and head. */
 template <typename T> RT_INLINE T *rt_head_of(T *at, const RtAttendStride stride, int64_t b, int64_t h, int64_t g)
 {
     return at + b * stride.batch + h * stride.head + g * stride.group;

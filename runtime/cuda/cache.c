@@ -1,7 +1,7 @@
-/* cache.c -- compiled kernels on the disk, under a hash of all that they were compiled from.
+/* cache.c -- cache of compiled kernels on disk, keyed by a hash of all inputs of the compilation.
  *
- * A file is written aside and renamed, so that a reader sees all of it or nothing; it begins with a hash of the rest,
- * so that a damaged file is ignored. */
+ * A file is written under a temporary name and renamed, so that readers see a whole file or none; it starts with a hash
+ * of the rest, so that a damaged file is ignored. */
 #include "gpu.h"
 
 #include <errno.h>
@@ -109,7 +109,7 @@ RtCacheLock rt_cache_lock(const char *folder, const char *key)
 
 void rt_cache_unlock(RtCacheLock *lock)
 {
-    unlink(lock->path); /* who waits for it holds the file open */
+    unlink(lock->path); /* waiting processes hold the file open */
     if (lock->file >= 0)
         close(lock->file);
     free(lock->path);

@@ -1,4 +1,4 @@
-/* copy.cuh -- boxes of elements from one layout to another: place and concat. */
+/* copy.cuh -- boxes of elements from one layout to another: pad and concat. */
 #ifndef MPC_CUDA_COPY_H
 #define MPC_CUDA_COPY_H
 
@@ -11,8 +11,8 @@ struct RtBox {
     int64_t size[8], to[8], from[8]; /* sizes of the whole, the innermost dim last; strides, which count elements */
 };
 
-/* Elements of `to` in the box are those of `from`, counted from its first; those outside of it become zero if
- * `clears`, else they are left.  A thread has an element. */
+/* Elements of `to` in the box are those of `from`, from its first on; others are set to zero if `clears`, else
+ * unchanged.  One thread per element. */
 template <typename T> RT_INLINE void rt_copy_box(T *to, const T *from, bool clears, const RtBox s)
 {
     int64_t left = (int64_t)blockIdx.x * 256 + threadIdx.x, out = 0, in = 0;

@@ -1,18 +1,18 @@
-/* element.cuh -- elements in memory and in registers on the device: what kernels/element.h is on the processor.
+/* element.cuh -- elements in memory and in registers on the device: the counterpart of kernels/element.h.
  *
- * A pack is some neighbours that one thread loads and stores at once, 16 bytes at best; arithmetic is f32.
+ * A pack is a number of neighbours that one thread loads and stores at once, up to 16 bytes; arithmetic is f32.
  */
 #ifndef MPC_CUDA_ELEMENT_H
 #define MPC_CUDA_ELEMENT_H
 
-#include <machine.cuh> /* by the path: where kernels run on a processor, tests have one of their own */
+#include <machine.cuh> /* found by the include path: tests that run kernels on a processor have their own */
 
 #include "../types.h"
 
-/* This header stands for kernels/element.h: what of runtime/kernels/ only computes is the same text on both sides. */
+/* This header replaces kernels/element.h: headers of runtime/kernels/ that only compute are shared by both devices. */
 #define MPC_KERNELS_ELEMENT_H
 
-/* 0 is false; padding, which is read and not used, holds anything. */
+/* 0 is false; padding may have any value: it is read, but not used. */
 typedef uint8_t rt_bool;
 
 struct rt_bf16 {
@@ -40,7 +40,7 @@ RT_INLINE void rt_set(float &to, float x) { to = x; }
 RT_INLINE void rt_set(int32_t &to, int32_t x) { to = x; }
 RT_INLINE void rt_set(rt_bool &to, bool x) { to = x; }
 
-/* N elements on the boundary that a load of all of them asks for.  Elements of 16 bits stay two in a register. */
+/* N elements, aligned for a single load.  Elements of 16 bits are kept two per register. */
 template <typename T, int N, bool IS_HALVES = sizeof(T) == 2 && N % 2 == 0>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) RtPack {
     T at[N];
@@ -73,7 +73,7 @@ template <int N, typename T> RT_INLINE RtPack<T, N> rt_all(T x)
     return pack;
 }
 
-/* The first `count` of a pack that goes over the end of a row. */
+/* The first `count` elements of a pack that exceeds the end of a row. */
 template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_some(const T *from, int count)
 {
     if (count == N)
@@ -144,8 +144,8 @@ template <int N, typename T, typename V> RT_INLINE void rt_store_some(T *to, con
             rt_set(to[i], values[i]);
 }
 
-/* e^x in two instructions.  The product is off by half a unit in its last place, so the result by |x| / 2 units in its
- * own: where softmax, sigmoid and gelu have large numbers, x is small. */
+/* e^x in two instructions.  The product has an error of half a unit in the last place, and the result one of |x| / 2
+ * units: for softmax, sigmoid and gelu, x is small where the result is large. */
 RT_INLINE float rt_exp(float x) { return rt_exp2(x * 1.4426950408889634f); }
 #define expf rt_exp
 

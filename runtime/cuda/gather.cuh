@@ -1,6 +1,6 @@
-/* gather.cuh -- rows of a table by index, and the gradient of that: kernels/gather.h on the device.
+/* gather.cuh -- gathers rows of a table by index, and its gradient: kernels/gather.h on the device.
  *
- * Letters: N rows that are picked, V rows of the table; WIDTH elements are loaded and stored at once.
+ * Letters: N picked rows, V rows of the table; WIDTH elements are loaded and stored at once.
  */
 #ifndef MPC_CUDA_TAKE_H
 #define MPC_CUDA_TAKE_H
@@ -9,7 +9,7 @@
 
 #include "../kernels/shape.h"
 
-/* A warp has a row at a time. */
+/* One warp per row. */
 enum { RT_TAKE_WARPS = 8 };
 
 extern "C" __device__ RtBadIndex rt_bad_index;
@@ -23,7 +23,7 @@ RT_INLINE void rt_copy_text(char *to, int room, const char *from)
     to[i] = 0;
 }
 
-/* Notes an index that is in no rank's table; the trainer looks for it when the function has ended (run.c). */
+/* Records an index out of range on all ranks; the trainer checks it after the function (run.c). */
 RT_INLINE void rt_note_index(int64_t index, const RtGather s)
 {
     if (atomicExch(&rt_bad_index.is_claimed, 1))
@@ -34,7 +34,7 @@ RT_INLINE void rt_note_index(int64_t index, const RtGather s)
     rt_copy_text(rt_bad_index.where, sizeof rt_bad_index.where, s.where);
 }
 
-/* picked[p, n] = table[p, index[n]], or zeros where another rank holds the row, or none does. */
+/* picked[p, n] = table[p, index[n]], or zeros if another rank holds the row, or none does. */
 template <int WIDTH, typename T, typename P>
 RT_INLINE void rt_gather(const T *table, const int32_t *index, P *picked, const RtGather s)
 {
@@ -63,11 +63,11 @@ RT_INLINE void rt_gather(const T *table, const int32_t *index, P *picked, const 
 
 /* --- table[p, index[n]] += picked[p, n], without atomics ---------------------------------------------
  *
- * Three launches: the table is cleared; places n are put in order of their index, those of one index in their own
- * order; a block adds up the places of one index.
+ * Three launches: the table is cleared; places n are sorted by their index, stably; a block adds the places of one
+ * index.
  */
 
-/* table = 0.  A warp has a row at a time. */
+/* table = 0.  One warp per row. */
 template <int WIDTH, typename P, typename T>
 RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float *, const RtGather s)
 {
@@ -79,15 +79,15 @@ RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float 
         rt_store_some(to + i, rt_all<WIDTH>(0.0f), (int)rt_least<int64_t>(WIDTH, s.post - i));
 }
 
-/* In scratch: the indices in order, and behind them the places that have them. */
+/* In scratch: the sorted indices, then their places. */
 RT_INLINE int32_t *rt_sorted(float *scratch) { return reinterpret_cast<int32_t *>(scratch); }
 RT_INLINE int32_t *rt_order(float *scratch, const RtGather s) { return rt_sorted(scratch) + s.count; }
 
-/* How many of 128 indices come before `own` of place n, `base` being the first place of the block's 32. */
+/* The number of 128 indices that precede `own` of place n in the order; `base` is the first place of the block's 32. */
 RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, int32_t own)
 {
     int count = 0;
-    if (from + 128 <= base || from >= base + 32) { /* all places are before the block's, or all behind */
+    if (from + 128 <= base || from >= base + 32) { /* all places are before the block's, or all after */
         const int32_t limit = from < base ? own + 1 : own;
         for (int i = 0; i < 128; i += 4) {
             const RtPack<int32_t, 4> four = rt_load_pack<4>(tile + i);
@@ -102,7 +102,7 @@ RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, in
     return count;
 }
 
-/* A block has 32 places; each of its warps compares them with an eighth of all. */
+/* A block has 32 places; each of its warps compares them with an eighth of all places. */
 template <typename P, typename T>
 RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float *scratch, const RtGather s)
 {
@@ -133,8 +133,8 @@ RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float 
     rt_order(scratch, s)[before] = n;
 }
 
-/* The sum of one warp: every eighth place of an index whose first place is `first` in the order, from that of the
- * warp's number on. */
+/* The sum of one warp: every eighth place, starting with the warp's number, of the index whose first place in the order
+ * is `first`. */
 template <int WIDTH, typename P>
 RT_INLINE RtPack<float, WIDTH> rt_scatter_sum(const P *picked, const int32_t *sorted, const int32_t *order, int first,
                                               int count, const RtGather s)
@@ -159,8 +159,8 @@ RT_INLINE RtPack<float, WIDTH> rt_scatter_sum(const P *picked, const int32_t *so
     }
 }
 
-/* A block has 32 * WIDTH columns of one place of the order: if it is the first of its index, it adds up all of them, in
- * f32; warps have every eighth, and their sums are added in order. */
+/* A block has 32 * WIDTH columns of one place of the order: if the place is the first of its index, the block sums all
+ * places of the index, in f32; each warp has every eighth, and their sums are added in order. */
 template <int WIDTH, typename P, typename T>
 RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float *scratch, const RtGather s)
 {

@@ -1,4 +1,4 @@
-/* gpu.c -- the GPU of this rank: which one, its memory, and copies to and from it. */
+/* gpu.c -- the GPU of this rank: selection, memory, and copies to and from it. */
 #include "gpu.h"
 
 #include "mesh/comm.h"
@@ -15,7 +15,7 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what)
         rt_fail("%s cannot %s: %s", rt->gpu->name, what, cudaGetErrorString((cudaError_t)status));
 }
 
-/* --- Which GPU ------------------------------------------------------------------------------ */
+/* --- Selection of the GPU ------------------------------------------------------------------- */
 
 static int count_gpus(void)
 {
@@ -36,8 +36,8 @@ static int count_gpus(void)
     return count;
 }
 
-/* A launcher may let all ranks of a machine see all of its GPUs, or each rank one of its own: which one a rank has is
- * told by the GPU's id, not by its number. */
+/* A launcher may make all GPUs of a machine visible to all its ranks, or one to each rank: GPUs are identified by UUID,
+ * not by number. */
 static void check_shared(Rt *rt, cudaUUID_t own, int count)
 {
     cudaUUID_t *ids = rt_allocate(rt->ranks, sizeof *ids);
@@ -87,7 +87,7 @@ static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t tota
 
 int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->gpu->message_bytes; }
 
-/* One piece: what products and messages need, then the arena. */
+/* One allocation: workspaces of products and messages, then the arena. */
 static void allocate_memory(Rt *rt)
 {
     rt->gpu->message_bytes = rt_gpu_message_bytes(rt);

@@ -1,6 +1,6 @@
-/* kernels.c -- kernels of the program: compiled by NVRTC for the GPU that is there, kept on the disk, launched.
+/* kernels.c -- kernels of the program: compiled by NVRTC for the present GPU, cached on disk, launched.
  *
- * The text is the program's; what it includes of runtime/cuda/ is a part of this library. */
+ * The text is part of the program; the headers of runtime/cuda/ are part of this library. */
 #include "gpu.h"
 #include "index.h"
 #include "nvrtc_options.h"
@@ -38,9 +38,9 @@ typedef union {
 struct RtGpuKernels {
     cudaLibrary_t library;
     cudaKernel_t *kernel; /* of each launch of the program */
-    void **arguments;     /* room for those of any launch */
-    void *bad_index;      /* rt_bad_index of the kernels; NULL: none of them takes rows by index */
-    RtBadIndex *answer;   /* what it was last; pinned memory */
+    void **arguments;     /* buffer for the arguments of any launch */
+    void *bad_index;      /* rt_bad_index of the kernels; NULL: no kernel uses indices */
+    RtBadIndex *answer;   /* the last copy of it; pinned memory */
 };
 
 static Nvrtc load_nvrtc(void)
@@ -110,7 +110,7 @@ static void *compile(const Rt *rt, const Nvrtc *nvrtc, size_t *bytes)
     return cubin;
 }
 
-/* FNV-1a, twice with other beginnings: 128 bits. */
+/* FNV-1a, twice with different initial values: 128 bits. */
 static void add_to_hash(uint64_t hash[2], const char *text)
 {
     for (; *text; text++)
@@ -135,7 +135,7 @@ static char *key_of(const Rt *rt, const Nvrtc *nvrtc)
                    rt->gpu->minor);
 }
 
-/* Of the ranks of a machine one compiles. */
+/* One rank of each machine compiles. */
 static void *compile_once(const Rt *rt, const Nvrtc *nvrtc, const char *folder, const char *key, size_t *bytes)
 {
     double begin = rt_seconds();
@@ -166,7 +166,7 @@ static void *find_or_compile(const Rt *rt, size_t *bytes)
 
 /* --- Loading -------------------------------------------------------------------------------- */
 
-/* Kernels choose by architecture, too (attend_tile.cuh). */
+/* Must agree with the choice of kernels by architecture (attend_tile.cuh). */
 static int64_t shared_of(const struct RtGpu *gpu, const RtKernelLaunch *launch)
 {
     enum { SMALL = 99 * 1024 };
@@ -175,7 +175,7 @@ static int64_t shared_of(const struct RtGpu *gpu, const RtKernelLaunch *launch)
 
 static void find_kernel(Rt *rt, int number)
 {
-    enum { USUAL_SHARED = 48 * 1024 }; /* bytes of a block that need no permission */
+    enum { USUAL_SHARED = 48 * 1024 }; /* bytes per block available without an attribute */
     struct RtGpuKernels *k = rt->gpu->kernels;
     const RtKernelLaunch *launch = &rt->program->code->launches[number];
     char *what = rt_text("load the kernel %s of %s", launch->name, launch->where);

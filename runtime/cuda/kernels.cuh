@@ -1,5 +1,5 @@
-/* kernels.cuh -- what generated CUDA kernels include: elements, reductions, and the kernels that do not depend on a
- * model.  Compiled with -default-device: the functions that come from runtime/kernels/ and philox.h say nothing. */
+/* kernels.cuh -- included by generated CUDA kernels: elements, reductions, and model-independent kernels.  Compiled
+ * with -default-device, since functions of runtime/kernels/ and philox.h have no __device__. */
 #ifndef MPC_CUDA_KERNELS_H
 #define MPC_CUDA_KERNELS_H
 

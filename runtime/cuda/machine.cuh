@@ -1,7 +1,7 @@
-/* machine.cuh -- what kernels ask of the machine beyond CUDA C++: conversions, tensor cores, asynchronous copies.
+/* machine.cuh -- machine instructions beyond CUDA C++: conversions, tensor cores, asynchronous copies.
  *
- * Everything that is assembly stands here, each instruction as a function of plain arguments, so that the test that
- * runs kernels on a processor (tests/cuda/emulator/machine.cuh) has one header to stand in for.
+ * All assembly is here, each instruction as a function of plain arguments, so that the test that runs kernels on a
+ * processor replaces one header (tests/cuda/emulator/machine.cuh).
  */
 #ifndef MPC_CUDA_MACHINE_H
 #define MPC_CUDA_MACHINE_H
@@ -18,13 +18,13 @@
 /* The machine itself traps on an address that is not a multiple of the access's size. */
 #define RT_ON_BOUNDARY(pointer, bytes)
 
-/* Shared memory whose size the launch gives. */
+/* Shared memory with a size set by the launch. */
 #define RT_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 
 RT_INLINE float rt_float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 RT_INLINE uint32_t rt_bits_of_float(float x) { return __float_as_uint(x); }
 
-/* Two numbers to bf16 or f16, to nearest even; `low` in the lower half. */
+/* Converts two numbers to bf16 or f16, to nearest even; `low` in the lower half. */
 RT_INLINE uint32_t rt_pack_bf16(float low, float high)
 {
     uint32_t bits;
@@ -79,8 +79,8 @@ RT_INLINE void rt_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, ui
 
 RT_INLINE uint32_t rt_shared_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
 
-/* Four matrices of 8 x 8 numbers of 16 bits from shared memory: lane 8i + j names row j of matrix i, and gets columns
- * 2t and 2t + 1 of row g of each; turned: rows 2t and 2t + 1 of column g. */
+/* Four matrices of 8 x 8 numbers of 16 bits from shared memory: lane 8i + j supplies the address of row j of matrix i,
+ * and gets columns 2t and 2t + 1 of row g of each; transposed: rows 2t and 2t + 1 of column g. */
 RT_INLINE void rt_load_matrices(uint32_t (&to)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -99,8 +99,8 @@ RT_INLINE void rt_load_matrices_turned(uint32_t (&to)[4], const void *row)
 
 /* --- Asynchronous copies -------------------------------------------------------------------- */
 
-/* 16 bytes to shared memory, behind the thread's back; zeros if not `is_there`.  They are there for the thread after
- * rt_copy_wait, and for others after a barrier behind that. */
+/* Copies 16 bytes to shared memory asynchronously; zeros if not `is_there`.  They are visible to the thread after
+ * rt_copy_wait, and to others after a subsequent barrier. */
 RT_INLINE void rt_copy_async(void *shared, const void *from, bool is_there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -109,7 +109,7 @@ RT_INLINE void rt_copy_async(void *shared, const void *from, bool is_there)
                  : "memory");
 }
 
-/* Ends a group of copies; waits until at most LATEST groups are on their way. */
+/* Ends a group of copies; waits until at most LATEST groups are pending. */
 RT_INLINE void rt_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LATEST> RT_INLINE void rt_copy_wait()
 {

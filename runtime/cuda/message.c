@@ -1,17 +1,17 @@
-/* message.c -- messages of a GPU that are not where their tensors are: NCCL gathers and scatters whole ones, and a
- * tensor's part for one rank need not lie in one piece (slots.h).  They are put together in a workspace before, or
- * taken apart there afterwards, by a kernel: one launch for all tensors and ranks of a collective (message.cuh).
+/* message.c -- packs and unpacks messages on a GPU: NCCL needs contiguous messages, and a tensor's part for one rank
+ * may not be contiguous (slots.h).  Such messages are packed into a workspace before, or unpacked from it afterwards,
+ * by a kernel: one launch for all tensors and ranks of a collective (message.cuh).
  *
- * What lies where is the same each time: tables in the GPU's memory say it. */
+ * Positions are the same each time and are stored in tables in the GPU's memory. */
 #include "message.h"
 #include "gpu.h"
 #include "sizes.h"
 
 #include <stdlib.h>
 
-enum { MOST_BLOCKS = 1024, BLOCK_BYTES = RT_MESSAGE_THREADS * 64 }; /* each thread has some packs of 16 bytes */
+enum { MOST_BLOCKS = 1024, BLOCK_BYTES = RT_MESSAGE_THREADS * 64 }; /* each thread copies some packs of 16 bytes */
 
-/* Of one collective, in one direction: rows of the table. */
+/* The rows of the table for one collective, in one direction. */
 typedef struct {
     int first, count;
 } Rows;

@@ -1,7 +1,7 @@
-/* message.cuh -- messages between ranks: put together from parts of tensors, and taken apart.
+/* message.cuh -- packing and unpacking of messages between ranks.
  *
- * A table says for each tensor what lies where (message.h).  Threads go over a tensor in its order, so that all of its
- * accesses are to neighbours; a message's are to runs of them.
+ * A table gives the positions for each tensor (message.h).  Threads traverse a tensor in its order, so accesses to it
+ * are contiguous; accesses to messages are contiguous runs.
  */
 #ifndef MPC_CUDA_MESSAGE_CUH
 #define MPC_CUDA_MESSAGE_CUH
@@ -9,7 +9,7 @@
 #include "element.cuh"
 #include "message.h"
 
-/* T: what is copied at once.  INDEX: counts bytes of the tensor. */
+/* T: the unit of copies.  INDEX: type of byte offsets in the tensor. */
 template <typename T, typename INDEX>
 RT_INLINE void rt_copy_slots(const RtMessagePart &part, int block, char *tensor, char *messages)
 {

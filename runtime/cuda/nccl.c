@@ -1,11 +1,10 @@
-/* nccl.c -- collectives through NCCL: for each group of axes one communicator, and one stream.
+/* nccl.c -- collectives through NCCL: one communicator and one stream for each group of axes.
  *
- * A collective begins when the computation has come to the place where it is started, and the computation waits for it
- * where it is waited for: events between the streams, and nothing for the processor to do.  NCCL gathers and scatters
- * whole messages; where a tensor's part for one rank does not lie in one piece, message.c makes one.
+ * Events order the compute stream and the collective's stream at its start and wait, without the processor.  NCCL needs
+ * contiguous messages; if a tensor's part for one rank is not contiguous, message.c packs it.
  *
- * For each collective a byte in the GPU's memory says how far it has come, so that a time-out can name it: also where a
- * graph runs, of which the processor sees only beginning and end. */
+ * For each collective, a byte in the GPU's memory records its progress, so that a time-out can name it, even in a
+ * graph, of which the processor observes only begin and end. */
 #include "gpu.h"
 
 #include "mesh/comm.h"
@@ -46,7 +45,7 @@ typedef struct {
     cudaStream_t stream;
     char *workspace;
     cudaEvent_t joined;
-    bool is_busy; /* something was put into its stream that the computation has not waited for */
+    bool is_busy; /* its stream has work that the compute stream has not waited for */
 } Channel;
 
 typedef struct {
@@ -68,13 +67,13 @@ struct RtGpuCollectives {
     Channel *channel;
     Entry *entry;
     unsigned char *progress; /* of each collective, in the GPU's memory: Progress */
-    unsigned char *seen;     /* the same, as it was when the processor last looked */
-    double changed;          /* when that last changed: seconds since what is waited for began */
+    unsigned char *seen;     /* the last copy of it on the processor */
+    double changed;          /* time of its last change, in seconds since the start of the wait */
     double looked;
-    cudaStream_t watch; /* to copy it, while other streams stand still */
+    cudaStream_t watch; /* for copying it while other streams are blocked */
 };
 
-/* --- What NCCL says ---------------------------------------------------------------------------- */
+/* --- Errors of NCCL ---------------------------------------------------------------------------- */
 
 static _Noreturn void refuse(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
 {
@@ -83,7 +82,7 @@ static _Noreturn void refuse(const Rt *rt, const Channel *channel, const char *w
             channel && channel->comm ? ": " : "", channel && channel->comm ? c->ncclGetLastError(channel->comm) : "");
 }
 
-/* Communicators do not block: what is under way goes on until it is done, or takes too long. */
+/* Communicators are nonblocking: waits until the operation is complete or times out. */
 static void await_nccl(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
 {
     const struct RtGpuCollectives *c = rt->gpu->collectives;
@@ -110,7 +109,7 @@ typedef struct {
     ncclUniqueId id;
 } Card;
 
-/* cards[q] becomes that of rank q of the group. */
+/* Exchanges cards: cards[q] is that of rank q of the group. */
 static void exchange_cards(Rt *rt, const RtGroup *group, const Card *own, Card *cards)
 {
     RtMessage *to = rt_allocate(group->count, sizeof *to), *from = rt_allocate(group->count, sizeof *from);
@@ -180,12 +179,12 @@ static void open_entry(Rt *rt, int id, char **workspace)
         *workspace += rt_gpu_group_space(rt, group);
     }
     entry->sent_bytes = sent_by(c, group->count);
-    rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* streams know, and only a trace asks them */
+    rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* measured only by a trace */
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
 }
 
-/* NCCL takes ranks of one machine on one GPU for a mistake: each says that it is a machine of its own, and they talk
+/* NCCL rejects several ranks of one machine on one GPU: each then claims to be a separate machine, and they communicate
  * over sockets. */
 static void let_ranks_share(const Rt *rt)
 {
@@ -293,7 +292,7 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
     return swap_messages(all, channel, to, from, (int64_t)count, c->type);
 }
 
-/* Puts all of a collective into the channel's stream. */
+/* Queues a whole collective on the channel's stream. */
 static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in[], void *const out[])
 {
     const struct RtGpuCollectives *all = rt->gpu->collectives;
@@ -312,7 +311,7 @@ static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in
     free(from);
 }
 
-/* --- What generated code calls ---------------------------------------------------------------------- */
+/* --- Interface for generated code ------------------------------------------------------------------- */
 
 static void note_progress(Rt *rt, int id, Progress progress)
 {
@@ -365,7 +364,7 @@ void rt_gpu_collectives_join(Rt *rt)
 
 /* --- Waiting ------------------------------------------------------------------------------------------ */
 
-/* The first one that has begun and is not done, or NULL. */
+/* The first collective that has started and is not complete, or NULL. */
 static const RtCollective *look(Rt *rt, double seconds)
 {
     struct RtGpuCollectives *c = rt->gpu->collectives;
@@ -401,7 +400,7 @@ void rt_gpu_collectives_watch(Rt *rt, double seconds)
 {
     enum { PER_SECOND = 4 };
     struct RtGpuCollectives *c = rt->gpu->collectives;
-    if (seconds < c->looked) /* another wait has begun */
+    if (seconds < c->looked) /* a new wait has started */
         c->looked = c->changed = 0;
     if (seconds - c->looked < 1.0 / PER_SECOND)
         return;

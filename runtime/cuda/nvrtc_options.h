@@ -1,4 +1,4 @@
-/* nvrtc_options.h -- how kernels are compiled, by a trainer when it starts and by mpc compile --nvrtc ahead. */
+/* nvrtc_options.h -- NVRTC options for kernels, used by a trainer when it starts and by mpc compile --nvrtc. */
 #ifndef MPC_NVRTC_OPTIONS_H
 #define MPC_NVRTC_OPTIONS_H
 

@@ -1,11 +1,10 @@
-/* product.c -- products of matrices through cuBLASLt: sums in f32, and f32 operands as they are (no TF32).
+/* product.c -- products of matrices through cuBLASLt: sums in f32, and no TF32 for f32 operands.
  *
- * cuBLASLt thinks in columns.  A result whose rows are contiguous is the transposed one in columns, so that
- * C = A B is computed as C' = B' A'.  Which of its kernels is best is asked once for each product and alignment of its
- * operands, and kept.
+ * cuBLASLt is column-major.  A result with contiguous rows is the transposed one in column-major order, so C = A B is
+ * computed as C' = B' A'.  The best of its kernels is queried once for each product and alignment of its operands.
  *
- * A bias and an activation are cuBLASLt's epilogue where its documentation allows them and where it finds a kernel that
- * does them; elsewhere a kernel of the program does them after a plain product. */
+ * Bias and activation are cuBLASLt's epilogue if its documentation allows them and it finds a kernel for them; else a
+ * kernel of the program computes them after a plain product. */
 #include "gpu.h"
 #include "sizes.h"
 
@@ -36,14 +35,14 @@
 enum { A, B, C, OPERANDS };
 enum { WORKSPACE = RT_GPU_PRODUCT_BYTES, LEAST_ALIGNMENT = 2, ALIGNMENTS = 8 }; /* of operands: 2 to 256 bytes */
 
-/* An operand as cuBLASLt sees it: columns one behind the other. */
+/* An operand in cuBLASLt's terms: contiguous columns. */
 typedef struct {
     RtType type;
     int64_t rows, columns, leading, batch;
-    bool transposed; /* it is to be */
+    bool transposed; /* cuBLASLt must transpose it */
 } Matrix;
 
-/* What is asked of cuBLASLt, and what it has answered for each alignment. */
+/* A request to cuBLASLt, and its answer for each alignment. */
 typedef struct {
     cublasLtMatmulDesc_t description;
     bool was_asked[ALIGNMENTS], has_algorithm[ALIGNMENTS];
@@ -54,10 +53,10 @@ typedef struct {
     RtProductShape shape;
     bool swapped;                            /* C' = B' A' */
     cublasLtMatrixLayout_t layout[OPERANDS]; /* left, right, result */
-    Request plain, with;                     /* with its epilogue, if cuBLASLt may have one like it */
+    Request plain, with;                     /* with its epilogue, if cuBLASLt may support it */
 } Product;
 
-/* Where one run of it finds its operands. */
+/* The addresses of operands in one run. */
 typedef struct {
     const void *a, *b, *bias;
     void *before, *c;
@@ -128,13 +127,13 @@ void rt_products_free(Rt *rt)
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Do columns lie one behind the other?  Where both strides are 1, it is a line: of one row, or of one column. */
+/* Are columns contiguous?  If both strides are 1, it is a matrix of one row or one column. */
 static bool is_by_columns(int64_t columns, int64_t row, int64_t column)
 {
     return row == 1 && (column != 1 || columns == 1);
 }
 
-/* rows x columns with these strides, of which one is 1; or, `turned`, the transposed matrix. */
+/* rows x columns with these strides, of which one is 1; or, if `turned`, the transposed matrix. */
 static Matrix matrix_of(RtType type, int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t batch,
                         bool turned)
 {
@@ -193,8 +192,8 @@ static Product *new_product(struct RtGpuProducts *all, int id)
 
 static bool has_epilogue(const RtProductShape *s) { return s->has_bias || s->activation; }
 
-/* The limits in cublasLt.h: a bias runs along what are rows there, so along C's columns; beside the activation's result
- * its operand is written for gelu alone, with columns that lie a multiple of 8 elements apart. */
+/* The limits in cublasLt.h: a bias is along cuBLASLt's rows, which are C's columns; the operand of an activation is
+ * also written only for gelu, with a column pitch that is a multiple of 8 elements. */
 static bool may_have_epilogue(const Product *p, const Matrix *c)
 {
     const RtProductShape *s = &p->shape;
@@ -214,7 +213,7 @@ static void forget(const struct RtGpuProducts *all, Request *request)
     request->description = NULL;
 }
 
-/* False if this cuBLASLt does not know it. */
+/* False if this version of cuBLASLt does not support it. */
 static bool describe_epilogue(const struct RtGpuProducts *all, const Product *p, const Matrix *c)
 {
     static const uint32_t function[] = { [RT_RELU] = CUBLASLT_EPILOGUE_RELU, [RT_GELU_TANH] = CUBLASLT_EPILOGUE_GELU };
@@ -298,7 +297,7 @@ static cublasLtMatmulPreference_t preference_for(const struct RtGpuProducts *all
     return preference;
 }
 
-/* Asks once; what cuBLASLt answered is kept. */
+/* Queries cuBLASLt once, and keeps the answer. */
 static cublasStatus_t find_algorithm(const struct RtGpuProducts *all, const Product *p, Request *request, int alignment)
 {
     if (request->was_asked[alignment])
@@ -330,14 +329,14 @@ static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const
                                rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
 }
 
-/* False if cuBLASLt does not do it: then nothing is in the queue. */
+/* False if cuBLASLt does not support it: then nothing is queued. */
 static bool multiply_with(Rt *rt, Product *p, const Pointers *at)
 {
     enum { ALIGNMENT_OF_BEFORE = 16 };
     const struct RtGpuProducts *all = rt->gpu->products;
     if (!p->with.description || (uintptr_t)at->before % ALIGNMENT_OF_BEFORE)
         return false;
-    bool known = true; /* these pointers tell cuBLASLt's choice of their alignment, too */
+    bool known = true; /* cuBLASLt's choice also depends on the alignment of these pointers */
     if (at->bias)
         known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at->bias, sizeof at->bias);
     if (at->before)
@@ -345,7 +344,7 @@ static bool multiply_with(Rt *rt, Product *p, const Pointers *at)
     return known && multiply(rt, p, &p->with, at) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Bias and activation of a product that lies where the activation is applied to it: operands, then results. */
+/* Computes bias and activation of a product that is stored in the activation's operand: operands, then results. */
 static void run_unfused_epilogue(Rt *rt, const RtProductShape *s, const Pointers *at)
 {
     const void *operands[4];
@@ -378,7 +377,7 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_prod
 
 /* --- The GPU's best product ------------------------------------------------------------------ */
 
-/* Numbers about 1 with random bits, in bf16 or f32: a product of zeros takes less power, and is faster for it. */
+/* Numbers near 1 with random bits, in bf16 or f32: a product of zeros needs less power and is therefore faster. */
 static void fill_randomly(Rt *rt, char *memory, int64_t bytes)
 {
     enum { SOME = 1 << 16 };
@@ -423,7 +422,7 @@ static double measure(Rt *rt, int id, RtType type, int64_t size, char *memory, d
     return best;
 }
 
-/* Larger and larger ones, as long as they are done in no time and fit into what memory is free. */
+/* Measures increasing sizes, while they are fast enough and fit into free memory. */
 double rt_product_peak(Rt *rt, double seconds)
 {
     enum { LEAST = 256, MOST = 8192 };

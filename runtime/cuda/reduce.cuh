@@ -1,6 +1,6 @@
 /* reduce.cuh -- sums, maxima and minima over the threads of a warp, and over the warps of a block.
  *
- * Every thread gets the result, with the same bits, and the order does not depend on time.
+ * Every thread gets the same bits as the result; the order is fixed.
  */
 #ifndef MPC_CUDA_REDUCE_H
 #define MPC_CUDA_REDUCE_H
@@ -30,8 +30,8 @@ template <typename Op, typename T> RT_INLINE T rt_warp(T x)
     return x;
 }
 
-/* What the warps of a block have left in shared memory, `start` in place of missing ones; all lanes of a warp
- * together.  The caller has put a barrier between. */
+/* Reduces the partial results of a block's warps in shared memory, with `start` for missing ones; called by all lanes
+ * of a warp, after a barrier. */
 template <typename Op, int WARPS, typename T> RT_INLINE T rt_warps(const T *parts, T start)
 {
     const int lane = (int)threadIdx.x % 32;

@@ -6,11 +6,35 @@
 
 #include "../kernels/shape.h"
 
-/* Rows that one thread rotates by the same angles: these cost more than the rows. */
+/* Rows that one thread rotates by the same angles, which are the expensive part. */
 enum { RT_ROPE_ROWS = 8 };
 
-/* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] that have it. */
-template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const RtRope s)
+/* N elements as a pack, which has to be on a boundary, or one by one. */
+template <int N, bool TOGETHER, typename T> RT_INLINE RtPack<T, N> rt_load_pairs(const T *from)
+{
+    if (TOGETHER)
+        return rt_load_pack<N>(from);
+    RtPack<T, N> pairs = {};
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pairs.set(i, from[i]);
+    return pairs;
+}
+
+template <int N, bool TOGETHER, typename T> RT_INLINE void rt_store_pairs(T *to, const RtPack<float, N> &pairs)
+{
+    if (TOGETHER) {
+        rt_store_pack(to, pairs);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        rt_set(to[i], pairs[i]);
+}
+
+/* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] that have it.  TOGETHER: neighbours are read
+ * at once, since each row begins where that is allowed. */
+template <int WIDTH, bool TOGETHER, typename T> RT_INLINE void rt_rope(const T *x, T *y, const RtRope s)
 {
     const int64_t half = s.feature / 2, packs = half / WIDTH, rows = s.outer * s.middle;
     const int64_t groups = (rows + RT_ROPE_ROWS - 1) / RT_ROPE_ROWS;
@@ -31,7 +55,7 @@ template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const 
         const T *from = x + o * s.x.outer + t * s.x.seq + m * s.x.middle;
         T *to = y + o * s.y.outer + t * s.y.seq + m * s.y.middle;
         if (s.interleaved) {
-            const RtPack<T, 2 *WIDTH> pairs = rt_load_pack<2 * WIDTH>(from + 2 * i);
+            const RtPack<T, 2 *WIDTH> pairs = rt_load_pairs<2 * WIDTH, TOGETHER>(from + 2 * i);
             RtPack<float, 2 * WIDTH> turned;
 #pragma unroll
             for (int e = 0; e < WIDTH; e++) {
@@ -39,7 +63,7 @@ template <int WIDTH, typename T> RT_INLINE void rt_rope(const T *x, T *y, const 
                 turned[2 * e] = a * cosine[e] - b * sine[e];
                 turned[2 * e + 1] = a * sine[e] + b * cosine[e];
             }
-            rt_store_pack(to + 2 * i, turned);
+            rt_store_pairs<2 * WIDTH, TOGETHER>(to + 2 * i, turned);
         } else {
             const RtPack<T, WIDTH> low = rt_load_pack<WIDTH>(from + i), high = rt_load_pack<WIDTH>(from + half + i);
             RtPack<float, WIDTH> new_low, new_high;

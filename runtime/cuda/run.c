@@ -1,7 +1,7 @@
 /* run.c -- functions of the program on a GPU.
  *
- * The first run of a function launches everything one by one, since libraries prepare themselves when first called.
- * The second records what it puts into the queues as a CUDA graph, and later runs start that at once. */
+ * The first run of a function launches all work directly, since libraries initialise themselves in the first call.  The
+ * second run records the queued work as a CUDA graph, which later runs launch. */
 #include "gpu.h"
 
 #include <stdlib.h>
@@ -12,14 +12,14 @@ enum { FUNCTIONS = 3, MAX_STAGED = 64 };
 
 typedef struct {
     int64_t offset, bytes;
-    char *memory; /* of the processor, pinned */
+    char *memory; /* pinned host memory */
     bool is_fresh;
 } Staged;
 
 typedef struct {
     int runs; /* without a graph */
     cudaGraphExec_t graph;
-    RtTraffic *traffic; /* of one run of it, by collective */
+    RtTraffic *traffic; /* of one run of the graph, by collective */
 } Recorded;
 
 struct RtGpuRuns {
@@ -49,7 +49,7 @@ void rt_gpu_runs_close(Rt *rt)
     free(runs);
 }
 
-/* --- What a function takes -------------------------------------------------------------------- */
+/* --- Staged inputs ---------------------------------------------------------------------------- */
 
 void *rt_stage(Rt *rt, int64_t offset, int64_t bytes)
 {
@@ -97,7 +97,7 @@ static void launch_all(Rt *rt, const RtFunction *f)
     rt_gpu_collectives_join(rt);
 }
 
-/* What is recorded is not done yet. */
+/* Recorded work has not been executed. */
 static void take_back_traffic(Rt *rt, Recorded *recorded, RtTraffic *before)
 {
     recorded->traffic = before;
@@ -163,7 +163,7 @@ void rt_gpu_finish(Rt *rt)
     }
 }
 
-/* --- Marks: events in the queue of the computation -------------------------------------------- */
+/* --- Marks: events on the compute stream ------------------------------------------------------ */
 
 static int new_mark(Rt *rt, cudaStream_t stream)
 {

@@ -1,4 +1,4 @@
-/* sizes.h -- memory on the GPU beside the arena: the runtime allocates it, and mpc reports it. */
+/* sizes.h -- memory on the GPU besides the arena: the runtime allocates it, and mpc reports it. */
 #ifndef MPC_CUDA_SIZES_H
 #define MPC_CUDA_SIZES_H
 
@@ -7,7 +7,7 @@
 
 enum {
     RT_GPU_PRODUCT_BYTES = 32 << 20, /* cuBLASLt's workspace */
-    RT_GPU_ALIGNMENT = 256           /* of each part of the memory, as cudaMalloc's own */
+    RT_GPU_ALIGNMENT = 256           /* of each part of the memory, like cudaMalloc */
 };
 
 static inline int64_t rt_gpu_aligned(int64_t bytes)
@@ -15,8 +15,7 @@ static inline int64_t rt_gpu_aligned(int64_t bytes)
     return (bytes + RT_GPU_ALIGNMENT - 1) / RT_GPU_ALIGNMENT * RT_GPU_ALIGNMENT;
 }
 
-/* Messages, whole, that are not where the tensor is: those to all ranks of the group, and those from all.  There is one
- * such workspace for each group. */
+/* Packed messages: to all ranks of the group, and from all.  There is one workspace for each group. */
 static inline int64_t rt_nccl_workspace(const RtCollective *c, int64_t ranks)
 {
     int64_t bytes = 0;
@@ -28,7 +27,7 @@ static inline int64_t rt_nccl_workspace(const RtCollective *c, int64_t ranks)
     return bytes;
 }
 
-/* How many those are. */
+/* The number of packed parts. */
 static inline int rt_packed_parts(const RtCollective *c)
 {
     int count = 0;
@@ -38,7 +37,7 @@ static inline int rt_packed_parts(const RtCollective *c)
     return count;
 }
 
-/* Of each collective a byte that says how far it has come; then what says where parts of messages lie. */
+/* A progress byte for each collective; then the tables of message parts. */
 static inline int64_t rt_gpu_tables_bytes(int collectives, int parts)
 {
     return rt_gpu_aligned(collectives) + rt_gpu_aligned(parts * (int64_t)sizeof(RtMessagePart));

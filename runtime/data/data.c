@@ -25,7 +25,7 @@ void rt_data_close(RtData *data)
     free(data);
 }
 
-/* Tokens that a sequence needs beyond its own: one, so that all models see the same sequences, or more. */
+/* Tokens needed after a sequence: at least one, so that all models have the same sequences. */
 static int64_t further_tokens(const RtFunction *f)
 {
     int64_t further = 1;
@@ -51,7 +51,7 @@ void rt_data_require(const RtData *data, const RtFunction *f)
                 (long long)further, (long long)data->count, data->format);
 }
 
-/* Loads at any address: llm.c's and Megatron's tokens are aligned, but nothing depends on it. */
+/* Loads at any address: tokens need not be aligned. */
 #define LOAD(type)                                                                                                     \
     do {                                                                                                               \
         type value;                                                                                                    \
@@ -80,7 +80,7 @@ static int64_t token_at(const RtData *data, int64_t position)
     return -1; /* no such type */
 }
 
-/* What tokens must be below: the least of the program's vocabulary, the input's, and what an i32 holds. */
+/* The bound of tokens: the minimum of the program's vocabulary, the input's, and the range of i32. */
 static int64_t vocab_of(const RtProgram *program, const RtInput *input)
 {
     int64_t vocab = (int64_t)INT32_MAX + 1;
@@ -89,7 +89,7 @@ static int64_t vocab_of(const RtProgram *program, const RtInput *input)
     return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
 }
 
-/* What this rank has of an input. */
+/* This rank's part of an input. */
 typedef struct {
     RtPart batch, seq;
     int64_t rows, length, vocab;
@@ -104,13 +104,13 @@ static Part part_of(const Rt *rt, const RtFunction *f, const RtInput *input)
                    .vocab = vocab_of(rt->program, input) };
 }
 
-/* Where the row n, of [micro, batch] of this rank, begins in the data. */
+/* The position in the data of row n of this rank's [micro, batch]. */
 static int64_t begin_of(const RtFunction *f, const RtInput *input, const Part *part, const int64_t *sequence, int64_t n)
 {
     return sequence[n / part->rows * f->batch + rt_position(part->batch, n % part->rows)] * f->seq + input->shift;
 }
 
-/* Of the tokens of a row the first that is not in the vocabulary: its position, or -1. */
+/* The position of the first token of a row that is not in the vocabulary, or -1. */
 static int64_t find_bad(const RtData *data, const RtInput *input, const Part *part, int64_t begin)
 {
     for (int64_t s = 0; s < part->length; s++) {

@@ -1,4 +1,4 @@
-/* format.c -- finds out what a data file holds, and where its tokens are.
+/* format.c -- detects the format of a data file, and finds its tokens.
  *
  *   bytes      each byte a token
  *   u16, u32   little-endian, no header (nanoGPT's .bin is u16)
@@ -25,7 +25,7 @@ enum {
     MEGATRON_HEADER_BYTES = 9 + 8 + 1 + 8 + 8
 };
 
-static const char megatron_magic[9] = "MMIDIDX\0"; /* and the 0 that ends the text */
+static const char megatron_magic[9] = "MMIDIDX\0"; /* including the final 0 */
 
 const int rt_token_bytes[] = {
     [RT_U8] = 1, [RT_I8] = 1, [RT_U16] = 2, [RT_I16] = 2, [RT_U32] = 4, [RT_I32_TOKEN] = 4, [RT_I64] = 8
@@ -108,7 +108,7 @@ static char *index_path(const char *path)
     return rt_text("%.*s.idx", ends_with(path, ".bin") ? length - 4 : length, path);
 }
 
-/* Whoever lays an index beside the tokens means it. */
+/* An index file next to the tokens determines the format. */
 static bool has_index(const RtData *data)
 {
     char *path = index_path(data->path);
@@ -118,7 +118,7 @@ static bool has_index(const RtData *data)
     return has;
 }
 
-/* The sequences must follow each other in F.bin without gaps: then it is one stream of tokens. */
+/* Checks that the sequences are contiguous in F.bin, so that it is one stream of tokens. */
 static void check_megatron_sequences(const RtData *data, const char *path, const char *lengths, int64_t count)
 {
     const char *offsets = lengths + 4 * count;
@@ -140,7 +140,7 @@ static void take_megatron(RtData *data)
 {
     static const struct {
         RtTokenType type;
-        const char *format; /* NULL: no integers */
+        const char *format; /* NULL: not integers */
     } types[] = { [1] = { RT_U8, "Megatron, uint8" },
                   [2] = { RT_I8, "Megatron, int8" },
                   [3] = { RT_I16, "Megatron, int16" },
@@ -179,7 +179,7 @@ static void take_megatron(RtData *data)
 
 typedef void Take(RtData *data);
 
-/* Files that are no tokens, whatever their name. */
+/* Rejects files that cannot be tokens, independent of their name. */
 static void refuse_packed(const RtData *data)
 {
     static const struct {

@@ -14,7 +14,7 @@ enum {
     MAGIC = sizeof magic - 1,
     VERSION = MAGIC,
     LENGTH = MAGIC + 2,
-    WIDE = 2 /* from this version on a u32 length */
+    WIDE = 2 /* from this version on, a u32 length */
 };
 
 bool rt_data_is_npy(const RtData *data) { return data->bytes > LENGTH + 4 && !memcmp(data->map, magic, MAGIC); }
@@ -25,7 +25,7 @@ static _Noreturn void refuse(const RtData *data, const char *why)
             data->option, data->path, why);
 }
 
-/* What follows 'key': in the header; "" where it is not there. */
+/* The text after 'key': in the header; "" if absent. */
 static const char *value_of(const char *header, const char *key)
 {
     char *quoted = rt_text("'%s':", key);

@@ -1,5 +1,6 @@
-/* order.c -- a permutation computed entry by entry: a Feistel network over the next power of four, walked along its
- * cycle until it is below the count (J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). */
+/* order.c -- a permutation computed entry by entry: a Feistel network over the next power of four, iterated along its
+ * cycle until the result is below the count (J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA
+ * 2002). */
 #include "order.h"
 
 #include "philox.h"
@@ -31,7 +32,7 @@ static int64_t feistel(int half, uint32_t seed, int64_t epoch, int64_t number)
 
 int64_t rt_order_permute(int64_t count, uint32_t seed, int64_t epoch, int64_t position)
 {
-    /* The walk ends: the cycle through `position` leads back to it, and fewer than four in four numbers are outside. */
+    /* Terminates: the cycle through `position` returns to it, and less than 3/4 of the numbers are outside. */
     int half = half_bits(count);
     do
         position = feistel(half, seed, epoch, position);

@@ -1,4 +1,4 @@
-/* order.h -- which sequence of the data is read when: a shuffle that needs no memory. */
+/* order.h -- the order of sequences: a shuffle that needs no memory. */
 #ifndef MPC_RUNTIME_ORDER_H
 #define MPC_RUNTIME_ORDER_H
 

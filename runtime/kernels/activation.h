@@ -1,8 +1,8 @@
 /* activation.h -- activation functions that are more than one call, in a form that vectorises.
  *
- * The tanh of gelu's approximation is written with one exponential: with u = sqrt(2/pi) (x + 0.044715 x^3),
- * (1 + tanh u) / 2 = 1 / (1 + exp(-2u)).  Nothing is lost to cancellation, and where the exponential
- * overflows the quotient is the right limit.
+ * The tanh of gelu's approximation is written with one exponential: with u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh
+ * u) / 2 = 1 / (1 + exp(-2u)).  There is no cancellation, and if the exponential overflows the quotient is the correct
+ * limit.
  */
 #ifndef MPC_KERNELS_ACTIVATION_H
 #define MPC_KERNELS_ACTIVATION_H

@@ -12,7 +12,7 @@
 
 enum { RT_ATTEND_TILE = 64 }; /* queries and keys at a time */
 
-/* exp(x) for x <= 0, within 2 units in the last place; 0 below -87: a form that vectorises anywhere. */
+/* exp(x) for x <= 0, within 2 units in the last place; 0 below -87; vectorises on any machine. */
 RT_INLINE float rt_exp_negative(float x)
 {
     const float clamped = x < -87.0f ? -87.0f : x;
@@ -30,7 +30,7 @@ RT_INLINE float rt_exp_negative(float x)
     return x < -87.0f ? 0.0f : scaled;
 }
 
-/* Keys from *first to below *end may be seen by the queries of a tile. */
+/* The range of keys that the queries of a tile may see. */
 RT_INLINE void rt_attend_range(int64_t query, int64_t rows, const RtAttend s, int64_t *first, int64_t *end)
 {
     const int64_t low = rt_attend_position(query, s) - s.first_key;
@@ -49,7 +49,7 @@ RT_INLINE bool rt_attend_all(int64_t query, int64_t rows, int64_t key, int64_t c
     return (!s.causal || most <= 0) && (!s.window || (most < s.window && -least < s.window));
 }
 
-/* rows x D elements to [rows, width], zeros behind D. */
+/* rows x D elements to [rows, width], zeros after D. */
 RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, int64_t feature, int64_t width,
                               float *tile, RtType type)
 {
@@ -60,7 +60,7 @@ RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, in
     }
 }
 
-/* factor * rows x D elements, turned into [D, 64]; zeros behind rows, to whole vectors. */
+/* factor * rows x D elements, transposed to [D, 64]; zeros after rows, up to whole vectors. */
 RT_INLINE void rt_attend_transpose(const void *from, int64_t stride, int64_t rows, int64_t feature, float factor,
                                    float *turned, RtType type)
 {
@@ -75,21 +75,20 @@ RT_INLINE void rt_attend_transpose(const void *from, int64_t stride, int64_t row
             turned[d * RT_ATTEND_TILE + i] = 0;
 }
 
-/* How many at a time, of those that are left: small steps where some queries do not see some keys, since what
- * is masked was computed for nothing. */
+/* The size of the next step: small if some queries do not see some keys, since masked elements are wasted work. */
 RT_INLINE int64_t rt_attend_step(int64_t left, bool all)
 {
     const int64_t step = all ? RT_ATTEND_TILE : RT_ATTEND_TILE / 2;
     return left < step ? left : step;
 }
 
-/* So many queries of the tile, whole vectors of them, see no key from `key` on. */
+/* The number of queries of the tile, in whole vectors, that see no key from `key` on. */
 RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
 {
     const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
     int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
     if (query < s.jump_from && count > s.jump_from - query)
-        count = s.jump_from - query; /* those behind the jump are further on */
+        count = s.jump_from - query; /* queries after the jump have greater positions */
     return count > 0 ? count / RT_LANES * RT_LANES : 0;
 }
 
@@ -102,8 +101,8 @@ RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t
                 score[j * RT_ATTEND_TILE + i] = -INFINITY;
 }
 
-/* A step of the online softmax for a vector of queries: scores become weights, and `kept` is by what earlier
- * sums have to be multiplied. */
+/* A step of the online softmax for a vector of queries: scores become weights; `kept` is the factor for earlier
+ * sums. */
 RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, float *total, float *kept)
 {
     float most[RT_LANES], base[RT_LANES], sum[RT_LANES];
@@ -116,7 +115,7 @@ RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, f
             most[i] = x > most[i] ? x : most[i];
         }
     for (int i = 0; i < RT_LANES; i++)
-        base[i] = most[i] == -INFINITY ? 0.0f : most[i]; /* nothing seen yet: all weights are 0 */
+        base[i] = most[i] == -INFINITY ? 0.0f : most[i]; /* no key seen yet: all weights are 0 */
     for (int64_t j = 0; j < columns; j++)
 #pragma omp simd
         for (int i = 0; i < RT_LANES; i++) {
@@ -132,9 +131,9 @@ RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, f
     }
 }
 
-/* y and lse of one tile of queries of one head.  Scores are [keys, queries]: then the keys may be read where
- * they lie, queries are turned once, and a vector holds one key's score of 16 queries, so that the softmax needs
- * no sums across a vector. */
+/* y and lse of one tile of queries of one head.  Scores are [keys, queries]: keys are read in place, queries are
+ * transposed once, and a vector holds the scores of 16 queries for one key, so that the softmax needs no sums across a
+ * vector. */
 RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char *y, float *lse, int64_t query,
                               const RtAttend s)
 {
@@ -180,8 +179,8 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char 
     }
 }
 
-/* y = softmax(scale q k^T) v, and the logarithm of each row's sum of exponentials.  A query that sees no key
- * gets zeros.  Order: parallel over tiles of queries, which nothing else writes. */
+/* y = softmax(scale q k^T) v, and the logarithm of each row's sum of exponentials.  A query that sees no key gets
+ * zeros.  Order: parallel over tiles of queries, each written by one thread. */
 RT_INLINE void rt_attend(const void *q, const void *k, const void *v, void *y, float *lse, const RtAttend s)
 {
     const int64_t size = s.type == RT_F32 ? 4 : 2, tiles = (s.queries + RT_ATTEND_TILE - 1) / RT_ATTEND_TILE;

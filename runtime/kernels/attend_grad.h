@@ -1,10 +1,10 @@
-/* attend_grad.h -- the gradients of attend.h: weights are computed again from the saved log-sum-exp. */
+/* attend_grad.h -- the gradients of attend.h: weights are recomputed from the saved log-sum-exp. */
 #ifndef MPC_KERNELS_ATTEND_GRAD_H
 #define MPC_KERNELS_ATTEND_GRAD_H
 
 #include "attend.h"
 
-/* Bytes of scratch: dq is added up over tiles of keys, in f32. */
+/* Bytes of scratch: dq is summed over tiles of keys, in f32. */
 RT_INLINE int64_t rt_attend_grad_scratch(const RtAttend s)
 {
     return s.batch * s.heads * s.group * s.queries * s.feature * (int64_t)sizeof(float);
@@ -28,7 +28,7 @@ RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float 
 {
     for (int64_t i = 0; i < rows; i++) {
         float *p = score + i * RT_ATTEND_TILE, *d = gradient + i * RT_ATTEND_TILE;
-        const float level = lse[i * lse_row] == -INFINITY ? 0.0f : lse[i * lse_row]; /* sees nothing: weights are 0 */
+        const float level = lse[i * lse_row] == -INFINITY ? 0.0f : lse[i * lse_row]; /* sees no key: weights are 0 */
 #pragma omp simd
         for (int64_t j = 0; j < lanes; j++) {
             p[j] = rt_exp_negative(p[j] * scale - level);
@@ -37,7 +37,7 @@ RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float 
     }
 }
 
-/* share[i] = dy_i . y_i, which the gradient of softmax takes off; dy [rows, width]. */
+/* share[i] = dy_i . y_i, which the gradient of softmax subtracts; dy [rows, width]. */
 RT_INLINE void rt_attend_grad_share(const float *dy, int64_t width, const void *y, int64_t stride, int64_t rows,
                                     float *share, const RtAttend s)
 {
@@ -67,7 +67,7 @@ RT_INLINE void rt_attend_grad_queries(const float *gradient, int64_t rows, int64
             to[i * feature + d] += sum[i * width + d];
 }
 
-/* All of one head of k and v, with the heads of q that belong to it. */
+/* One head of k and v, with the heads of q in its group. */
 RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, const char *y, const float *lse,
                                    const char *dy, char *dq, char *dk, char *dv, float *scratch, const RtAttend s)
 {

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* What the loops over a box have in common: sizes and strides count elements, the innermost dim last.
- * The index of row `row` (all dims but the last) in an array with these strides. */
+/* For all loops over a box: sizes and strides count elements, the innermost dim last. rt_row_offset: the index of row
+ * `row` (over all dims but the last) in an array with these strides. */
 RT_INLINE int64_t rt_row_offset(int64_t row, int rank, const int64_t size[], const int64_t stride[])
 {
     int64_t offset = 0;
@@ -26,8 +26,8 @@ RT_INLINE int64_t rt_row_count(int rank, const int64_t size[])
     return rows;
 }
 
-/* Copies a box of elements of `bytes` bytes (1, 2 or 4); rank >= 1.  The two do not overlap.
- * Order: parallel over rows, which nothing else writes. */
+/* Copies a box of elements of `bytes` bytes (1, 2 or 4); rank >= 1.  The two do not overlap.  Order: parallel over
+ * rows, each written by one thread. */
 RT_INLINE void rt_copy(int bytes, void *restrict to, const int64_t to_stride[], const void *restrict from,
                        const int64_t from_stride[], int rank, const int64_t size[])
 {

@@ -10,8 +10,8 @@
 
 #define RT_INLINE static inline __attribute__((always_inline))
 
-/* glibc has these for whole vectors (libmvec; within 4 units in the last place); gcc takes them where it
- * is told that they exist. */
+/* glibc has vector versions of these (libmvec; within 4 units in the last place); gcc uses them if they are declared
+ * so. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
 __attribute__((simd("notinbranch"))) float expf(float);
 __attribute__((simd("notinbranch"))) float logf(float);
@@ -34,8 +34,9 @@ RT_INLINE rt_bf16 rt_store_bf16(float x)
     return (rt_bf16)(((bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x400000 : rounded) >> 16);
 }
 
-/* Fraction and exponent move into place, and a product by 2^(127 - 15) corrects the exponent, subnormals included;
- * infinity and NaN keep all exponent bits.  No branch, no _Float16: gcc converts that one element at a time. */
+/* Shifts fraction and exponent into position and multiplies by 2^(127 - 15) to correct the exponent, including
+ * subnormals; infinity and NaN keep all exponent bits.  No branch, no _Float16: gcc converts that one element at a
+ * time. */
 RT_INLINE float rt_load_f16(rt_f16 x)
 {
     const uint32_t magnitude = (uint32_t)(x & 0x7FFF) << 13, sign = (uint32_t)(x & 0x8000) << 16;
@@ -43,7 +44,7 @@ RT_INLINE float rt_load_f16(rt_f16 x)
     return rt_float_of_bits(((x & 0x7C00) == 0x7C00 ? magnitude | 0x7F800000 : finite) | sign);
 }
 
-/* To nearest even: by integers, or for subnormals by adding 1/2, whose last bit is theirs. */
+/* To nearest even: by integers, or for subnormals by adding 1/2, which aligns the last bit. */
 RT_INLINE rt_f16 rt_store_f16(float x)
 {
     const uint32_t bits = rt_bits_of_float(x), magnitude = bits & 0x7FFFFFFF, sign = bits >> 16 & 0x8000;
@@ -56,7 +57,7 @@ RT_INLINE rt_f16 rt_store_f16(float x)
     return (rt_f16)(half | sign);
 }
 
-/* Element `at` of an array; in a loop only where the type is a constant. */
+/* Element `at` of an array; for use in loops only with constant type. */
 RT_INLINE float rt_load(const void *array, int64_t at, RtType type)
 {
     switch (type) {
@@ -83,8 +84,8 @@ RT_INLINE void rt_store(void *array, int64_t at, float x, RtType type)
     }
 }
 
-/* Rows of elements from and to f32, with the type asked once: a kernel's parallel region is made a function
- * before constants are folded, so that inside of it no type is a constant. */
+/* Converts rows of elements from and to f32, testing the type once: a kernel's parallel region becomes a function
+ * before constants are folded, so that inside it no type is a constant. */
 RT_INLINE void rt_load_row(const void *restrict array, int64_t at, int64_t count, RtType type, float *restrict row)
 {
     switch (type) {

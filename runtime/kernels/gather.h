@@ -1,14 +1,14 @@
-/* gather.h -- gathers rows of a table by index, and the gradient of that. */
+/* gather.h -- gathers rows of a table by index, and its gradient. */
 #ifndef MPC_KERNELS_TAKE_H
 #define MPC_KERNELS_TAKE_H
 
 #include "element.h"
 #include "shape.h"
 
-/* So many elements of a row at a time, as f32. */
+/* Elements of a row processed at a time, as f32. */
 enum { RT_TAKE_CHUNK = 512 };
 
-/* to[i] = from[i], or to[i] += from[i]; zeros where there is no `from`. */
+/* to[i] = from[i], or to[i] += from[i]; zeros if `from` is NULL. */
 RT_INLINE void rt_gather_row(const void *from, int64_t from_at, RtType from_type, void *to, int64_t to_at,
                              RtType to_type, int64_t count, bool accumulate)
 {
@@ -29,8 +29,8 @@ RT_INLINE void rt_gather_row(const void *from, int64_t from_at, RtType from_type
     }
 }
 
-/* Notes an index that is in no rank's table, for the trainer to say so when the function has ended (index.c).  Kernels
- * that are run without it go on with zeros. */
+/* Records an index out of range on all ranks, for the trainer to report after the function (index.c).  Without this
+ * function (weak), kernels continue with zeros. */
 __attribute__((weak)) void rt_index_out_of_range(int64_t index, int64_t size, const char *dim, const char *where);
 
 RT_INLINE void rt_gather_check(int64_t index, const RtGather s)
@@ -39,8 +39,8 @@ RT_INLINE void rt_gather_check(int64_t index, const RtGather s)
         rt_index_out_of_range(index, s.size, s.dim, s.where);
 }
 
-/* picked[p, n] = table[p, index[n]]; indices of rows that other ranks hold give zeros.
- * Order: parallel over what is picked. */
+/* picked[p, n] = table[p, index[n]]; indices of rows that other ranks hold give zeros.  Order: parallel over picked
+ * rows. */
 RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, const RtGather s)
 {
 #pragma omp parallel for collapse(2)
@@ -54,9 +54,9 @@ RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, 
         }
 }
 
-/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.
- * Order: each of a fixed number of blocks owns the rows v = block, block + BLOCKS, ..., since frequent tokens
- * have small numbers, and goes through all indices: the sums do not depend on the number of threads. */
+/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.  Order: each of a
+ * fixed number of blocks owns the rows v = block, block + BLOCKS, ..., since frequent tokens have small numbers, and
+ * reads all indices: the sums do not depend on the number of threads. */
 RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
 {
     enum { BLOCKS = 64 };

@@ -1,4 +1,4 @@
-/* integer.h -- arithmetic of i32 that C leaves open. */
+/* integer.h -- arithmetic of i32 that is undefined in C. */
 #ifndef MPC_KERNELS_INTEGER_H
 #define MPC_KERNELS_INTEGER_H
 
@@ -9,7 +9,7 @@ RT_INLINE int32_t rt_add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)
 RT_INLINE int32_t rt_sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
 RT_INLINE int32_t rt_mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }
 
-/* a / b, toward zero; 0 for b = 0, as in padding, where nobody looks; -2^31 / -1 wraps as sums do. */
+/* a / b, toward zero; 0 for b = 0, as in padding; -2^31 / -1 wraps. */
 RT_INLINE int32_t rt_quotient(int32_t a, int32_t b)
 {
     const int32_t divisor = b == 0 || b == -1 ? 1 : b, quotient = a / divisor;

@@ -5,8 +5,8 @@
 #include "element.h"
 #include "shape.h"
 
-/* Rotates pair i at position p by the angle p / base^(2i / feature).
- * Order: parallel over positions, which nothing else writes. */
+/* Rotates pair i at position p by the angle p / base^(2i / feature).  Order: parallel over positions, each written by
+ * one thread. */
 RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
 {
     const int64_t half = s.feature / 2, step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;

@@ -1,5 +1,4 @@
-/* shape.h -- the shapes that kernels which do not depend on a model take: sizes and strides, which count elements.  The
- * same for kernels in C and in CUDA. */
+/* shape.h -- the shape arguments of model-independent kernels, in C and in CUDA: sizes and strides, in elements. */
 #ifndef MPC_KERNELS_SHAPE_H
 #define MPC_KERNELS_SHAPE_H
 
@@ -15,12 +14,12 @@ typedef struct {
     RtType table_type, picked_type;
     bool accumulate;         /* rt_scatter_add adds to the table instead of setting it */
     int64_t first_row;       /* index of the table's first row: a rank may hold a part of the rows */
-    int64_t jump_from, jump; /* rows from `jump_from` on are `jump` further on (RtPart) */
-    int64_t size;            /* of the dim, over all ranks: an index is below it */
+    int64_t jump_from, jump; /* added to rows from `jump_from` on (RtPart) */
+    int64_t size;            /* of the dim, over all ranks: the bound of indices */
     const char *dim, *where;
 } RtGather;
 
-/* The table's row of an index; negative or too large where another rank holds it. */
+/* The table's row of an index; negative or too large if another rank holds it. */
 RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)
 {
     const int64_t row = index - s.first_row;
@@ -39,10 +38,10 @@ typedef struct {
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
     int64_t first_position, jump_from,
-        jump; /* element t of seq is at first_position + t, `jump` further on from `jump_from` on */
+        jump; /* position of element t of seq: first_position + t, plus `jump` from `jump_from` on */
 } RtRope;
 
-/* Of attention: attend.h says what the letters are. */
+/* Attention; letters as in attend.h. */
 typedef struct {
     int64_t batch, row, head, group; /* strides; row: of a query or a key; k and v have no group */
 } RtAttendStride;
@@ -54,7 +53,7 @@ typedef struct {
     bool causal;                                    /* query i sees keys up to i */
     int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, first_key;                 /* global positions */
-    int64_t jump_from, jump;                        /* queries from `jump_from` on are `jump` further on (RtPart) */
+    int64_t jump_from, jump;                        /* added to positions of queries from `jump_from` on (RtPart) */
     float scale;
 } RtAttend;
 

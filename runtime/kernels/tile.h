@@ -1,8 +1,8 @@
-/* tile.h -- small products of tiles that lie in the cache, for kernels that fuse products with other work.
+/* tile.h -- small products of tiles in the cache, for kernels that fuse products with other work.
  *
- * A block of C stays in registers while the sum runs.  6 rows of 4 vectors take 24 of 32 registers and leave
- * a vector of B and the spread element of A; with 16 registers it is 2 vectors.  gcc then reads each
- * vector of B once for 6 rows: 120 of 120 GFLOP/s on one Zen 4 core, with blocks of 4 rows 97 (65 unaligned).
+ * A block of C stays in registers during the sum.  6 rows of 4 vectors use 24 of 32 registers and leave some for a
+ * vector of B and the broadcast element of A; with 16 registers, rows have 2 vectors.  gcc then reads each vector of B
+ * once for 6 rows: 120 of 120 GFLOP/s on one Zen 4 core, with blocks of 4 rows 97 (65 unaligned).
  */
 #ifndef MPC_KERNELS_TILE_H
 #define MPC_KERNELS_TILE_H
@@ -22,7 +22,7 @@ enum { RT_LANES = 4, RT_WIDE = 2 };
 typedef float RtVector __attribute__((vector_size(RT_LANES * 4)));
 typedef float RtUnaligned __attribute__((vector_size(RT_LANES * 4), aligned(4)));
 
-/* Arrays that vectors are read from: one that straddles two cache lines is read twice. */
+/* Alignment of arrays read as vectors: avoids reads across two cache lines. */
 #define RT_ALIGNED __attribute__((aligned(64)))
 
 RT_INLINE int64_t rt_whole_vectors(int64_t count) { return (count + RT_LANES - 1) / RT_LANES * RT_LANES; }
@@ -58,8 +58,8 @@ RT_TILE_BLOCK(rt_tile_6_narrow, 6, 1)
 RT_TILE_BLOCK(rt_tile_4_narrow, 4, 1)
 RT_TILE_BLOCK(rt_tile_1_narrow, 1, 1)
 
-/* C[rows, columns] (+)= A[rows, depth] B[depth, columns]; columns is a multiple of RT_LANES; A may have any
- * strides.  Order: each element of C is one sum in the order of depth. */
+/* C[rows, columns] (+)= A[rows, depth] B[depth, columns]; columns is a multiple of RT_LANES; A may have any strides.
+ * Order: each element of C is one sum, in the order of depth. */
 RT_INLINE void rt_tile_product(int64_t rows, int64_t columns, int64_t depth, const float *a, int64_t a_row,
                                int64_t a_column, const float *b, int64_t b_row, float *c, int64_t c_row,
                                bool accumulate)

@@ -1,5 +1,5 @@
-/* agree.c -- the options and data of a rank as texts and hashes: hashes are compared first, and texts are sent only
- * where they differ. */
+/* agree.c -- the options and data of a rank as texts and hashes: hashes are compared first; texts are sent only if they
+ * differ. */
 #include "agree.h"
 
 #include "comm.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct {
-    char text[120]; /* cut, for people */
+    char text[120]; /* truncated, for messages */
 } Said;
 
 static uint64_t hash_of(uint64_t hash, const char *bytes, int64_t count)
@@ -20,7 +20,7 @@ static uint64_t hash_of(uint64_t hash, const char *bytes, int64_t count)
 
 static const uint64_t BEGIN = 0xCBF29CE484222325u;
 
-/* Have all ranks the same number? */
+/* Is the number equal on all ranks? */
 static bool all_have(Rt *rt, uint64_t number, uint64_t *all)
 {
     bool same = true;
@@ -62,7 +62,7 @@ static void agree(Rt *rt, const char *name, uint64_t hash, const char *text)
 
 static uint64_t hash_of_text(uint64_t hash, const char *text) { return hash_of(hash, text, (int64_t)strlen(text) + 1); }
 
-/* MPI starts whatever it is told; the plan tells two programs apart. */
+/* MPI may start different programs; they are distinguished by their plans. */
 static uint64_t hash_of_program(const RtProgram *program)
 {
     uint64_t hash = hash_of_text(hash_of_text(BEGIN, program->name), program->plan ? program->plan : "");
@@ -96,7 +96,7 @@ void rt_agree_on_options(Rt *rt, const RtOptions *options)
     free(all);
 }
 
-/* So many samples, one behind the other with equal gaps, the first and the last bytes among them. */
+/* A hash of equidistant samples, including the first and the last bytes. */
 static uint64_t hash_of_samples(const char *map, int64_t bytes)
 {
     enum { SAMPLES = 16, SAMPLE = 4096 };

@@ -4,13 +4,13 @@
 
 #include "options.h"
 
-/* Each ends all ranks where one differs from rank 0, and says which option it is, of whom, and what each was told.  All
- * ranks call them in the same order; with one rank they do nothing. */
+/* Each ends all ranks if one differs from rank 0, reporting the option, the rank and both values.  All ranks call them
+ * in the same order; with one rank they do nothing. */
 void rt_agree_on_program(Rt *rt);
 void rt_agree_on_options(Rt *rt, const RtOptions *options);
 
-/* The file of an option by its size and samples of its content: ranks on several machines may have copies under
- * different names.  `kind` says what it was taken for. */
+/* Compares the file of an option by its size and samples of its content: machines may have copies under different
+ * names.  `kind`: the recognised format. */
 void rt_agree_on_file(Rt *rt, const char *option, const char *path, const char *kind, const char *map, int64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
-/* comm.c -- the mesh: ranks and their coordinates, which part of a split dim a rank holds, groups of ranks along axes.
+/* comm.c -- the mesh: coordinates of ranks, parts of split dims, groups of ranks along axes.
  *
- * Ranks are numbered with the last axis fastest.  The group of a collective is the ranks that differ on its axes only,
- * in the order of these axes, the first slowest: so member k holds the k-th block of a dim that is split over them. */
+ * Ranks are numbered with the last axis fastest.  The group of a collective is the ranks that differ only on its axes,
+ * in the order of these axes, the first slowest: member k holds the k-th block of a dim that is split over them. */
 #include "comm.h"
 
 #include "agree.h"
@@ -21,7 +21,7 @@ struct RtMesh {
 
 /* --- Coordinates ------------------------------------------------------------------------------ */
 
-/* The place of any rank on an axis. */
+/* The coordinate of any rank on an axis. */
 static int coordinate_of(const RtProgram *program, int rank, int axis)
 {
     for (int i = program->naxes - 1; i > axis; i--)
@@ -31,7 +31,7 @@ static int coordinate_of(const RtProgram *program, int rank, int axis)
 
 int rt_coordinate(const Rt *rt, int axis) { return coordinate_of(rt->program, rt->rank, axis); }
 
-/* Which block of several axes: the first slowest. */
+/* The index of a block along several axes: the first slowest. */
 static int block_of(const RtProgram *program, int rank, const int axis[], int count, int *blocks)
 {
     int block = 0;
@@ -58,7 +58,7 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
     if (!split.zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
     int64_t n = rt->program->axes[split.axis[0]].size, r = rt_coordinate(rt, split.axis[0]);
-    int64_t piece = padded / (2 * n), start = length * (block % (blocks / n)); /* in the two pieces r and 2n-1-r */
+    int64_t piece = padded / (2 * n), start = length * (block % (blocks / n)); /* pieces r and 2n-1-r */
     if (start >= piece)
         return (RtPart){ .first = (2 * n - 1 - r) * piece + start - piece, .jump_from = length };
     return (RtPart){ .first = r * piece + start, .jump_from = piece - start, .jump = (2 * n - 2 - 2 * r) * piece };
@@ -151,7 +151,7 @@ static void check_ranks(const Rt *rt, const char *command)
                 rt->ranks == 1 ? "runs (was it started without a launcher?)" : "run", launcher, wanted, command);
 }
 
-/* A launcher that starts several of a program of one rank: each would train the same. */
+/* Rejects a launcher that starts several processes of a one-rank program: each would train the same. */
 static void check_alone(const char *command)
 {
     static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS" };
@@ -173,7 +173,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
         check_alone((*argv)[0]);
         return;
     }
-    if (comm->launched_ranks) { /* who is not there would be waited for */
+    if (comm->launched_ranks) { /* before open, which would wait for missing ranks */
         rt->ranks = comm->launched_ranks(*argc, *argv);
         rt->rank = comm->launched_as(*argc, *argv);
         check_ranks(rt, (*argv)[0]);
@@ -188,7 +188,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     check_ranks(rt, (*argv)[0]);
     rt->mesh = rt_allocate(1, sizeof *rt->mesh);
     rt->mesh->world = form_world(rt);
-    rt->waiting.timeout = INFINITY; /* until the options are read: that others are there is known by now */
+    rt->waiting.timeout = INFINITY; /* until the options are read; other ranks are known to exist */
     rt_agree_on_program(rt);
     rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
     for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)

@@ -1,10 +1,10 @@
 /* slots.h -- the parts of a tensor that are sent to and received from each of the n ranks of a group, on either device.
  *
  * A message to one rank is, for each tensor, either all of it or one slot of every row: rows of n slots, slot q being
- * rank q's.  In zig-zag a row has 2n, and rank q's are q and 2n-1-q.
+ * rank q's.  In zig-zag a row has 2n slots, of which q and 2n-1-q are rank q's.
  *
  *   all_gather       sends all          receives into slots
- *   reduce_scatter   sends slots        receives all, n times, and adds up
+ *   reduce_scatter   sends slots        receives all, n times, and sums
  *   all_to_all       sends slots        receives into slots
  *   all_reduce       sends all          receives all, n times, and adds up
  */

@@ -1,5 +1,5 @@
-/* traffic.c -- collectives of either device: their names, what they have sent, and how a rank waits for messages.  A
- * waiting rank mostly sleeps, to leave the cores to the computation. */
+/* traffic.c -- collectives on both devices: names, statistics, and waiting for messages.  A waiting rank mostly sleeps,
+ * to leave the cores to the computation. */
 #include "comm.h"
 
 #include <math.h>
@@ -33,8 +33,8 @@ char *rt_collective_text(const Rt *rt, const RtCollective *c)
 
 /* --- Waiting for messages ------------------------------------------------------------------------ */
 
-/* Calls the ranks that it waits for, and listens for a while; less if the messages come after all, since others would
- * wait for this rank then. */
+/* Calls the ranks that it waits for, and listens for a while; stops if the messages arrive, since others may then wait
+ * for this rank. */
 static void call_others(const Rt *rt, const RtGroup *group, const bool *awaited, bool *answered)
 {
     enum { SECONDS = 2 };
@@ -49,7 +49,8 @@ static void call_others(const Rt *rt, const RtGroup *group, const bool *awaited,
     }
 }
 
-/* Those that it waits for: who has sent nothing or, if all have sent, who has not taken its messages. */
+/* The ranks that it waits for: those that have sent nothing or, if all have sent, those that have not received its
+ * messages. */
 static void find_awaited(const Rt *rt, const RtGroup *group, bool *awaited)
 {
     int count = 0;
@@ -68,8 +69,8 @@ static char *places_text(const Rt *rt, const bool *listed)
     return text;
 }
 
-/* Past the time-out: ends all ranks if one that it waits for does not answer.  If all answer, they wait, too, and
- * whoever waits for the silent one has the word; but the second time it speaks in any case. */
+/* After the time-out: ends all ranks if one that it waits for does not answer.  If all answer, they wait too, and the
+ * rank that waits for the silent one reports it; after a second time-out it reports in any case. */
 static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_second)
 {
     bool *awaited = rt_allocate(rt->ranks, sizeof *awaited), *answered = rt_allocate(rt->ranks, sizeof *answered);
@@ -91,7 +92,7 @@ static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_secon
     free(silent);
 }
 
-/* Gives the core to others; longer where the computation goes on meanwhile, or where it takes long anyway. */
+/* Yields the core; longer if the computation runs in parallel, or after a long wait. */
 static void rest(const Rt *rt, int turn)
 {
     enum { EAGER = 256 };
@@ -111,7 +112,7 @@ void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], co
     for (int turn = 0; !comm->is_done(group->channel); turn++) {
         rest(rt, turn);
         double now = rt_seconds();
-        if (now - last > timeout / 2) /* this rank itself was stopped, and others have had no time to answer */
+        if (now - last > timeout / 2) /* this rank itself was stopped: gives others time to answer */
             begin = now;
         last = now;
         if (now - listened < between_calls)
@@ -126,7 +127,7 @@ void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], co
     }
 }
 
-/* --- Accounts ------------------------------------------------------------------------------------- */
+/* --- Statistics ----------------------------------------------------------------------------------- */
 
 void rt_traffic_open(Rt *rt, double timeout)
 {

@@ -1,8 +1,8 @@
 /* comm_mpi.c -- messages by MPI: the only file that uses MPI.  Programs of one rank do not name rt_mpi, so that they
  * link without MPI.
  *
- * Two threads call it, never at once (MPI_THREAD_SERIALIZED): a lock sees to that.  Messages are sent in pieces of
- * 2^30 bytes, since MPI counts in int. */
+ * Two threads call it, serialised by a lock (MPI_THREAD_SERIALIZED).  Messages are sent in pieces of 2^30 bytes, since
+ * MPI counts in int. */
 #include "mesh/comm.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ enum { TAG = 1, CALL, ANSWER, WORD };
 struct RtChannel {
     MPI_Comm comm;
     int own, count;
-    MPI_Request *request; /* of the exchange at hand */
-    int *from;            /* whom it awaits; -1: it sends */
+    MPI_Request *request; /* of the present exchange */
+    int *from;            /* sender of a receive; -1: a send */
     int requests, room;
 };
 
@@ -48,7 +48,7 @@ static RtRank open_mpi(int *argc, char ***argv)
     MPI_Comm host;
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     if (level < MPI_THREAD_SERIALIZED)
-        rt_fail("this MPI cannot be called by more than one thread: take one that gives MPI_THREAD_SERIALIZED");
+        rt_fail("this MPI cannot be called by more than one thread: use one that supports MPI_THREAD_SERIALIZED");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &own.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &own.ranks);
@@ -131,7 +131,7 @@ static void send(RtChannel *channel, int to, RtMessage message)
     }
 }
 
-/* Each begins with its neighbour, so that not all send to one at the same time. */
+/* Each rank starts with its neighbour, so that not all send to the same rank. */
 static void start(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[])
 {
     pthread_mutex_lock(&lock);
@@ -156,7 +156,7 @@ static bool is_done(RtChannel *channel)
     return done;
 }
 
-/* A null request is one that has been done with. */
+/* A null request is completed. */
 static bool has_come(RtChannel *channel, int from)
 {
     bool has = true;
@@ -173,7 +173,7 @@ static bool has_come(RtChannel *channel, int from)
 
 /* --- Calls and answers ----------------------------------------------------------------------------- */
 
-/* Nobody waits for its end: one byte is on its way at once. */
+/* Does not wait: one byte is sent immediately. */
 static void send_byte(int rank, int tag)
 {
     static char byte;
@@ -182,14 +182,13 @@ static void send_byte(int rank, int tag)
     check(MPI_Request_free(&request), "MPI_Request_free");
 }
 
-/* A rank whose byte has come, or -1. */
+/* A rank whose byte has arrived, or -1. */
 static int receive_byte(int tag)
 {
     MPI_Status status;
     char byte;
     int has_come = 0;
-    for (int iteration = 0; iteration < 2 && !has_come;
-         iteration++) /* OpenMPI looks first, and lets messages in then */
+    for (int iteration = 0; iteration < 2 && !has_come; iteration++) /* OpenMPI probes before it makes progress */
         check(MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &has_come, &status), "MPI_Iprobe");
     if (!has_come)
         return -1;

@@ -1,8 +1,8 @@
 /* comm_tcp.c -- messages over TCP: the transport that needs no MPI.
  *
- * Two ranks have one connection for messages.  Both run the same program, so what comes next on it is known: the length
- * of a message, which detects ranks that are out of step, and its bytes.  A rank reads from a connection only what the
- * exchange at hand awaits; the rest stays with the kernel, and keeps the sender from running ahead. */
+ * Two ranks have one connection for messages.  Both run the same program, so the next data on it are known: the length
+ * of a message, which detects ranks that are out of step, and its bytes.  A rank reads from a connection only messages
+ * of the present exchange; others stay in the kernel's buffers and block the sender. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@
 
 #include <unistd.h>
 
-/* One message of the exchange at hand. */
+/* One message of the present exchange. */
 typedef struct {
     int64_t head; /* its length, as sent or received so far */
     char *data;
-    int64_t bytes, left; /* left: with the head's; 0: done */
+    int64_t bytes, left; /* left: including the head; 0: done */
 } Transfer;
 
 typedef struct {
@@ -32,12 +32,12 @@ struct RtChannel {
 static struct {
     RtLaunch launch;
     RtPeer *peer;
-    RtChannel *channels; /* all that were made */
+    RtChannel *channels; /* all created channels */
 } tcp;
 
 /* --- Messages -------------------------------------------------------------------------------------- */
 
-/* Moves what can be moved at once. */
+/* Sends or receives without blocking. */
 static void progress(int rank, Transfer *t, bool sends)
 {
     while (t->left > 0) {
@@ -68,7 +68,7 @@ static Transfer begin(RtMessage message, int64_t head)
                        .left = message.bytes ? message.bytes + (int64_t)sizeof head : 0 };
 }
 
-/* Each begins with its neighbour, so that not all send to one at the same time. */
+/* Each rank starts with its neighbour, so that not all send to the same rank. */
 static void start(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[])
 {
     for (int i = 1; i < count; i++) {
@@ -113,8 +113,7 @@ static int launched_ranks(int argc, char **argv)
     return tcp.launch.own.ranks;
 }
 
-/* Its place on the machine is what the launcher says, which may have given each rank devices of its own; else it is
- * counted. */
+/* The local rank is that of the launcher, which may have assigned devices to ranks; else it is counted. */
 static RtRank open_tcp(int *argc, char ***argv)
 {
     (void)argc, (void)argv; /* read by launched_ranks */

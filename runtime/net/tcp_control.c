@@ -1,12 +1,12 @@
 /* tcp_control.c -- errors, dead and silent ranks, the end of a run.
  *
- * Every two ranks have a connection for this alone.  A thread of its own reads these connections as soon as they are
- * made, so that a rank that dies or ends all is noticed at once, whatever the other threads do.  But calls are answered
- * by rt_control_listen, in the thread that waits for messages: an answer says that this thread is alive.
+ * Every two ranks have a separate connection for this.  A dedicated thread reads these connections as soon as they are
+ * made, so that a rank that dies or ends all ranks is noticed at once, independent of other threads.  But calls are
+ * answered by rt_control_listen, in the thread that waits for messages: an answer means that this thread is alive.
  *
- * Whoever leaves says why (BYE or ABORT), closes its side of each connection, and stays until the others have done the
- * same: so nobody takes it for dead.  A rank that is told to end tells all others, too.  Who has not left in time when
- * all are to end is stuck, and is killed by those on its machine. */
+ * A leaving rank sends the reason (BYE or ABORT), closes its side of each connection, and stays until the others have
+ * done the same, so that it is not taken for dead.  A rank that receives ABORT forwards it to all others.  A rank that
+ * does not leave in time after ABORT is stuck, and is killed by the ranks on its machine. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -31,15 +31,15 @@ static struct {
     const RtPeer *peer;
     Link *link;
     pthread_t thread;
-    atomic_bool has_left, is_mourned; /* this rank; another one, which is lost */
-    atomic_int status;                /* with which all end; 0: they do not */
-    _Atomic double until;             /* when it waits no longer for others to leave, too */
+    atomic_bool has_left, is_mourned; /* this rank has left; another rank is lost */
+    atomic_int status;                /* exit status of all ranks; 0: not ending */
+    _Atomic double until;             /* time until which it waits for others to leave */
     int lost, reason;                 /* that rank, and errno */
 } control;
 
 /* --- Sending --------------------------------------------------------------------------------------- */
 
-/* Frames are few and short: where there is no room for one, the other has read none for very long. */
+/* Frames are few and short: if there is no room for one, the peer has not read for very long. */
 static void send_frame(int rank, RtFrameKind kind, int value)
 {
     RtFrame frame = { (int32_t)kind, value };
@@ -57,7 +57,7 @@ static void say_goodbye(int rank)
     shutdown(control.peer[rank].control, SHUT_WR);
 }
 
-/* `status`: all end with it; 0: this rank has come to its end.  The first one counts. */
+/* `status`: all ranks end with it; 0: this rank has finished.  Only the first call counts. */
 static void leave(int status)
 {
     enum { PATIENCE = 5, PATIENCE_AT_CLOSE = 10 }; /* seconds */
@@ -69,7 +69,7 @@ static void leave(int status)
         say_goodbye(q);
 }
 
-/* The thread ends the process, if it still runs. */
+/* The control thread ends the process, if it still runs. */
 _Noreturn void rt_control_abort(int status)
 {
     leave(status);
@@ -78,7 +78,7 @@ _Noreturn void rt_control_abort(int status)
     _Exit(status);
 }
 
-/* While a process holds its connection, its number is its own. */
+/* While the connection of a process is open, its PID is valid. */
 static void kill_those_left(void)
 {
     const RtProcess *own = &control.peer[control.own].process;
@@ -89,7 +89,7 @@ static void kill_those_left(void)
     }
 }
 
-/* Gives the word of another that ends all a moment to come: then the loss is no news. */
+/* Waits a moment for an ABORT from another rank: then the loss need not be reported. */
 static void *mourn(void *unused)
 {
     (void)unused;
@@ -114,7 +114,7 @@ void rt_control_lose(int rank, int reason)
 
 /* --- Receiving ------------------------------------------------------------------------------------- */
 
-/* A rank that was about to say why all end, and is gone, has said it. */
+/* If the lost rank had announced a final error message, it has printed it. */
 static void lose_link(int rank, int reason)
 {
     Link *link = &control.link[rank];
@@ -140,7 +140,7 @@ static void receive(int rank)
         leave(frame.value);
 }
 
-/* What to poll for; returns how many ranks are connected. */
+/* Fills the poll list; returns the number of connected ranks. */
 static int fill(struct pollfd ready[])
 {
     int connected = 0;
@@ -152,10 +152,10 @@ static int fill(struct pollfd ready[])
     return connected;
 }
 
-/* Until this rank and all others have left, or those that have not are given up. */
+/* Runs until this rank and all others have left, or have been given up. */
 static void *watch(void *argument)
 {
-    enum { TICK = 100 }; /* ms: where nothing comes, it looks for what other threads have changed */
+    enum { TICK = 100 }; /* ms: interval for checking changes by other threads */
     struct pollfd *ready = argument;
     while ((fill(ready) > 0 || !control.has_left) && rt_seconds() < control.until)
         if (poll(ready, (nfds_t)control.count, TICK) > 0)
@@ -192,7 +192,7 @@ void rt_control_claim_word(void)
         send_frame(q, RT_FRAME_CLAIM, 0);
 }
 
-/* Where the end has come already, rank 0 stands for who has brought it. */
+/* If all ranks are already ending, returns rank 0. */
 int rt_control_hear_claim(void)
 {
     if (control.status)
@@ -203,7 +203,7 @@ int rt_control_hear_claim(void)
     return -1;
 }
 
-/* Signals are for the threads of the trainer. */
+/* Signals are handled by the trainer's other threads. */
 void rt_control_open(int rank, int ranks, const RtPeer peer[])
 {
     sigset_t all, before;
@@ -227,7 +227,7 @@ void rt_control_watch(int rank)
         say_goodbye(rank);
 }
 
-/* All have come to their end. */
+/* All ranks have finished. */
 void rt_control_close(void)
 {
     leave(0);

@@ -1,8 +1,8 @@
 /* tcp_hello.c -- the handshake: how a process identifies itself when it connects, and proves that it knows the run's
  * secret.
  *
- * The proof is SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, INDOCRYPT 2012) of all else in the hello, with the secret
- * as its key.  A connection whose hello lacks it is dropped, however well it is formed. */
+ * The proof is SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, INDOCRYPT 2012) of all other fields of the hello, with the
+ * secret as key.  A connection without a valid proof is dropped. */
 #include "tcp.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "mpcrank3" /* eight letters; the number changes with the layout of what is sent */
+#define MAGIC "mpcrank3" /* eight letters; the number is the version of the protocol */
 
 /* --- This process ---------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ RtHello rt_hello_own(const RtLaunch *launch)
     own->machine = hash_of_file("/proc/sys/kernel/random/boot_id");
     if (!own->machine)
         own->machine = rt_launch_hash(0, own->host, sizeof own->host);
-    stat("/proc/self/ns/pid", &space); /* 0 where there is none */
+    stat("/proc/self/ns/pid", &space); /* 0 if there is none */
     own->pid_namespace = rt_launch_hash(own->machine, &space.st_ino, sizeof space.st_ino);
     own->pid = getpid();
     hello.program = hash_of_file("/proc/self/exe");
@@ -47,7 +47,7 @@ RtHello rt_hello_own(const RtLaunch *launch)
     return hello;
 }
 
-/* What others send is not trusted to be letters. */
+/* The host name from a peer is untrusted. */
 char *rt_process_text(const RtProcess *process)
 {
     char *text = rt_text("process %lld on %.*s", (long long)process->pid, (int)sizeof process->host, process->host);
@@ -81,7 +81,7 @@ static uint64_t siphash(const uint64_t key[2], const void *bytes, size_t count)
 {
     uint64_t v[4] = { key[0] ^ 0x736F6D6570736575u, key[1] ^ 0x646F72616E646F6Du, key[0] ^ 0x6C7967656E657261u,
                       key[1] ^ 0x7465646279746573u };
-    for (size_t at = 0; at <= count; at += 8) { /* the last word holds what is left, and the count in its last byte */
+    for (size_t at = 0; at <= count; at += 8) { /* the last word: remaining bytes, and the count in its last byte */
         uint64_t word = 0;
         memcpy(&word, (const char *)bytes + at, count - at < 8 ? count - at : 8);
         word |= count - at < 8 ? (uint64_t)count << 56 : 0;
@@ -96,7 +96,7 @@ static uint64_t siphash(const uint64_t key[2], const void *bytes, size_t count)
 
 static uint64_t proof_of(const RtHello *hello, const char *secret)
 {
-    static const uint64_t first[] = { 1, 2 }, second[] = { 3, 4 }; /* a text of any length becomes a key of two words */
+    static const uint64_t first[] = { 1, 2 }, second[] = { 3, 4 }; /* hashes the secret to a key of two words */
     if (!secret)
         return 0;
     uint64_t key[] = { siphash(first, secret, strlen(secret)), siphash(second, secret, strlen(secret)) };
@@ -111,16 +111,16 @@ bool rt_hello_send(int socket, RtHello *hello, const char *secret)
     return rt_socket_write(socket, hello, sizeof *hello);
 }
 
-/* The magic first, so that a short line in another protocol is not waited upon. */
+/* Reads the magic first, so that it does not wait for more after a short line in another protocol. */
 const char *rt_hello_receive(int socket, RtHello *hello, const char *secret)
 {
-    enum { PATIENCE = 5 }; /* seconds, for which others have to wait */
+    enum { PATIENCE = 5 }; /* seconds, during which others wait */
     const size_t first = sizeof hello->magic;
     rt_socket_set_timeout(socket, PATIENCE);
     if (!rt_socket_read(socket, hello, first))
         return "does not identify itself";
     if (memcmp(hello->magic, MAGIC, first))
-        return "does not speak the protocol of ranks";
+        return "does not use the protocol of ranks";
     if (!rt_socket_read(socket, (char *)hello + first, sizeof *hello - first))
         return "does not identify itself";
     if (secret && hello->proof != proof_of(hello, secret))

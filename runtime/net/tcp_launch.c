@@ -1,10 +1,9 @@
-/* tcp_launch.c -- which rank this is, of how many, and where rank 0 listens.
+/* tcp_launch.c -- rank, number of ranks, and the address of rank 0.
  *
- * Options win over the environment.  Of launchers the innermost counts: torchrun before mpirun and mpiexec, and these
- * before srun, since each may be started by the next.  Rank 0's address is --master, or MASTER_ADDR and MASTER_PORT, or
- * what can be worked out:
+ * Options override the environment.  Of nested launchers the innermost is used: torchrun before mpirun and mpiexec, and
+ * these before srun.  Rank 0's address is --master, or MASTER_ADDR and MASTER_PORT, or derived:
  *
- *   srun      the first host of the step, and a port made from the job's number
+ *   srun      the first host of the step, and a port derived from the job id
  *   mpirun    on one machine: a Unix socket in mpirun's own folder
  *   torchrun  MASTER_PORT, unless torchrun itself listens there: then one made from it and the run's name */
 #include "tcp.h"
@@ -17,7 +16,7 @@
 enum { MOST_RANKS = 65536, MOST_PORT = 65535 };
 
 typedef struct {
-    const char *name, *rank, *ranks, *local_rank, *local_ranks, *job, *attempt; /* of variables; NULL: it has none */
+    const char *name, *rank, *ranks, *local_rank, *local_ranks, *job, *attempt; /* names of variables; NULL: none */
 } Launcher;
 
 static const Launcher launchers[] = {
@@ -42,7 +41,7 @@ uint64_t rt_launch_hash(uint64_t seed, const void *bytes, size_t count)
     return hash;
 }
 
-/* A variable that is empty counts as not set. */
+/* An empty variable counts as unset. */
 static const char *variable(const char *name)
 {
     const char *text = name ? getenv(name) : NULL;
@@ -65,7 +64,7 @@ static int number_of_variable(const char *name, int lowest, int highest)
 
 /* --- Ranks ----------------------------------------------------------------------------------------- */
 
-/* Whose numbers count, or NULL. */
+/* The launcher whose variables are used, or NULL. */
 static const Launcher *find_launcher(void)
 {
     for (const Launcher *l = launchers; l < end; l++) {
@@ -86,7 +85,7 @@ static uint64_t job_of(const Launcher *by)
     return job && attempt ? rt_launch_hash(hash, attempt, strlen(attempt)) : hash;
 }
 
-/* Returns the launcher that has said it, or NULL. */
+/* Returns the launcher whose variables were used, or NULL. */
 static const Launcher *find_rank(RtLaunch *launch, const char *rank, const char *ranks)
 {
     RtRank *own = &launch->own;
@@ -117,7 +116,7 @@ int rt_launch_rank(int argc, char **argv)
     return rank ? atoi(rank) : 0;
 }
 
-/* --- Where rank 0 is ------------------------------------------------------------------------------- */
+/* --- The address of rank 0 ------------------------------------------------------------------------- */
 
 /* HOST:PORT, [ADDRESS]:PORT */
 static void read_master(RtLaunch *launch, const char *text)
@@ -130,7 +129,7 @@ static void read_master(RtLaunch *launch, const char *text)
     launch->port = number_of("the port of --master", colon + 1, 1, MOST_PORT);
 }
 
-/* Below the ports that the kernel hands out by itself. */
+/* Below the range of ephemeral ports. */
 static int port_made_from(uint64_t number)
 {
     enum { FIRST = 20000, COUNT = 12000 };
@@ -198,7 +197,7 @@ RtLaunch rt_launch_read(int argc, char **argv)
     const char *master = rt_options_text(argc, argv, "master");
     const double seconds = strtod(rt_options_text(argc, argv, "timeout"), NULL), otherwise = 60;
     const Launcher *by = find_rank(&launch, rt_options_text(argc, argv, "rank"), rt_options_text(argc, argv, "ranks"));
-    launch.timeout = seconds > 0 && seconds <= 1e9 ? seconds : otherwise; /* is refused when the ranks have met */
+    launch.timeout = seconds > 0 && seconds <= 1e9 ? seconds : otherwise; /* reported after the rendezvous */
     if (master)
         read_master(&launch, master);
     else if (launch.own.ranks > 1)

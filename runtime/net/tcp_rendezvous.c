@@ -1,12 +1,12 @@
 /* tcp_rendezvous.c -- all ranks connect to rank 0, and then to each other.
  *
- *   1  each rank connects to rank 0 and says who it is and where it listens itself
- *   2  when the last one has come, rank 0 sends to each where all of them listen, and a key
- *   3  each rank connects to those below it, once for control and once for data, and shows the key
+ *   1  each rank connects to rank 0 and sends its identity and the address on which it listens
+ *   2  when all have joined, rank 0 sends to each the addresses of all ranks, and a key
+ *   3  each rank connects to the lower ranks, once for control and once for data, and sends the key
  *
- * The connections of the first step stay, as those for control with rank 0.  Those for control are watched from the
- * moment on when both sides know each other (tcp_control.c), so that a rank that fails or dies meanwhile ends all.  Who
- * connects and does not fit is dropped, with a note. */
+ * The connections of the first step are kept, as the control connections with rank 0.  Control connections are watched
+ * as soon as both sides know each other (tcp_control.c), so that a rank that fails or dies meanwhile ends all.
+ * Connections that do not belong to the run are dropped, with a note. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Where a rank listens.  Of the family AF_UNSPEC, with a port: on rank 0's machine, which has other addresses for those
- * on the same machine. */
+/* The address on which a rank listens.  Family AF_UNSPEC, with a port: on rank 0's machine, whose address depends on
+ * the machine of the peer. */
 typedef struct {
     RtAddress address;
     RtProcess process;
 } Place;
 
-/* What rank 0 sends when all have joined. */
+/* The message of rank 0 after all have joined. */
 typedef struct {
     RtFrame head; /* RT_FRAME_TABLE, ranks */
     uint64_t key;
@@ -37,24 +37,24 @@ typedef struct {
 typedef struct {
     const RtLaunch *launch;
     RtPeer *peer;
-    RtHello own;       /* what this rank says when it connects */
-    RtAddress master;  /* where rank 0 listens */
-    RtAddress machine; /* rank 0's, without a port */
+    RtHello own;       /* the hello of this rank */
+    RtAddress master;  /* the address on which rank 0 listens */
+    RtAddress machine; /* that of rank 0, without a port */
     int ranks, listener;
     double until;
     Table *table;
     size_t table_bytes;
 } Rendezvous;
 
-/* --- Who connects ---------------------------------------------------------------------------------- */
+/* --- Incoming connections -------------------------------------------------------------------------- */
 
 static void open_listener(Rendezvous *r)
 {
     const char *host = r->launch->host;
-    /* A name of rank 0's machine may stand for 127.0.1.1 on itself, and not elsewhere. */
+    /* The name of rank 0's machine may resolve to 127.0.1.1, but only on that machine. */
     bool is_local = *host == '/' || !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
     RtAddress at = r->own.rank == 0 ? r->master : r->machine;
-    if (!is_local && (r->own.rank > 0 || rt_address_is_loopback(&at))) /* at all addresses of this machine */
+    if (!is_local && (r->own.rank > 0 || rt_address_is_loopback(&at))) /* listens on all addresses of this machine */
         at = (RtAddress){ .v4 = { .sin_family = at.any.sa_family, .sin_port = at.v4.sin_port } };
     if (at.any.sa_family == AF_UNIX)
         unlink(host);
@@ -66,7 +66,7 @@ static void open_listener(Rendezvous *r)
     r->own.port = ntohs(rt_socket_address(r->listener).v4.sin_port);
 }
 
-/* The place for a connection, or NULL and why there is none.  There is a key as soon as all have joined. */
+/* The slot of a connection, or NULL and the reason to drop it.  The key is set once all have joined. */
 static int *place_of(Rendezvous *r, const RtHello *hello, const char **why)
 {
     bool has_job = hello->job && r->own.job, joins = hello->kind == RT_HELLO_JOIN;
@@ -128,7 +128,7 @@ static char *missing_text(const Rendezvous *r)
 
 static void accept_higher(Rendezvous *r)
 {
-    const double patience = 15; /* seconds without a caller */
+    const double patience = 15; /* seconds without a new connection */
     RtAddress at = rt_socket_address(r->listener);
     double next = fmin(rt_seconds() + patience, r->until);
     char *missing = missing_text(r);
@@ -166,7 +166,7 @@ static void gather(Rendezvous *r)
             rt_control_lose(q, errno);
 }
 
-/* Rank 0 may start later, or be behind a network that comes up later. */
+/* Rank 0, or its network, may start later. */
 static void find_first(Rendezvous *r)
 {
     while ((r->peer[0].control = rt_socket_connect(&r->master, r->until - rt_seconds())) < 0) {
@@ -178,10 +178,10 @@ static void find_first(Rendezvous *r)
     }
 }
 
-/* Where rank 0 fails, it claims the word before it ends all. */
+/* If rank 0 fails, it announces its error message before it ends all ranks. */
 static void join(Rendezvous *r)
 {
-    enum { LATER = 5 }; /* rank 0 gives up before the others do, since it knows who is missing */
+    enum { LATER = 5 }; /* rank 0 gives up first, since it knows which ranks are missing */
     const int first = r->peer[0].control;
     RtFrame *head = &r->table->head;
     rt_socket_set_timeout(first, r->launch->timeout + LATER);
@@ -228,7 +228,7 @@ static void connect_to_lower(Rendezvous *r)
     }
 }
 
-/* --- All of it ------------------------------------------------------------------------------------- */
+/* --- The whole rendezvous -------------------------------------------------------------------------- */
 
 static void raise_file_limit(void)
 {
@@ -240,7 +240,7 @@ static void raise_file_limit(void)
 
 static void meet(Rendezvous *r)
 {
-    enum { LATER = 5 }; /* who cannot reach this rank knows more */
+    enum { LATER = 5 }; /* ranks that cannot reach this one have a better message */
     if (r->own.rank > 0)
         find_first(r);
     open_listener(r);

@@ -13,7 +13,7 @@
 
 /* --- Addresses ------------------------------------------------------------------------------------- */
 
-/* IPv4 where the host has that, so that all ranks take the same. */
+/* IPv4 if the host has it, so that all ranks choose the same. */
 bool rt_address_resolve(const char *host, int port, RtAddress *address, const char **why)
 {
     struct addrinfo *found = NULL;
@@ -85,8 +85,8 @@ static int fail_with(int socket, int reason)
     return -1;
 }
 
-/* Messages leave at once, and a machine that has failed is noticed within a minute.  A Unix socket needs
- * none of this, and refuses it. */
+/* Sends messages immediately, and detects a failed machine within a minute.  Not applicable to Unix sockets, where it
+ * fails. */
 static void tune(int socket)
 {
     static const int options[][3] = {
@@ -131,7 +131,7 @@ int rt_socket_accept(int listener, double until)
     return -1;
 }
 
-/* Where nobody listens, the port that the kernel picks for this end may be the very one that is called. */
+/* If there is no listener, the kernel may choose the destination port as the local port. */
 static bool is_to_itself(int connection)
 {
     RtAddress own = rt_socket_address(connection), peer = rt_socket_peer(connection);
@@ -152,14 +152,14 @@ int rt_socket_connect(const RtAddress *address, double seconds)
 
 void rt_socket_set_timeout(int socket, double seconds)
 {
-    const double least = 0.001, most = 1e6; /* 0 would be for ever */
+    const double least = 0.001, most = 1e6; /* 0 would be infinite */
     double bounded = fmin(fmax(seconds, least), most);
     struct timeval limit = { .tv_sec = (time_t)bounded, .tv_usec = (suseconds_t)(fmod(bounded, 1) * 1e6) };
     setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-/* Has a call moved all bytes?  It waits for all, so that less is the end. */
+/* Has a blocking call transferred all bytes?  Fewer mean the end of the connection. */
 static bool has_moved(ssize_t some, size_t count)
 {
     errno = some >= 0 ? 0 : errno == EAGAIN ? ETIMEDOUT : errno;

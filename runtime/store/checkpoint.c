@@ -1,5 +1,5 @@
-/* checkpoint.c -- saves and restores a run: what is in the file is the contract of docs/trainer.md, section
- * Checkpoints. */
+/* checkpoint.c -- saves and restores a run; docs/trainer.md, section Checkpoints, specifies the contents of the
+ * file. */
 #include "checkpoint.h"
 
 #include "checksum.h"
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART = 1 << 16 }; /* elements that are copied at once */
+enum { PART = 1 << 16 }; /* elements copied at a time */
 
-static const int64_t MOST_SEQUENCES = (int64_t)1 << 53; /* what a run will not reach, and can be counted on from */
+static const int64_t MOST_SEQUENCES = (int64_t)1 << 53; /* a bound that no run reaches, exact in doubles */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -34,7 +34,8 @@ int64_t rt_checkpoint_bytes(const Rt *rt)
     return bytes;
 }
 
-/* Of where the run stands: FNV-1a (64 bits) of what follows from these, since a wrong step would go unnoticed. */
+/* A checksum of the progress of the run: FNV-1a (64 bits) of these texts, since a wrong step would not be detected
+ * otherwise. */
 static char *place_checksum(const char *step, const char *seed, const char *position, const char *order,
                             const char *sequences)
 {
@@ -46,7 +47,7 @@ static char *place_checksum(const char *step, const char *seed, const char *posi
     return rt_text("%016llx", (unsigned long long)hash);
 }
 
-/* The header has the same length whatever the checksums are. */
+/* The length of the header does not depend on the checksums. */
 static char *header_of(const RtProgram *program, const RtView *views, int count, const RtPlace *place,
                        const uint64_t *sums, int64_t *bytes)
 {
@@ -73,7 +74,7 @@ static char *header_of(const RtProgram *program, const RtView *views, int count,
     return header;
 }
 
-/* Writes what this rank holds of a tensor whose first element is byte `begin` of the file; returns its checksum. */
+/* Writes this rank's part of a tensor that begins at byte `begin` of the file; returns its checksum. */
 static uint64_t write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
 {
     uint64_t sum = 0;
@@ -100,7 +101,7 @@ static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int
     free(part);
 }
 
-/* Of all ranks' parts. */
+/* Adds the checksums of all ranks. */
 static void add_up(Rt *rt, uint64_t *sums, int count)
 {
     uint64_t *all = rt_allocate((int64_t)rt->ranks * count, sizeof *all);
@@ -111,7 +112,7 @@ static void add_up(Rt *rt, uint64_t *sums, int count)
     free(all);
 }
 
-/* The lock goes over to the file that takes the place of the old one. */
+/* Passes the lock to the file that replaces the old one. */
 static void commit(RtOutput *output, RtLock *lock)
 {
     int file = fcntl(output->file, F_DUPFD_CLOEXEC, 0);
@@ -120,7 +121,7 @@ static void commit(RtOutput *output, RtLock *lock)
     rt_lock_pass(lock, file);
 }
 
-/* The header comes last, since the checksums are known when all is written. */
+/* The header is written last, since checksums are known only then. */
 void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock)
 {
     int count;
@@ -134,7 +135,7 @@ void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *
     rt_comm_barrier(rt);
     if (rt->rank > 0)
         output = rt_output_join(path, "--save");
-    rt_comm_barrier(rt); /* who fails to write removes the file, which all have opened by now */
+    rt_comm_barrier(rt); /* a rank that fails to write removes the file; all have opened it by now */
     write_views(&output, rt, views, count, bytes, sums);
     add_up(rt, sums, count);
     free(header);
@@ -151,7 +152,7 @@ void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *
         commit(&output, lock);
     else
         rt_output_leave(&output);
-    rt_comm_barrier(rt); /* whoever goes on may rely on the file */
+    rt_comm_barrier(rt); /* the file is complete for all ranks */
     free(sums);
     rt_views_free(views, count);
 }
@@ -194,7 +195,7 @@ static void check_fits(const RtSafetensors *file, const RtProgram *program, cons
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Every tensor of the file has a use. */
+/* Checks that every tensor of the file is used. */
 static void check_known(const RtSafetensors *file, const RtProgram *program, const RtView *views, int count)
 {
     const char **names = rt_allocate(count, sizeof *names);
@@ -248,7 +249,7 @@ static int64_t number_in(const RtSafetensors *file, const char *key, int64_t hig
     return number;
 }
 
-/* Does it hold weights and nothing of a run: as written by PyTorch, say? */
+/* Does it have only weights, without the state of a run (e.g. written by PyTorch)? */
 static bool is_weights_only(const RtSafetensors *file)
 {
     for (int i = 0; i < file->count; i++)
@@ -259,13 +260,12 @@ static bool is_weights_only(const RtSafetensors *file)
 
 static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
 {
-    rt_fail(
-        "--load %s: %s is not what was saved: its checksum is another; the file is damaged: load another checkpoint, "
-        "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
-        file->path, what, key);
+    rt_fail("--load %s: %s has a wrong checksum; the file is damaged: load another checkpoint, "
+            "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
+            file->path, what, key);
 }
 
-/* Each rank looks at as much of every tensor, so that together they have seen every byte once, whatever they hold. */
+/* Each rank checks an equal part of every tensor, independent of its own part, so that each byte is read once. */
 static void check_sums(const RtSafetensors *file, Rt *rt)
 {
     uint64_t *sums = rt_allocate(file->count, sizeof *sums);
@@ -306,7 +306,7 @@ static void check_place(const RtSafetensors *file)
     char *found = place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
                                  text_in(file, "order"), text_in(file, "sequences"));
     if (saved && strcmp(saved, found))
-        refuse_changed(file, "where the run stood (step, seed, position, order, sequences)", "checksum");
+        refuse_changed(file, "the progress of the run (step, seed, position, order, sequences)", "checksum");
     free(found);
 }
 

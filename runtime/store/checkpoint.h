@@ -1,4 +1,4 @@
-/* checkpoint.h -- a run on the disk: all tensors of the program under their full names, and the progress of the run. */
+/* checkpoint.h -- a run on disk: all tensors of the program under their full names, and the progress of the run. */
 #ifndef MPC_RUNTIME_CHECKPOINT_H
 #define MPC_RUNTIME_CHECKPOINT_H
 
@@ -8,20 +8,20 @@
 typedef struct {
     int64_t step;      /* steps done */
     int64_t position;  /* sequences read, over all epochs */
-    int64_t sequences; /* of the data that they were read from; 0: none were */
+    int64_t sequences; /* sequences in the data; 0: no data read yet */
     bool shuffled;
     uint32_t seed;
 } RtPlace;
 
-int64_t rt_checkpoint_bytes(const Rt *rt); /* of the tensors in a file */
+int64_t rt_checkpoint_bytes(const Rt *rt); /* bytes of the tensors in a file */
 
-/* Replaces the file whole or, ending the trainer, not at all.  All ranks call it: each writes what it holds; the first
- * has the lock of the path. */
+/* Replaces the file as a whole or, ending the trainer, not at all.  All ranks call it and write their parts; the first
+ * holds the lock of the path. */
 void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock);
 
-/* Fills the arena with this rank's parts.  True: `pad` is where that run stood.  False: the file holds weights alone;
- * place and optimizer are as they were.  Ends the trainer where a tensor is missing, unknown, of another shape or
- * type, or not what its checksum says. */
+/* Fills the arena with this rank's parts.  True: `place` is set to the progress of that run.  False: the file has only
+ * weights; place and optimizer are unchanged.  Ends the trainer if a tensor is missing, unknown, of another shape or
+ * type, or has a wrong checksum. */
 bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place);
 
 #endif

@@ -1,11 +1,11 @@
-/* checksum.c -- the loop is the whole cost of a check: a multiplication to spread the place, one to mix. */
+/* checksum.c -- checksums: per element, one multiplication to spread the index and one to mix. */
 #include "checksum.h"
 
 #include <string.h>
 
-static const uint64_t spread = 0x9E3779B97F4A7C15u; /* 2^64 / the golden ratio: places lie far from each other */
+static const uint64_t spread = 0x9E3779B97F4A7C15u; /* 2^64 / the golden ratio: spreads consecutive indices */
 
-/* Each line can be undone, so the whole can (as in the finalizers of D. Stafford's Mix13). */
+/* Each line is invertible, and therefore the whole (as in the finalizers of D. Stafford's Mix13). */
 static uint64_t mix(uint64_t x)
 {
     x ^= x >> 32;
@@ -15,12 +15,12 @@ static uint64_t mix(uint64_t x)
 
 uint64_t rt_checksum(const void *elements, int width, int64_t first, int64_t count)
 {
-    enum { WORTH_IT = 1 << 14 }; /* elements for which threads are woken */
+    enum { WORTH_IT = 1 << 14 }; /* minimum number of elements for several threads */
     const char *from = elements;
     uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) if (count >= WORTH_IT)
     for (int64_t i = 0; i < count; i++) {
-        uint32_t bits = 0; /* little-endian, as the file */
+        uint32_t bits = 0; /* little-endian, like the file */
         if (width == 4)
             memcpy(&bits, from + 4 * i, 4);
         else

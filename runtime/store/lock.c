@@ -1,6 +1,6 @@
-/* lock.c -- flock on what is written.  A checkpoint is replaced by renaming, so the lock goes from file to file: the
- * new one is locked before it takes the name, hence the file of that name is locked at any time.  Before the first
- * there is only its partial, FILE.tmp, which is left empty and locked until then. */
+/* lock.c -- flock on output files.  A checkpoint is replaced by renaming, so the lock is passed from file to file: the
+ * new one is locked before it gets the name, so the file of that name is always locked.  Before the first save there is
+ * only its partial, FILE.tmp, which is kept empty and locked until then. */
 #include "lock.h"
 
 #include "output.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is removed when the trainer ends before the first save.  A handler of exit takes no argument. */
+/* Removed when the trainer ends before the first save.  Global, since exit handlers have no argument. */
 static char *mark_left;
 
 static void remove_mark(void)
@@ -25,7 +25,7 @@ static void remove_mark(void)
     mark_left = NULL;
 }
 
-/* A file system without locks is no reason not to train. */
+/* On a file system without locks, training proceeds. */
 static bool is_taken(int file) { return flock(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; }
 
 static _Noreturn void refuse(const char *path, const char *option)
@@ -50,22 +50,22 @@ static bool is_same_file(int a, int b)
     return !fstat(a, &info[0]) && !fstat(b, &info[1]) && is_same(&info[0], &info[1]);
 }
 
-/* Whether the name still means the open file: another run may have replaced it before it was locked. */
+/* Is the open file still the one of that name?  Another run may have replaced it before it was locked. */
 static bool is_named(int file, const char *path)
 {
     struct stat info[2];
     return !fstat(file, &info[0]) && !stat(path, &info[1]) && is_same(&info[0], &info[1]);
 }
 
-/* The file that is there; or -1.  Some network file systems lock only what may be written. */
+/* Opens the existing file; or -1.  Some network file systems lock only files opened for writing. */
 static int open_target(const char *target)
 {
     int file = open(target, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     return file >= 0 ? file : open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-/* The file, or where there is none its partial, locked; false if another run saved between the opening and the
- * locking, so that it has to be tried again.  The partial is not removed then: that run may be writing it. */
+/* Locks the file or, if it does not exist, its partial; false if another run saved between open and lock: then try
+ * again.  The partial is not removed then: that run may be writing it. */
 static bool try_lock(RtLock *lock, const char *target, const char *path, const char *option)
 {
     *lock = (RtLock){ .file = open_target(target) };
@@ -106,8 +106,8 @@ RtLock rt_lock_take(const char *path, const char *option)
 
 void rt_lock_next(const RtLock *lock, int file)
 {
-    if (!is_same_file(lock->file, file)) /* else the mark itself is being written */
-        flock(file, LOCK_EX);            /* waits for a run that is about to see that the target is locked */
+    if (!is_same_file(lock->file, file)) /* else the mark itself is the output */
+        flock(file, LOCK_EX);            /* waits for a run that is about to find the target locked */
 }
 
 void rt_lock_pass(RtLock *lock, int file)

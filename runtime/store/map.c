@@ -1,4 +1,4 @@
-/* map.c -- maps files, and handles the fault when a mapped file is truncated. */
+/* map.c -- maps files, and handles faults from truncated mapped files. */
 #include "map.h"
 
 #include "state.h"
@@ -14,7 +14,7 @@
 
 const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
 {
-    int file = open(path, O_RDONLY | O_NONBLOCK); /* a pipe must not wait for its writer */
+    int file = open(path, O_RDONLY | O_NONBLOCK); /* open must not wait for the writer of a pipe */
     struct stat info;
     if (file < 0 || fstat(file, &info))
         rt_fail("%s %s: cannot open it: %s", option, path, strerror(errno));
@@ -35,7 +35,7 @@ const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
 
 void rt_unmap_file(const char *map, int64_t bytes) { munmap((void *)(uintptr_t)map, (size_t)bytes); }
 
-/* Only write and _exit: a handler may call little else. */
+/* Only write and _exit: async-signal-safe. */
 static void end_at_lost_page(int signal)
 {
     static const char message[] =

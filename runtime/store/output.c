@@ -1,5 +1,5 @@
-/* output.c -- writes a file under another name and renames it, so that a full disk, a signal or a power cut leave the
- * old one intact. */
+/* output.c -- writes a file under another name and renames it, so that a full disk, a signal or a power failure leaves
+ * the old file intact. */
 #include "output.h"
 
 #include "state.h"
@@ -17,7 +17,7 @@
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-/* The directory that holds `path`; the caller's. */
+/* The directory of `path`; owned by the caller. */
 static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -28,7 +28,7 @@ static char *directory_of(const char *path)
 
 char *rt_output_target(const char *path)
 {
-    enum { MOST = 40 }; /* as the kernel's own limit: a circle of links leads nowhere */
+    enum { MOST = 40 }; /* the kernel's limit, for cycles of links */
     char *target = rt_text("%s", path), link[PATH_MAX];
     for (int i = 0; i < MOST; i++) {
         ssize_t length = readlink(target, link, sizeof link - 1);
@@ -132,13 +132,13 @@ void rt_output_write(RtOutput *output, const void *data, int64_t bytes)
     }
 }
 
-/* A name is on the disk when its directory is. */
+/* A rename is durable only after fsync of the directory. */
 static void synchronise_directory(const char *path)
 {
     char *directory = directory_of(path);
     int file = open(directory, O_RDONLY);
     if (file >= 0) {
-        fsync(file); /* some file systems have no fsync of directories, and need none */
+        fsync(file); /* ignores errors: some file systems do not support it and do not need it */
         close(file);
     }
     free(directory);

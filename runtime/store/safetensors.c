@@ -34,7 +34,7 @@ static int64_t element_bits(const char *dtype)
     return 0;
 }
 
-/* A whole number that a double holds exactly, as JSON's do; else -1. */
+/* An integer that a double represents exactly, as in JSON; else -1. */
 static int64_t whole_number(const cJSON *item)
 {
     bool is = cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= 0x1p53 &&
@@ -84,7 +84,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const RtStored *)a)->name, ((const RtStored *)b)->name);
 }
 
-/* Every byte belongs to one tensor: so a file that was cut or padded is noticed. */
+/* Every byte belongs to exactly one tensor: detects truncated or padded files. */
 static void check_places(RtSafetensors *file, int64_t tensors_bytes)
 {
     qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_place);
@@ -108,7 +108,7 @@ static void check_names(RtSafetensors *file)
             refuse(file, rt_text("tensor '%s' occurs twice", file->tensors[i].name));
 }
 
-/* The header's JSON; what follows it is the tensors. */
+/* The JSON of the header; the tensors follow it. */
 static cJSON *read_header(RtSafetensors *file, int64_t *header_bytes)
 {
     uint64_t length = 0;
@@ -188,7 +188,7 @@ char *rt_safetensors_header(const RtView *views, int count, const char *const *m
     if (!json)
         rt_fail("out of memory: cannot make the header of a checkpoint");
 
-    uint64_t length = (strlen(json) + 7) / 8 * 8; /* spaces up to here, so that the tensors are aligned */
+    uint64_t length = (strlen(json) + 7) / 8 * 8; /* padded with spaces, so that the tensors are aligned */
     char *result = rt_allocate((int64_t)length + 8, 1);
     memset(result, ' ', length + 8);
     memcpy(result, &length, 8);

@@ -1,5 +1,5 @@
-/* safetensors.h -- the file format of checkpoints: u64 length of a JSON header, the header, the tensors.  Files of
- * others are read, too; nothing in them is taken on trust. */
+/* safetensors.h -- the file format of checkpoints: u64 length of a JSON header, the header, the tensors.  Files from
+ * other programs are read, too; their contents are untrusted. */
 #ifndef MPC_RUNTIME_SAFETENSORS_H
 #define MPC_RUNTIME_SAFETENSORS_H
 
@@ -9,8 +9,8 @@ typedef struct {
     const char *name, *dtype; /* "F32", "BF16", ... */
     int rank;
     int64_t size[RT_MAX_RANK];
-    int64_t begin, end; /* bytes, from the first tensor's begin */
-    const char *data;   /* at any address */
+    int64_t begin, end; /* bytes, from the begin of the first tensor */
+    const char *data;   /* unaligned */
 } RtStored;
 
 typedef struct {
@@ -22,15 +22,15 @@ typedef struct {
     int count;
 } RtSafetensors;
 
-/* Ends the trainer unless the file is whole: tensors of distinct names, whose sizes fit their bytes, without gaps. */
+/* Ends the trainer unless the file is complete: tensors with distinct names, sizes that match their bytes, no gaps. */
 RtSafetensors rt_safetensors_open(const char *path, const char *option);
 void rt_safetensors_close(RtSafetensors *file);
 
 const RtStored *rt_safetensors_find(const RtSafetensors *file, const char *name); /* NULL: not there */
 const char *rt_safetensors_metadata(const RtSafetensors *file, const char *key);  /* NULL: not there */
 
-/* The header of a file of these tensors, its length included; the caller's.  `metadata` is pairs of strings, key and
- * value, ended by NULL. */
+/* The header of a file of these tensors, including its length; owned by the caller.  `metadata` is pairs of strings,
+ * key and value, ended by NULL. */
 char *rt_safetensors_header(const RtView *views, int count, const char *const *metadata, int64_t *bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* tensors.c -- lists the tensors of a program under their full names, and copies their elements out of and into the
- * arena, whatever their memory order. */
+/* tensors.c -- lists the tensors of a program under their full names, and copies their elements from and to the arena,
+ * for any memory order. */
 #include "tensors.h"
 
 #include "convert.h"
@@ -26,7 +26,7 @@ static char *full_name(const RtTensor *tensor, const int64_t *copy)
     return path;
 }
 
-/* Of the ranks that differ only on axes that split nothing of the tensor, the first. */
+/* Is this the first of the ranks with the same part of the tensor? */
 static bool is_owner(const Rt *rt, const RtTensor *tensor)
 {
     for (int axis = 0; axis < rt->program->naxes; axis++) {
@@ -51,7 +51,7 @@ static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
                     .is_owner = is_owner(rt, tensor),
                     .count = 1 };
     int64_t element = tensor->type == RT_F32 || tensor->type == RT_I32 ? 4 : 2;
-    assert(tensor->type != RT_BOOL); /* no state is of truth values */
+    assert(tensor->type != RT_BOOL); /* state is never bool */
     for (int d = 0; d < tensor->copies; d++)
         view.offset += element * copy[d] * tensor->stride[d];
     for (int d = 0; d < view.rank; d++) {
@@ -104,9 +104,9 @@ void rt_views_free(RtView *views, int count)
     free(views);
 }
 
-/* --- What of the whole this rank holds -------------------------------------------------------- */
+/* --- This rank's part of the whole ------------------------------------------------------------ */
 
-/* All of the dim: a part may be as long as the whole where the dim is padded, and hold the padding. */
+/* Does the rank have the whole dim?  A part may have the size of the whole if the dim is padded. */
 static bool is_whole(const RtView *view, int d)
 {
     return view->size[d] == view->whole[d] && view->part[d].first == 0 && view->part[d].jump == 0;
@@ -122,7 +122,7 @@ RtRanges rt_ranges(const RtView *view)
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The elements of dim d from its jump on (second), or before it, that are no padding. */
+/* The elements of dim d from its jump on (second), or before it, without padding. */
 static RtRange range_of_dim(const RtView *view, int d, bool second)
 {
     const RtPart *part = &view->part[d];
@@ -134,7 +134,7 @@ static RtRange range_of_dim(const RtView *view, int d, bool second)
     return range;
 }
 
-/* Puts the row of the dims before `split` in front; false where it is padding. */
+/* Adds the position of the row of the dims before `split`; false if it is padding. */
 static bool place_row(const RtView *view, int split, int64_t row, RtRange *range)
 {
     int64_t own = view->size[split], whole = view->whole[split];
@@ -154,7 +154,7 @@ static bool place_row(const RtView *view, int split, int64_t row, RtRange *range
 bool rt_next_range(RtRanges *ranges, RtRange *range)
 {
     const RtView *view = ranges->view;
-    if (ranges->split < 0) { /* all of it is here */
+    if (ranges->split < 0) { /* the whole tensor is on this rank */
         *range = (RtRange){ .count = view->count };
         return ranges->next++ == 0;
     }
@@ -197,7 +197,7 @@ void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_chang
 
 RtType rt_view_file_type(const RtView *view) { return view->type == RT_I32 ? RT_I32 : RT_F32; }
 
-/* Where an element lies: element `first` to begin with, then one after the other. */
+/* The position of an element, from element `first` on. */
 typedef struct {
     int64_t index[RT_MAX_RANK];
     int64_t at; /* elements from the view's offset */
@@ -214,7 +214,7 @@ static Cursor cursor_at(const RtView *view, int64_t first)
     return cursor;
 }
 
-/* How many elements from here on, at most `count`, lie one after the other. */
+/* The number of contiguous elements from here on, at most `count`. */
 static int64_t run_at(const RtView *view, const Cursor *cursor, int64_t count)
 {
     int last = view->rank - 1;
@@ -224,7 +224,7 @@ static int64_t run_at(const RtView *view, const Cursor *cursor, int64_t count)
     return run < count ? run : count;
 }
 
-/* To the first element after a run. */
+/* Advances to the first element after a run. */
 static void advance(const RtView *view, Cursor *cursor, int64_t run)
 {
     int64_t step = run;

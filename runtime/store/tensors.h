@@ -1,4 +1,4 @@
-/* tensors.h -- the tensors of a program as a checkpoint names them: each copy of a repeat one tensor, logical sizes,
+/* tensors.h -- the tensors of a program as named in checkpoints: one tensor for each copy of a repeat, logical sizes,
  * no padding. */
 #ifndef MPC_RUNTIME_TENSORS_H
 #define MPC_RUNTIME_TENSORS_H
@@ -7,56 +7,55 @@
 
 typedef struct {
     char *name;             /* "h.3.attn.wq", "optimizer.m.h.3.attn.wq", "optimizer.loss_scale" */
-    const RtTensor *tensor; /* that it is (a copy of) */
-    bool is_state;          /* of the optimizer; else a parameter */
+    const RtTensor *tensor; /* the program's tensor, of which this may be one copy */
+    bool is_state;          /* state of the optimizer; else a parameter */
     RtType type;            /* in the arena */
     int rank;
     int64_t whole[RT_MAX_RANK];                     /* sizes, without the copies */
-    int64_t count;                                  /* of elements, of the whole */
-    int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; /* of this rank's part, with its padding where it is split */
+    int64_t count;                                  /* of elements of the whole */
+    int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; /* of this rank's part, with the padding of split dims */
     RtPart part[RT_MAX_RANK];
     int64_t offset; /* bytes, in the arena */
     bool is_owner;  /* of the ranks that hold the same part, the one that writes it to files */
 } RtView;
 
-/* `count` elements that follow each other both in the whole tensor, from number `whole` on, and in this rank's part,
- * from number `own` on; both are counted row by row. */
+/* `count` elements that are consecutive in the whole tensor, from element `whole` on, and in this rank's part, from
+ * element `own` on; both are counted row by row. */
 typedef struct {
     int64_t own, whole, count;
 } RtRange;
 
-/* The ranges of what this rank holds, in order: without padding, as few as possible. */
+/* An iterator over the ranges of this rank's part, in order: without padding, as few as possible. */
 typedef struct {
     const RtView *view;
     int split;     /* the last dim that is split, or -1 */
-    int64_t inner; /* elements behind it */
-    int64_t next;  /* the range to come, in order */
+    int64_t inner; /* elements per index of it */
+    int64_t next;  /* the next range */
 } RtRanges;
 
 RtRanges rt_ranges(const RtView *view);
 bool rt_next_range(RtRanges *ranges, RtRange *range);
 
-/* All of them, in the order of the program; the caller's, for rt_views_free. */
+/* All tensors, in the order of the program; freed with rt_views_free. */
 RtView *rt_views(const Rt *rt, int *count);
 void rt_views_free(RtView *views, int count);
 
-/* Where its elements lie in the arena, from view->offset on: with what lies between them. */
+/* The extent of its elements in the arena, from view->offset on, including gaps. */
 int64_t rt_view_bytes(const RtView *view);
 
-/* Bytes of the arena for rt_view_read and rt_view_write; rt_view_close puts them back, if they are changed. */
+/* Opens its bytes of the arena for rt_view_read and rt_view_write; rt_view_close writes them back, if changed. */
 char *rt_view_open(const Rt *rt, const RtView *view);
 void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed);
 
-/* In a file floats are f32 and integers i32: 4 bytes an element.  Element `first` + i of this rank's part, counted row
- * by row, from or to values[i] for i < count. */
+/* In a file floats are f32 and integers i32: 4 bytes per element.  Copies element `first` + i of this rank's part,
+ * counted row by row, from or to values[i] for i < count. */
 RtType rt_view_file_type(const RtView *view);
 void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values);
 void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values);
 
 /* --- init.c --------------------------------------------------------------------------------- */
 
-/* Zeroes all tensors, padding included, and gives them their initial values; parameters that a file will fill stay
- * zero. */
+/* Zeroes all tensors, including padding, and sets their initial values; parameters only if with_parameters. */
 void rt_init_tensors(Rt *rt, uint32_t seed, bool with_parameters);
 
 #endif

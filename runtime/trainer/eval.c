@@ -1,7 +1,7 @@
 /* eval.c -- the mean loss over --eval-data: its first batches, in the order of the file.
  *
- * A batch is train.batch sequences, whatever the micro-batch that a call takes, so that runs with other micro-batches
- * and layouts evaluate on the same.  A file that holds less than one is taken as far as whole calls go. */
+ * A batch is train.batch sequences, independent of the micro-batch, so that runs with other micro-batches and layouts
+ * evaluate the same sequences.  Of a file with less than one batch, as many whole calls as possible are used. */
 #include "device.h"
 #include "train.h"
 

@@ -1,6 +1,6 @@
-/* init.c -- initial values.  Element i (counted row by row) of the tensor with the full name T is a function of seed, T
- * and i alone, so that every layout begins with the same weights: Philox with the key (seed, FNV-1a of T) and the
- * counter (i, i >> 32, 0, 0).  Its outputs x are made numbers of (0, 1) by u = (x + 1/2) / 2^32. */
+/* init.c -- initial values.  Element i (counted row by row) of the tensor with the full name T depends only on seed, T
+ * and i, so that every layout starts with the same weights: Philox with the key (seed, FNV-1a of T) and the counter (i,
+ * i >> 32, 0, 0).  Its outputs x are mapped to (0, 1) by u = (x + 1/2) / 2^32. */
 #include "device.h"
 #include "philox.h"
 #include "store/tensors.h"

@@ -1,4 +1,4 @@
-/* log.c -- the file of --log: one JSON object a line, one line a step. */
+/* log.c -- the file of --log: one JSON object per line, one line per step. */
 #include "log.h"
 
 #include "outputs.h"
@@ -22,7 +22,7 @@ static char *failure_text(const char *path)
 
 static _Noreturn void refuse(const char *path) { rt_fail("%s", failure_text(path)); }
 
-/* The step that a line is about; -1: it is none of a log. */
+/* The step of a line; -1: not a log line. */
 static double step_of(const char *line)
 {
     cJSON *json = cJSON_Parse(line);
@@ -33,8 +33,8 @@ static double step_of(const char *line)
 }
 
 typedef struct {
-    off_t kept;   /* bytes of the first lines: those of the steps up to that one */
-    int64_t line; /* the first one that is none of a log, though others follow it, counted from 1; 0: none is */
+    off_t kept;   /* bytes of the lines of steps up to that one */
+    int64_t line; /* number of the first line, from 1, that is not a log line and not the last; 0: none */
 } Look;
 
 static Look look_at(FILE *file, int64_t step)
@@ -45,7 +45,7 @@ static Look look_at(FILE *file, int64_t step)
     bool keeps = step > 0;
     for (int64_t number = 1; getline(&line, &room, file) > 0; number++) {
         double of = step_of(line);
-        if (of < 0 && (number == 1 || getline(&line, &room, file) > 0)) { /* a crash leaves half a line at the end */
+        if (of < 0 && (number == 1 || getline(&line, &room, file) > 0)) { /* a crash may leave half a line at the end */
             look.line = number;
             break;
         }
@@ -56,7 +56,7 @@ static Look look_at(FILE *file, int64_t step)
     return look;
 }
 
-/* How much of the file stays. */
+/* The number of bytes of the file to keep. */
 static off_t bytes_kept(const char *path, int64_t step, bool overwrite)
 {
     if (step == 0 && !overwrite)
@@ -99,7 +99,7 @@ RtLog rt_log_open(const char *path, int64_t step, bool overwrite)
     if (is_regular)
         rt_lock_file(log.file, path, "--log");
     off_t kept = is_regular ? bytes_kept(path, step, overwrite) : 0;
-    if (!write_text(&log, " ")) /* before a JSON object it means nothing; and a regular file loses it at once */
+    if (!write_text(&log, " ")) /* ignored before a JSON object; removed from a regular file at once */
         refuse(path);
     if (is_regular && ftruncate(log.file, kept))
         refuse(path);
@@ -120,7 +120,7 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         return;
     char *line = rt_text("{");
     add(&line, "step", (double)report->step, "%.0f");
-    add(&line, "loss", report->loss, "%.9g"); /* nine digits give back the same f32 */
+    add(&line, "loss", report->loss, "%.9g"); /* nine digits restore the same f32 */
     add(&line, "grad_norm", report->grad_norm, "%.9g");
     add(&line, "lr", report->lr, "%.9g");
     add(&line, "tokens_per_s", report->tokens_per_s, "%.1f");
@@ -137,7 +137,7 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
     if (!isnan(report->eval_loss))
         add(&line, "eval_loss", report->eval_loss, "%.9g");
     char *whole = rt_text("%s}\n", line);
-    if (!write_text(log, whole)) /* in one piece, so that whoever follows the file sees whole lines */
+    if (!write_text(log, whole)) /* in one write, so that readers of the growing file see whole lines */
         log->failure = failure_text(log->path);
     free(whole);
     free(line);

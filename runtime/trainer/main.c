@@ -20,7 +20,7 @@
 #include <omp.h>
 #include <unistd.h>
 
-/* "tiny, compiled from tiny.mdl by mpc 0.1.0": the plan says of which version. */
+/* "tiny, compiled from tiny.mdl by mpc 0.1.0": the version is in the plan. */
 static void print_version(const RtProgram *program)
 {
     cJSON *plan = cJSON_Parse(program->plan);
@@ -30,7 +30,7 @@ static void print_version(const RtProgram *program)
     cJSON_Delete(plan);
 }
 
-/* As plan.json has it; in the trainer it has no white space. */
+/* Formatted like plan.json; in the trainer it has no white space. */
 static void print_plan(const RtProgram *program)
 {
     cJSON *plan = cJSON_Parse(program->plan);
@@ -40,7 +40,7 @@ static void print_plan(const RtProgram *program)
     cJSON_Delete(plan);
 }
 
-/* --help, --plan and --version end the trainer before anything is opened. */
+/* Handles --help, --plan and --version, before anything is opened. */
 static bool answers(const RtRun *run, const char *command)
 {
     const RtProgram *program = run->rt.program;
@@ -54,7 +54,7 @@ static bool answers(const RtRun *run, const char *command)
     return options->help || options->version || options->plan;
 }
 
-/* What was printed may be the result: a full disk behind it is no success. */
+/* Standard output may be the result: a failed write is an error. */
 static int end_of_output(int status)
 {
     if ((fflush(stdout) || ferror(stdout)) && status == RT_EXIT_OK)
@@ -74,7 +74,7 @@ static RtData *open_data(RtRun *run, const char *path, const char *option, const
     return data;
 }
 
-/* All that an evaluation will read: a bad token would end the run in its middle. */
+/* Checks all tokens of an evaluation: a bad one would end the run later. */
 static void check_eval_data(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->eval;
@@ -90,7 +90,7 @@ static void check_eval_data(const RtRun *run)
     free(sequence);
 }
 
-/* Ranks of one machine share its processors, unless someone has said who gets what. */
+/* Divides the processors of a machine among its ranks, unless assigned from outside. */
 static void set_threads(RtRun *run)
 {
     Rt *rt = &run->rt;
@@ -117,7 +117,7 @@ static void start_device(RtRun *run)
         rt_comm_print_mesh(rt);
 }
 
-/* --- Where the run begins ------------------------------------------------------------------- */
+/* --- Start of the run ----------------------------------------------------------------------- */
 
 static uint32_t first_seed(const RtRun *run)
 {
@@ -128,7 +128,7 @@ static uint32_t first_seed(const RtRun *run)
     return (uint32_t)seed;
 }
 
-/* A run that goes on has the seed it had. */
+/* A resumed run must have the same seed. */
 static void check_seed(const RtRun *run)
 {
     const RtOptions *options = &run->options;
@@ -190,9 +190,9 @@ static void start_state(RtRun *run)
     }
 }
 
-/* --- What it writes ------------------------------------------------------------------------- */
+/* --- Outputs -------------------------------------------------------------------------------- */
 
-/* The second step of the run is the first that has warm caches; a shorter run is traced from its beginning. */
+/* The second step is the first with warm caches; a shorter run is traced from its start. */
 static int64_t first_traced(const RtRun *run)
 {
     bool has_more = run->options.steps - run->begun_at > run->options.trace_steps;
@@ -246,7 +246,7 @@ static int finish(RtRun *run)
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
     RtRun run = { .rt = { .program = program }, .lock.file = -1 };
-    bool only_answers = rt_options_only_ask(argc, argv); /* which one rank does, without the others */
+    bool only_answers = rt_options_only_ask(argc, argv); /* done by a single rank */
     if (only_answers && program->comm && program->comm->launched_as(argc, argv) > 0)
         return RT_EXIT_OK;
     if (!only_answers)

@@ -1,4 +1,4 @@
-/* memory.c -- prints how much memory a trainer holds on its device. */
+/* memory.c -- prints the memory of a trainer on its device. */
 #include "memory.h"
 
 #include "device.h"

@@ -15,9 +15,9 @@ typedef struct {
     const char *option;
     char *path;
     bool is_written, is_compared;
-    dev_t device; /* of the file; or where there is none yet, of the directory that it is to be in */
+    dev_t device; /* of the file; if it does not exist yet, of its directory */
     ino_t inode;
-    char *name; /* there; NULL: the file is there */
+    char *name; /* its name there; NULL: the file exists */
 } File;
 
 enum { MOST = 12 };
@@ -26,13 +26,13 @@ static void identify(File *file)
 {
     struct stat info;
     if (!stat(file->path, &info)) {
-        file->is_compared = S_ISREG(info.st_mode); /* many may write to a terminal */
+        file->is_compared = S_ISREG(info.st_mode); /* terminals and pipes may be shared */
     } else {
         char *target = rt_output_target(file->path), *slash = strrchr(target, '/');
         file->name = rt_text("%s", slash ? slash + 1 : target);
         if (slash)
             slash[1] = '\0';
-        file->is_compared = !stat(slash ? target : ".", &info); /* else opening it fails, which says why */
+        file->is_compared = !stat(slash ? target : ".", &info); /* else opening it reports the error */
         free(target);
     }
     file->device = info.st_dev;
@@ -55,7 +55,7 @@ static void add(File *files, int *count, const char *option, char *path, bool is
 
 static char *copy_of(const char *path) { return path ? rt_text("%s", path) : NULL; }
 
-/* Of Megatron's F.bin, F.idx. */
+/* F.idx of Megatron's F.bin. */
 static char *index_of(const char *path)
 {
     size_t length = path ? strlen(path) : 0;
@@ -116,7 +116,7 @@ void rt_outputs_check(const RtOptions *options, int rank)
             check_pair(&files[a], &files[b]);
     const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
     bool goes_on = load && save && is_same(load, save);
-    if (save && !goes_on && !options->overwrite && rank == 0) /* one rank makes the file */
+    if (save && !goes_on && !options->overwrite && rank == 0) /* one rank creates the file */
         rt_outputs_keep(save->path, "--save", "resume from it with --load, give another name");
     if (options->trace && !options->overwrite)
         rt_outputs_keep(find(files, count, "--trace")->path, "--trace", "give another name");

@@ -1,14 +1,14 @@
-/* outputs.h -- before a run: checks that its outputs are not its inputs, and replace no existing files. */
+/* outputs.h -- before a run: checks that its outputs are not its inputs and do not replace existing files. */
 #ifndef MPC_RUNTIME_OUTPUTS_H
 #define MPC_RUNTIME_OUTPUTS_H
 
 #include "options.h"
 
-/* Ends the trainer where one file has two uses, but for a checkpoint that is loaded and saved, and where a file that
- * is there would be lost without --overwrite.  The log is left to rt_log_open, since a run that goes on adds to it. */
+/* Ends the trainer if one file has two uses, except a checkpoint that is loaded and saved, or if an existing file would
+ * be overwritten without --overwrite.  The log is checked by rt_log_open, since a resumed run appends to it. */
 void rt_outputs_check(const RtOptions *options, int rank);
 
-/* Ends the trainer if a file with content is at `path`: `remedy` is what to do but to overwrite it. */
+/* Ends the trainer if `path` is a file with content; `remedy`: an alternative to --overwrite, for the message. */
 void rt_outputs_keep(const char *path, const char *option, const char *remedy);
 
 #endif

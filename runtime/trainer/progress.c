@@ -1,4 +1,4 @@
-/* progress.c -- the line about a step on the terminal. */
+/* progress.c -- progress lines on the terminal. */
 #include "log.h"
 #include "state.h"
 
@@ -30,7 +30,7 @@ static void print_rate(double tokens_per_s)
 
 void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
 {
-    bool is_terminal = report->ranks == 1 && isatty(STDOUT_FILENO); /* a launcher of ranks lends each a terminal */
+    bool is_terminal = report->ranks == 1 && isatty(STDOUT_FILENO); /* launchers may give each rank a terminal */
     if (!is_terminal && (!keep || is_ending))
         return;
     if (is_terminal)

@@ -1,5 +1,5 @@
-/* sample.c -- text from a byte model, byte by byte: the last `seq` bytes go in, the prediction after the last one is
- * drawn from. */
+/* sample.c -- samples text from a byte model: from the prediction after the last `seq` bytes, a byte is drawn and
+ * appended. */
 #include "device.h"
 #include "mesh/comm.h"
 #include "philox.h"
@@ -23,7 +23,7 @@ static int by_logit(const void *a, const void *b)
     return x->logit != y->logit ? (x->logit < y->logit) - (x->logit > y->logit) : x->byte - y->byte;
 }
 
-/* u in (0, 1) picks a byte with probability softmax(logits / temperature), among the k likeliest. */
+/* Draws a byte for u in (0, 1), with probability softmax(logits / temperature) among the k most likely. */
 static int draw(const float *logits, double temperature, int k, double u)
 {
     Choice choices[BYTES];
@@ -42,7 +42,7 @@ static int draw(const float *logits, double temperature, int k, double u)
     return choices[k - 1].byte;
 }
 
-/* Puts the text's end into the first sequence of the inputs; what follows it, and the others, are 0. */
+/* Copies the end of the text to the first sequence of the inputs; the rest is 0. */
 static void fill(Rt *rt, const RtFunction *f, const unsigned char *text, int64_t length)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {

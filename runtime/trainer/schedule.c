@@ -1,4 +1,4 @@
-/* schedule.c -- the formulas of docs/language.md, section train: t is the step, u how far it is from the end of the
+/* schedule.c -- the formulas of docs/language.md, section train: t is the step, u its position from the end of the
  * warmup (0) to the last step (1). */
 #include "schedule.h"
 

@@ -16,8 +16,8 @@ static double seconds_since(struct timespec begin)
     return (double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec);
 }
 
-/* Who asks once often asks twice: `timeout` tells the process and then its group, launchers tell the ranks of a group
- * that has had the signal.  Only a signal that comes later is another request. */
+/* A signal is often sent twice: `timeout` signals the process and then its group; launchers forward a signal to ranks
+ * that already had it.  Only a later signal counts as a second request. */
 static void note(int signal)
 {
     enum { AT_ONE_TIME = 1 }; /* seconds */
@@ -28,12 +28,12 @@ static void note(int signal)
     } else if (seconds_since(caught_at) > AT_ONE_TIME) {
         struct sigaction action = { .sa_handler = SIG_DFL };
         sigaction(signal, &action, NULL);
-        raise(signal); /* comes when this handler has returned */
+        raise(signal); /* delivered after this handler returns */
     }
     errno = error;
 }
 
-/* Nobody reads any more: every further line that is written brings it again, and is no request. */
+/* The reader of the output is gone: every further write repeats the signal, which is not a second request. */
 static void note_lost_reader(int signal)
 {
     if (!caught)
@@ -43,14 +43,14 @@ static void note_lost_reader(int signal)
 void rt_signals_catch(void)
 {
     static const int requests[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU };
-    /* No SA_RESTART: a line on its way to a reader who has stopped reading (mpirun that ends its ranks) is given up. */
+    /* No SA_RESTART: a write that is blocked since its reader has stopped (mpirun ending its ranks) is abandoned. */
     struct sigaction action = { .sa_handler = note }, lost = { .sa_handler = note_lost_reader }, former;
     for (unsigned i = 0; i < sizeof requests / sizeof *requests; i++)
         sigaction(requests[i], &action, NULL);
-    if (!sigaction(SIGHUP, NULL, &former) && former.sa_handler != SIG_IGN) /* as nohup wants it */
+    if (!sigaction(SIGHUP, NULL, &former) && former.sa_handler != SIG_IGN) /* ignored under nohup */
         sigaction(SIGHUP, &action, NULL);
     sigaction(SIGPIPE, &lost, NULL);
-    /* A file over the limit of its size (ulimit -f) is then an error of write, with its message. */
+    /* Exceeding the file size limit (ulimit -f) then is a reported write error. */
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigaction(SIGXFSZ, &ignore, NULL);
 }

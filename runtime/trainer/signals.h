@@ -1,12 +1,12 @@
 /* signals.h -- signals that end a run: the current step is finished and saved, then the run ends normally.
  *
- * Ctrl-C, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1, SIGUSR2 and SIGXCPU, by which batch systems announce
- * the end of the time; and SIGPIPE: the reader of the output is gone. */
+ * Ctrl-C, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1, SIGUSR2 and SIGXCPU, with which batch systems announce
+ * the time limit; and SIGPIPE: the reader of the output is gone. */
 #ifndef MPC_RUNTIME_SIGNALS_H
 #define MPC_RUNTIME_SIGNALS_H
 
-/* From now on the first signal is only noted, and ends a call that waits with EINTR; one that comes more than a second
- * later ends the process. */
+/* From now on the first signal only sets a flag and interrupts a blocking call (EINTR); one more than a second later
+ * ends the process. */
 void rt_signals_catch(void);
 
 int rt_signals_caught(void); /* the signal's number, or 0 */

@@ -1,5 +1,5 @@
-/* trace.c -- records begin and end of each kernel while tracing, and writes them in the Trace Event Format, which
- * chrome://tracing and ui.perfetto.dev read. */
+/* trace.c -- records begin and end of each kernel while tracing, and writes them in the Trace Event Format
+ * (chrome://tracing, ui.perfetto.dev). */
 #include "trace.h"
 
 #include "device.h"
@@ -20,22 +20,22 @@ typedef struct {
 } Iteration;
 
 typedef struct {
-    int kernel; /* index into the program's, its collectives' behind them; STEP: a whole step */
+    int kernel; /* index of a kernel or, after these, of a collective; STEP: a whole step */
     int64_t step;
-    double begin, end;         /* marks of the device, and seconds once its step is over */
-    int thread;                /* 1: that of collectives */
-    Iteration loop[MAX_LOOPS]; /* of the loops that it is in, the outermost first */
+    double begin, end;         /* marks of the device; converted to seconds after the step */
+    int thread;                /* 1: collectives */
+    Iteration loop[MAX_LOOPS]; /* of the enclosing loops, outermost first */
     int loops;
 } Event;
 
 struct RtTrace {
     char *path;
-    int64_t first, last; /* the steps that are recorded */
-    int64_t step;        /* the one that runs */
+    int64_t first, last; /* the recorded steps */
+    int64_t step;        /* the present step */
     Event *events;
     int64_t count, room;
     int64_t first_of_step;
-    int64_t open[MAX_DEPTH]; /* events that have begun and not ended */
+    int64_t open[MAX_DEPTH]; /* unfinished events */
     int depth;
     Iteration loop[MAX_LOOPS];
     int loops;
@@ -83,7 +83,7 @@ void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end)
     event->thread = thread;
 }
 
-/* Deeper loops than are counted have the names of the outer ones. */
+/* Loops nested deeper than MAX_LOOPS are not recorded. */
 void rt_trace_iteration(Rt *rt, const char *dim, int64_t iteration)
 {
     struct RtTrace *trace = rt->trace;
@@ -119,14 +119,14 @@ static const RtKernel *collective_as_kernel(const RtProgram *program, const Even
     return result;
 }
 
-/* Bytes of the path of the repeat whose copies the dim counts: 1 of "h.copy", "h.copy.2"; 0: it counts no copies. */
+/* Length of the path of the repeat that the dim belongs to: 1 for "h.copy", "h.copy.2"; 0: not a copy dim. */
 static size_t path_of_copies(const char *dim)
 {
     const char *copy = strstr(dim, ".copy");
     return copy && (!copy[strlen(".copy")] || copy[strlen(".copy")] == '.') ? (size_t)(copy - dim) : 0;
 }
 
-/* "h.attn.q" in the third copy of h: "h.2.attn.q".  The caller's. */
+/* "h.attn.q" in the third copy of h: "h.2.attn.q".  Owned by the caller. */
 static char *name_in_turn(const char *name, const Event *event)
 {
     char *text = rt_text("%s", "");
@@ -146,7 +146,7 @@ static void add_iterations(cJSON *arguments, const Event *event)
         cJSON_AddNumberToObject(arguments, event->loop[i].dim, (double)event->loop[i].iteration);
 }
 
-/* A complete event ("ph": "X"): times in microseconds, from the first event on. */
+/* A complete event ("ph": "X"): times in microseconds since the first event. */
 static char *event_text(const RtProgram *program, const Event *event, double origin, int rank)
 {
     RtKernel message;
@@ -164,7 +164,7 @@ static char *event_text(const RtProgram *program, const Event *event, double ori
     cJSON_AddNumberToObject(json, "tid", event->thread);
     if (kernel) {
         cJSON *arguments = arguments_of(kernel, event->end - event->begin);
-        cJSON_AddStringToObject(arguments, "kernel", kernel->name); /* the same in all copies */
+        cJSON_AddStringToObject(arguments, "kernel", kernel->name); /* equal in all copies */
         add_iterations(arguments, event);
         cJSON_AddItemToObject(json, "args", arguments);
     }

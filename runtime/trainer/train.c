@@ -44,7 +44,7 @@ double rt_scalar(const RtRun *run, int64_t offset)
 
 /* --- One step ------------------------------------------------------------------------------- */
 
-/* The sequences of the next batch: the caller's. */
+/* The sequences of the next batch; owned by the caller. */
 static int64_t *next_sequences(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
@@ -67,7 +67,7 @@ static void fill_batch(RtRun *run)
     free(sequence);
 }
 
-/* Before the ranks meet: what none of them could say any more in the middle of a step. */
+/* Before ranks synchronise: checks that cannot be reported in the middle of a step. */
 static void look_ahead(RtRun *run)
 {
     if (run->log.failure && !run->failure)
@@ -79,7 +79,7 @@ static void look_ahead(RtRun *run)
     free(sequence);
 }
 
-/* fp16 skips a step whose gradients overflow and lowers the loss scale; elsewhere that is the end. */
+/* fp16 skips a step whose gradients overflow and lowers the loss scale; otherwise the run ends. */
 static void check_finite(const RtRun *run, const RtStepReport *report)
 {
     bool norm_is_bad =
@@ -96,7 +96,7 @@ static void check_finite(const RtRun *run, const RtStepReport *report)
            isfinite(report->loss) ? report->grad_norm : report->loss, saved);
 }
 
-/* What collectives have done since `before`. */
+/* Statistics of collectives since `before`. */
 static RtTraffic traffic_since(const Rt *rt, RtTraffic before)
 {
     RtTraffic now = rt_collectives_traffic(rt);
@@ -120,7 +120,7 @@ static RtStepReport run_step(RtRun *run)
     double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
 
     double speed = program->flops_per_step / seconds;
-    if (speed > run->peak) /* what else ran while the peak was measured has ended */
+    if (speed > run->peak) /* other load has ended since the peak was measured */
         run->peak = speed;
 
     run->place.step++;
@@ -141,10 +141,10 @@ static RtStepReport run_step(RtRun *run)
                            .traffic = traffic_since(rt, before) };
 }
 
-/* All ranks end at the same step, whichever of them had the signal or has found a failure. */
+/* All ranks end at the same step if any of them has received a signal or found a failure. */
 bool rt_is_interrupted(RtRun *run)
 {
-    enum { FAILURE = 1000 }; /* above all signals */
+    enum { FAILURE = 1000 }; /* greater than all signals */
     int most = (int)rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught());
     run->has_failure = most == FAILURE;
     run->signal = run->has_failure ? 0 : most;

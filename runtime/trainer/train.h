@@ -13,26 +13,26 @@ typedef struct {
     Rt rt;
     RtOptions options;
     RtData *data, *eval_data; /* NULL: not given */
-    RtPlace place;            /* where the run stands */
-    int64_t begun_at;         /* the step that it began with */
+    RtPlace place;            /* progress of the run */
+    int64_t begun_at;         /* the first step */
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
     bool has_loaded;
-    int signal;       /* that a rank has had; 0: none */
-    bool has_failure; /* a rank can do no further step: what is done is saved, then that rank says why */
-    char *failure;    /* of this rank: why; NULL: it has none */
+    int signal;       /* received by a rank; 0: none */
+    bool has_failure; /* a rank cannot continue: the run is saved, then that rank reports why */
+    char *failure;    /* the reason, on this rank; NULL: none */
     RtLog log;
     RtLock lock;   /* of --save, by the first rank */
     double peak;   /* flops/s of the best product */
     double step_s; /* of a step, smoothed */
 } RtRun;
 
-/* Trains until place.step is options.steps, or a signal; evaluates, logs and saves on the way and at the end. */
+/* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
 void rt_train(RtRun *run);
 
-/* Has any rank been asked to end, or must it?  All ranks call it, between steps. */
+/* Has any rank received a signal or failed?  All ranks call it, between steps. */
 bool rt_is_interrupted(RtRun *run);
 
-/* Of an evaluation: how many sequences it takes.  eval.c */
+/* The number of sequences of an evaluation.  eval.c */
 int64_t rt_eval_sequences(const RtRun *run);
 
 /* Mean loss over the first batches of --eval-data.  eval.c */
@@ -41,10 +41,10 @@ double rt_evaluate(RtRun *run);
 /* Prints --sample bytes after --prompt, on stdout.  sample.c */
 void rt_sample(RtRun *run);
 
-/* Writes the scalars that a function takes before it runs. */
+/* Writes the input scalars of a function before it runs. */
 void rt_set_scalars(RtRun *run, const RtScalars *scalars);
 
-/* An f32 that a function has left at `offset`; NAN where it has none (-1). */
+/* The f32 result of a function at `offset`; NAN if it has none (-1). */
 double rt_scalar(const RtRun *run, int64_t offset);
 
 #endif

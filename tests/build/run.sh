@@ -1,5 +1,5 @@
 #!/bin/sh
-# No warnings from gcc or clang, formatted, no dependency that points up, no file that is too long.
+# No warnings from gcc or clang, formatted, no upward dependencies, no long files.
 set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -8,7 +8,7 @@ make -s -j2 BUILD="$out/clang" CC=clang-14 EXTRA_CFLAGS=-Werror CFLAGS=-O1 all
 
 make -s format FORMAT='clang-format-14 --dry-run -Werror'
 
-# Arrows point down, and in no circle.
+# Dependencies point down, without cycles.
 /usr/bin/python3 tests/build/arrows.py
 
 long=$(find ir frontend passes codegen driver runtime -name '*.[chly]' -exec wc -l {} + |

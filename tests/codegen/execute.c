@@ -1,12 +1,11 @@
-/* execute.c -- runs what the C back end writes, and compares it with the interpreter.
+/* execute.c -- runs the output of the C back end, and compares it with the interpreter.
  *
  *     execute [-e] FILE.mir...
  *
- * A file holds a function @main, whose ops are calls of KERNEL functions and LIBRARY ops, and the kernels.
- * Values whose storage the file does not say lie densely, one behind the other.  The ops of @main become
- * C, a compiler makes a shared library of it, and it runs on random operands with 1, 2 and 3 threads: all of
- * memory must be equal bit for bit, and the results of @main close to what the interpreter says.
- * -e: only writes the C, to stdout.
+ * A file holds a function @main, whose ops are calls of KERNEL functions and LIBRARY ops, and the kernels.  Values
+ * without storage in the file are placed densely, one after the other.  The ops of @main become C, a compiler makes a
+ * shared library of it, and it runs on random operands with 1, 2 and 3 threads: all memory must be bitwise equal, and
+ * the results of @main close to the interpreter's. -e: only writes the C, to stdout.
  */
 #include "codegen/codegen.h"
 #include "ir/interp/interp.h"

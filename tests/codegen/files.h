@@ -1,4 +1,4 @@
-/* files.h -- what the two execute.c share: files of IR are read, checked, given storage, and written or run. */
+/* files.h -- shared by the two execute.c: reads files of IR, checks them, assigns storage, and writes or runs them. */
 #ifndef MPC_TESTS_FILES_H
 #define MPC_TESTS_FILES_H
 
@@ -16,7 +16,7 @@ typedef struct {
     bool (*run)(Module *m, const char *directory); /* in a directory that is kept where it says false */
 } Execution;
 
-/* Values without storage lie densely, one behind the other. */
+/* Places values without storage densely, one after the other. */
 static inline void place_value(Module *m, Func *f, Value *value)
 {
     if (value->storage)

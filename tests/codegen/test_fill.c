@@ -1,4 +1,4 @@
-/* test_fill.c -- templates with named holes: what goes in, what comes out, what is refused. */
+/* test_fill.c -- templates with named holes: inputs, outputs, errors. */
 #include "codegen/text/fill.h"
 #include "codegen/text/names.h"
 

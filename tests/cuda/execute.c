@@ -3,9 +3,9 @@
  *     execute [-e] FILE.mir
  *
  * FILE.mir has been through the memory pass, or is a file of tests/codegen whose @main calls kernels.  Each call of a
- * kernel, and each LIBRARY op, of every function runs by itself or with its group: on random operands, in memory where
- * nothing but the operands may be touched and where results hold nothing yet.  Calls that differ in nothing run once.
- * -e: only writes the CUDA text, to stdout.
+ * kernel, and each LIBRARY op, of every function runs separately or with its group: on random operands, in memory where
+ * only the operands may be accessed and results are uninitialised.  Equal calls run once. -e: only writes the CUDA
+ * text, to stdout.
  */
 #include "codegen/cuda/cuda.h"
 #include "machine.h"
@@ -18,7 +18,7 @@
 
 enum { MAX_CALLS = 1024 };
 
-/* What is tested: each kernel once. */
+/* The tested calls: each kernel once. */
 static const CudaCall *calls[MAX_CALLS];
 static int ncalls;
 
@@ -104,7 +104,7 @@ static bool must_be_positive(const Func *f, const Value *value)
     return strncmp(value->name, "pos", 3) == 0;
 }
 
-/* An index stays below the size of what it counts. */
+/* An index is below the size of the dim. */
 static double bound_of(const Module *m, const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next) {
@@ -244,7 +244,7 @@ static bool launch_all(const CudaLaunches *launches, void *library, void **argum
     return true;
 }
 
-/* One call on all ranks: its operands, whole, and what the ranks make of them. */
+/* One call on all ranks: its whole operands, and the assembled results. */
 typedef struct {
     Module *m;
     const CudaCall *call;
@@ -315,7 +315,7 @@ static void open_run(Run *run)
     }
 }
 
-/* What a rank computes becomes part of the tensors of results. */
+/* Copies a rank's results to the tensors of results. */
 static bool take_results(Run *run, int rank)
 {
     bool ok = true;
@@ -349,7 +349,7 @@ static int64_t scratch_of(const Run *run, int n)
     return run->call->product ? 0 : cuda_scratch_bytes(run->m, run->call->op[n]);
 }
 
-/* Scratch of each op, with gaps between that belong to nobody. */
+/* Scratch of each op, with inaccessible gaps in between. */
 static char *lay_out_scratch(const Run *run)
 {
     int64_t all = GAP;
@@ -413,7 +413,7 @@ static bool run_call(Module *m, const CudaCall *call, void *library)
     return ok;
 }
 
-/* --- All of them -------------------------------------------------------------------------------------- */
+/* --- All calls ---------------------------------------------------------------------------------------- */
 
 static void *build_library(Module *m, const char *directory)
 {

@@ -1,7 +1,7 @@
-/* machine.h -- what runs the kernels of execute.c: the emulator (machine.c), or a GPU (tests/gpu/machine.c).
+/* machine.h -- the machine for kernels of execute.c: the emulator (machine.c), or a GPU (tests/gpu/machine.c).
  *
- * A GPU's takes the place of emulator.h's functions for tests, too: memory that was added is the GPU's while a kernel
- * runs, and nobody watches it. */
+ * That for a GPU also replaces emulator.h's functions for tests: added memory is on the GPU while a kernel runs, and is
+ * not checked. */
 #ifndef MPC_TESTS_MACHINE_H
 #define MPC_TESTS_MACHINE_H
 
@@ -9,11 +9,11 @@
 
 #include <stdio.h>
 
-/* What stands before and behind the text of kernels. */
+/* Writes the text before and after the kernels. */
 void machine_write_head(FILE *out);
 void machine_write_tail(FILE *out);
 
-/* Compiles it; `directory` is for what that takes.  NULL after saying what is wrong. */
+/* Compiles it; `directory` is for temporary files.  NULL after reporting an error. */
 void *machine_load(const char *source, const char *directory);
 void machine_unload(void *library);
 

@@ -1,4 +1,4 @@
-/* memory.c -- operands of a call in memory: where, and what a rank has of each. */
+/* memory.c -- operands of a call in memory: addresses, and a rank's part of each. */
 #include "memory.h"
 
 #include "emulator/emulator.h"
@@ -88,7 +88,7 @@ double rounded(double x, DType dtype)
 
 /* --- Parts of tensors ----------------------------------------------------------------------------- */
 
-/* One place of what a rank has of an operand after the other. */
+/* An iterator over the elements of a rank's part of an operand. */
 typedef struct {
     const Module *m;
     const Value *value;

@@ -1,4 +1,4 @@
-/* memory.h -- for tests of kernels: operands in the emulator's memory, as one rank has them. */
+/* memory.h -- for tests of kernels: one rank's operands in the emulator's memory. */
 #ifndef MPC_TESTS_MEMORY_H
 #define MPC_TESTS_MEMORY_H
 
@@ -17,18 +17,18 @@ typedef struct {
 /* ShardOffsets for all operands: those that overlap keep their distance, the others are put close together. */
 void lay_out(const Module *m, Operands *o);
 
-/* An operand's elements, padding too, may be touched. */
+/* Permits access to an operand's elements, including padding. */
 void allow_operand(const Module *m, const Operands *o, int operand, bool is_written);
 
-/* The numbers that an element of this dtype can be. */
+/* The nearest number of the dtype. */
 double rounded(double x, DType dtype);
 
-/* What the rank has of a tensor, into memory.  Padding stays what it is, but masks are false there, since
+/* Copies the rank's part of a tensor to memory.  Padding is unchanged, except that masks are false there, since
  * passes/layout/padding.c makes them by position. */
 void put_part(const Module *m, const Operands *o, int operand, const Tensor *tensor, int rank);
 
-/* What the rank has computed, into the tensor: pending sums are added, pending maxima taken.  False if an element was
- * never written. */
+/* Copies the rank's results to the tensor: pending sums are added, pending maxima taken.  False if an element was never
+ * written. */
 bool take_part(const Module *m, const Operands *o, int operand, Tensor *tensor, int rank);
 
 #endif

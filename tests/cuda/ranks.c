@@ -22,7 +22,7 @@ static int64_t coordinate(const Module *m, int rank, int axis)
     return rank / step % m->axis_size[axis];
 }
 
-/* As runtime/mesh/comm.c deals them out, of which this is independent. */
+/* Like runtime/mesh/comm.c, but implemented independently. */
 RtPart part_of(const Module *m, const Dim *dim, int rank)
 {
     int64_t block = 0, length = local_size(m, dim);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh -- CUDA kernels without a GPU: emitted, run on the emulator, compared with the interpreter; compiled by NVRTC
-# where there is one.
+# if available.
 #
 #   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
 #                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh)
@@ -32,18 +32,18 @@ if [ $# = 0 ]; then
         plan bert --set train.precision=$precision -D layers=2 -D seq=16 -D embed=40 -D heads=4 -D vocab=150 \
             --set train.batch=2 --set train.microbatch=2
     done
-    # What ranks have: logits split by vocabulary, with padding; positions dealt out forth and back.
+    # Parts of ranks: logits split by vocabulary, with padding; zig-zag positions.
     # shellcheck disable=SC2086
     plan gpt2 --mesh=tp=2 $GPT2
     # shellcheck disable=SC2086
     plan llama --mesh=cp=2,tp=2 $LLAMA -D seq=20 -D vocab=130
-    # tests/codegen/product.mir holds products, which are the library's
+    # tests/codegen/product.mir has products, which the library computes
     # shellcheck disable=SC2046
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
 fi
 for file; do
     "${EXECUTE:-$BUILD/execute}" "$file" || failed=1
-    # The same as GPUs have it whose blocks have 99 KiB of shared memory: smaller tiles.
+    # The same for GPUs with 99 KiB of shared memory per block: smaller tiles.
     if [ -z "${EXECUTE:-}" ] && [ "$file" = tests/cuda/attend.mir ]; then
         SMALL_SHARED=1 KERNEL_CXX="${KERNEL_CXX:-g++} -D__CUDA_ARCH__=860" "$BUILD/execute" "$file" || failed=1
     fi

@@ -1,6 +1,6 @@
-/* test_emulator.c -- the emulator finds what is wrong with kernels, and nothing wrong with good ones.
+/* test_emulator.c -- the emulator detects faults of kernels, and reports none in correct ones.
  *
- * The kernels are in bad_kernels.cpp, compiled as emitted kernels are; each name says what is wrong with it.
+ * The kernels are in bad_kernels.cpp, compiled as emitted kernels are; each is named after its fault.
  */
 #include "emulator/emulator.h"
 

@@ -1,9 +1,9 @@
-/* cublaslt.c -- in the place of libcublasLt.so: products by loops, columns one behind the other, sums in f32.
+/* cublaslt.c -- replaces libcublasLt.so: products by loops, column-major, sums in f32.
  *
- * Epilogues are done within the limits that cublasLt.h documents; who asks for one outside of them ends.  With
- * EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library is one that has never heard of
- * them, with EMULATED_EPILOGUES=late it notices only when it is to run one, and with EMULATED_EPILOGUES=wrong they
- * change the sign of what they activate. */
+ * Epilogues are implemented within the limits that cublasLt.h documents; a request outside of them ends the program.
+ * With EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library does not know them, with
+ * EMULATED_EPILOGUES=late they fail only at run time, and with EMULATED_EPILOGUES=wrong they change the sign of what
+ * they activate. */
 #include "device.h"
 
 #include "convert.h"
@@ -136,7 +136,7 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- Which kernels there are ----------------------------------------------------------------------------- */
+/* --- Available kernels ----------------------------------------------------------------------------------- */
 
 static bool has_bias(const Description *d) { return d->epilogue & CUBLASLT_EPILOGUE_BIAS; }
 static bool has_aux(const Description *d) { return d->epilogue & 128; }

@@ -1,4 +1,4 @@
-/* cudart.c -- devices, memory, copies and launches, in the place of CUDA's run-time library. */
+/* cudart.c -- devices, memory, copies and launches, replaces CUDA's run-time library. */
 #include "device.h"
 
 #include "emulator/emulator.h"

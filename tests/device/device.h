@@ -1,27 +1,26 @@
-/* device.h -- a GPU that is none: what stands in for CUDA's libraries, so that a whole trainer for GPUs runs on a
- * processor.
+/* device.h -- an emulated GPU: replaces CUDA's libraries, so that a whole trainer for GPUs runs on a processor.
  *
- *   streams.c    streams, events and graphs: queues of work, which a scheduler runs as late as it may
+ *   streams.c    streams, events and graphs: queues of work, which a scheduler runs as late as permitted
  *   cudart.c     memory, copies, launches: in the place of libcudart_static.a
  *   nvrtc.c      libnvrtc.so: "compiles" kernels with g++ and the emulator's headers
  *   cublaslt.c   libcublasLt.so: products by loops
  *   nccl.c       libnccl.so: ranks are processes, and messages are files
  *
- * All work is done by the thread that waits for some of it, and only as much as it must: other streams stay behind, in
- * an order drawn from $EMULATED_SEED.  So a wait that is missing is noticed by what it lets through.  Memory of the
- * device can be touched only while that work is done: elsewhere it is a fault.
+ * All work is done by the thread that waits for some of it, and only as much as necessary: other streams are delayed,
+ * in an order drawn from $EMULATED_SEED.  So a missing wait leads to wrong results.  Memory of the device can be
+ * touched only while that work is done: elsewhere it is a fault.
  *
  *   EMULATED_SEED=N           another order of streams
- *   EMULATED_GPUS=N           devices to be seen (1)
+ *   EMULATED_GPUS=N           visible devices (1)
  *   EMULATED_FIRST=N          which GPU of the machine is number 0 (0)
  *   EMULATED_BYTES=N          memory of each (4 GB)
  *   EMULATED_ARCHITECTURE=N   compute capability (90), and bytes of shared memory of a block:
  *   EMULATED_SHARED=N         (232448)
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
- *   EMULATED_STOP=N           stands still, for good, after N pieces of work
+ *   EMULATED_STOP=N           hangs after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL
- *   EMULATED_BREAK=N          NCCL reports an error from the Nth time on that it is asked
+ *   EMULATED_BREAK=N          NCCL reports an error from the Nth query on
  *   EMULATED_MESSAGES=DIR     where messages between ranks lie (/dev/shm)
  */
 #ifndef MPC_TESTS_DEVICE_H
@@ -39,14 +38,14 @@ typedef bool EmulatedWork(void *data);
 /* Puts work into a stream's queue, with a copy of `data`. */
 void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *data, size_t bytes);
 
-/* Does what must be done until the stream is empty; or, if it may stay late, a little of it: true if it is empty. */
+/* Does the work needed to empty the stream; or, if it may stay late, a part of it: true if it is empty. */
 void emulated_drain(EmulatedStream *stream);
 bool emulated_advance(EmulatedStream *stream);
 
 /* The number in an environment variable, or `preset`. */
 int64_t emulated_number(const char *name, int64_t preset);
 
-/* One line on stderr, and the end with status 70: the trainer has done what no GPU would bear. */
+/* One line on stderr, and the end with status 70: the trainer has done something invalid on a GPU. */
 _Noreturn void emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* cudart.c: may be touched from here on; no longer. */

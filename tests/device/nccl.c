@@ -1,8 +1,8 @@
-/* nccl.c -- in the place of libnccl.so: what a rank gives is a file, and the others wait until it is there.
+/* nccl.c -- replaces libnccl.so: messages of a rank are files, for which the others wait.
  *
- * The calls of a group are one piece of work of their stream.  It gives what this rank has to give, once, and is done
- * when all others of the communicator have given theirs: until then the scheduler goes on with other streams.  Who
- * comes to the same place with another operation is told so.  Sums are in f32, in the order of ranks. */
+ * The calls of a group are one piece of work of their stream.  It writes this rank's messages once, and is complete
+ * when all others of the communicator have written theirs; until then the scheduler continues with other streams.
+ * Mismatched operations are reported.  Sums are in f32, in the order of ranks. */
 #include "device.h"
 
 #include "convert.h"
@@ -64,7 +64,7 @@ static void give(const char *path, const char *data, size_t bytes)
         emulated_fault("NCCL cannot write %s", path);
 }
 
-/* All of a file, or NULL if it is not there yet. */
+/* The whole file, or NULL if it does not exist yet. */
 static char *taken(const char *path, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -118,7 +118,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     return ncclInProgress;
 }
 
-/* NCCL knows machines by their names or by NCCL_HOSTID, and wants ranks of one machine to have GPUs of their own. */
+/* NCCL identifies machines by name or by NCCL_HOSTID, and requires separate GPUs for ranks of one machine. */
 static bool has_our_gpu(const ncclComm_t comm, int rank)
 {
     char path[256];
@@ -176,7 +176,7 @@ static size_t given_bytes(const ncclComm_t comm, const Call *c)
     return count * element_bytes(c->type);
 }
 
-/* What it does, then what it gives, one call after the other. */
+/* Appends a description of each call, then its data. */
 static char *add_call(const ncclComm_t comm, const Call *c, char *all, size_t *bytes)
 {
     size_t more = given_bytes(comm, c);
@@ -211,7 +211,7 @@ typedef struct {
     size_t bytes, at;
 } Message;
 
-/* The next part of a message, which must be what the call is about. */
+/* The next part of a message, which must match the call. */
 static const char *next_part(const Group *g, Message *message, const Call *c, int rank)
 {
     int64_t what[4], own[4] = { c->kind == RECV ? SEND : c->kind, c->count, c->type, c->kind >= SEND ? 0 : c->op };
@@ -292,7 +292,7 @@ static void take_all(const Group *g, Message *common, Message *own)
     }
 }
 
-/* What the others give is there: all of it, or nothing is taken. */
+/* Have all others written their messages?  Reads all or nothing. */
 static bool find_all(const Group *g, Message *common, Message *own)
 {
     ncclComm_t comm = g->comm;
@@ -315,7 +315,7 @@ static bool find_all(const Group *g, Message *common, Message *own)
     return all;
 }
 
-/* Who gives for this group has taken all of the one before. */
+/* A rank that has written messages of this group has read all of the previous one. */
 static void clear_last(const ncclComm_t comm)
 {
     for (int to = -1; to < comm->ranks && comm->groups > 1; to++) {

@@ -1,4 +1,4 @@
-/* nvrtc.c -- in the place of libnvrtc.so: kernels become a library for this processor, by g++ and the emulator's
+/* nvrtc.c -- replaces libnvrtc.so: compiles kernels to a library for this processor, with g++ and the emulator's
  * headers. */
 #include <nvrtc.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static char *text_of(const char *format, ...)
 
 nvrtcResult nvrtcVersion(int *major, int *minor)
 {
-    *major = 0; /* no real one: what was compiled here is of no use to a GPU */
+    *major = 0; /* not a real version: code compiled here does not run on a GPU */
     *minor = 1;
     return NVRTC_SUCCESS;
 }
@@ -41,12 +41,12 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const 
     return NVRTC_SUCCESS;
 }
 
-/* Behind the text: each kernel as a function of an array of arguments, and how many it takes. */
+/* After the text: each kernel as a function of an array of arguments, and their number. */
 static void write_source(const char *source, FILE *out)
 {
     fprintf(out, "#include \"wrap.h\"\n#line 1 \"kernels.cu\"\n%s\n", source);
     for (const char *at = source; (at = strstr(at, "extern \"C\" __global__"));) {
-        const char *open = strchr(at, ')') + 1; /* behind __launch_bounds__ */
+        const char *open = strchr(at, ')') + 1; /* after __launch_bounds__ */
         const char *name = open + strspn(open, " \n"), *end = strchr(name, '('), *last = strchr(end, ')');
         int arguments = 1;
         for (const char *c = end; c < last; c++)

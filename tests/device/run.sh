@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whole trainers for GPUs on an emulated one: the same losses as on a processor, and what is said when something is missing.
+# Whole trainers for GPUs on an emulated one: the same losses as on a processor, and errors about missing libraries.
 cd "$(dirname "$0")/../.." || exit 2
 BUILD=${BUILD:-build}
 if [ ! -e "$BUILD/libmpcrt_cuda.a" ]; then

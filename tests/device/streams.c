@@ -1,4 +1,4 @@
-/* streams.c -- streams as queues, events as places in them, and graphs as lists of what was put into several. */
+/* streams.c -- streams as queues, events as positions in them, and graphs as recorded lists of work. */
 #include "device.h"
 
 #include <cuda_runtime_api.h>
@@ -19,12 +19,12 @@ typedef struct Work {
 } Work;
 
 struct CUstream_st {
-    int64_t put, done; /* pieces of work that were ever in the queue; that are over */
+    int64_t put, done; /* pieces of work ever queued; completed */
     Work *first, *last;
     CUgraph_st *capture; /* what it records; NULL: it works */
 };
 
-/* A place in a stream: reached once `number` pieces of work are done. */
+/* A position in a stream: reached when `number` pieces of work are complete. */
 typedef struct {
     EmulatedStream *stream;
     int64_t number;
@@ -51,14 +51,14 @@ struct CUgraph_st {
     EmulatedStream *origin;
     Node *node;
     int count, room;
-    EmulatedStream *from[MAX_STREAMS], *to[MAX_STREAMS]; /* streams that joined, and who works for them */
+    EmulatedStream *from[MAX_STREAMS], *to[MAX_STREAMS]; /* streams that joined, and their replacements at launch */
     int nstreams;
 };
 
 static EmulatedStream *streams[MAX_STREAMS];
 static int nstreams;
 
-/* --- Small things ------------------------------------------------------------------------------- */
+/* --- Helpers ------------------------------------------------------------------------------------ */
 
 int64_t emulated_number(const char *name, int64_t preset)
 {
@@ -104,7 +104,7 @@ static void finish_first(EmulatedStream *stream)
     free(work);
 }
 
-/* Streams in a new order: who is behind stays behind for a while. */
+/* Reorders streams; delayed streams stay delayed for a while. */
 static void shuffle(void)
 {
     for (int i = nstreams - 1; i > 0; i--) {
@@ -115,7 +115,7 @@ static void shuffle(void)
     }
 }
 
-/* One piece of work of the first stream that can go on. */
+/* Runs one piece of work of the first stream that can continue. */
 static bool step(void)
 {
     static int64_t count;
@@ -139,7 +139,7 @@ static void run_until(Place place)
     emulated_open_memory();
     while (place.stream->done < place.number)
         if (!step())
-            rest(); /* other ranks have the word */
+            rest(); /* waits for other ranks */
     emulated_close_memory();
 }
 
@@ -327,7 +327,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     return cudaSuccess;
 }
 
-/* Is the last thing that a stream was given a record that somebody waits for? */
+/* Is the last work of a stream a record with a wait? */
 static bool is_joined(const CUgraph_st *graph, const EmulatedStream *stream)
 {
     for (int i = graph->count - 1; i >= 0; i--)
@@ -350,7 +350,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return status;
 }
 
-/* The graph itself is what can be started: it is handed over. */
+/* The graph itself is the executable graph. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *started, cudaGraph_t graph, unsigned long long flags)
 {
     *started = (cudaGraphExec_t)(void *)graph;
@@ -398,7 +398,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t started, cudaStream_t stream)
             node->place = (Place){ worker, worker->put };
         }
     }
-    for (int i = 0; i < graph->nstreams; i++) /* a graph is over when all of it is */
+    for (int i = 0; i < graph->nstreams; i++) /* a graph is complete when all its work is */
         if (graph->to[i]) {
             Place end = { graph->to[i], graph->to[i]->put };
             emulated_enqueue(stream, work_wait, &end, sizeof end);

@@ -27,7 +27,7 @@ def test_a_row(bench, tmp_path):
     text.write_bytes(b"".join(bytes((byte % 240, 0)) for byte in (ROOT / "README.md").read_bytes()[:4000]))
     ours = bench.measure_mpc(TINY, 2, 16, text, 1e12)
     kinds = {kind: (float(ms), speed, share) for kind, ms, speed, share in ours["kinds"]}
-    assert {"product", "attend", "attend_grad", "fused", "update", "take"} <= set(kinds)
+    assert {"product", "attend", "attend_grad", "fused", "update", "gather"} <= set(kinds)
     assert all(ms > 0 for ms, *_ in kinds.values())
     assert {kind for kind, (_, speed, _) in kinds.items() if speed} == set(bench.COMPUTING)
     assert kinds["fused"][2].endswith(" %") and kinds["update"][2].endswith(" %")

@@ -56,7 +56,7 @@ def test_index_out_of_range(graph, compiled, data, tmp_path):
     options = ["--data", data, "--data-format", "bytes", "--steps", 4, *graph]
     done = start(trainer.command(*options), tmp_path, 1)
     assert re.search(r"error: .*chars.mdl:\d+:\d+: index (25[6-9]|2[6-9]\d|3\d\d) of dim 'vocab' is out of range: it must be "
-                     r"from 0 to 255; mend the expression", done.stderr), done.stderr
+                     r"from 0 to 255; fix the expression", done.stderr), done.stderr
 
 
 @emulated

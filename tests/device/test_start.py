@@ -36,7 +36,7 @@ def test_kernels_are_compiled_once(chars, data, tmp_path):
 
 
 def test_no_gpu(chars, data, tmp_path):
-    assert "no GPU is to be seen" in error_of(chars, data, tmp_path, {"EMULATED_GPUS": "0"}.items())
+    assert "no GPU is visible" in error_of(chars, data, tmp_path, {"EMULATED_GPUS": "0"}.items())
 
 
 def test_memory_is_what_was_said(chars, data, tmp_path):

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The commands in README and docs/: every line of a block marked `sh`, in the order of the page, but for make and apt.
-# Then what the pages quote: IR (quotes.py) and figures (figures.py).
+# The commands in README and docs/: every line of a block marked `sh`, in the order of the page, except make and apt.
+# Then quoted IR (quotes.py) and figures (figures.py).
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"

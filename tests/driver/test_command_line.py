@@ -90,7 +90,7 @@ MISTAKES = [
     (["compile", "tiny.mdl", "-o", "x", "--nvrtc=sm_90"], "--nvrtc=sm_90 has no effect without --target=cuda"),
     (["compile", "tiny.mdl", "-o", "x", "--target=cuda", "--comm=mpi"], "--target=cuda always uses --comm=tcp"),
     (["compile", "tiny.mdl", "--compile-to=fuse", "--comm=tcp"], "--comm and --compile-to: these exclude each other"),
-    (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: only one"),
+    (["compile", "tiny.mdl", "--compile-to=fuse", "--target=cuda", "--nvrtc=sm_90"], "--nvrtc and --compile-to: these exclude each other"),
     (["compile", "tiny.mdl", "--compile-from=x.mir", "-o", "x"], "leave 'tiny.mdl' out"),
     (["compile", "--compile-from=x.mir", "-D", "a=1", "-o", "x"], "--define and --compile-from: these exclude each other"),
     (["compile", "tiny.mdl", "-o", "x", "--no-cc", "--cflags=-g"], "--no-cc and --cflags: these exclude each other"),

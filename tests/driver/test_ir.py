@@ -119,7 +119,7 @@ def test_opt_verifies_exactly(mpc, lowered):
 """)
     done = mpc("opt", "cast.mir", "--pass=simplify", "--verify-passes=exact")
     assert "not exact, since this cannot be modelled modulo a prime:" in done.stderr
-    assert "is no i32" in done.stderr and done.stderr.endswith("the same in 1 tensors\n")
+    assert "is not a valid i32" in done.stderr and done.stderr.endswith("the same in 1 tensors\n")
     assert "takes no value but exact, not 'twice'" in mpc("opt", "cast.mir", "--pass=simplify", "--verify-passes=twice",
                                                           status=2).stderr
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh -- every message about a .mdl file, and what the verifier says of programs that are wrongly laid out:
-# NAME.mdl or NAME.mir has to give NAME.err on standard error, and status 1.
+# run.sh -- every message about a .mdl file, and errors of the verifier about invalid layouts: NAME.mdl or NAME.mir must
+# give NAME.err on standard error, and status 1.
 #
-# A file is run with `mpc check NAME.mdl` (or `mpc print NAME.mir`), or as the RUN line at its top says.  BLESS=1
-# rewrites the expectations.  Every message that the frontend can give has to occur in one of them.
+# A file is run with `mpc check NAME.mdl` (or `mpc print NAME.mir`), or with the RUN line at its top.  BLESS=1 rewrites
+# the expectations.  Every message of the frontend must occur in one of them.
 set -u
 cd "$(dirname "$0")" || exit 2
 root=$(cd ../.. && pwd)

@@ -1,9 +1,8 @@
-/* fuzz_mdl.c -- no text, however broken, crashes or hangs the parser of .mdl or lowering.  What the parser accepts, mpc
- * fmt lays out so that it means the same, with the same comments, and stays as it is when laid out again; what lowers
- * verifies.
+/* fuzz_mdl.c -- no text crashes or hangs the parser of .mdl or lowering.  For accepted texts, mpc fmt keeps tree and
+ * comments and is idempotent; lowered modules pass the verifier.
  */
 #include "ast.h"
-#include "layout.h"
+#include "format.h"
 #include "lower.h"
 
 #include <stdint.h>
@@ -39,19 +38,19 @@ static bool same_tree(const Ast *a, const Ast *b)
     return a == b;
 }
 
-static char *layout(const char *text, size_t length)
+static char *formatted(const char *text, size_t length)
 {
     char *out = NULL;
     size_t size;
     FILE *file = open_memstream(&out, &size);
     if (!file)
         abort();
-    write_layout(text, (int)length, file);
+    write_formatted(text, (int)length, file);
     fclose(file);
     return out;
 }
 
-/* Layout changes only spaces: all other bytes are the same, in the same order. */
+/* Formatting changes only spaces: all other bytes are the same, in the same order. */
 static bool same_but_spaces(const char *a, size_t length, const char *b)
 {
     static const char spaces[] = " \t\r\n\v\f\xEF\xBB\xBF";
@@ -70,7 +69,7 @@ static bool same_but_spaces(const char *a, size_t length, const char *b)
 static void check_canonical(const Parsed *p, FILE *sink)
 {
     Parsed again;
-    char *text = layout(p->source.text, (size_t)p->source.length), *twice = layout(text, strlen(text));
+    char *text = formatted(p->source.text, (size_t)p->source.length), *twice = formatted(text, strlen(text));
     bool is_read = parse(&again, text, strlen(text), sink);
     if (!is_read || !same_tree(p->file, again.file) || strcmp(text, twice) != 0 ||
         !same_but_spaces(p->source.text, (size_t)p->source.length, text)) {

@@ -1,5 +1,5 @@
-/* fuzz_mir.c -- no text, however broken, crashes the IR parser, the verifier or the printer; and what
- * they accept, the printer writes so that it is read back as the same text.
+/* fuzz_mir.c -- no text crashes the IR parser, the verifier or the printer; and accepted modules are printed so that
+ * they parse and print as the same text.
  *
  *   clang -std=gnu17 -D_POSIX_C_SOURCE=200809L -g -O1 -fsanitize=fuzzer,address,undefined -Iir \
  *       tests/fuzz/fuzz_mir.c ir/(all).c -lm -o fuzz_mir
@@ -18,7 +18,7 @@ static Module *parse(Source *source, Diags *diags, const char *text, size_t size
     return parse_module(source, diags);
 }
 
-static void check_round_trip(const Module *m, FILE *sink)
+static void check_round_trip(Module *m, FILE *sink)
 {
     Source source;
     Diags diags;
@@ -69,7 +69,7 @@ static size_t word_at(const uint8_t *data, size_t size, size_t at, size_t *begin
     return end - *begin;
 }
 
-/* Random bytes rarely get past the parser: half of the time one word takes another's place. */
+/* Random bytes rarely pass the parser: half of the mutations replace one word by another. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Both parsers, fed with mutations of what the repository holds, for FUZZ_SECONDS (default 15) each.
+# Both parsers, with mutations of the files in the repository, for FUZZ_SECONDS (default 15) each.
 set -eu
 cd "$(dirname "$0")/../.."
 out=${BUILD:-build}/fuzz

@@ -1,7 +1,7 @@
 /* machine.c -- for tests/cuda/execute.c: kernels run on a GPU, compiled by NVRTC as a trainer compiles them.
  *
- * Before each launch the GPU gets what the processor's memory holds, and afterwards it gives back what it has.  Nobody
- * watches accesses here: that is the emulator's work, and compute-sanitizer's. */
+ * Memory is copied to the GPU before each launch and back afterwards.  Accesses are not checked here: use the emulator,
+ * or compute-sanitizer. */
 #include "cuda/machine.h"
 
 #include "runtime/cuda/nvrtc_options.h"

@@ -1,8 +1,7 @@
-/* check.h -- what the tests of kernels share: arrays of any element type, random numbers, comparisons.
+/* check.h -- shared by the tests of kernels: arrays of any element type, random numbers, comparisons.
  *
- * References are plain loops in double over the stored operands, so only the kernel's own arithmetic and the
- * rounding of its result may differ.  Everything that a kernel has no business writing holds a mark that must
- * survive.
+ * References are plain loops in double over the stored operands, so only the kernel's own arithmetic and the rounding
+ * of its result may differ.  All memory that a kernel must not write has a mark that is checked.
  */
 #ifndef MPC_TESTS_KERNELS_CHECK_H
 #define MPC_TESTS_KERNELS_CHECK_H
@@ -51,7 +50,7 @@ static inline uint64_t random_bits(void)
 static inline int64_t pick(int64_t below) { return (int64_t)(random_bits() % (uint64_t)below); }
 static inline double uniform(void) { return (double)(random_bits() & 0xFFFFFF) * 0x1p-23 - 1; }
 
-/* From runtime/convert.h, which tests/runtime checks; the kernels have versions of their own that vectorise. */
+/* Uses runtime/convert.h, which tests/runtime checks; kernels have other versions, which vectorise. */
 static inline double get(const void *array, int64_t at, RtType type)
 {
     if (type == RT_F32)

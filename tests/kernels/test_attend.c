@@ -1,8 +1,8 @@
 /* test_attend.c -- attention and its gradients against the definition in double; 1 to 3 threads.
  *
- * Tolerances: a score sums D products of numbers up to 1, so that rounding, which is random, puts it off by about
- * scale * D * 2^-24 at most; a weight by the same, relative; a sum over keys by that again times the magnitude
- * of what is summed.  Bounds are 8 times this.  The gradient's reference takes y as stored, as the kernel does.
+ * Tolerances: a score sums D products of numbers up to 1, with a random rounding error of about scale * D * 2^-24 at
+ * most; a weight has the same relative error; a sum over keys that times the magnitude of its terms.  Bounds are 8
+ * times this.  The gradient's reference uses y as stored, like the kernel.
  */
 #include "check.h"
 
@@ -161,7 +161,7 @@ static void compare(const Head *x, int tensor, int64_t g, int64_t row, int64_t d
         want, error);
 }
 
-/* weight[j] of one query; false if it sees nothing. */
+/* weight[j] of one query; false if it sees no key. */
 static bool weigh(const Head *x, int64_t g, int64_t i, double *weight)
 {
     const RtAttend *s = &x->p->s;
@@ -187,7 +187,7 @@ static void check_query(Head *x, int64_t g, int64_t i, double *weight)
     weigh(x, g, i, weight);
     double *y = calloc((size_t)s->feature * 2, sizeof *y), *dq = y + s->feature;
     const double share = dot(x, DY, g, i, Y, g, i), error = x->score_error;
-    double slope = 0; /* the most that an error of a weight is multiplied by */
+    double slope = 0; /* the maximum factor of a weight's error */
     for (int64_t j = 0; j < s->keys; j++) {
         const double grown = dot(x, DY, g, i, V, 0, j) - share, ds = weight[j] * grown * (double)s->scale;
         slope = fmax(slope, weight[j] > 0 ? (fabs(grown) + 1) * (double)s->scale : 0);
@@ -227,7 +227,7 @@ static void check_head(const Problem *p, int64_t b, int64_t h)
     free(numbers);
 }
 
-/* So many elements of a result belong to it; the others keep their mark. */
+/* Checks that elements outside of a result keep their mark. */
 static void check_marks(const Problem *p, int tensor, int64_t rows, int64_t group)
 {
     int64_t marked = 0;

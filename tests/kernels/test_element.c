@@ -27,7 +27,7 @@ static void check_conversions(void)
         const bool bf16 = isnan(x) ? (rt_store_bf16(x) & 0x7FFF) > 0x7F80 : rt_store_bf16(x) == rt_bf16_of_float(x);
         check(f16 && bf16, "%08llx: f16 %04x, bf16 %04x", (unsigned long long)bits, rt_store_f16(x), rt_store_bf16(x));
     }
-    /* halves go to the even neighbour, worked out by hand */
+    /* halves round to the even neighbour, computed by hand */
     check(rt_store_bf16(rt_float_of_bits(0x3F808000)) == 0x3F80 &&
               rt_store_bf16(rt_float_of_bits(0x3F818000)) == 0x3F82,
           "bf16 rounds halves wrong");
@@ -38,7 +38,7 @@ static void check_conversions(void)
 
 enum { COUNT = 4099 };
 
-/* Loops as generated code has them, with an odd tail; the bound in units in the last place. */
+/* Loops as in generated code, with an odd tail; the bound is in units in the last place. */
 #define CHECK_FUNCTION(call, exact, low, high, units)                                                                  \
     do {                                                                                                               \
         static float x[COUNT], y[COUNT];                                                                               \

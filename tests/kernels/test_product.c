@@ -74,7 +74,7 @@ static void check_padding(const RtProductShape *s, const void *before, const voi
     free(written);
 }
 
-/* Runs it twice, in a fresh trainer; `samples`: so many elements, 0: all. */
+/* Runs it twice, in a fresh trainer; `samples`: number of checked elements, 0: all. */
 static void check_product(RtProductShape s, int64_t samples)
 {
     const int64_t a_count = extent(s.m, s.a.row, s.k, s.a.column, s.batch, s.a.batch);
@@ -132,7 +132,7 @@ static void check_any(void)
     check_product(s, 0);
 }
 
-/* What is so long that it is done in pieces, the last of them shorter. */
+/* Long products, split into pieces, of which the last is shorter. */
 static void check_long(RtType type, RtType result, bool by_rows, bool accumulate, bool turned)
 {
     enum { LONG = 70001, SHORT = 150, DEPTH = 9 };

@@ -1,4 +1,4 @@
-/* test_tile.c -- rt_tile_product against three loops, for every number of rows around its blocks' sizes. */
+/* test_tile.c -- rt_tile_product against three loops, for all numbers of rows near its block sizes. */
 #include "check.h"
 
 enum { STRIDE = 7 * RT_LANES + 3, MOST_ROWS = 25, MOST_DEPTH = 33 };
@@ -24,7 +24,7 @@ static void compare(const Shape *s, const float *a, const float *b, const float 
           (double)c[i * STRIDE + j], want);
 }
 
-/* Arrays end where their last element is, so that the address sanitizer sees what is read behind it. */
+/* Arrays end at their last element, so that the address sanitizer detects reads after it. */
 static void check_shape(const Shape s)
 {
     const int64_t c_count = (s.rows - 1) * STRIDE + s.columns, guard = STRIDE;

@@ -1,3 +1,3 @@
 #!/bin/sh
-# Models and the IR that they become.
+# Models and their IR after lowering.
 exec sh tests/filecheck.sh tests/lower/*.mdl

@@ -1,10 +1,10 @@
-/* judge.c -- which checks notice that WRONG.mir is not RIGHT.mir?
+/* judge.c -- which checks distinguish WRONG.mir from RIGHT.mir?
  *
  *   judge RIGHT.mir WRONG.mir
  *
- * Prints one line a check that does: "types", "reals" or "residues", and behind a colon what it says.  The verifier of
- * types looks at WRONG.mir alone; the interpreter runs both on the same weights and tokens, with reals and modulo a
- * prime.  Status 1, and why, where that question has no answer: a file is no IR, or RIGHT.mir is not right itself.
+ * Prints one line for each check that does: "types", "reals" or "residues", a colon, and its message.  The verifier of
+ * types checks only WRONG.mir; the interpreter runs both on the same weights and tokens, with reals and modulo a prime.
+ * Status 1, with the reason, if a file is not IR, or RIGHT.mir is invalid.
  */
 #include "noticed.h"
 

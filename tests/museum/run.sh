@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bugs of other training systems, planted into what mpc makes: README.md lists them.  Trainers wait for each other most of
-# the time, so two halves of their tests run side by side, and the planted programs beside them.
+# Bugs of other training systems, injected into programs and trainers: listed in README.md.  Trainers mostly wait for
+# each other, so two halves of their tests run in parallel, together with the injected programs.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
@@ -11,7 +11,7 @@ objects() # FOLDER...
 }
 # shellcheck disable=SC2046,SC2086
 ${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -Iir -Ipasses \
-    -Itests/mutate tests/museum/judge.c tests/mutate/noticed.c "$build/passes/manager/meaning.o" $(objects ir) -lm \
+    -Itests/mutate tests/museum/judge.c tests/mutate/noticed.c "$build/passes/manager/observables.o" $(objects ir) -lm \
     -o "$build/museum/judge"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,18 +1,16 @@
-/* mutate.c -- mistakes planted in a compiled program, and which check notices each.
+/* mutate.c -- injects faults into a compiled program, and reports which check detects each.
  *
- *   mutate each MOST FILE.mir [BEFORE.mir]          at most so many mutants of each kind, spread over the program
- *   mutate any COUNT:SEED FILE.mir [BEFORE.mir]     so many in all, drawn at random
+ *   mutate each MOST FILE.mir [BEFORE.mir]          at most this many mutants of each kind, spread over the program
+ *   mutate any COUNT:SEED FILE.mir [BEFORE.mir]     this number in total, drawn at random
  *
- * A mutant is the program with one mistake of the kind that compilers of parallel trainers are known to make: a sum
- * left out or made twice, a sum in place of a mean, a norm that counts a tensor twice, another random offset, a lost
- * share of a shared weight, the wrong group, a gradient of something else, memory used by two.  Checks look at it,
- * each by itself: the verifier of types, that of memory plans, the interpreter with reals, the interpreter modulo a
- * prime.  A mutant is the program's text, read again, with one op changed; where the mistake is one that its author
- * believes to be right, the op's stated type stays.
+ * A mutant is the program with one fault that is typical of compilers for parallel training: an omitted or repeated
+ * sum, a sum instead of a mean, a norm that counts a tensor twice, another random offset, a lost part of a shared
+ * weight's gradient, a wrong group, a gradient of another value, overlapping memory.  Each check is run separately: the
+ * verifier of types, that of memory plans, the interpreter with reals, the interpreter modulo a prime.  A mutant is the
+ * program's text, parsed again, with one op changed; its stated type is kept if the fault would not change it.
  *
- * BEFORE is the program before autodiff, and FILE the one after it: what was planted into gradients is judged by what
- * is known then, the loss and its slopes, which only reals have.  A mutant of these that nobody notices and that trains
- * like the program itself is no mistake.
+ * BEFORE is the program before autodiff, and FILE the one after it: faults in gradients are checked by the loss and its
+ * slopes, which only reals have.  An undetected mutant of these that trains like the program itself is not a fault.
  */
 #include "noticed.h"
 #include "plant.h"
@@ -107,19 +105,19 @@ static bool have_wrong_slopes(Module *m, const Original *o)
     return wrong;
 }
 
-/* By checks that know what the program before means. */
+/* By checks that compare with the program before. */
 static void ask(Original *o, Module *m, Score *said)
 {
     const Observables *right = o->before ? o->before->observables : o->program.observables;
     said->typed = !verify_module(m);
-    said->planned = !said->typed && !verify_memory(m); /* which takes types for granted */
+    said->planned = !said->typed && !verify_memory(m); /* which requires valid types */
     said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
     said->exact = !o->before && is_noticed(m, &right[true], true);
     said->missed = !said->typed && !said->planned && !said->real && !said->exact;
     said->same = said->missed && o->before && !is_noticed(m, &o->program.observables[false], false);
 }
 
-/* Plants one mistake at one op, and asks each check. */
+/* Injects one fault at one op, and runs each check. */
 static void judge(Original *o, const Plant *plant, int number, Score *score)
 {
     char *ignored = NULL;
@@ -193,7 +191,7 @@ static Places find_places(Original *o)
     return places;
 }
 
-/* Of each kind: every so many. */
+/* Of each kind, at equal distances. */
 static void plant_each(Original *o, Places *places, int most)
 {
     for (int i = 0; i < places->count; i++) {

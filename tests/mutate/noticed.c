@@ -1,4 +1,4 @@
-/* noticed.c -- two programs compared by what they compute, each with names of its own. */
+/* noticed.c -- compares the results of two programs with separate names. */
 #include "noticed.h"
 
 /* The same tensors, with the dims' names as `m` has interned them. */

@@ -1,4 +1,4 @@
-/* plant.c -- mistakes of those who make a program one for many ranks. */
+/* plant.c -- faults in sharding. */
 #include "plant.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static bool moves(Module *m, Func *f, Op *op) { return is_sent(m, f, op) && !red
 static bool drops_out(Module *m, Func *f, Op *op) { return op->kind == OP_dropout; }
 static bool is_zigzag(Module *m, Func *f, Op *op) { return is_sent(m, f, op) && op->attrs.zigzag; }
 
-/* What the loss of all sequences is divided by: a constant, or what has been counted. */
+/* The divisor of the loss of all sequences: a constant, or a count. */
 static bool divides_loss(Module *m, Func *f, Op *op)
 {
     if (op->kind == OP_constant)
@@ -25,7 +25,7 @@ static bool is_square_of_step(Module *m, Func *f, Op *op) { return f->role == ST
 static bool adds_micro_batches(Module *m, Func *f, Op *op) { return adds_terms(op) && ends_with(f->name, ".micro"); }
 static bool adds_shares(Module *m, Func *f, Op *op) { return adds_terms(op) && !ends_with(f->name, ".micro"); }
 
-/* --- What is done to them --------------------------------------------------------------------------------- */
+/* --- Changes to ops --------------------------------------------------------------------------------------- */
 
 static int ranks_of_group(const Module *m, const Op *op)
 {
@@ -37,7 +37,7 @@ static int ranks_of_group(const Module *m, const Op *op)
 
 static bool sum_twice(Module *m, Func *f, Op *op) { return scale_result(m, f, op, ranks_of_group(m, op)); }
 static bool average(Module *m, Func *f, Op *op) { return scale_result(m, f, op, 1.0 / ranks_of_group(m, op)); }
-/* As if every rank divided by what it has itself. */
+/* Every rank divides by its own count. */
 static bool count_own_only(Module *m, Func *f, Op *op)
 {
     double ranks = 1;
@@ -46,7 +46,7 @@ static bool count_own_only(Module *m, Func *f, Op *op)
     return scale_result(m, f, op, ranks);
 }
 
-/* A second reduction of what is whole already. */
+/* A second reduction of a value that is already whole. */
 static bool reduce_again(Module *m, Func *f, Op *op)
 {
     Value *y = arrived(op);
@@ -67,7 +67,7 @@ static bool forget_constant(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* Every rank, or every micro-batch, counts from where another one does. */
+/* The origin of another rank or micro-batch. */
 static bool other_origin(Module *m, Func *f, Op *op)
 {
     Builder b = builder_at(m, f, op);
@@ -99,7 +99,7 @@ static bool comes_before(const Op *op, const Op *other)
     return op != NULL;
 }
 
-/* Two collectives that send tensors of one type send each other's. */
+/* Exchanges the operands of two collectives of one type. */
 static bool swap_operands(Module *m, Func *f, Op *op)
 {
     for (Op *other = op->next; other; other = other->next) {
@@ -120,7 +120,7 @@ static bool deal_straight(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* Which elements of a rank's part are none of the dim's. */
+/* The mask of padding in a rank's part. */
 static bool tells_padding(Module *m, Func *f, Op *op)
 {
     const Op *index = op->kind == OP_lt ? arg(op, 0)->def : NULL;

@@ -1,14 +1,14 @@
-/* plant.h -- the mistakes that mutate.c plants. */
+/* plant.h -- the faults that mutate.c injects. */
 #ifndef MPC_PLANT_H
 #define MPC_PLANT_H
 
 #include "ir.h"
 
 typedef struct {
-    char kind; /* of mistake, as the tables have them */
+    char kind; /* of fault, as in the tables */
     const char *what;
     bool (*fits)(Module *m, Func *f, Op *op);
-    bool (*apply)(Module *m, Func *f, Op *op); /* false: there is nothing to plant here after all */
+    bool (*apply)(Module *m, Func *f, Op *op); /* false: not applicable here */
 } Plant;
 
 typedef struct {
@@ -17,17 +17,17 @@ typedef struct {
 } PlantList;
 
 extern const PlantList plants_of_ranks;     /* plant.c */
-extern const PlantList plants_of_gradients; /* plant_gradient.c: the only ones that are judged by slopes */
+extern const PlantList plants_of_gradients; /* plant_gradient.c: the only ones checked by slopes */
 extern const PlantList plants_of_memory;    /* plant_memory.c */
 extern const PlantList plants_of_kernels;   /* plant_kernel.c */
 
 /* --- ways.c: which ops ... --- */
-bool is_scale(Module *m, Func *f, Op *op); /* a constant that counts */
+bool is_scale(Module *m, Func *f, Op *op); /* a constant that affects results */
 bool ends_with(const char *text, const char *end);
 bool adds_terms(const Op *op);
-Value *value_like(Func *f, const Op *op, int i); /* another one of the type of operand i, that op could read; or NULL */
+Value *value_like(Func *f, const Op *op, int i); /* another value of the type of operand i, available to op; or NULL */
 
-/* --- ... and what is done to them --- */
+/* --- ... and changes to them -------- */
 bool leave_out(Module *m, Func *f, Op *op);
 /* The result of an op, or of the wait for it if it is in flight; NULL: another function waits for it. */
 Value *arrived(const Op *op);

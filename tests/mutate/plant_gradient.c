@@ -1,4 +1,4 @@
-/* plant_gradient.c -- mistakes in what autodiff writes: backward functions, and the sum over micro-batches. */
+/* plant_gradient.c -- faults in the output of autodiff: backward functions, and the sum over micro-batches. */
 #include "plant.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static bool has_order(Module *m, Func *f, Op *op)
     return is_backward(f) && (op->kind == OP_sub || op->kind == OP_div || op->kind == OP_where || op->attrs.callee);
 }
 
-/* What a gradient should not read in place of what it reads. */
+/* Does it read a value that could be replaced by another one? */
 static bool reads_values(Module *m, Func *f, Op *op)
 {
     return is_backward(f) && op->args.count > 1 && op->results.count;
@@ -82,14 +82,14 @@ static bool takes_part(Module *m, Func *f, Op *op)
     return is_backward(f) && (op->kind == OP_pad || op->kind == OP_slice || op->kind == OP_part);
 }
 
-/* A loop in reverse whose turns hand something on. */
+/* A reverse loop with carried values. */
 static bool runs_back(Module *m, Func *f, Op *op)
 {
     return is_backward(f) && op->kind == OP_loop && op->attrs.reverse && op->attrs.carried &&
            op->attrs.dims.dim[0].size > 1;
 }
 
-/* --- What is done to them ------------------------------------------------------------------------------------ */
+/* --- Changes to ops ------------------------------------------------------------------------------------------ */
 
 static bool negate(Module *m, Func *f, Op *op) { return scale_result(m, f, op, -1); }
 static bool count_one(Module *m, Func *f, Op *op) { return scale_result(m, f, op, 1 / summed_elements(op)); }
@@ -118,7 +118,7 @@ static bool other_mask(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* One element to the left, or to the right where there is none. */
+/* One element to the left, or to the right if there is none. */
 static bool shift(Module *m, Func *f, Op *op)
 {
     const Dim *dim =

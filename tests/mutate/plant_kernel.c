@@ -1,4 +1,4 @@
-/* plant_kernel.c -- mistakes in making kernels: other dims, other reductions, other operands. */
+/* plant_kernel.c -- faults in kernels: other dims, other reductions, other operands. */
 #include "plant.h"
 
 static bool in_kernel(Module *m, Func *f, Op *op) { return f->role == KERNEL; }
@@ -8,7 +8,7 @@ static bool reduces(Module *m, Func *f, Op *op)
     return f->role == KERNEL && info(op)->family == REDUCTION && op->args.count == 1;
 }
 
-/* Of more elements than one on each rank, so that the reductions differ. */
+/* Over more than one element on each rank, so that the reductions differ. */
 static bool reduces_many(Module *m, Func *f, Op *op)
 {
     int64_t elements = 1;
@@ -35,7 +35,7 @@ static const Op *only_reader(const Func *f, const Value *param)
     return found;
 }
 
-/* Operands that do not just meet in a sum or a product, where either may come first. */
+/* Operands that are not only used in a commutative sum or product. */
 static bool hands_over_in_order(Module *m, Func *f, Op *op)
 {
     const Func *kernel = calls_kernel(m, f, op) ? find_func(m, op->attrs.callee) : NULL;
@@ -54,7 +54,7 @@ static bool reads_in_order(Module *m, Func *f, Op *op)
     return f->role == KERNEL && op->args.count > 1 && !(info(op)->traits & COMMUTES);
 }
 
-/* Over a dim that it keeps; its type stays as it was. */
+/* Reduces over a dim that it keeps; its type is unchanged. */
 static bool reduce_another(Module *m, Func *f, Op *op)
 {
     const Type *y = &result(op)->type;
@@ -70,7 +70,7 @@ static bool take_largest(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* A kernel that hands over two results of one type the wrong way round. */
+/* Exchanges two results of one type. */
 static bool exchange_results(Module *m, Func *f, Op *op)
 {
     const Func *kernel = find_func(m, op->attrs.callee);

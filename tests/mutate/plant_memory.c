@@ -1,4 +1,4 @@
-/* plant_memory.c -- mistakes in the plan of memory: values that overlap, frames, strides, messages on their way. */
+/* plant_memory.c -- faults in the memory plan: overlapping values, frames, strides, messages in flight. */
 #include "plant.h"
 #include "storage.h"
 
@@ -12,14 +12,14 @@ static bool is_read_after(const Op *op, const Value *value)
     return false;
 }
 
-/* A value with bytes of its own in this function's frame; made of something, since zeros may share theirs. */
+/* A value with its own bytes in this function's frame, except zeros, which may share them. */
 static bool lies_in_frame(const Op *op)
 {
     return op->args.count && info(op)->family != VIEW && op->results.count && result(op)->storage &&
            result(op)->storage->base == IN_FRAME;
 }
 
-/* Made before `op`, and read after it. */
+/* A value defined before `op`, and read after it. */
 static const Value *living_across(const Op *op)
 {
     for (const Op *above = op->prev; above; above = above->prev)
@@ -39,7 +39,7 @@ static bool is_framed(Module *m, Func *f, Op *op)
     return callee && callee->role != KERNEL && callee->frame && living_across(op);
 }
 
-/* What a collective reads that has been started before `op` and is waited for after it. */
+/* The operand of a collective started before `op` and waited for after it. */
 static const Value *on_its_way(const Op *op)
 {
     for (const Op *above = op->prev; above; above = above->prev)
@@ -78,12 +78,12 @@ static bool share_frame(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* Rows lie half over each other. */
+/* Makes rows overlap by half. */
 static bool narrow_rows(Module *m, Func *f, Op *op)
 {
     const Type *type = &result(op)->type;
     int64_t *stride = result(op)->storage->stride, row = local_size(m, &type->dim[1]) * stride[1];
-    if (stride[0] != row || type->dim[1].size < type->dim[1].padded) /* over padding they may lie */
+    if (stride[0] != row || type->dim[1].size < type->dim[1].padded) /* they may overlap padding */
         return false;
     stride[0]--;
     return true;
@@ -118,7 +118,7 @@ static bool needs_scratch(Module *m, Func *f, Op *op)
     return f->role != KERNEL && lies_in_frame(op) && !op->attrs.callee && m->scratch_bytes(m, op) && living_across(op);
 }
 
-/* What is carried to and fro between two buffers, and read after the next iteration's is made. */
+/* A value that alternates between two buffers, and is read after the next iteration's value is written. */
 static int carried_apart(Module *m, const Op *op)
 {
     const Func *callee = op->kind == OP_loop ? find_func(m, op->attrs.callee) : NULL;

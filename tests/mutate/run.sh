@@ -1,6 +1,6 @@
 #!/bin/sh
-# How many planted mistakes are noticed, and by which check.  MUTANTS=N: of each kind, in each program (default 4);
-# MODELS=N: so many random programs (default 24), from number MODELS_FIRST (default 0) on.
+# How many injected faults are detected, and by which check.  MUTANTS=N: of each kind, in each program (default 4);
+# MODELS=N: number of random programs (default 24), from number MODELS_FIRST (default 0) on.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}

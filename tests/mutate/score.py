@@ -1,4 +1,4 @@
-"""score.py FOLDER MUTANTS MODELS FIRST -- plants mistakes in compiled programs; every one has to be noticed by some check.
+"""score.py FOLDER MUTANTS MODELS FIRST -- injects faults into compiled programs; each must be detected by some check.
 
 Prints one row a kind of mistake: mutants, how many the verifier of types, that of memory plans, reals and residues notice,
 how many nobody, and how many have turned out to be none.  Each program after autodiff (judged by the one before), after the passes that know

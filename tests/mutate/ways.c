@@ -1,10 +1,10 @@
-/* ways.c -- which ops, and what is done to them: what the tables of mistakes share. */
+/* ways.c -- selection and changes of ops, shared by the tables of faults. */
 #include "plant.h"
 
 #include <float.h>
 #include <string.h>
 
-/* A constant that counts: what stands for "less than all" behind the end of a dim may be any such number. */
+/* A constant that affects results: the lowest number used for padding, for instance, is arbitrary. */
 bool is_scale(Module *m, Func *f, Op *op)
 {
     double value = op->attrs.value;
@@ -23,7 +23,7 @@ bool adds_terms(const Op *op)
            arg(op, 0) != arg(op, 1);
 }
 
-/* As if somebody had done it already: the type says so, the value is what went in. */
+/* Replaces the op by its operand, with the type of the result. */
 bool leave_out(Module *m, Func *f, Op *op)
 {
     op->kind = OP_stop_gradient;
@@ -82,7 +82,7 @@ bool lose_right(Module *m, Func *f, Op *op)
     return true;
 }
 
-/* As views: where one memory has two names, either will do. */
+/* Resolves views: two names of one memory are equivalent. */
 static const Value *origin_of(const Value *value)
 {
     while (value->def && (info(value->def)->family == VIEW || value->def->kind == OP_cast))
@@ -108,7 +108,7 @@ Value *value_like(Func *f, const Op *op, int i)
     return NULL;
 }
 
-/* Another value of the type of one operand in its place: the last operand for which there is one. */
+/* Replaces an operand by another value of its type: the last operand for which there is one. */
 bool read_another(Module *m, Func *f, Op *op)
 {
     for (int i = op->args.count - 1; i >= 0; i--) {
@@ -121,7 +121,7 @@ bool read_another(Module *m, Func *f, Op *op)
     return false;
 }
 
-/* The last two operands of one type in each other's place. */
+/* Exchanges the last two operands of one type. */
 bool exchange_operands(Module *m, Func *f, Op *op)
 {
     for (int i = op->args.count - 1; i > 0; i--)

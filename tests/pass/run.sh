@@ -1,3 +1,3 @@
 #!/bin/sh
-# Passes on IR text, and layouts on a model: what each does, and what it leaves alone.
+# Passes on IR text, and layouts on a model: what each changes, and what it does not.
 exec sh tests/filecheck.sh tests/pass/*.mir tests/pass/*.mdl

@@ -31,7 +31,7 @@ from tree import Mesh, Program
 
 # What --verify-passes says of a value that is infinite for its weights and that the loss does not depend on: the zero
 # gradient that it gets makes no number of those before it, where PyTorch gives none.
-UNUSED_INFINITY = re.compile(r"though the loss has a slope: .* is infinite or no number, as %\S+ is \(")
+UNUSED_INFINITY = re.compile(r"though the loss has a slope: .* is infinite or NaN, as %\S+ is \(")
 
 
 @dataclass

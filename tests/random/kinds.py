@@ -87,6 +87,7 @@ KINDS = {
     "stated_number": Kind("a whole number that is stated, or declared, to be i32", "refused", drawn=False, later=True),
     "no_gradient": Kind("a gradient of zero in the place of none, times infinity", "wrong", drawn=False, later=True),
     "shared_gradient": Kind("the gradient of two values is widened for one of them", "refused", drawn=False, later=True),
+    "rope_pairs": Kind("pairs of a rotation that begin at odd elements", "crash", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

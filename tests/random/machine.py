@@ -93,7 +93,7 @@ class How:
     comm: str = "tcp"        # of several ranks
     sanitize: bool = False
     own_weights: bool = False  # the trainer initialises them; else they are loaded
-    memory: float = None     # recompute auto: how much of what `none` takes more than `full` there is room for
+    memory: float = None     # recompute auto: the budget, between the least (0) and the most (1) memory of the policies
 
     def words(self, ranks):
         """The options as one would type them."""
@@ -116,13 +116,13 @@ class Workplace:
             write_safetensors(self.folder / "start.safetensors", start.weights)
 
     def with_budget(self, how):
-        """With `recompute auto`, if it is asked for: between the memory of `full` and of `none`."""
+        """With the option for `recompute auto`, if `memory` requests it."""
         if how.memory is None:
             return how
         reports = [run([self.compiler(how), "report", "m.mdl", "--json", f"--recompute={policy}", f"--target={how.target}"],
                        self.folder, seconds=COMPILE_SECONDS) for policy in ("none", "selective", "full")]
         if any(done.status for done in reports):
-            return how  # the compiler will say why
+            return how  # the compiler reports the reason
         sizes = [json.loads(done.output)["memory"]["arena"] for done in reports]
         budget = min(sizes) + int(how.memory * (max(sizes) - min(sizes)))
         return replace(how, options=(*how.options, f"--recompute=auto({budget})"))

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Random programs against PyTorch: those that once failed, and a fixed number of new ones (RANDOM_COUNT=, from RANDOM_SEED= on).
+# Random programs against PyTorch: previously failing ones, and a fixed number of new ones (RANDOM_COUNT=, from
+# RANDOM_SEED= on).
 cd "$(dirname "$0")/../.." || exit 2
 BUILD=${BUILD:-build}
 mpc=$BUILD/mpc

@@ -1,8 +1,8 @@
 /* collectives.c -- every kind of collective, run by the runtime over a transport (COMM) and compared with its meaning.
  *
- * Each rank knows the whole tensor of each rank (a hash of the place), so it works out alone what must come.  A split
- * is described by place_of below, from the words of rt.h; nothing here is shared with exchange.c.  Usage: mpirun -n N
- * collectives N, N = 2, 4 or 8; prints how many it has compared, or ends with the first difference. */
+ * Each rank can compute the whole tensor of each rank (a hash of the index), so it computes the expected results alone.
+ * place_of below defines splits, from the description in rt.h, independent of exchange.c.  Usage: mpirun -n N
+ * collectives N, N = 2, 4 or 8; prints the number of comparisons, or ends with the first difference. */
 #include "convert.h"
 #include "device.h"
 #include "mesh/comm.h"
@@ -19,7 +19,7 @@ typedef struct {
     int n;                                           /* ranks in the group */
     int own;                                         /* which one this is */
     unsigned char *in[MAX_PIECES], *out[MAX_PIECES]; /* between canaries; the same where in_place */
-    int64_t sent;                                    /* bytes to others that are due */
+    int64_t sent;                                    /* expected bytes sent */
     bool in_place;
 } Case;
 
@@ -39,7 +39,7 @@ static int64_t compared, order_matters;
         }                                                                                                              \
     } while (0)
 
-/* --- What tensors hold ------------------------------------------------------------------------------ */
+/* --- Contents of tensors ---------------------------------------------------------------------------- */
 
 static int64_t bytes_of(RtType type) { return type == RT_BOOL ? 1 : type == RT_F32 || type == RT_I32 ? 4 : 2; }
 
@@ -57,7 +57,7 @@ static float float_at(int number, int source, int64_t at, bool maximum)
 {
     uint32_t bits = hash(number, source, at);
     if (maximum && bits % 61 == 0)
-        return rt_float_of_bits(0x7FC00000);                /* a NaN, which must come through */
+        return rt_float_of_bits(0x7FC00000);                /* a NaN, which must be preserved */
     float scale = rt_float_of_bits((118 + bits % 8) << 23); /* 2^-9 to 2^-2: sums depend on their order */
     return scale * ((float)(bits >> 8) / (1 << 24) - 0.5f);
 }
@@ -270,7 +270,7 @@ static void add(RtCollective c, int count, const RtPiece pieces[], bool in_place
     collectives[ncases++] = c;
 }
 
-/* Once this rank knows who it is. */
+/* After the rank is known. */
 static void prepare(const RtCollective *c, Case *k)
 {
     for (int i = 0; i < c->naxes; i++)
@@ -361,7 +361,7 @@ static void start_case(int i)
 }
 static void run_case(int i) { rt_collective(&rt, i, (const void *const *)cases[i].in, (void *const *)cases[i].out); }
 
-/* With no more workspace than each is said to need. */
+/* With exactly the stated workspace of each. */
 static void run_alone(void)
 {
     for (int i = 0; i < ncases; i++) {

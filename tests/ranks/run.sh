@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trainers of several ranks, as processes under mpirun: what they compute, save, send, and say when something fails.
-# Half of the tests wait for time-outs and for mpirun most of the time, so two halves run side by side.
+# Trainers of several ranks, as processes under mpirun: results, checkpoints, messages, and errors.  Half of the tests
+# mostly wait for time-outs and for mpirun, so two halves run in parallel.
 cd "$(dirname "$0")/../.." || exit 2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -41,7 +41,7 @@ def test_silence_names_the_line(compiled, running):
         one.signal(1, signal.SIGSTOP)
         message = error_of(one.end()[2])
         if f"'h.attn.y' (model.mdl:{line}:9; " in message:
-            assert re.search(r"in all_gather over cp at .* for rank 1 \(cp 1\), which does not answer: look", message)
+            assert re.search(r"in all_gather over cp at .* for rank 1 \(cp 1\), which does not answer: check", message)
             return
     pytest.fail(message)
 

@@ -1,3 +1,3 @@
 #!/bin/sh
-# mpc report and mpc explain: figures read off the program against published formulas, and against what trainers do.
+# mpc report and mpc explain: figures of the program against published formulas, and against trainers.
 exec /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/report

@@ -73,6 +73,6 @@ def test_names_that_are_not_there(explain, name, said):
 
 
 def test_operands(model):
-    assert "which tensor?" in run(MPC, "explain", model(), status=2).stderr
+    assert "no tensor is given" in run(MPC, "explain", model(), status=2).stderr
     assert "no file is given" in run(MPC, "explain", status=2).stderr
-    assert "'b' is too many" in run(MPC, "explain", model(), "a", "b", status=2).stderr
+    assert "leave 'b' out" in run(MPC, "explain", model(), "a", "b", status=2).stderr

@@ -1,4 +1,4 @@
-"""recompute auto(BYTES): the memory fits, for the least FLOPs that the policies and a choice between them need."""
+"""recompute auto(BYTES): the memory fits, with no more FLOPs than any policy that fits."""
 import json
 import re
 
@@ -23,7 +23,7 @@ def cost(words, policy):
 
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
 def test_ladder(words):
-    """What `none` computes again costs nothing: it happens in the kernels that read it."""
+    """The FLOPs that `none` recomputes cost nothing: they are part of the kernels that read the values."""
     policies = {policy: cost(words, policy) for policy in ("none", "selective", "full")}
     least, most, free = policies["full"][0], policies["none"][0], policies["none"][1]
     before, seen = float("inf"), set()
@@ -41,7 +41,7 @@ def test_ladder(words):
 
 
 def test_too_little(model):
-    """The message says the least that works, and that does."""
+    """The message reports the least BYTES that work, and these do."""
     least = cost((model(),), "full")[0] // 2
     said = run(MPC, "check", model(), f"--recompute=auto({least})", status=1).stderr
     needed = int(re.search(r"= help: auto\((\d+)\) or more", said).group(1))
@@ -67,8 +67,8 @@ def test_remarks_are_a_table(model, tmp_path):
     none, full = (cost((model(),), policy)[0] for policy in ("none", "full"))
     said = run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", f"--recompute=auto({(none + full) // 2})",
                "--remarks=recompute").stderr
-    rows = re.findall(r"remark: recompute: \S*: (\S+) of @(\S+): [\d.]+ MB, \S+ GFLOP to compute again: (.*)", said)
-    assert {what for _, _, what in rows} == {"saved", "computed again"} and len(rows) == len(said.splitlines())
+    rows = re.findall(r"remark: recompute: \S*: (\S+) of @(\S+): [\d.]+ MB, \S+ GFLOP to recompute: (.*)", said)
+    assert {what for _, _, what in rows} == {"saved", "recomputed"} and len(rows) == len(said.splitlines())
     plan = json.loads((tmp_path / "out/plan.json").read_text())
     saved = {(value, name) for name, values in plan["recompute"]["saved"].items() for value in values}
     assert {(value, name) for value, name, what in rows if what == "saved"} >= saved

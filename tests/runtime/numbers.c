@@ -1,5 +1,5 @@
 /* numbers.c -- shows the runtime's pure functions to test_numbers.py: a command and its numbers as arguments, results
- * on stdout, a line each, or raw for the conversions. */
+ * on stdout, one per line, or raw for the conversions. */
 #include "convert.h"
 #include "data/order.h"
 #include "philox.h"

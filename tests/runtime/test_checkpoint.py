@@ -254,7 +254,7 @@ def test_every_changed_bit_is_noticed(refused, tmp_path, initial):
         bad[bit // 8] ^= 1 << bit % 8
         (tmp_path / "bad").write_bytes(bad)
         message = refused("--load", "bad", "--steps", 0)
-        assert re.match(r"error: --load bad: tensor '\S+' is not what was saved: its checksum is another", message)
+        assert re.match(r"error: --load bad: tensor '\S+' has a wrong checksum; the file is damaged", message)
 
 
 @pytest.mark.parametrize("old, new", [(b'"step":"3"', b'"step":"7"'), (b'"seed":"42"', b'"seed":"43"'),
@@ -264,7 +264,7 @@ def test_another_place_of_the_run_is_noticed(run, refused, tmp_path, data, old, 
     raw = (tmp_path / "a").read_bytes()
     assert raw.count(old) == 1
     (tmp_path / "bad").write_bytes(edit_header(raw, old, new))
-    assert "where the run stood (step, seed" in refused("--load", "bad", "--steps", 0)
+    assert "the progress of the run (step, seed" in refused("--load", "bad", "--steps", 0)
 
 
 def test_a_file_without_checksums_is_loaded(run, tmp_path, initial):

@@ -217,7 +217,7 @@ def test_files_that_are_no_tokens(run, refused, tmp_path, magic, said):
 
 def test_bytes_for_a_larger_vocabulary(run, refused, data):
     message = refused("--data", "data.txt", "--steps", 1, TINY_VOCAB=50257)
-    assert "--data data.txt: by its name each byte is a token, but the model has 50257 tokens: make tokens of it" in message
+    assert "--data data.txt: by its name each byte is a token, but the model has 50257 tokens: tokenize it first" in message
     assert "--data-format bytes" in message
     run("--data", "data.txt", "--steps", 1, "--data-format", "bytes", TINY_VOCAB=50257)
 

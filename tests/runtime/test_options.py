@@ -47,7 +47,7 @@ def test_stdout_on_a_full_disk(trainer, tmp_path):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([trainer, question], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1
-        assert "error: cannot write to stdout: No space left on device; what was to be printed" in done.stderr
+        assert "error: cannot write to stdout: No space left on device; the output is incomplete" in done.stderr
 
 
 def test_plan(run):
@@ -82,7 +82,7 @@ def test_an_option_without_effect_is_refused(refused, name, kind, value, needed)
     ("--stesp", "did you mean --steps?"), ("--savevery", "did you mean --save-every?"),
     ("--topk=3", "did you mean --top-k?"), ("--no_shuffle", "did you mean --no-shuffle?"),
     ("--xyzzy", "unknown option --xyzzy (--help lists the options)"), ("--" + "s" * 200, "unknown option"),
-    ("data.txt", "'data.txt' is not an option"), ("-h", "'-h' is no option"), ("--", "'--' is no option"),
+    ("data.txt", "'data.txt' is not an option"), ("-h", "'-h' is not an option"), ("--", "'--' is not an option"),
     ("--plan=1", "--plan takes no value"), ("--save", "--save needs a value: --save FILE"),
     ("--save=", "--save needs the name of a file"), ("--help=html", "--help must be one of markdown, not 'html'"),
     ("--data-format=u8", "--data-format must be one of bytes|u16|u32|llmc|megatron|npy, not 'u8'"),

@@ -29,13 +29,13 @@ def test_going_on_with_the_same_file_needs_no_word(run, refused, tmp_path, data)
     run(*more, "--load", "a", "--save", "./a", "--log", "log")
     assert read_checkpoint(tmp_path / "a")[0]["step"] == "5" and len(read_log(tmp_path / "log")) == 5
     run(*more, "--save", "b")
-    assert "--save b: the file is there already" in refused("--load", "a", "--steps", 0, "--save", "b")
+    assert "--save b: the file already exists" in refused("--load", "a", "--steps", 0, "--save", "b")
 
 
 def test_what_is_no_checkpoint_is_kept_too(refused, tmp_path, data):
     (tmp_path / "thesis.tex").write_text("x")
     for option in ("--save", "--trace", "--log"):
-        assert f"{option} thesis.tex: the file is there already" in refused(*TRAIN, option, "thesis.tex")
+        assert f"{option} thesis.tex: the file already exists" in refused(*TRAIN, option, "thesis.tex")
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
 

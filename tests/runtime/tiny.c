@@ -1,6 +1,5 @@
-/* tiny.c -- a trainer written by hand, with which the runtime is tested: logits = bias + sum over copies c of
- * w_c[token], SGD with momentum, in plain loops.  Its tensors have padding, copies, and an order in memory that is not
- * theirs.
+/* tiny.c -- a handwritten trainer for tests of the runtime: logits = bias + sum over copies c of w_c[token], SGD with
+ * momentum, in plain loops.  Its tensors have padding, copies, and another order in memory.
  *
  * Environment: TINY_BAD_STEP=n a loss of NaN at step n (from 0); TINY_BAD_NORM=n an infinite norm; TINY_SLEEP_MS=n each
  * step takes longer; TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n,
@@ -19,7 +18,7 @@
 
 enum { COPIES = 2, VOCAB = 256, PADDED = 264, MICRO = 2, BATCH = 2, SEQ = 8, EVAL_BATCH = 2, ROWS = 5, COLUMNS = 3 };
 enum { SEQUENCES = MICRO * BATCH };
-enum { MARK = 12345 }; /* what padding is set to, to see that no file holds it */
+enum { MARK = 12345 }; /* the value of padding, to check that no file contains it */
 
 /* The arena.  `mixed` is logically [copy, row, column], in memory [column, copy, row + 1]. */
 typedef struct {
@@ -43,7 +42,7 @@ static long number_of(const char *name, long otherwise)
     return text ? atol(text) : otherwise;
 }
 
-/* Copy 1 is dropped where the key's bit says so: so the losses depend on key and step. */
+/* Copy 1 is dropped by a bit of the key, so that losses depend on key and step. */
 static void logits_of(const Arena *a, int token, int keep, float *logits)
 {
     for (int v = 0; v < VOCAB; v++)

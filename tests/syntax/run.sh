@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh -- what the parser of .mdl makes of a text, under the sanitizers.
+# run.sh -- the parser of .mdl, under the sanitizers.
 set -eu
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}

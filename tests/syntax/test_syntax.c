@@ -1,4 +1,4 @@
-/* test_syntax.c -- texts and the trees that they become, written as lists; places of names; columns. */
+/* test_syntax.c -- texts and their trees, written as lists; locations of names; columns. */
 #include "ast.h"
 
 #include <setjmp.h>
@@ -175,7 +175,7 @@ static void statements(void **state)
         check_tree(&cases[i], parse_mdl);
 }
 
-/* What a message about a name would point at. */
+/* Checks the text at a location. */
 static void assert_at(const Text *t, Loc loc, const char *wanted)
 {
     const char *found = arena_text((Arena *)&t->arena, "%.*s", loc.end - loc.begin, t->source.text + loc.begin);
@@ -216,7 +216,7 @@ static void refused(void **state)
     }
 }
 
-/* A statement after a broken one is read. */
+/* A statement after a syntax error is parsed. */
 static void recovery(void **state)
 {
     static const struct {

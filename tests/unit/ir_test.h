@@ -1,4 +1,4 @@
-/* ir_test.h -- what the unit tests of the IR share: modules from text, with their messages caught. */
+/* ir_test.h -- shared by the unit tests of the IR: modules from text, with captured messages. */
 #ifndef MPC_IR_TEST_H
 #define MPC_IR_TEST_H
 
@@ -45,7 +45,7 @@ static inline void free_text(Text *t)
     free(t);
 }
 
-/* A module that must be right. */
+/* A module that must be valid. */
 static inline Text *good_text(const char *text)
 {
     Text *t = read_text(text);
@@ -54,7 +54,7 @@ static inline Text *good_text(const char *text)
     return t;
 }
 
-/* The type that a text says; names belong to m. */
+/* The type of a text; names belong to m. */
 static inline Type type_of_text(Module *m, const char *text)
 {
     Source source = { .path = "type", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;

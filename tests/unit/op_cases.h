@@ -1,7 +1,7 @@
-/* op_cases.h -- operands to try every op of ops.def on: what test_gradients.c and test_sharding.c walk.
+/* op_cases.h -- operands for testing every op of ops.def: used by test_gradients.c and test_sharding.c.
  *
- * A pointwise op is tried on the plain operands, which broadcast against each other; other ops, and
- * those that are not defined everywhere, have rows here.  An op that has neither fails the tests.
+ * A pointwise op is tested with the plain operands, which broadcast against each other; other ops, and those not
+ * defined everywhere, have rows here.  An op without a case fails the tests.
  */
 #ifndef MPC_OP_CASES_H
 #define MPC_OP_CASES_H
@@ -9,7 +9,7 @@
 #include "interp/interp_number.h"
 #include "ir_test.h"
 
-/* An operand: its type, and from where to where its elements go. */
+/* An operand: its type, and the range of its elements. */
 typedef struct {
     const char *type;
     double low, high;
@@ -88,8 +88,7 @@ static const Case cases[] = {
 
 static const Case plain_case = { N_OPS, NULL, { THREE } };
 
-/* Calls `test` for each case of each op but calls and loops, which mean what their functions mean, and `wait`, which is
- * only behind a collective that was started. */
+/* Calls `test` for each case of each op, except calls and loops, and `wait`, which needs a started collective. */
 static inline void each_case(void (*test)(const Case *))
 {
     for (int kind = 0; kind < N_OPS; kind++) {

@@ -13,7 +13,7 @@ if [ "${SANITIZE:-0}" = 1 ]; then
 fi
 mkdir -p "$BUILD"
 
-# compile SOURCE ...: leaves the names of the objects in $objects; builds what is older than any header or source
+# compile SOURCE ...: sets $objects to the names of the objects; rebuilds those older than any header or source
 compile() {
     for source; do
         object=$BUILD/$(basename "$source" .c).o
@@ -25,7 +25,7 @@ compile() {
     done
 }
 
-for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules}; do
+for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule table}; do
     objects=
     compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then

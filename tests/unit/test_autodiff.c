@@ -1,8 +1,8 @@
 /* test_autodiff.c -- the gradients of a whole training step against finite differences of the model.
  *
- * The model has what makes autodiff hard: nested loops, a weight used in two places, a weight and a mask key
- * shared by all iterations, dropout, attention, a divisor that depends on the data, two micro-batches.
- * With plain gradient descent of rate 1, a step leaves behind w - gradient.
+ * The model has the difficult cases of autodiff: nested loops, a weight used in two places, a weight and a mask key
+ * shared by all iterations, dropout, attention, a divisor that depends on the data, two micro-batches.  With plain
+ * gradient descent of rate 1, a step gives w - gradient.
  */
 #include "ir_test.h"
 
@@ -114,7 +114,7 @@ static double count_labels(const Func *model, int micros)
     return total;
 }
 
-/* The loss of the whole batch, where element `at` of parameter `p` is off by `h`. */
+/* The loss of the whole batch, with element `at` of parameter `p` changed by `h`. */
 static double loss(Text *t, int micros, int p, int64_t at, double h)
 {
     const Func *f = func_with_role(t->m, MODEL);

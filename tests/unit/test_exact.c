@@ -1,4 +1,4 @@
-/* test_exact.c -- residues modulo a prime: the field, unknown functions, and what an exact run tells apart. */
+/* test_exact.c -- residues modulo a prime: the field, uninterpreted functions, and equality of exact runs. */
 #include "ir_test.h"
 
 #include "interp/interp_number.h"
@@ -33,7 +33,7 @@ static void test_whole_numbers(void **state)
     assert_true(isnan(residues.to_real(residues.of(0.5))));
 }
 
-/* What `simplify` makes of one another is equal. */
+/* Expressions equal under `simplify` are equal. */
 static void test_functions(void **state)
 {
     for (uint64_t i = 0; i < 100; i++) {
@@ -74,7 +74,7 @@ static double run(const char *body)
 
 #define SUM "%1 = square %x : f32[i:8/dp] %2 = sum %1 {over=i} : f32[] partial(dp) "
 
-/* Equal where the programs mean the same, however they are put; else different. */
+/* Equal for equivalent programs in any form; else different. */
 static void test_runs(void **state)
 {
     double sum = run(SUM "%3 = all_reduce %2 {axis=dp} : f32[] return %3");

@@ -1,4 +1,4 @@
-/* test_extent.c -- accesses of generated code and places of values, made wrong by hand: each is refused by its name. */
+/* test_extent.c -- invalid accesses of generated code and invalid storage: each is reported with its name. */
 #include "extent.h"
 #include "ir_test.h"
 
@@ -33,7 +33,7 @@ static const Value *value_named(const Module *m, const char *name)
     return NULL;
 }
 
-/* Loops over the value of that name, as its reader `t` might run them. */
+/* Loops over the value of that name, as in its reader `t`. */
 static bool runs(Text *t, const char *name, Access access)
 {
     const Value *value = value_named(t->m, name);
@@ -86,11 +86,11 @@ static void test_places(void **state)
         { "", "", NULL },
         { "frame(320)", "frame(300)", "internal: call '' needs 64 bytes at 256 of a frame of 300" },
         { "frame=256", "frame=288", "internal: call '' needs 64 bytes at 288 of a frame of 320" },
-        { "at 128 strides(8, 1)", "at 288 strides(8, 1)", "internal: 'wide' does not lie inside its frame" },
-        { "%s: f32[k:5~6/cp] at 64", "%s: f32[k:5~6/cp] at 312", "internal: 's' does not lie inside its frame" },
-        { "f32[j:4] at 16", "f32[j:4] at 20", "internal: 'row' does not lie inside what it is a view of" },
-        { "f32[j:4] at 16 strides(1)", "f32[j:4] at 16 strides(2)", "internal: 'row' does not lie inside what" },
-        { "strides(1)) frame(64)", "strides(1)) frame(8)", "internal: '1' does not lie inside its frame" },
+        { "at 128 strides(8, 1)", "at 288 strides(8, 1)", "internal: 'wide' is not inside its frame" },
+        { "%s: f32[k:5~6/cp] at 64", "%s: f32[k:5~6/cp] at 312", "internal: 's' is not inside its frame" },
+        { "f32[j:4] at 16", "f32[j:4] at 20", "internal: 'row' is not inside the viewed value" },
+        { "f32[j:4] at 16 strides(1)", "f32[j:4] at 16 strides(2)", "internal: 'row' is not inside the viewed" },
+        { "strides(1)) frame(64)", "strides(1)) frame(8)", "internal: '1' is not inside its frame" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *at = strstr(plan, cases[i].old);

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-/* Ops of floats without a gradient for any operand: they have steps instead of slopes, say so, or only stand in
- * gradients.  Any other op that builds none for a float has lost it. */
+/* Ops of floats without a gradient for any operand: they have steps instead of slopes, stop gradients, or only occur in
+ * gradients.  For any other op, a missing gradient of a float is an error. */
 static const OpKind flat[] = { OP_sign,        OP_stop_gradient, OP_gelu_slope, OP_gelu_tanh_slope,
                                OP_scatter_add, OP_attend_grad };
 
@@ -38,8 +38,8 @@ static int64_t index_in(const Type *type, const Type *space, int64_t at) /* -1: 
     return index;
 }
 
-/* A gradient may lack dims of its operand (it is the same along them) and have others (over which it is
- * summed): fits it to the operand.  False if it has dims that the op knows nothing of, or no dtype for it. */
+/* A gradient may lack dims of its operand (it is the same along them) and have others (over which it is summed): fits
+ * it to the operand.  False if it has dims that the op lacks, or a wrong dtype. */
 static bool fit_gradient(const Tensor *gradient, const Type *operand, const Type *results, int nresults, Tensor *fitted)
 {
     Type space = *operand;
@@ -136,7 +136,7 @@ static void test_case(const Case *c)
     Func *f = make_func(&t, c, "f", &op);
     if (!f)
         fail_msg("%s: %s", op_table[c->kind].name, said(t.text));
-    if (!is_float(result(op)->type.dtype)) { /* autodiff asks for no gradient of integers */
+    if (!is_float(result(op)->type.dtype)) { /* autodiff needs no gradient of integers */
         free_text(t.text);
         return;
     }
@@ -189,7 +189,7 @@ static void test_collectives(void **state)
     }
 }
 
-/* The largest element's gradient is shared where there are several. */
+/* Several largest elements share the gradient. */
 static void test_ties(void **state)
 {
     Text *t = good_text("module @m { func @f(%x: f32[i:4]) { %y = max %x {over=i} : f32[] return %y } }");

@@ -1,4 +1,4 @@
-/* test_interp.c -- the reference interpreter against values worked out by hand or by definition. */
+/* test_interp.c -- the reference interpreter against values computed by hand or by definition. */
 #include "ir_test.h"
 
 #include <math.h>
@@ -229,7 +229,7 @@ static void test_fold_key(void **state)
           { (double)(int32_t)out[0] });
 }
 
-/* Every collective leaves the tensor what it is; with two axes on a dim, zig-zag, and uneven parts. */
+/* Every collective leaves the tensor unchanged; with two axes on a dim, zig-zag, and uneven parts. */
 static void test_collectives(void **state)
 {
     double given[40], expected[400];
@@ -312,8 +312,8 @@ static void test_observer(void **state)
     free_text(t);
 }
 
-/* The interpreter does not believe types: these programs are wrong, and it says where.  They do not
- * pass the verifier, so they are not verified here. */
+/* The interpreter does not rely on types: these programs are invalid, and it reports where.  They would not pass the
+ * verifier, so they are not verified here. */
 static void refuses(const char *text, const double *given, const char *message)
 {
     Text *t = read_text(text);
@@ -348,12 +348,13 @@ static void test_refusals(void **state)
             given, "which no rank of its group holds");
     refuses("module @m { mesh a=2 func @f(%x: f32[i:2] partial(a)) {"
             "  %y = local_slice %x {dim=i, axis=a} : f32[i:2/a] return %y } }",
-            given, "its group cannot give what its result's type says");
+            given, "its group cannot produce the pending sums");
     refuses("module @m { func @f(%x: f32[v:3], %i: i32[s:1]) { %y = gather %x, %i {dim=v} : f32[s:1] return %y } }",
             given, "index 4 on rank 0, but 'v' has 3 elements");
     refuses("module @m { mesh a=2 func @f(%x: f32[i:4/a], %y: f32[i:4]) { %0 = add %x, %y : f32[i:4/a] return %0 } }",
-            given, "hold 'i' differently");
-    refuses("module @m { func @f(%x: f32[]) { %0 = call %x {callee=f} : f32[] return %0 } }", given, "without end");
+            given, "split 'i' differently");
+    refuses("module @m { func @f(%x: f32[]) { %0 = call %x {callee=f} : f32[] return %0 } }", given,
+            "calls are recursive");
 }
 
 static void test_tensors(void **state)

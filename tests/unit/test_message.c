@@ -1,4 +1,4 @@
-/* test_message.c -- which collectives are one message: those that differ in nothing but their tensors. */
+/* test_message.c -- which collectives are one message: those that differ only in their tensors. */
 #include "ir_test.h"
 
 #include "storage.h"

@@ -27,7 +27,7 @@ static void test_round_trip(void **state)
     free(text);
 }
 
-/* The module above would prove little if it left something out. */
+/* Checks that the module above uses everything. */
 static void test_nothing_is_left_out(void **state)
 {
     char *text = read_file("tests/unit/every_op.mir");
@@ -81,7 +81,7 @@ static void test_types(void **state)
     free_text(t);
 }
 
-/* Numbers come back to the last bit. */
+/* Numbers are restored to the last bit. */
 static void test_numbers(void **state)
 {
     static const double numbers[] = { 0.1, 1.0 / 3, 1e-300, -0x1.fffffffffffffp+1023, INFINITY, -INFINITY, 5e-324 };
@@ -97,7 +97,7 @@ static void test_numbers(void **state)
     }
 }
 
-/* Fresh names do not meet those that were read. */
+/* Fresh names differ from parsed ones. */
 static void test_fresh_names(void **state)
 {
     Text *t = good_text("module @m { func @f(%7: f32[]) { %x = neg %7 : f32[] return %x } }");

@@ -1,4 +1,4 @@
-/* test_region.c -- do two boxes of bytes meet?  Against a map of their bytes. */
+/* test_region.c -- intersection of two boxes of bytes, against a map of their bytes. */
 #include "verify/region.h"
 
 #include <setjmp.h>

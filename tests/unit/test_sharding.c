@@ -1,9 +1,9 @@
 /* test_sharding.c -- the sharding rule of every op against what its ranks compute.
  *
- * Every op is tried under many ways to hold its operands on a mesh of four ranks: dims split over one
- * axis or two, in either order, in zig-zag, with padding; sums and maxima pending.  What type inference
- * accepts is run on all ranks and must be the tensor that one rank computes alone.  What it refuses
- * is not run; that it refuses enough shows here, that it does not refuse all is asked below.
+ * Every op is tested with many layouts of its operands on a mesh of four ranks: dims split over one or two axes, in
+ * either order, in zig-zag, with padding; sums and maxima pending.  Layouts that type inference accepts are run on all
+ * ranks, and must give the tensor that one rank computes alone.  Rejected ones are not run; a check below ensures that
+ * not all are rejected.
  */
 #include "infer.h"
 #include "op_cases.h"
@@ -12,7 +12,7 @@
 
 enum { TRIES = 600, MOST_DIMS = 8 };
 
-/* How a dim may be held, and what may be pending. */
+/* Splits of a dim, and pending sums. */
 static const struct {
     Split split;
     bool zigzag;
@@ -30,11 +30,11 @@ enum { HOLDINGS = sizeof holding / sizeof *holding, TERMS = sizeof terms / sizeo
 static uint64_t seed;
 static int pick(int n) { return (int)(hashed_number(17, seed++) * n); }
 
-/* The dims of a trial by name, and how each is held this time. */
+/* The dims of a trial by name, with their present splits. */
 typedef struct {
     int dims, of_dim[MOST_DIMS], of_operand[6];
     Name name[MOST_DIMS];
-    int stray, stray_dim, stray_to; /* one operand may hold a dim in its own way; -1: none does */
+    int stray, stray_dim, stray_to; /* one operand may split a dim differently; -1: none */
     Axes axis;
 } Layout;
 
@@ -105,7 +105,7 @@ static const char *layout_text(Trial *t)
     return text;
 }
 
-/* What one rank computes alone, from operands that it holds whole. */
+/* Computes the results on one rank, from whole operands. */
 static void compute_alone(const Case *c, const Tensor args[], Tensor results[])
 {
     if (op_table[c->kind].family == COLLECTIVE) {
@@ -136,7 +136,7 @@ static double worst_difference(const Tensor *a, const Tensor *b)
     return worst;
 }
 
-/* Gives the operands and attributes the types that the layout says; false if there are no such types. */
+/* Sets the types of operands and attributes by the layout; false if such types are impossible. */
 static bool lay_out(Trial *t, const Case *c, Layout *l)
 {
     for (int i = 0; i < t->operands; i++)
@@ -159,7 +159,7 @@ static bool lay_out(Trial *t, const Case *c, Layout *l)
     return possible && is_possible(t->m, &attribute);
 }
 
-/* What is split is pending in a result if its role is to be reduced, and in none if it is kept. */
+/* A split dim is pending in a result if its role is a reduction, and in none if it is kept. */
 static void check_roles(Trial *t, const Op *op)
 {
     Axes pending = 0;
@@ -175,7 +175,7 @@ static void check_roles(Trial *t, const Op *op)
         }
 }
 
-/* Runs what inference accepted. */
+/* Runs an accepted layout. */
 static void run_on_ranks(Trial *t, const Case *c, const Func *f, const Op *op)
 {
     Tensor args[6], alone[3], together[3];
@@ -248,7 +248,7 @@ static void try_layouts(const Case *c)
     }
 }
 
-/* Ops that take no split or no pending operand, though they have dims or are linear. */
+/* Ops that accept no split or no pending operand, though they have dims or are linear. */
 static bool may_refuse_all(OpKind kind) { return kind == OP_constant || kind == OP_iota || kind == OP_wait; }
 
 static void test_sharding(void **state)
@@ -273,8 +273,8 @@ static void test_sharding(void **state)
     print_message("%d layouts run on four ranks, %d refused\n", run, refused);
 }
 
-/* An op of one operand that adds up, f(x + y) = f(x) + f(y), takes its operand partial: a row that
- * said otherwise would cost a collective wherever it is used. */
+/* A unary additive op, f(x + y) = f(x) + f(y), must accept a partial operand: otherwise each use would need a
+ * collective. */
 static void test_additivity(const Case *c)
 {
     Trial t = begin_trial(c, "module @m { batch batch }");

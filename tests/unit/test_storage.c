@@ -1,5 +1,5 @@
-/* test_storage.c -- plans of memory made wrong by hand: the interpreter names the value that is lost, and to what; and
- * verify_memory, which runs in every compile, refuses them too. */
+/* test_storage.c -- invalid memory plans, made by hand: the interpreter reports the overwritten value, and
+ * verify_memory, which runs in every compilation, rejects them too. */
 #include "ir_test.h"
 #include "storage.h"
 
@@ -52,7 +52,7 @@ static const char plan[] =
     "  }\n"
     "}\n";
 
-/* A sum over ranks is on its way while something else is computed. */
+/* A sum over ranks is in flight during another computation. */
 static const char flight[] =
     "module @m {\n"
     "  mesh dp=2\n"
@@ -72,7 +72,7 @@ static const char flight[] =
     "  }\n"
     "}\n";
 
-/* What each iteration needs comes one iteration early, to 448 and to the buffer at 384, behind that of %c. */
+/* Operands of an iteration arrive one iteration early, at 448 and in the buffer at 384, after that of %c. */
 static const char early[] =
     "module @m {\n"
     "  mesh dp=2\n"
@@ -107,7 +107,7 @@ static int64_t sixteen_for_norms(Module *m, const Op *op)
     return op->attrs.callee == intern_text(m, "k.norm") ? 16 : 0;
 }
 
-/* What every compile would say of the plan; "" if nothing. */
+/* The error of every compilation about the plan; "" if none. */
 static char *verified(Text *t)
 {
     char *silent;
@@ -122,7 +122,7 @@ static char *verified(Text *t)
     return silent;
 }
 
-/* Runs the programs of a plan with one passage written otherwise; the message, or "".  `seen`: is it refused without
+/* Runs the programs of a plan with one passage replaced; returns the message, or "".  `seen`: is it rejected without
  * being run? */
 static char *message_of(const char *plan, const char *from, const char *to, bool *seen)
 {
@@ -155,7 +155,7 @@ static char *message_of(const char *plan, const char *from, const char *to, bool
     return message;
 }
 
-/* A plan with `to` in place of `from` must be refused with that message. */
+/* A plan with `from` replaced by `to` must be rejected with that message. */
 static void check(const char *plan, const char *from, const char *to, const char *expected)
 {
     bool seen;
@@ -185,9 +185,9 @@ static void test_values_that_overlap(void **state)
 {
     check_plan("at 320 strides(3, 1)", "at 448 strides(3, 1)", "element 0 of %row is not at byte 332");
     check_plan("at 384 strides(1)", "at 336 strides(1)",
-               "of %row is not at byte 336 of rank 0: there now is what was written as %3");
+               "of %row is not at byte 336 of rank 0: it was overwritten by %3");
     check_plan("f32[] at 256 strides()", "f32[] at 194 strides()",
-               "of %n is not at byte 192 of rank 0: there now is what was written as %l");
+               "of %n is not at byte 192 of rank 0: it was overwritten by %l");
     check_plan("%lr: f32[] at 144", "%lr: f32[] at 72", "of %x is not at byte 72");
 }
 
@@ -214,18 +214,16 @@ static void test_views(void **state)
 static void test_frames_and_buffers_of_loops(void **state)
 {
     check_plan("carried=1, frame=192", "carried=1, frame=268", "element 0 of %u is not at byte 320");
-    check_plan("carried=1, frame=192",
-               "carried=1, frame=80", /* what an iteration hands to the next lies behind the frame */
-               "of %lr is not at byte 144 of rank 0: there now is what was written as %3");
+    check_plan("carried=1, frame=192", "carried=1, frame=80", /* carried values are after the frame */
+               "of %lr is not at byte 144 of rank 0: it was overwritten by %3");
     check_plan("carried=1, frame=192", "carried=1, frame=512", "outside of the arena");
 }
 
 static void test_state(void **state)
 {
     check_plan("f32[i:2, j:3] at 0 strides(3, 1)\n    return", "f32[i:2, j:3] at 448 strides(3, 1)\n    return",
-               "the new %w lies at byte 448, the old one at 0");
-    check_plan("at 512 strides(1)", "at 0 strides(1)",
-               "of %w is not at byte 0 of rank 0: there now is what was written as %t");
+               "the new %w is at byte 448, the old one at 0");
+    check_plan("at 512 strides(1)", "at 0 strides(1)", "of %w is not at byte 0 of rank 0: it was overwritten by %t");
     check_plan("f32[] at 256 strides()", "f32[] at 4 strides()", "element 1 of %w is not at byte 4");
     check_plan("%e = sum %y {over=j} : f32[] at 128", "%e = sum %y {over=j} : f32[] at 0", "of %w is not at byte 0");
 }
@@ -244,11 +242,11 @@ static void test_scratch(void **state)
     check_plan("{callee=k.norm, frame=528}", "{callee=k.norm, frame=192}", "of %n is not at byte 192");
 }
 
-/* Neither what a collective reads nor where it writes may be touched before its wait. */
+/* Operand and result of a collective may not be touched before its wait. */
 static void test_messages_on_their_way(void **state)
 {
     check(flight, "at 256 strides(1)", "at 128 strides(1)",
-          "of %1 is not at byte 128 of rank 0: there now is what was written as %3");
+          "of %1 is not at byte 128 of rank 0: it was overwritten by %3");
     check(flight, "f32[i:4] at 256 strides(1)\n    %5", "f32[i:4] at 192 strides(1)\n    %5",
           "of %2 is not at byte 192");
     check(flight, "started=true} : f32[i:4] in_flight at 192", "started=true} : f32[i:4] in_flight at 128",
@@ -256,7 +254,7 @@ static void test_messages_on_their_way(void **state)
     check(flight, "wait %2 : f32[i:4] at 192", "wait %2 : f32[i:4] at 320", "of %5 is not at byte 320");
 }
 
-/* Of the buffers of what comes early, one is in use, and the other is written meanwhile. */
+/* Of the buffers of a prefetched value, one is in use while the other is written. */
 static void test_messages_that_come_early(void **state)
 {
     check(early, "f32[i:4] at 192", "f32[i:4] at 384", "element 0 of %z is not at byte 384");
@@ -264,13 +262,13 @@ static void test_messages_that_come_early(void **state)
     check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 192 strides(1)\n    %2",
           "it writes %1 at byte 448 of rank 0, where it reads %v");
     check(early, "f32[i:4] at 0 strides(1)\n    %2", "f32[i:4] at 128 strides(1)\n    %2",
-          "of %coming is not at byte 384 of rank 0: there now is what was written as %1");
+          "of %coming is not at byte 384 of rank 0: it was overwritten by %1");
     check(early, "prefetch=1, frame=256", "prefetch=1, frame=512", "outside of the arena");
 }
 
 static void test_outside(void **state)
 {
-    check_plan("f32[] at 256 strides()", "f32[] at 576 strides()", "%l lies outside of the arena: at byte 576 of 576");
+    check_plan("f32[] at 256 strides()", "f32[] at 576 strides()", "%l is outside of the arena: at byte 576 of 576");
 }
 
 int main(void)

@@ -1,13 +1,13 @@
 /* test_tangents.c -- the interpreter's forward mode against finite differences, for every op that has a derivative.
  *
- * All float operands move at once along random directions; (f(x + h u) - f(x - h u)) / 2h has to be what f's results
- * move by.  --verify-passes judges gradients by forward mode; this judges forward mode, by values alone.
+ * All float operands have random tangents; (f(x + h u) - f(x - h u)) / 2h must be the tangents of f's results.
+ * --verify-passes checks gradients by forward mode; this checks forward mode, by values only.
  */
 #include "op_cases.h"
 
 #include <math.h>
 
-/* These stand in gradients alone, so that nobody asks for their derivative. */
+/* These occur only in gradients, so their derivative is never needed. */
 static bool only_in_gradients(OpKind kind)
 {
     return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad;
@@ -21,7 +21,7 @@ static void run(Text *t, const Func *f, const Tensor args[], Tensor results[], c
         fail_msg("%s", said(t));
 }
 
-/* What the results are with the operands moved by h along their directions. */
+/* The results for operands moved by h along their directions. */
 static void run_moved(Text *t, const Func *f, const Tensor args[], const Tensor ways[], double h, Tensor results[])
 {
     Tensor moved[6];
@@ -87,7 +87,7 @@ static void test_every_op(void **state)
     print_message("%d derivatives agree with finite differences\n", tested);
 }
 
-/* A loop that carries, slices, stacks and shares, around a call; what is stopped stays. */
+/* A loop that carries, slices, stacks and shares, around a call; stop_gradient has tangent 0. */
 static void test_loops(void **state)
 {
     Text *t =
@@ -116,7 +116,7 @@ static void test_loops(void **state)
     free_text(t);
 }
 
-/* One operand, four elements, all moving by 1, 2, 3, 4: what the result moves by. */
+/* The tangent of the result for one operand of four elements with tangents 1, 2, 3, 4. */
 static void check_kink(const char *op, const double *x, const double *expected, int count)
 {
     char text[256];

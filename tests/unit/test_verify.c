@@ -1,7 +1,7 @@
-/* test_verify.c -- wrong programs, each with the message that it must get and the place where. */
+/* test_verify.c -- invalid programs, each with its error message and location. */
 #include "ir_test.h"
 
-/* The guilty line is the one with a comment `# error: MESSAGE`; what is said must hold the message. */
+/* The line with a comment `# error: MESSAGE` must be reported with that message. */
 static void refused(const char *text)
 {
     const char *mark = strstr(text, "# error: ");
@@ -41,7 +41,7 @@ static void test_wrong_programs(void **state)
     free(text);
 }
 
-/* What a pass may do wrong, and text cannot say: the parser wants definitions before uses. */
+/* Errors of passes that text cannot express: the parser requires definitions before uses. */
 static void test_order(void **state)
 {
     Text *t = good_text("module @m {\n  func @f(%x: f32[i:8]) {\n    %1 = neg %x : f32[i:8]\n    %2 = abs %1 : "

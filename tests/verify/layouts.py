@@ -115,7 +115,7 @@ def memory(folder, text, said):
 
 
 def auto_cases(folder):
-    """recompute auto: three layouts of each model, with room for a third and two thirds of what `none` takes more."""
+    """recompute auto: three layouts of each model, with a third and two thirds of the memory between `full` and `none`."""
     chosen = list(layouts())
     for number, model in enumerate(SIZES):
         for layout in chosen[number + 1::20]:

@@ -38,7 +38,7 @@ def test_gradient_that_is_no_number(tmp_path):
     assert done.returncode == 1, done.stderr
     for name, line in (("w", 8), ("b", 9)):
         assert f"mpc: the gradient of '{name}' (slopes.mdl:{line}:11) is not a number for these weights" in done.stderr
-    assert re.search(r"is infinite or no number, as %\d+ is \(slopes.mdl:11:31\); keep it finite", done.stderr), done.stderr
+    assert re.search(r"is infinite or NaN, as %\d+ is \(slopes.mdl:11:31\); keep it finite", done.stderr), done.stderr
 
 
 def test_rounding(tmp_path):

@@ -1,4 +1,4 @@
-/* stdint.h -- for NVRTC, which has no headers of C's library; on the include path of kernels alone. */
+/* stdint.h -- for NVRTC, which has no C library headers; only on the include path of kernels. */
 #ifndef MPC_CUDA_STDINT_H
 #define MPC_CUDA_STDINT_H
 

@@ -1,1 +1,1 @@
-/* string.h -- for NVRTC, which knows memcpy and memset by itself. */
+/* string.h -- for NVRTC, which has memcpy and memset built in. */

@@ -1,12 +1,11 @@
-/* emulator.h -- runs CUDA kernels on a processor and watches what they do to memory.
+/* emulator.h -- runs CUDA kernels on a processor and checks their memory accesses.
  *
  * A kernel is compiled as C++ with emulator/machine.cuh and -fsanitize=thread, so that each access to memory calls one
  * of emulator_memory.c's functions (gcc's own library for that is not linked).  Each thread of a block is a fiber;
- * fibers change at barriers and at operations of a warp; blocks run one after another.
+ * fibers switch at barriers and at operations of a warp; blocks run one after another.
  *
- * What is found: accesses outside of the operands; reads of what nobody has written, in memory and in shared memory;
- * accesses off the boundary of their size; two threads at one byte, one of them writing, with no barrier between;
- * barriers and warps' operations that not all threads reach.
+ * Detects accesses outside of the operands; reads of uninitialised memory and shared memory; misaligned accesses; data
+ * races of threads without a barrier in between; barriers and operations of a warp that not all threads reach.
  */
 #ifndef MPC_TESTS_EMULATOR_H
 #define MPC_TESTS_EMULATOR_H
@@ -30,7 +29,7 @@ void emulator_allow(void *from, int64_t bytes, bool is_written);
 bool emulator_is_written(const void *at);
 void emulator_forget_memory(void);
 
-/* From here on nobody watches memory: for whole programs, whose kernels are compiled without -fsanitize=thread. */
+/* Disables memory checks: for whole programs, whose kernels are compiled without -fsanitize=thread. */
 void emulator_skip_memory(void);
 
 /* The static shared memory of the compiled kernels. */
@@ -69,7 +68,7 @@ void emulator_copy_wait(int latest);
 
 /* --- Between the emulator's files ------------------------------------------------------------- */
 
-/* Where the thread that runs now is, as far as the order of accesses goes. */
+/* The position of the present thread in the order of accesses. */
 typedef struct {
     int64_t thread; /* counted over all blocks */
     int warp;       /* counted over all blocks */
@@ -80,7 +79,7 @@ typedef struct {
 
 const EmulatorPlace *emulator_place(void); /* NULL outside of kernels */
 void emulator_fault(bool is_fatal, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* An access by the thread that runs; not written: what was there is no longer. */
+/* Records an access by the present thread; emulator_forget: invalidates the contents. */
 void emulator_touch(const void *at, int64_t bytes, bool is_write);
 void emulator_take_away(void *at, int64_t bytes);
 

@@ -1,9 +1,9 @@
-/* emulator_memory.c -- what kernels do to memory: the functions that -fsanitize=thread calls at each access.
+/* emulator_memory.c -- memory accesses of kernels: the functions that -fsanitize=thread calls at each access.
  *
- * For each byte of the device's memory and of shared memory a Shadow remembers whether it has been written, and who has
- * written and read it last.  Two accesses of one byte by different threads, one of them a write, must have a barrier
- * between them; within a warp, a write and a later read __syncwarp, and a read and a later write any operation that
- * the warp does together.
+ * For each byte of the device's memory and of shared memory a Shadow records whether it has been written, and its last
+ * writer and readers.  Two accesses of one byte by different threads, one of them a write, must have a barrier between
+ * them; within a warp, a write and a later read __syncwarp, and a read and a later write any operation that the warp
+ * does together.
  */
 #include "emulator.h"
 
@@ -232,7 +232,7 @@ void emulator_take_away(void *at, int64_t bytes)
         memory->shadow[(char *)at - memory->base + i].written_stamp = 0;
 }
 
-/* --- What gcc calls ---------------------------------------------------------------------------- */
+/* --- Functions called by gcc ------------------------------------------------------------------- */
 
 #define ACCESS(bytes)                                                                                                  \
     void __tsan_read##bytes(void *at);                                                                                 \

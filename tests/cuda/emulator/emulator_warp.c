@@ -1,4 +1,4 @@
-/* emulator_warp.c -- what a warp does together, and copies that go on behind a thread's back. */
+/* emulator_warp.c -- operations of a whole warp, and asynchronous copies. */
 #include "emulator.h"
 
 #include "convert.h"
@@ -36,7 +36,7 @@ uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source)
     return s.taken;
 }
 
-/* Lanes take turns, so that nobody comes between. */
+/* Lanes run one after the other, so the operation is atomic. */
 int emulator_exchange(int *at, int value)
 {
     int before = *at;
@@ -167,7 +167,7 @@ static int copies_of_thread(void)
     return i;
 }
 
-/* Until the thread waits, what was there is gone and the new is not there yet. */
+/* Until the thread waits, the destination is uninitialised. */
 void emulator_copy_async(void *shared, const void *from, int is_there)
 {
     const int i = copies_of_thread();

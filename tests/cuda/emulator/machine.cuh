@@ -1,5 +1,5 @@
-/* machine.cuh -- stands in for runtime/cuda/machine.cuh where kernels run on a processor: the words of CUDA C++, and
- * each instruction of the machine by its definition. */
+/* machine.cuh -- replaces runtime/cuda/machine.cuh for kernels on a processor: the keywords of CUDA C++, and each
+ * machine instruction by its definition. */
 #ifndef MPC_CUDA_MACHINE_H
 #define MPC_CUDA_MACHINE_H
 

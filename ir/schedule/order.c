@@ -1,0 +1,125 @@
+/* order.c -- messages between the actions of a schedule, and the slots that they need.
+ *
+ * All actions and messages of all ranks are put into one order: an action at its start, a message at the end of the
+ * action that makes it, by the simulator's default costs.  What each rank does is a projection of that order, so the
+ * first event of it that is not yet done can always be done: ranks do not wait in a circle, whatever a message blocks.
+ */
+#include "schedule.h"
+
+#include <stdlib.h>
+
+/* An action, or the message with its result; ties are broken by the fields below `time`, in their order. */
+typedef struct {
+    double time;
+    bool is_action; /* of one time, messages come first: the actions that read them do not start before */
+    int rank, index;
+} Item;
+
+static int compare_items(const void *a, const void *b)
+{
+    const Item *x = a, *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    if (x->is_action != y->is_action)
+        return x->is_action - y->is_action;
+    if (x->rank != y->rank)
+        return x->rank - y->rank;
+    return x->index - y->index;
+}
+
+/* The rank that reads an action's result in a message; -1: nobody, or the same rank. */
+static int reader_rank(const PipelineSchedule *s, Action a)
+{
+    int stage = a.kind == FORWARD_ACTION ? a.stage + 1 : a.stage - 1;
+    if (a.kind == WEIGHT_ACTION || stage < 0 || stage == stage_count(s))
+        return -1;
+    int rank = rank_of_stage(s, stage);
+    return rank == rank_of_stage(s, a.stage) ? -1 : rank;
+}
+
+static Item *items_in_order(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
+{
+    int n = 0;
+    for (int rank = 0; rank < s->ranks; rank++)
+        n += 2 * s->nactions[rank];
+    Item *items = NEW_ARRAY(arena, Item, n);
+    *count = 0;
+    for (int rank = 0; rank < s->ranks; rank++)
+        for (int i = 0; i < s->nactions[rank]; i++) {
+            items[(*count)++] = (Item){ t->start[rank][i], true, rank, i };
+            if (reader_rank(s, s->action[rank][i]) >= 0)
+                items[(*count)++] = (Item){ t->end[rank][i], false, rank, i };
+        }
+    qsort(items, (size_t)*count, sizeof *items, compare_items);
+    return items;
+}
+
+static void add_event(PipelineSchedule *s, int rank, Event event) { s->event[rank][s->nevents[rank]++] = event; }
+
+static void project(PipelineSchedule *s, Item item)
+{
+    Action a = s->action[item.rank][item.index];
+    if (item.is_action) {
+        add_event(s, item.rank, (Event){ .action = a });
+        return;
+    }
+    Event event = { .is_message = true, .message = { a.kind == BACKWARD_ACTION, a.stage, a.micro }, .sends = true };
+    add_event(s, item.rank, event);
+    event.sends = false;
+    add_event(s, reader_rank(s, a), event);
+}
+
+/* --- Slots ------------------------------------------------------------------------------------------ */
+
+static void count(int *now, int *most, int stage, int change)
+{
+    now[stage] += change;
+    most[stage] = now[stage] > most[stage] ? now[stage] : most[stage];
+}
+
+/* What a message holds from its receive to the end of the action that reads it, F what its last backward action frees.
+ */
+static void count_slots(Arena *arena, PipelineSchedule *s)
+{
+    const ActionKind last = s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
+    int *held = NEW_ARRAY(arena, int, stage_count(s)), *unread[2];
+    for (int i = 0; i < 2; i++)
+        unread[i] = NEW_ARRAY(arena, int, stage_count(s));
+    for (int rank = 0; rank < s->ranks; rank++)
+        for (int i = 0; i < s->nevents[rank]; i++) {
+            const Event *e = &s->event[rank][i];
+            const Action a = e->action;
+            if (e->is_message) {
+                const bool back = e->message.backward;
+                if (!e->sends)
+                    count(unread[back], s->received[back], e->message.stage + (back ? -1 : 1), 1);
+                continue;
+            }
+            count(held, s->activations, a.stage, (a.kind == FORWARD_ACTION) - (a.kind == last));
+            const int before = a.kind == FORWARD_ACTION ? a.stage - 1 : a.stage + 1;
+            if (a.kind != WEIGHT_ACTION && before >= 0 && before < stage_count(s) && rank_of_stage(s, before) != rank)
+                count(unread[a.kind == BACKWARD_ACTION], s->received[a.kind == BACKWARD_ACTION], a.stage, -1);
+        }
+}
+
+bool order_messages(Arena *arena, PipelineSchedule *s, const char **why)
+{
+    Timeline t;
+    int n, rank;
+    if (!simulate_schedule(arena, s, NULL, &t)) {
+        *why = arena_text(arena, "ranks wait for each other for ever: %s", circle_text(arena, s, &t, &rank));
+        return false;
+    }
+    s->nevents = NEW_ARRAY(arena, int, s->ranks);
+    s->event = NEW_ARRAY(arena, Event *, s->ranks);
+    for (rank = 0; rank < s->ranks; rank++)
+        s->event[rank] = NEW_ARRAY(arena, Event, 3 * s->nactions[rank]); /* each may receive once, and send once */
+    s->activations = NEW_ARRAY(arena, int, stage_count(s));
+    for (int i = 0; i < 2; i++)
+        s->received[i] = NEW_ARRAY(arena, int, stage_count(s));
+    const Item *items = items_in_order(arena, s, &t, &n);
+    for (int i = 0; i < n; i++)
+        project(s, items[i]);
+    count_slots(arena, s);
+    return true;
+}

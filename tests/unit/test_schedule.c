@@ -1,0 +1,373 @@
+/* test_schedule.c -- pipeline schedules: what is published of them, and what the proofs refuse. */
+#include "schedule/schedule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+static int larger(int a, int b) { return a > b ? a : b; }
+
+static PipelineSchedule *make(Arena *arena, const char *name, int ranks, int chunks, int micros)
+{
+    const char *why, *help;
+    PipelineSchedule *s = make_schedule(arena, name, ranks, chunks, micros, &why, &help);
+    if (!s || !order_messages(arena, s, &why))
+        fail_msg("%s, %d ranks, %d chunks, %d micro-batches: %s", name, ranks, chunks, micros, why);
+    return s;
+}
+
+/* --- What is published: bubbles, and activations held --------------------------------------------- */
+
+/* Of equal F, B and W, and messages that cost nothing; -1: no formula. */
+static double naive_bubble(int p, int v, int m) { return (p - 1.0) / p; }
+static double chunked_bubble(int p, int v, int m) { return v == 1 || m >= p ? (p - 1.0) / (v * m + p - 1) : -1; }
+static double zb_h1_bubble(int p, int v, int m) { return m >= p ? (p - 1.0) / (3 * m + p - 1) : -1; }
+
+static double zb_v_bubble(int p, int v, int m)
+{
+    double idle = larger(0, 2 * (2 * p - 1 - m));
+    return idle / (6 * m + idle);
+}
+
+/* The most activations that rank i holds; negative: no formula, but so many at most. */
+static int naive_held(int p, int v, int m, int i) { return v; }
+static int gpipe_held(int p, int v, int m, int i) { return v * m; }
+static int one_f_one_b_held(int p, int v, int m, int i) { return smaller(m, p - i); }
+static int zb_h1_held(int p, int v, int m, int i) { return smaller(m, p); }
+static int zb_v_held(int p, int v, int m, int i) { return m >= 2 * p - 1 ? 2 * p : -2 * smaller(m, p); }
+
+static int interleaved_held(int p, int v, int m, int i) { return smaller(v * m, 2 * (p - 1 - i) + (v - 1) * p + 1); }
+
+static const struct {
+    const char *name;
+    int fewest_chunks, most_chunks;
+    bool multiple;
+    double (*bubble)(int p, int v, int m);
+    int (*held)(int p, int v, int m, int i);
+} schedules[] = {
+    { "naive", 1, 4, false, naive_bubble, naive_held },
+    { "gpipe", 1, 4, false, chunked_bubble, gpipe_held },
+    { "1f1b", 1, 1, false, chunked_bubble, one_f_one_b_held },
+    { "interleaved", 2, 4, true, chunked_bubble, interleaved_held },
+    { "zb-h1", 1, 1, false, zb_h1_bubble, zb_h1_held },
+    { "zb-v", 2, 2, false, zb_v_bubble, zb_v_held },
+};
+
+static void check_schedule(size_t n, int p, int v, int m)
+{
+    Arena arena = { 0 };
+    const char *why;
+    Timeline t;
+    PipelineSchedule *s = make(&arena, schedules[n].name, p, v, m);
+    if (!certify_schedule(&arena, s, &why))
+        fail_msg("%s, %d ranks, %d chunks, %d micro-batches: %s", s->name, p, v, m, why);
+    assert_true(simulate_schedule(&arena, s, NULL, &t));
+    double published = schedules[n].bubble(p, v, m);
+    if (published >= 0 && (t.bubble < published - 1e-12 || t.bubble > published + 1e-12))
+        fail_msg("%s, %d ranks, %d chunks, %d micro-batches: bubble %.6f, published %.6f", s->name, p, v, m, t.bubble,
+                 published);
+    for (int rank = 0; rank < p; rank++) {
+        const int held = schedules[n].held(p, v, m, rank), found = t.most_in_flight[rank];
+        if (held < 0 ? found > -held : found != held)
+            fail_msg("%s, %d ranks, %d chunks, %d micro-batches: rank %d holds %d, not %d", s->name, p, v, m, rank,
+                     found, held);
+    }
+    for (int stage = 0; v == 1 && stage < p; stage++)
+        assert_int_equal(s->activations[stage], t.most_in_flight[stage]);
+    arena_free(&arena);
+}
+
+static void test_every_schedule(void **state)
+{
+    for (size_t n = 0; n < COUNT(schedules); n++)
+        for (int p = 1; p <= 8; p++)
+            for (int v = schedules[n].fewest_chunks; v <= schedules[n].most_chunks; v++)
+                for (int m = 1; m <= 32; m++)
+                    if (!schedules[n].multiple || m % p == 0)
+                        check_schedule(n, p, v, m);
+}
+
+/* Qi et al., arXiv 2401.10241, tables of the appendix: measured milliseconds, and the bubbles that follow from them. */
+static void test_published_bubbles(void **state)
+{
+    static const struct {
+        int ranks, micros;
+        double forward, backward, weight, message, one_f_one_b, zb_h1;
+    } rows[] = {
+        { 8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1585 },
+        { 8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.1242 },
+        { 8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0674 },
+        { 8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.1323 },
+        { 8, 32, 29.802, 29.428, 19.530, 0.577, 0.1898, 0.1045 },
+        { 8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.0554 },
+        { 16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1397 },
+        { 16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.1088 },
+        { 16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0576 },
+        { 32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646, 0.1421 },
+        { 32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168, 0.1106 },
+        { 32, 256, 10.402, 10.248, 7.698, 0.460, 0.1352, 0.0594 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        double forward[32], backward[32], weight[32];
+        for (int stage = 0; stage < rows[i].ranks; stage++) {
+            forward[stage] = rows[i].forward;
+            backward[stage] = rows[i].backward;
+            weight[stage] = rows[i].weight;
+        }
+        const Costs costs = { forward, backward, weight, rows[i].message };
+        for (int zb = 0; zb < 2; zb++) {
+            Arena arena = { 0 };
+            Timeline t;
+            assert_true(simulate_schedule(&arena, make(&arena, zb ? "zb-h1" : "1f1b", rows[i].ranks, 1, rows[i].micros),
+                                          &costs, &t));
+            double off = t.bubble - (zb ? rows[i].zb_h1 : rows[i].one_f_one_b);
+            if (off < -0.00005 || off > 0.00005)
+                fail_msg("row %zu: %s has bubble %.5f, %.5f off", i, zb ? "zb-h1" : "1f1b", t.bubble, off);
+            arena_free(&arena);
+        }
+    }
+}
+
+/* --- What a generator refuses ------------------------------------------------------------------------ */
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *name;
+        int ranks, chunks, micros;
+        const char *why, *help;
+    } cases[] = {
+        { "1fb1", 4, 1, 8, "no pipeline schedule '1fb1'", "did you mean '1f1b'?" },
+        { "pipedream", 4, 1, 8, "no pipeline schedule", "schedules are naive, gpipe, 1f1b, interleaved, zb-h1, zb-v" },
+        { "1f1b", 4, 2, 8, "1f1b has exactly 1 chunk on each rank, not 2", "or choose interleaved" },
+        { "interleaved", 4, 1, 8, "interleaved has at least 2 chunks on each rank, not 1", "or choose 1f1b" },
+        { "zb-v", 4, 3, 8, "zb-v has exactly 2 chunks on each rank, not 3", "cut the model in 2 chunks" },
+        { "interleaved", 4, 2, 10, "a multiple of its 4 ranks, which 10 is not", "8 and 12 are the nearest that work" },
+        { "interleaved", 4, 2, 3, "a multiple of its 4 ranks, which 3 is not", "4 is the nearest that works" },
+        { "gpipe", 4, 1, 0, "micro-batches = 0", "one or more of each" },
+        { "gpipe", -1, 1, 1, "ranks = -1", "one or more of each" },
+        { "gpipe", 1 << 20, 1 << 20, 1 << 20, "too large", "their product may be" },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        Arena arena = { 0 };
+        const char *why = "", *help = "";
+        assert_null(
+            make_schedule(&arena, cases[i].name, cases[i].ranks, cases[i].chunks, cases[i].micros, &why, &help));
+        if (!strstr(why, cases[i].why) || !strstr(help, cases[i].help))
+            fail_msg("case %zu: %s; help: %s", i, why, help);
+        arena_free(&arena);
+    }
+}
+
+/* --- What the proofs refuse ------------------------------------------------------------------------ */
+
+/* "F0.3" is an action, ">F0.3" sends its result, "<F0.3" receives it. */
+static Event event_of_text(const char *text)
+{
+    Event e = { .is_message = *text == '<' || *text == '>', .sends = *text == '>' };
+    char kind;
+    int stage, micro;
+    if (sscanf(text + e.is_message, "%c%d.%d", &kind, &stage, &micro) != 3)
+        fail_msg("'%s' is no event", text);
+    if (e.is_message)
+        e.message = (Message){ kind == 'B', stage, micro };
+    else
+        e.action = (Action){ (ActionKind)(strchr("FBW", kind) - "FBW"), stage, micro };
+    return e;
+}
+
+static bool is_same_event(const Event *a, const Event *b)
+{
+    if (a->is_message != b->is_message)
+        return false;
+    if (!a->is_message)
+        return a->action.kind == b->action.kind && a->action.stage == b->action.stage &&
+               a->action.micro == b->action.micro;
+    return a->sends == b->sends && a->message.backward == b->message.backward && a->message.stage == b->message.stage &&
+           a->message.micro == b->message.micro;
+}
+
+static Event *find_event(const PipelineSchedule *s, int rank, const char *text)
+{
+    const Event wanted = event_of_text(text);
+    for (int i = 0; i < s->nevents[rank]; i++)
+        if (is_same_event(&s->event[rank][i], &wanted))
+            return &s->event[rank][i];
+    fail_msg("rank %d has no event %s", rank, text);
+    return NULL;
+}
+
+/* The actions become those of the events. */
+static void take_actions_from_events(PipelineSchedule *s, int rank)
+{
+    s->nactions[rank] = 0;
+    for (int i = 0; i < s->nevents[rank]; i++)
+        if (!s->event[rank][i].is_message)
+            s->action[rank][s->nactions[rank]++] = s->event[rank][i].action;
+}
+
+static void swap(Event *a, Event *b)
+{
+    const Event kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* "A~B": two events of a rank in each other's place; "A=B": B in the place of A; "A-": A is left out. */
+static void change(PipelineSchedule *s, int rank, const char *how)
+{
+    char a[16] = "", b[16] = "", what = 0;
+    sscanf(how, "%15[^~=-]%c%15s", a, &what, b);
+    Event *at = find_event(s, rank, a);
+    if (what == '~')
+        swap(at, find_event(s, rank, b));
+    else if (what == '=')
+        *at = event_of_text(b);
+    else
+        memmove(at, at + 1, (size_t)(s->event[rank] + s->nevents[rank]-- - at - 1) * sizeof *at);
+}
+
+typedef struct {
+    const char *name;
+    int rank;
+    const char *changes[3];
+    const char *said;
+} Planted;
+
+/* Schedules of one chunk have 4 ranks here and 8 micro-batches, those of two have 2 and 4. */
+/* 1f1b, rank 0: F0.0 >F0.0 F0.1 >F0.1 F0.2 >F0.2 F0.3 >F0.3 <B1.0 B0.0 F0.4 >F0.4 <B1.1 B0.1 */
+/* 1f1b, rank 1: <F0.0 F1.0 <F0.1 >F1.0 F1.1 <F0.2 >F1.1 F1.2 <F0.3 >F1.2 <B2.0 B1.0 >B1.0 F1.3 >F1.3 <B2.1 B1.1 */
+static const Planted messages_planted[] = {
+    { "1f1b",
+      1,
+      { "<F0.4~>B1.1" }, /* both sides send first: pytorch issue 172668 */
+      "deadlock: rank 0 sends F0 of micro-batch 4 to rank 1, which first sends B1 of micro-batch 1 to rank 0" },
+    { "1f1b",
+      0,
+      { "F0.3~<B1.0", ">F0.3~B0.0" }, /* one warm-up too few */
+      "deadlock: rank 0 receives B1 of micro-batch 0 from rank 1, which first receives F0 of micro-batch 3 from rank "
+      "0" },
+    { "interleaved",
+      1,
+      { "<F2.1~<F0.2" },
+      "rank 1 receives F0 of micro-batch 2 where rank 0 sends F2 of micro-batch 1" },
+    { "1f1b",
+      1,
+      { ">B1.6~B1.7", "B1.7~<B2.7", ">B1.6~>B1.7" },
+      "rank 0 receives B1 of micro-batch 6 where rank 1 sends B1 of micro-batch 7" },
+    { "1f1b", 0, { ">F0.4-" }, "rank 0 never sends F0.4 to rank 1" },
+    { "1f1b", 1, { "<F0.4-" }, "rank 1 never receives F0.4 from rank 0, which F1.4 reads" },
+    { "1f1b", 0, { "F0.0~>F0.0" }, "rank 0 does not yet have what it sends: F0.0 to rank 1" },
+    { "1f1b", 1, { "<F0.0~F1.0" }, "rank 1 does F1.0 before it receives F0.0 from rank 0" },
+    { "1f1b", 1, { "<F0.1=<F0.0" }, "rank 1 receives F0 of micro-batch 0 from rank 0 twice" },
+    { "1f1b",
+      2,
+      { "<F1.1=<F0.1" },
+      "rank 2 receives F0 of micro-batch 1 from rank 0, which goes from rank 0 to rank 1" },
+    { "1f1b", 3, { ">B3.0=>F3.0" }, "a message between stages that there are not" },
+    { "zb-v", 1, { "<F0.1=<F1.1" }, "which goes from rank 1 to rank 1" },
+};
+
+static const Planted actions_planted[] = {
+    { "1f1b", 2, { "F2.7-" }, "rank 2 lacks F2.7" },
+    { "1f1b", 2, { "F2.7=F2.6" }, "rank 2 does F2.6 twice" },
+    { "1f1b", 3, { "F3.0~B3.0" }, "rank 3 does B3.0 before F3.0" },
+    { "zb-h1", 1, { "B1.0~W1.0" }, "rank 1 does W1.0 before B1.0" },
+    { "zb-v", 1, { "F1.0~F2.0" }, "rank 1 does F2.0 before F1.0, which it reads" },
+    { "1f1b", 0, { "F0.0=F1.0" }, "rank 0 does F1.0, but stage 1 is on rank 1" },
+    { "1f1b", 0, { "B0.0=W0.0" }, "rank 0 does W0.0, though this schedule does not split B" },
+    { "1f1b", 0, { "B0.0=B0.8" }, "its action number 4 is of no stage and micro-batch" },
+};
+
+/* These are changed among the events alone. */
+static const Planted differences_planted[] = {
+    { "1f1b", 0, { "F0.3~F0.2" }, "rank 0 does F0.3 among its messages, where its actions have F0.2" },
+    { "1f1b", 0, { "B0.7-" }, "rank 0 lacks B0.7 among its messages" },
+};
+
+static void refuse_planted(const Planted *p, bool only_events)
+{
+    Arena arena = { 0 };
+    const char *why = "";
+    const bool two = strcmp(p->name, "interleaved") == 0 || strcmp(p->name, "zb-v") == 0;
+    PipelineSchedule *s = make(&arena, p->name, two ? 2 : 4, two ? 2 : 1, two ? 4 : 8);
+    for (size_t k = 0; k < COUNT(p->changes) && p->changes[k]; k++)
+        change(s, p->rank, p->changes[k]);
+    if (!only_events)
+        take_actions_from_events(s, p->rank);
+    bool accepted = certify_schedule(&arena, s, &why);
+    if (accepted || !strstr(why, p->said))
+        fail_msg("%s: %s: %s", p->changes[0], accepted ? "accepted" : "refused", why);
+    arena_free(&arena);
+}
+
+static void test_planted(void **state)
+{
+    for (size_t i = 0; i < COUNT(messages_planted); i++)
+        refuse_planted(&messages_planted[i], false);
+    for (size_t i = 0; i < COUNT(actions_planted); i++)
+        refuse_planted(&actions_planted[i], false);
+    for (size_t i = 0; i < COUNT(differences_planted); i++)
+        refuse_planted(&differences_planted[i], true);
+}
+
+/* Counts of slots are exact: one less of any is refused. */
+static void test_a_slot_too_few(void **state)
+{
+    for (size_t n = 0; n < COUNT(schedules); n++) {
+        Arena arena = { 0 };
+        const char *why;
+        PipelineSchedule *s = make(&arena, schedules[n].name, 4, schedules[n].fewest_chunks, 8);
+        int *counts[] = { s->activations, s->received[0], s->received[1] };
+        for (size_t k = 0; k < COUNT(counts); k++)
+            for (int stage = 0; stage < stage_count(s); stage++) {
+                if (!counts[k][stage])
+                    continue;
+                counts[k][stage]--;
+                assert_false(certify_schedule(&arena, s, &why));
+                const char *who = arena_text(&arena, "rank %d ", rank_of_stage(s, stage)),
+                           *what = arena_text(&arena, "of stage %d: it has %d slot", stage, counts[k][stage]);
+                if (strncmp(why, who, strlen(who)) != 0 || !strstr(why, what))
+                    fail_msg("%s: %s", s->name, why);
+                counts[k][stage]++;
+            }
+        assert_true(certify_schedule(&arena, s, &why));
+        arena_free(&arena);
+    }
+}
+
+/* Two events of a rank in each other's place: if that is certified, then the actions can be done. */
+static void test_random_swaps(void **state)
+{
+    unsigned random = 1;
+    int refused = 0, accepted = 0;
+    for (size_t n = 0; n < COUNT(schedules); n++)
+        for (int i = 0; i < 300; i++) {
+            Arena arena = { 0 };
+            const char *why;
+            Timeline t;
+            PipelineSchedule *s = make(&arena, schedules[n].name, 4, schedules[n].fewest_chunks, 8);
+            const int rank = (int)((random = random * 1664525 + 1013904223) >> 16) % 4, events = s->nevents[rank];
+            const int a = (int)((random = random * 1664525 + 1013904223) >> 16) % (events - 3);
+            swap(&s->event[rank][a], &s->event[rank][a + 1 + i % 3]);
+            take_actions_from_events(s, rank);
+            const bool good = certify_schedule(&arena, s, &why);
+            *(good ? &accepted : &refused) += 1;
+            assert_true(!good || simulate_schedule(&arena, s, NULL, &t));
+            arena_free(&arena);
+        }
+    assert_true(accepted > 100 && refused > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_schedule), cmocka_unit_test(test_published_bubbles),
+                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_planted),
+                                        cmocka_unit_test(test_a_slot_too_few), cmocka_unit_test(test_random_swaps) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
