@@ -1,14 +1,18 @@
-/* budget.c -- recompute auto(BYTES): of all that can be saved, what costs the least FLOPs to do without, so that the
- * memory of a rank fits.
+/* budget.c -- recompute auto(BYTES): chooses the values to save, so that the memory of a rank fits into BYTES and as
+ * little as possible is recomputed.
  *
- * What a set of residuals takes is known when the memory pass has planned with it.  So sets are tried: the model is
- * compiled with each, and the plan read.  `none` comes first; then the sets that no other beats in bytes and FLOPs
- * (tradeoffs.h), selective and full among them, fewer FLOPs first.  A set is passed over without being tried only if
- * memory would not fit though all that it saves less than `none` came off: which sets are tried follows from BYTES
- * alone, and with more BYTES there are never more FLOPs.
+ * How much memory a set of residuals takes is known after the memory pass.  So sets are tried: the model is compiled
+ * with each, and the plan read.  `none` is tried first, since it only recomputes inside the kernels that read the
+ * values; then the Pareto front of bytes and FLOPs (tradeoffs.h) with selective and full, fewer FLOPs first.  A set is
+ * skipped only if memory would not fit even if all bytes that it saves less than `none` came off the peak.  So the
+ * tried sets follow from BYTES alone, and more BYTES never choose a set with more FLOPs.
+ *
+ * These FLOPs are counted before kernels are made.  The final programs of the policies that fit are compared with that
+ * of the chosen set, so that no policy that fits needs fewer FLOPs.
  */
 #include "driver.h"
 
+#include "cost/cost.h"
 #include "training/residuals.h"
 #include "training/tradeoffs.h"
 
@@ -16,19 +20,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OF_POLICY = 64 };
+enum { MOST_OF_POLICY = 256 };
 
 typedef struct {
     const char *name; /* a policy, or "auto" */
     Tradeoff what;
     int64_t memory; /* of a rank; 0: not tried */
+    double flops;   /* of a rank in a step */
 } Candidate;
 
 typedef struct {
     Run *run;
     const Ast *file;
     int64_t budget;
-    Candidate least; /* memory of all that have been tried */
+    Candidate least; /* the tried one with the least memory */
 } Search;
 
 static bool is_policy(const Candidate *candidate) { return strcmp(candidate->name, "auto") != 0; }
@@ -39,7 +44,7 @@ typedef struct {
     const Saved *saved;
 } Setup;
 
-/* The model once more.  What is wrong with it is told of the model itself. */
+/* Compiles the model again, without messages: the compilation of the model itself reports them. */
 static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
 {
     char *unread = NULL;
@@ -63,13 +68,33 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
     return m;
 }
 
+typedef struct {
+    Module *m;
+    double flops;
+} WorkSum;
+
+static void add_flops(void *context, const Func *f, const Op *op, double times)
+{
+    WorkSum *sum = context;
+    sum->flops += op_work(sum->m, op).rank * times;
+}
+
+static double flops_of_step(Module *m, const Func *step)
+{
+    WorkSum sum = { .m = m };
+    visit_program(m, step, add_flops, &sum);
+    return sum.flops;
+}
+
 /* Does it fit? */
 static bool try_candidate(Search *search, Candidate *candidate)
 {
     Module *m = compile_again(search->run, search->file, 0, (Setup){ RECOMPUTE_AUTO, NULL, candidate->what.saved });
     if (!m)
         return false;
-    candidate->memory = func_with_role(m, STEP)->frame;
+    const Func *step = func_with_role(m, STEP);
+    candidate->memory = step->frame;
+    candidate->flops = flops_of_step(m, step);
     free_module(m);
     const Candidate *least = &search->least;
     if (!least->memory || candidate->memory < least->memory ||
@@ -78,7 +103,7 @@ static bool try_candidate(Search *search, Candidate *candidate)
     return candidate->memory <= search->budget;
 }
 
-/* --- What is tried --------------------------------------------------------------------------------- */
+/* --- The candidates ---------------------------------------------------------------------------------- */
 
 static int fewer_flops_first(const void *a, const void *b)
 {
@@ -90,7 +115,7 @@ static int fewer_flops_first(const void *a, const void *b)
     return is_policy(b) - is_policy(a);
 }
 
-/* The policy itself, and the best for layers where it says what is saved around them; full is selective there. */
+/* The policy itself, and the front for layers where it applies outside of them; there, full is selective. */
 static int add_candidates(const Search *search, Stages stages, Recompute policy, Candidate *all)
 {
     Arena *arena = &search->run->arena;
@@ -98,16 +123,16 @@ static int add_candidates(const Search *search, Stages stages, Recompute policy,
     int count = 0;
     if (!m)
         return 0;
-    all[count++] = (Candidate){ Recompute_words[policy], tradeoff_of_policy(arena, stages, m), 0 };
+    all[count++] = (Candidate){ Recompute_words[policy], tradeoff_of_policy(arena, stages, m), 0, 0 };
     const Tradeoffs best =
         policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, stages, m, MOST_OF_POLICY);
     for (int i = 0; i < best.count; i++)
-        all[count++] = (Candidate){ "auto", best.at[i], 0 };
+        all[count++] = (Candidate){ "auto", best.at[i], 0, 0 };
     free_module(m);
     return count;
 }
 
-/* `none` first, the others by their FLOPs; the number of them. */
+/* `none` first, the others by FLOPs; returns their number. */
 static int find_candidates(const Search *search, Stages stages, Candidate *all)
 {
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
@@ -119,13 +144,13 @@ static int find_candidates(const Search *search, Stages stages, Candidate *all)
     return count;
 }
 
-/* Memory would take no less even if all came off that is saved less than by `none`. */
+/* The memory if all bytes that are saved less than by `none` came off the peak. */
 static double bound_of(const Candidate *none, const Candidate *candidate)
 {
     return (double)none->memory - (none->what.bytes - candidate->what.bytes);
 }
 
-/* The first that fits; NULL: none does. */
+/* NULL: none fits. */
 static const Candidate *first_that_fits(Search *search, Candidate *all, int count)
 {
     if (count && try_candidate(search, &all[0]))
@@ -138,8 +163,8 @@ static const Candidate *first_that_fits(Search *search, Candidate *all, int coun
     return NULL;
 }
 
-/* Where nothing fits: those as well that may take less than what has been tried; one of them may even fit, since places
- * depend on each other. */
+/* If nothing fits, for the message: also tries those that may take less than the tried ones.  One of them may even fit.
+ */
 static const Candidate *find_least(Search *search, Candidate *all, int count)
 {
     for (int i = 1; i < count; i++)
@@ -148,9 +173,22 @@ static const Candidate *find_least(Search *search, Candidate *all, int count)
     return search->least.memory && search->least.memory <= search->budget ? &search->least : NULL;
 }
 
+/* A policy that fits and needs fewer FLOPs than the chosen one; else the chosen one. */
+static const Candidate *cheapest_policy(Search *search, Candidate *all, int count, const Candidate *chosen)
+{
+    for (int i = 0; i < count; i++) {
+        const bool other = is_policy(&all[i]) && &all[i] != chosen;
+        if (other && !all[i].memory)
+            try_candidate(search, &all[i]);
+        if (other && all[i].memory && all[i].memory <= search->budget && all[i].flops < chosen->flops)
+            chosen = &all[i];
+    }
+    return chosen;
+}
+
 /* --- The command ------------------------------------------------------------------------------------- */
 
-/* The names are text in the arena of the run, which outlives all modules. */
+/* A copy with names in the arena of the run, which outlives all modules. */
 static const Saved *copied(Run *run, const Saved *saved)
 {
     Saved *first = NULL;
@@ -174,7 +212,7 @@ void set_saved(Module *m, const Saved *saved)
     }
 }
 
-/* Of one list what `known` has. */
+/* Removes the values that `known` does not have. */
 static void drop_unknown(Saved *saved, Module *known)
 {
     Arena scratch = { 0 };
@@ -213,12 +251,11 @@ static void tell_least(Search *search)
 {
     Run *run = search->run;
     const Candidate *least = &search->least;
-    const char *with = is_policy(least) ? arena_text(&run->arena, "recompute %s", least->name) : "a choice of its own";
+    const char *with = is_policy(least) ? arena_text(&run->arena, "recompute %s", least->name) : "other residuals";
     const char *help =
         arena_text(&run->arena, "auto(%" PRId64 ") or more, more ranks, or a smaller train.microbatch", least->memory);
-    const char *what = arena_text(
-        &run->arena, "no choice fits into %s bytes: the least that a rank's memory takes is %s bytes, with %s",
-        grouped(&run->arena, search->budget), grouped(&run->arena, least->memory), with);
+    const char *what = arena_text(&run->arena, "no choice fits into %s bytes: a rank needs at least %s bytes, with %s",
+                                  grouped(&run->arena, search->budget), grouped(&run->arena, least->memory), with);
     if (run->options->recompute) {
         fprintf(run->diags.out, "mpc: error: --recompute %s: %s\n      = help: %s\n", run->options->recompute, what,
                 help);
@@ -228,23 +265,27 @@ static void tell_least(Search *search)
     }
 }
 
+static bool choose_with(Search *search, Stages stages)
+{
+    Arena *arena = &search->run->arena;
+    Candidate *all = NEW_ARRAY(arena, Candidate, 2 * MOST_OF_POLICY + 3);
+    const int count = find_candidates(search, stages, all);
+    const Candidate *chosen = first_that_fits(search, all, count);
+    chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
+    if (chosen)
+        search->run->saved = copied(search->run, chosen->what.saved);
+    else if (search->least.memory)
+        tell_least(search);
+    return chosen || !search->least.memory;
+}
+
+/* If an instance cannot be compiled, the model itself cannot, and the caller finds the errors. */
 bool choose_saved(Run *run, const Ast *file, const Module *m)
 {
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
     Stages stages = { .whole = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "autodiff", NULL }),
                       .split = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "zero", NULL }) };
-    bool good = stages.whole && stages.split;
-    if (good) {
-        Candidate *all = NEW_ARRAY(&run->arena, Candidate, 2 * MOST_OF_POLICY + 3);
-        const int count = find_candidates(&search, stages, all);
-        const Candidate *chosen = first_that_fits(&search, all, count);
-        chosen = chosen ? chosen : find_least(&search, all, count);
-        if (chosen)
-            run->saved = copied(run, chosen->what.saved);
-        else if (search.least.memory)
-            tell_least(&search);
-        good = chosen || !search.least.memory;
-    }
+    const bool good = !stages.whole || !stages.split || choose_with(&search, stages);
     if (stages.whole)
         free_module(stages.whole);
     if (stages.split)

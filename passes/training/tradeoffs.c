@@ -1,14 +1,15 @@
-/* tradeoffs.c -- which sets of residuals can be saved, what each takes and what it costs.
+/* tradeoffs.c -- the sets of residuals that are worth trying, with the bytes and FLOPs of each.
  *
- * A forward function is looked at from its end.  What the backward reads is needed.  A value that is needed is saved,
- * which takes bytes; or it is computed again, which takes FLOPs, and then the operands of its op are needed too.  Of
- * the partial choices that need the same of the rest only those stay that no other one beats in bytes and in FLOPs.  At
- * the beginning nothing is needed any more, and what has stayed is all that is worth trying.  Nothing is left out,
- * unless there are more than MOST_PARTIAL partial choices at a time (fewer where a function has many values, LARGEST
- * together): then they are thinned out evenly by bytes.
+ * A forward function is traversed from its end.  The values that the backward reads are needed.  A needed value is
+ * either saved, which costs bytes, or recomputed, which costs FLOPs and makes the operands of its op needed.  Of the
+ * partial choices with the same needed values, only those remain that no other one beats in bytes and FLOPs.  At the
+ * beginning of the function nothing is needed, and the remaining choices are the Pareto front: exactly, unless there
+ * are more than MOST_PARTIAL partial choices at a time (fewer in functions with many values: LARGEST bounds their
+ * total). These are thinned out evenly by bytes.
  *
- * Parameters that a loop does not carry are at hand.  Ops that may not run again (see family_for_cost), and calls, save
- * their results.  Several functions: all sums of their choices, thinned out in the same way.
+ * Parameters that a loop does not carry are available.  Ops that may not be recomputed (see family_for_cost), and
+ * calls, save their results.  Choices for several functions are combined by adding them, and thinned out in the same
+ * way.
  */
 #include "tradeoffs.h"
 
@@ -21,27 +22,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTIAL = 2048, LARGEST = 1 << 19, LEAST_PARTIAL = 64, MOST_OF_FUNCTION = 128, MOST_TOGETHER = 256 };
+enum { MOST_PARTIAL = 2048, LARGEST = 1 << 19, LEAST_PARTIAL = 64, MOST_OF_FUNCTION = 256 };
 
-/* --- What there is to choose --------------------------------------------------------------------- */
+/* --- What can be chosen -------------------------------------------------------------------------- */
 
-/* An op, or a parameter that is carried. */
+/* An op, or a carried parameter. */
 typedef struct {
     Op *op;              /* NULL: a parameter */
     int first, count;    /* its results among the values */
     double flops;        /* over all layers */
-    bool repeats, saves; /* may it run again?  May its results be saved? */
+    bool repeats, saves; /* may it be recomputed?  May its results be saved? */
 } Choice;
 
 typedef struct {
     Func *fwd;
-    int nvalues, nchoices, words; /* 64 values a word */
+    int nvalues, nchoices, words; /* of sets: 64 values per word */
     Value **value;
     double *bytes; /* of each value, over all layers */
     Choice *choice;
-    Map number; /* of a value, + 1 */
+    Map number; /* value -> its index + 1 */
     Labels labels;
-    uint64_t *wanted; /* what the backward reads */
+    uint64_t *wanted; /* the values that the backward reads */
 } Space;
 
 static bool has(const uint64_t *set, int number) { return set[number / 64] >> number % 64 & 1; }
@@ -61,7 +62,7 @@ static bool has_backward(const Module *m, const Func *f)
     return bwd != NULL;
 }
 
-/* How often a micro-batch runs f: the layers, and those that hold them. */
+/* Calls of f per micro-batch: the number of layers, times that of the layers around them. */
 static double times_run(const Module *m, const Func *f)
 {
     Func *caller;
@@ -71,7 +72,7 @@ static double times_run(const Module *m, const Func *f)
     return times_run(m, caller) * (call->attrs.dims.count ? (double)call->attrs.dims.dim[0].size : 1);
 }
 
-/* The values of a function by their names. */
+/* The values of a function, by name. */
 static Map named_values(Arena *arena, const Func *f)
 {
     Map named = { .arena = arena };
@@ -83,45 +84,67 @@ static Map named_values(Arena *arena, const Func *f)
     return named;
 }
 
-/* The values of f as the ranks hold them: by name, of `split`. */
-static Map split_values(Arena *arena, Module *split, const Func *f)
+/* A function as a rank runs it: its values by name, and their readers. */
+typedef struct {
+    Module *m;
+    Map named;
+    Uses uses;
+} RankFunc;
+
+static RankFunc rank_func(Arena *arena, Module *m, const Func *f)
 {
-    Func *same = find_func(split, intern_text(split, f->name));
-    return same ? named_values(arena, same) : (Map){ .arena = arena };
+    const Func *same = find_func(m, intern_text(m, f->name));
+    if (!same)
+        return (RankFunc){ m, { .arena = arena }, { { .arena = arena } } };
+    return (RankFunc){ m, named_values(arena, same), find_uses(arena, same) };
 }
 
-static void add_values(Space *space, const Stages *stages, const Map *split, const Values *values, double times)
+static const Value *rank_value(const RankFunc *split, const Value *value)
+{
+    return map_get(&split->named, intern_text(split->m, value->name));
+}
+
+/* A pending sum is reduced before it is saved. */
+static int64_t saved_bytes(const RankFunc *split, const Value *held)
+{
+    const Users *users = held->type.partial ? users_of(&split->uses, held) : NULL;
+    for (int i = 0; users && i < users->count; i++)
+        if (info(users->op[i])->traits & WISHES)
+            return local_bytes(split->m, &result(users->op[i])->type);
+    return local_bytes(split->m, &held->type);
+}
+
+static void add_values(Space *space, const Module *whole, const RankFunc *split, const Values *values, double times)
 {
     for (int i = 0; i < values->count; i++) {
-        Value *held = map_get(split, intern_text(stages->split, values->at[i]->name));
-        const Module *m = held ? stages->split : stages->whole;
+        const Value *value = values->at[i], *held = rank_value(split, value);
         space->value[space->nvalues] = values->at[i];
-        space->bytes[space->nvalues] = times * (double)local_bytes(m, held ? &held->type : &values->at[i]->type);
-        map_put(&space->number, values->at[i], (void *)(intptr_t)++space->nvalues);
+        space->bytes[space->nvalues] =
+            times * (double)(held ? saved_bytes(split, held) : local_bytes(whole, &value->type));
+        map_put(&space->number, value, (void *)(intptr_t)++space->nvalues);
     }
 }
 
-static double flops_of(const Stages *stages, const Map *split, const Op *op)
+static double flops_of(Module *whole, const RankFunc *split, const Op *op)
 {
-    Value *held = op->results.count ? map_get(split, intern_text(stages->split, result(op)->name)) : NULL;
+    const Value *held = op->results.count ? rank_value(split, result(op)) : NULL;
     bool same = held && held->def && held->def->kind == op->kind;
-    return same ? op_work(stages->split, held->def).rank : op_work(stages->whole, op).rank;
+    return same ? op_work(split->m, held->def).rank : op_work(whole, op).rank;
 }
 
-static void add_op(Space *space, const Stages *stages, const Map *split, const Uses *uses, Op *op, double times)
+static void add_op(Space *space, Module *m, const RankFunc *split, const Uses *uses, Op *op, double times)
 {
-    Module *m = stages->whole;
     Family family = family_for_cost(space->fwd, uses, op);
     bool costly = family == PRODUCT || family == LIBRARY;
     Choice *choice = &space->choice[space->nchoices++];
     *choice = (Choice){ op,
                         space->nvalues,
                         op->results.count,
-                        times * flops_of(stages, split, op),
+                        times * flops_of(m, split, op),
                         family != CONTROL && (!costly || is_layer(m, space->fwd)),
                         true };
     if (family == PRODUCT && info(op)->family != PRODUCT && choice->repeats)
-        for (int i = 0; i < op->args.count; i++) { /* the product stores the sum alone */
+        for (int i = 0; i < op->args.count; i++) { /* the product stores only the sum */
             int number = number_of(space, arg(op, i));
             for (int j = 0; j < space->nchoices && number >= 0; j++)
                 if (space->choice[j].op && arg(op, i)->def == space->choice[j].op)
@@ -129,13 +152,13 @@ static void add_op(Space *space, const Stages *stages, const Map *split, const U
         }
     if (family == LEAF)
         choice->flops = 0, choice->saves = false;
-    add_values(space, stages, split, &op->results, times);
+    add_values(space, m, split, &op->results, times);
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     for (int i = callee ? first_residual(callee) : op->results.count; i < op->results.count; i++)
         space->bytes[choice->first + i] = 0; /* counted in the callee */
 }
 
-/* The values that a backward reads: of this stage or a later one. */
+/* Adds the values that a backward reads, after autodiff or after recompute. */
 static void note_read_values(const Space *space, Module *whole, const Func *bwd, uint64_t *read)
 {
     Arena scratch = { 0 };
@@ -154,7 +177,7 @@ static Space space_of(Arena *arena, const Stages *stages, Func *fwd, const Func 
 {
     Space space = { .fwd = fwd, .number.arena = arena, .labels = label_values(arena, stages->whole, fwd) };
     const double times = times_run(stages->whole, fwd);
-    const Map split = split_values(arena, stages->split, fwd);
+    const RankFunc split = rank_func(arena, stages->split, fwd);
     const Uses uses = find_uses(arena, fwd);
     const int carried = carried_of(stages->whole, fwd);
     int most = carried, ops = carried;
@@ -167,10 +190,10 @@ static Space space_of(Arena *arena, const Stages *stages, Func *fwd, const Func 
     space.wanted = NEW_ARRAY(arena, uint64_t, space.words);
     for (int i = 0; i < carried; i++) {
         space.choice[space.nchoices++] = (Choice){ NULL, space.nvalues, 1, 0, false, true };
-        add_values(&space, stages, &split, &(Values){ 1, 1, &fwd->params.at[i] }, times);
+        add_values(&space, stages->whole, &split, &(Values){ 1, 1, &fwd->params.at[i] }, times);
     }
     for (Op *op = fwd->first; op; op = op->next)
-        add_op(&space, stages, &split, &uses, op, times);
+        add_op(&space, stages->whole, &split, &uses, op, times);
     note_read_values(&space, stages->whole, bwd, space.wanted);
     return space;
 }
@@ -179,12 +202,12 @@ static Space space_of(Arena *arena, const Stages *stages, Func *fwd, const Func 
 
 typedef struct {
     double bytes, flops;
-    uint64_t *sets; /* what is needed of the rest; behind it what is saved */
+    uint64_t *sets; /* the values that are still needed, followed by the saved ones */
     int words;
 } Partial;
 
 typedef struct {
-    Arena arena;
+    Arena *arena;
     int count;
     Partial *at;
 } Partials;
@@ -207,7 +230,7 @@ static int by_bytes(const void *a, const void *b)
     return order ? order : memcmp(x->sets, y->sets, 2 * (size_t)x->words * sizeof *x->sets);
 }
 
-/* Of those that need the same, those stay that no other beats. */
+/* Keeps, of those with the same needed values, the Pareto front. */
 static void drop_beaten(Partials *all)
 {
     int kept = 0;
@@ -222,7 +245,7 @@ static void drop_beaten(Partials *all)
     all->count = kept;
 }
 
-/* At most `most`, evenly; the first and the last of them stay. */
+/* Keeps at most `most`, evenly distributed, with the first and the last. */
 static void thin_out(Partials *all, int most)
 {
     if (all->count <= most)
@@ -237,12 +260,12 @@ static Partial *add_partial(Partials *to, const Partial *from)
 {
     Partial *added = &to->at[to->count++];
     *added = *from;
-    added->sets = NEW_ARRAY(&to->arena, uint64_t, 2 * from->words);
+    added->sets = NEW_ARRAY(to->arena, uint64_t, 2 * from->words);
     memcpy(added->sets, from->sets, 2 * (size_t)from->words * sizeof *from->sets);
     return added;
 }
 
-/* One more op is decided on: `from` as it goes on. */
+/* Adds the continuations of `from`, after the decision on one more op. */
 static void decide(const Space *space, const Choice *choice, Partials *to, const Partial *from)
 {
     const int end = choice->first + choice->count;
@@ -273,56 +296,91 @@ static void decide(const Space *space, const Choice *choice, Partials *to, const
     }
 }
 
-/* In the arena of the result; nothing is needed any more. */
-static Partials best_of_function(const Space *space)
+/* The choices for a whole function. */
+static Partials best_of_function(Arena *arena, const Space *space)
 {
     const int room = LARGEST / (space->nvalues + 1);
     const int most = room > MOST_PARTIAL ? MOST_PARTIAL : room < LEAST_PARTIAL ? LEAST_PARTIAL : room;
-    Partials now = { .count = 1 };
-    now.at = NEW(&now.arena, Partial);
-    now.at[0] = (Partial){ .words = space->words, .sets = NEW_ARRAY(&now.arena, uint64_t, 2 * space->words) };
+    Arena memory = { 0 };
+    Partials now = { &memory, 1, NEW(&memory, Partial) };
+    now.at[0] = (Partial){ .words = space->words, .sets = NEW_ARRAY(&memory, uint64_t, 2 * space->words) };
     memcpy(now.at[0].sets, space->wanted, (size_t)space->words * sizeof *space->wanted);
     for (int i = space->nchoices - 1; i >= 0; i--) {
-        Partials next = { 0 };
-        next.at = NEW_ARRAY(&next.arena, Partial, 2 * now.count);
+        Arena later = { 0 };
+        Partials next = { &later, 0, NEW_ARRAY(&later, Partial, 2 * now.count) };
         for (int j = 0; j < now.count; j++)
             decide(space, &space->choice[i], &next, &now.at[j]);
-        arena_free(&now.arena);
         drop_beaten(&next);
         thin_out(&next, most);
-        now = next;
+        arena_free(&memory);
+        memory = later;
+        now = (Partials){ &memory, next.count, next.at };
     }
     thin_out(&now, MOST_OF_FUNCTION);
-    return now;
+    Partials best = { arena, 0, NEW_ARRAY(arena, Partial, now.count) };
+    for (int i = 0; i < now.count; i++)
+        add_partial(&best, &now.at[i]);
+    arena_free(&memory);
+    return best;
 }
 
 /* --- All functions together ------------------------------------------------------------------------ */
 
+/* The choices for several functions: `choice` for the last of them, the rest in `others`. */
+typedef struct Sum {
+    double bytes, flops;
+    const struct Sum *others;
+    const Space *space;
+    const Partial *choice; /* NULL: no function */
+} Sum;
+
+typedef struct {
+    int count;
+    Sum *at; /* fewer FLOPs first, each with fewer bytes than the one before */
+} Sums;
+
 static int fewer_bytes_first(const void *a, const void *b)
 {
-    const Tradeoff *x = a, *y = b;
+    const Sum *x = a, *y = b;
     int order = by_number(x->bytes, y->bytes);
     return order ? order : by_number(x->flops, y->flops);
 }
 
-/* What no other beats, at most `most`: with steps of equal size in bytes between them. */
-static void keep_best(Tradeoffs *all, int most)
+/* Keeps the Pareto front; if it has more than `most`, with steps of equal size in bytes. */
+static void keep_best(Sums *all, int most)
 {
     int kept = 0;
-    if (all->count)
-        qsort(all->at, (size_t)all->count, sizeof *all->at, fewer_bytes_first);
+    qsort(all->at, (size_t)all->count, sizeof *all->at, fewer_bytes_first);
     for (int i = 0; i < all->count; i++)
         if (!kept || all->at[i].flops < all->at[kept - 1].flops)
             all->at[kept++] = all->at[i];
     for (int i = 0; i < kept / 2; i++) { /* fewer FLOPs first */
-        const Tradeoff swapped = all->at[i];
+        const Sum swapped = all->at[i];
         all->at[i] = all->at[kept - 1 - i], all->at[kept - 1 - i] = swapped;
     }
-    const double step = kept ? (all->at[0].bytes - all->at[kept - 1].bytes) / (most - 2) : 0;
+    const double step = kept > most ? (all->at[0].bytes - all->at[kept - 1].bytes) / (most - 2) : 0;
     all->count = 0;
     for (int i = 0; i < kept; i++)
         if (!i || i == kept - 1 || all->at[all->count - 1].bytes - all->at[i].bytes >= step)
             all->at[all->count++] = all->at[i];
+}
+
+static Sums combine(Arena *arena, const Sums *others, const Space *space, const Partials *choices, int most)
+{
+    Arena scratch = { 0 };
+    Sums all = { 0, NEW_ARRAY(&scratch, Sum, others->count * choices->count) };
+    for (int i = 0; i < others->count; i++)
+        for (int j = 0; j < choices->count; j++) {
+            const Sum *other = &others->at[i];
+            const Partial *choice = &choices->at[j];
+            all.at[all.count++] =
+                (Sum){ other->bytes + choice->bytes, other->flops + choice->flops, other, space, choice };
+        }
+    keep_best(&all, most);
+    Sums best = { all.count, NEW_ARRAY(arena, Sum, all.count) };
+    memcpy(best.at, all.at, (size_t)all.count * sizeof *all.at);
+    arena_free(&scratch);
+    return best;
 }
 
 static Saved *saved_by(Arena *arena, const Space *space, const Partial *choice, Saved *before)
@@ -331,29 +389,15 @@ static Saved *saved_by(Arena *arena, const Space *space, const Partial *choice, 
     *saved = (Saved){ .func = space->fwd->name, .next = before };
     for (int i = 0; i < space->nvalues; i++) {
         const Op *op = space->value[i]->def;
-        if (has(choice->sets + space->words, i) && !(op && info(op)->family == CONTROL)) /* calls save anyway */
+        if (has(choice->sets + space->words, i) && !(op && info(op)->family == CONTROL)) /* calls always save */
             add_saved(arena, saved, map_get(&space->labels.label, space->value[i]));
     }
     return saved->count ? saved : before;
 }
 
-static Tradeoffs combine(Arena *arena, const Tradeoffs *others, const Space *space, const Partials *choices)
-{
-    Tradeoffs all = { 0, NEW_ARRAY(arena, Tradeoff, others->count * choices->count) };
-    for (int i = 0; i < others->count; i++)
-        for (int j = 0; j < choices->count; j++) {
-            const Tradeoff *other = &others->at[i];
-            const Partial *choice = &choices->at[j];
-            all.at[all.count++] = (Tradeoff){ saved_by(arena, space, choice, other->saved),
-                                              other->bytes + choice->bytes, other->flops + choice->flops };
-        }
-    keep_best(&all, MOST_TOGETHER);
-    return all;
-}
-
 /* --- Policies -------------------------------------------------------------------------------------- */
 
-/* What a function saves, and what has to run again for the rest. */
+/* Adds the bytes of the saved values of a function, and the FLOPs of recomputing the other needed ones. */
 static void add_function(Tradeoff *sum, const Space *space, const uint64_t *saved, uint64_t *needed)
 {
     for (int i = space->nchoices - 1; i >= 0; i--) {
@@ -370,7 +414,7 @@ static void add_function(Tradeoff *sum, const Space *space, const uint64_t *save
     }
 }
 
-/* Of all functions, or of those around the layers. */
+/* Of all functions, or only of those that are not layers. */
 static Tradeoff sum_of_policy(Arena *arena, const Stages *stages, const Module *recomputed, bool layers)
 {
     Tradeoff sum = { 0 };
@@ -398,19 +442,32 @@ Tradeoff tradeoff_of_policy(Arena *arena, Stages stages, const Module *recompute
 
 /* --- All that is worth trying ---------------------------------------------------------------------- */
 
+static Tradeoffs tradeoffs_of(Arena *arena, const Sums *sums, Tradeoff around)
+{
+    Tradeoffs all = { sums->count, NEW_ARRAY(arena, Tradeoff, sums->count) };
+    for (int i = 0; i < sums->count; i++) {
+        all.at[i] = (Tradeoff){ around.saved, around.bytes + sums->at[i].bytes, around.flops + sums->at[i].flops };
+        for (const Sum *sum = &sums->at[i]; sum->choice; sum = sum->others)
+            all.at[i].saved = saved_by(arena, sum->space, sum->choice, all.at[i].saved);
+    }
+    return all;
+}
+
 Tradeoffs find_tradeoffs(Arena *arena, Stages stages, const Module *around, int most)
 {
-    Tradeoffs best = { 1, NEW(arena, Tradeoff) };
-    best.at[0] = sum_of_policy(arena, &stages, around, false);
+    Arena scratch = { 0 };
+    const Tradeoff fixed = sum_of_policy(arena, &stages, around, false);
+    Sums best = { 1, NEW(&scratch, Sum) };
     for (const Func *bwd = stages.whole->funcs; bwd; bwd = bwd->next) {
         Func *fwd = bwd->forward ? find_func(stages.whole, bwd->forward) : NULL;
         if (!fwd || !is_layer(stages.whole, fwd))
             continue;
-        const Space space = space_of(arena, &stages, fwd, bwd);
-        Partials choices = best_of_function(&space);
-        best = combine(arena, &best, &space, &choices);
-        arena_free(&choices.arena);
+        Space *space = NEW(&scratch, Space);
+        *space = space_of(&scratch, &stages, fwd, bwd);
+        const Partials choices = best_of_function(&scratch, space);
+        best = combine(&scratch, &best, space, &choices, most);
     }
-    keep_best(&best, most);
-    return best;
+    const Tradeoffs found = tradeoffs_of(arena, &best, fixed);
+    arena_free(&scratch);
+    return found;
 }
