@@ -7,7 +7,7 @@
 /* --- Words ---------------------------------------------------------------------------------- */
 
 static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb", NULL };
-static const char *const recomputations[] = { "none", "full", "selective", NULL };
+static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 
 static bool is_word(const char *const words[], const char *word, NearMiss *near)
@@ -228,21 +228,61 @@ static void read_zero(Layout *p, const Ast *ast)
     note_zero_options(l, ast);
 }
 
-static void check_recompute(Lower *l, const Ast *ast)
+/* --- recompute ------------------------------------------------------------------------------------ */
+
+static bool says_auto(const Ast *value)
+{
+    return value && (value->kind == A_CALL || value->kind == A_NAME) && strcmp(value->name, "auto") == 0;
+}
+
+/* auto(BYTES); false after reporting. */
+static bool read_auto(Lower *l, const Ast *value)
+{
+    const double MOST = 0x1p60;
+    const Ast *bytes = value->kind == A_CALL ? value->child : NULL;
+    Constant number;
+    if (!bytes || bytes->next || bytes->kind == A_KEYWORD || bytes->kind == A_ARROW || value->as) {
+        complain(l, (Where){ .at = value->loc, .help = "auto(40e9)" },
+                 "'auto' needs one number: the most bytes of memory that a rank may use");
+        return false;
+    }
+    if (!constant_of(l, bytes, &number))
+        return false;
+    if (!(number.value >= 1 && number.value <= MOST)) {
+        complain(l, (Where){ .at = bytes->loc, .help = "auto(40e9)" },
+                 "the bytes of 'auto' must be from 1 to %.2g, not %s", MOST, constant_text(l->arena, number));
+        return false;
+    }
+    l->m->train.recompute_budget = number.real ? (int64_t)number.value : number.integer;
+    return true;
+}
+
+static bool read_auto_option(Lower *l, const char *said)
+{
+    Elsewhere elsewhere;
+    go_elsewhere(l, &elsewhere, "--recompute", said);
+    const Ast *value = parse_expression(l->source, l->diags, l->arena);
+    bool good = value && says_auto(value) && read_auto(l, value);
+    come_back(l, &elsewhere);
+    return good;
+}
+
+static void read_recompute(Lower *l, const Ast *ast)
 {
     const Ast *value = ast ? ast->child : NULL;
     const char *said = l->options->recompute, *word = "none";
-    bool is_auto = said ? strncmp(said, "auto", 4) == 0 : value && value->name && strcmp(value->name, "auto") == 0;
-    if (is_auto && said)
-        fail_command(l, said_text(l, "--recompute", said), "none, full or selective",
-                     "recompute auto is not implemented yet");
-    else if (is_auto)
-        complain(l, (Where){ .at = value->loc, .help = "none, full or selective" },
-                 "recompute auto is not implemented yet");
+    Train *t = &l->m->train;
+    if (said && (strcmp(said, "auto") == 0 || strncmp(said, "auto(", 5) == 0))
+        word = read_auto_option(l, said) ? "auto" : NULL;
+    else if (!said && says_auto(value))
+        word = read_auto(l, value) ? "auto" : NULL;
     else if (value || said)
         word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
-    l->m->train.recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
-    note(l, "parallel.recompute", Recompute_words[l->m->train.recompute], value, said);
+    t->recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
+    note(l, "parallel.recompute",
+         t->recompute == RECOMPUTE_AUTO ? arena_text(l->arena, "auto(%" PRId64 ")", t->recompute_budget)
+                                        : Recompute_words[t->recompute],
+         value, said);
 }
 
 /* --- The whole statement --------------------------------------------------------------------- */
@@ -255,7 +295,7 @@ void read_policies(Layout *p)
         read_zero(p, zero);
     else if (l->options->zero)
         fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no 'zero'");
-    check_recompute(l, only_statement(p, A_RECOMPUTE));
+    read_recompute(l, only_statement(p, A_RECOMPUTE));
 }
 
 void check_pipeline(Layout *p)

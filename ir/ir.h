@@ -227,6 +227,16 @@ typedef struct ShardRule {
     struct ShardRule *next;
 } ShardRule;
 
+/* With `recompute auto`: the values of a forward function that are saved for its backward, which recomputes all others
+ * that it reads.  "%x" is a parameter, "h.attn.q.2" the second value from that place of the model. */
+typedef struct Saved {
+    Name func;
+    Loc loc; /* as of a Func */
+    int count, room;
+    Name *value;
+    struct Saved *next;
+} Saved;
+
 /* The values of `train { }` and of the layout that later passes need. */
 typedef struct {
 #define TRAIN(key, kind) kind key;
@@ -255,6 +265,7 @@ typedef struct Module {
     Input *inputs;
     Train train;
     Loc train_loc; /* as of a Func */
+    Saved *saved;
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
@@ -356,7 +367,9 @@ Name intern_format(Module *m, const char *format, ...) __attribute__((format(pri
 int find_dim(const Type *type, Name name); /* index, or -1 */
 bool has_dim(const Module *m, Name dim);   /* does any value have it? */
 void declare_like(Module *m, Name name, Name like);
-Name ruled_as(const Module *m, Name dim); /* the dim whose layout rules apply to this one */
+void add_saved(Arena *arena, Saved *saved, Name value);
+const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
+Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */

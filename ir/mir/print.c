@@ -344,6 +344,15 @@ static void print_train(Module *m, FILE *out)
         fputs("}\n", out);
 }
 
+/* save @h.fwd(%x, h.attn.q.2) */
+static void print_saved(const Saved *saved, FILE *out)
+{
+    fprintf(out, "  save @%s(", saved->func);
+    for (int i = 0; i < saved->count; i++)
+        fprintf(out, "%s%s", i ? ", " : "", saved->value[i]);
+    fputs(")\n", out);
+}
+
 /* shard heads+ff+vocab over tp else seq zigzag */
 static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
@@ -373,6 +382,8 @@ void print_module(Module *m, FILE *out)
     if (m->vocab)
         fprintf(out, "  vocab %s\n", m->vocab);
     print_train(m, out);
+    for (const Saved *saved = m->saved; saved; saved = saved->next)
+        print_saved(saved, out);
     for (const Input *input = m->inputs; input; input = input->next)
         print_input(m, input, out);
     for (const Param *param = m->params; param; param = param->next)
