@@ -116,16 +116,16 @@ static int fewer_flops_first(const void *a, const void *b)
 }
 
 /* The policy itself, and the front for layers where it applies outside of them; there, full is selective. */
-static int add_candidates(const Search *search, Stages stages, Recompute policy, Candidate *all)
+static int add_candidates(const Search *search, Programs programs, Recompute policy, Candidate *all)
 {
     Arena *arena = &search->run->arena;
     Module *m = compile_again(search->run, search->file, 0, (Setup){ policy, "recompute", NULL });
     int count = 0;
     if (!m)
         return 0;
-    all[count++] = (Candidate){ Recompute_words[policy], tradeoff_of_policy(arena, stages, m), 0, 0 };
+    all[count++] = (Candidate){ Recompute_words[policy], tradeoff_of_policy(arena, programs, m), 0, 0 };
     const Tradeoffs best =
-        policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, stages, m, MOST_OF_POLICY);
+        policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, programs, m, MOST_OF_POLICY);
     for (int i = 0; i < best.count; i++)
         all[count++] = (Candidate){ "auto", best.at[i], 0, 0 };
     free_module(m);
@@ -133,12 +133,12 @@ static int add_candidates(const Search *search, Stages stages, Recompute policy,
 }
 
 /* `none` first, the others by FLOPs; returns their number. */
-static int find_candidates(const Search *search, Stages stages, Candidate *all)
+static int find_candidates(const Search *search, Programs programs, Candidate *all)
 {
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
     int count = 0;
     for (int i = 0; i < 3; i++)
-        count += add_candidates(search, stages, policies[i], &all[count]);
+        count += add_candidates(search, programs, policies[i], &all[count]);
     if (count > 1)
         qsort(all + 1, (size_t)count - 1, sizeof *all, fewer_flops_first);
     return count;
@@ -265,11 +265,11 @@ static void tell_least(Search *search)
     }
 }
 
-static bool choose_with(Search *search, Stages stages)
+static bool choose_with(Search *search, Programs programs)
 {
     Arena *arena = &search->run->arena;
     Candidate *all = NEW_ARRAY(arena, Candidate, 2 * MOST_OF_POLICY + 3);
-    const int count = find_candidates(search, stages, all);
+    const int count = find_candidates(search, programs, all);
     const Candidate *chosen = first_that_fits(search, all, count);
     chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
     if (chosen)
@@ -283,12 +283,12 @@ static bool choose_with(Search *search, Stages stages)
 bool choose_saved(Run *run, const Ast *file, const Module *m)
 {
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
-    Stages stages = { .whole = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "autodiff", NULL }),
+    Programs programs = { .whole = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "autodiff", NULL }),
                       .split = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "zero", NULL }) };
-    const bool good = !stages.whole || !stages.split || choose_with(&search, stages);
-    if (stages.whole)
-        free_module(stages.whole);
-    if (stages.split)
-        free_module(stages.split);
+    const bool good = !programs.whole || !programs.split || choose_with(&search, programs);
+    if (programs.whole)
+        free_module(programs.whole);
+    if (programs.split)
+        free_module(programs.split);
     return good;
 }

@@ -173,13 +173,13 @@ static void note_read_values(const Space *space, Module *whole, const Func *bwd,
     arena_free(&scratch);
 }
 
-static Space space_of(Arena *arena, const Stages *stages, Func *fwd, const Func *bwd)
+static Space space_of(Arena *arena, const Programs *programs, Func *fwd, const Func *bwd)
 {
-    Space space = { .fwd = fwd, .number.arena = arena, .labels = label_values(arena, stages->whole, fwd) };
-    const double times = times_run(stages->whole, fwd);
-    const RankFunc split = rank_func(arena, stages->split, fwd);
+    Space space = { .fwd = fwd, .number.arena = arena, .labels = label_values(arena, programs->whole, fwd) };
+    const double times = times_run(programs->whole, fwd);
+    const RankFunc split = rank_func(arena, programs->split, fwd);
     const Uses uses = find_uses(arena, fwd);
-    const int carried = carried_of(stages->whole, fwd);
+    const int carried = carried_of(programs->whole, fwd);
     int most = carried, ops = carried;
     for (const Op *op = fwd->first; op; op = op->next, ops++)
         most += op->results.count;
@@ -190,11 +190,11 @@ static Space space_of(Arena *arena, const Stages *stages, Func *fwd, const Func 
     space.wanted = NEW_ARRAY(arena, uint64_t, space.words);
     for (int i = 0; i < carried; i++) {
         space.choice[space.nchoices++] = (Choice){ NULL, space.nvalues, 1, 0, false, true };
-        add_values(&space, stages->whole, &split, &(Values){ 1, 1, &fwd->params.at[i] }, times);
+        add_values(&space, programs->whole, &split, &(Values){ 1, 1, &fwd->params.at[i] }, times);
     }
     for (Op *op = fwd->first; op; op = op->next)
-        add_op(&space, stages->whole, &split, &uses, op, times);
-    note_read_values(&space, stages->whole, bwd, space.wanted);
+        add_op(&space, programs->whole, &split, &uses, op, times);
+    note_read_values(&space, programs->whole, bwd, space.wanted);
     return space;
 }
 
@@ -415,29 +415,29 @@ static void add_function(Tradeoff *sum, const Space *space, const uint64_t *save
 }
 
 /* Of all functions, or only of those that are not layers. */
-static Tradeoff sum_of_policy(Arena *arena, const Stages *stages, const Module *recomputed, bool layers)
+static Tradeoff sum_of_policy(Arena *arena, const Programs *programs, const Module *recomputed, bool layers)
 {
     Tradeoff sum = { 0 };
-    prune_interfaces(stages->whole);
-    for (const Func *bwd = stages->whole->funcs; bwd; bwd = bwd->next) {
-        Func *fwd = bwd->forward ? find_func(stages->whole, bwd->forward) : NULL;
+    prune_interfaces(programs->whole);
+    for (const Func *bwd = programs->whole->funcs; bwd; bwd = bwd->next) {
+        Func *fwd = bwd->forward ? find_func(programs->whole, bwd->forward) : NULL;
         const Func *after = recomputed->funcs;
         while (fwd && after && !(after->forward && strcmp(after->forward, fwd->name) == 0))
             after = after->next;
-        if (!fwd || !after || (!layers && is_layer(stages->whole, fwd)))
+        if (!fwd || !after || (!layers && is_layer(programs->whole, fwd)))
             continue;
-        const Space space = space_of(arena, stages, fwd, bwd);
+        const Space space = space_of(arena, programs, fwd, bwd);
         Partial policy = { .words = space.words, .sets = NEW_ARRAY(arena, uint64_t, 2 * space.words) };
-        note_read_values(&space, stages->whole, after, policy.sets + space.words);
+        note_read_values(&space, programs->whole, after, policy.sets + space.words);
         sum.saved = saved_by(arena, &space, &policy, sum.saved);
         add_function(&sum, &space, policy.sets + space.words, space.wanted);
     }
     return sum;
 }
 
-Tradeoff tradeoff_of_policy(Arena *arena, Stages stages, const Module *recomputed)
+Tradeoff tradeoff_of_policy(Arena *arena, Programs programs, const Module *recomputed)
 {
-    return sum_of_policy(arena, &stages, recomputed, true);
+    return sum_of_policy(arena, &programs, recomputed, true);
 }
 
 /* --- All that is worth trying ---------------------------------------------------------------------- */
@@ -453,17 +453,17 @@ static Tradeoffs tradeoffs_of(Arena *arena, const Sums *sums, Tradeoff around)
     return all;
 }
 
-Tradeoffs find_tradeoffs(Arena *arena, Stages stages, const Module *around, int most)
+Tradeoffs find_tradeoffs(Arena *arena, Programs programs, const Module *around, int most)
 {
     Arena scratch = { 0 };
-    const Tradeoff fixed = sum_of_policy(arena, &stages, around, false);
+    const Tradeoff fixed = sum_of_policy(arena, &programs, around, false);
     Sums best = { 1, NEW(&scratch, Sum) };
-    for (const Func *bwd = stages.whole->funcs; bwd; bwd = bwd->next) {
-        Func *fwd = bwd->forward ? find_func(stages.whole, bwd->forward) : NULL;
-        if (!fwd || !is_layer(stages.whole, fwd))
+    for (const Func *bwd = programs.whole->funcs; bwd; bwd = bwd->next) {
+        Func *fwd = bwd->forward ? find_func(programs.whole, bwd->forward) : NULL;
+        if (!fwd || !is_layer(programs.whole, fwd))
             continue;
         Space *space = NEW(&scratch, Space);
-        *space = space_of(&scratch, &stages, fwd, bwd);
+        *space = space_of(&scratch, &programs, fwd, bwd);
         const Partials choices = best_of_function(&scratch, space);
         best = combine(&scratch, &best, space, &choices, most);
     }

@@ -17,16 +17,16 @@ typedef struct {
     Tradeoff *at; /* fewer FLOPs first, each with fewer bytes than the one before */
 } Tradeoffs;
 
-/* Two stages of one program: after autodiff, and after zero, where types tell what a rank holds. */
+/* One program twice: after autodiff, and after zero, where types tell what a rank holds. */
 typedef struct {
     Module *whole, *split;
-} Stages;
+} Programs;
 
-/* The set that a policy saves, read off the program after `recompute`.  Names belong to `stages.whole`, the rest is in
+/* The set that a policy saves, read off the program after `recompute`.  Names belong to `programs.whole`, the rest is in
  * `arena`. */
-Tradeoff tradeoff_of_policy(Arena *arena, Stages stages, const Module *recomputed);
+Tradeoff tradeoff_of_policy(Arena *arena, Programs programs, const Module *recomputed);
 
 /* The Pareto front for layers, at most `most` sets.  `around`: a program after `recompute`, for the other functions. */
-Tradeoffs find_tradeoffs(Arena *arena, Stages stages, const Module *around, int most);
+Tradeoffs find_tradeoffs(Arena *arena, Programs programs, const Module *around, int most);
 
 #endif
