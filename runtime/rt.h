@@ -270,11 +270,49 @@ void rt_collective_wait(Rt *rt, int id);
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);
 
 /* A message of collective `id`, a send, between two ranks that differ on its axis only: one calls rt_send with the
- * coordinate of the other, which calls rt_receive with that of the first. */
+ * coordinate of the other, which calls rt_receive with that of the first.  Started ones return a number, for
+ * rt_message_wait; several of one collective may be under way. */
+int64_t rt_send_start(Rt *rt, int id, int to, const void *data);
+int64_t rt_receive_start(Rt *rt, int id, int from, void *data);
+void rt_message_wait(Rt *rt, int id, int64_t number);
 void rt_send(Rt *rt, int id, int to, const void *data);
 void rt_receive(Rt *rt, int id, int from, void *data);
 #define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
 #define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
+
+/* --- Pipelines ------------------------------------------------------------------------------------
+ *
+ * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  What outlives an action
+ * lies in rings of slots: micro-batch i is in slot i mod the number of slots of the rank's stage. */
+typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHT, RT_ACTIONS } RtAction;
+
+typedef struct {
+    unsigned char kind;    /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned short micro;
+} RtEvent;
+
+typedef struct {
+    int64_t offset, bytes; /* of the first slot, in the arena; of one slot */
+    const int *slots;      /* by stage */
+} RtRing;
+
+typedef struct {
+    int id, leave, enter; /* the collective; the rings that it is sent from and arrives in */
+} RtStageMessage;
+
+typedef struct {
+    int axis, stages;
+    const RtRing *ring;
+    const RtStageMessage *message[2]; /* activations, gradients */
+    int nmessages[2];
+    void (*action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
+    const RtEvent *const *event; /* by stage */
+    const int *nevents;
+    int micros;
+} RtPipeline;
+
+void rt_pipeline(Rt *rt, const RtPipeline *pipeline, char *arena);
+void *rt_slot(const Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
 
 /* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ------------------------ */
 extern bool rt_tracing;

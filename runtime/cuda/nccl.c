@@ -48,9 +48,13 @@ typedef struct {
     bool is_busy; /* its stream has work that the compute stream has not waited for */
 } Channel;
 
+enum { MESSAGES = 256 };
+
 typedef struct {
     Channel *channel;
     cudaEvent_t begun, done;
+    cudaEvent_t message[MESSAGES]; /* the ends of the last messages of a send; NULL: not yet */
+    int64_t started;
     int64_t sent_bytes; /* by one call, to other ranks */
 } Entry;
 
@@ -226,6 +230,8 @@ void rt_collectives_close(Rt *rt)
     for (int i = 0; i < rt->program->ncollectives; i++) {
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].begun), "drop an event");
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].done), "drop an event");
+        for (int k = 0; k < MESSAGES && c->entry[i].message[k]; k++)
+            rt_gpu_check(rt, cudaEventDestroy(c->entry[i].message[k]), "drop an event");
     }
     for (int i = 0; i < c->nchannels; i++) {
         Channel *channel = &c->channel[i];
@@ -368,29 +374,43 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     rt_collective_wait(rt, id);
 }
 
-/* The coordinate on its only axis is the number of a member of its group. */
-void rt_send(Rt *rt, int id, int to, const void *data)
+/* A message: its end is an event of its own, since others of the collective may start before it is waited for. */
+static int64_t start_message(Rt *rt, int id, int other, const void *sent, void *received)
 {
     const struct RtGpuCollectives *all = rt->gpu->collectives;
     const RtCollective *c = &rt->program->collectives[id];
-    const Channel *channel = all->entry[id].channel;
+    Entry *entry = &all->entry[id];
+    const Channel *channel = entry->channel;
+    const size_t bytes = (size_t)rt_message_bytes(c);
     double begun = begin(rt, id);
-    await_nccl(rt, channel, "send",
-               all->ncclSend(data, (size_t)rt_message_bytes(c), ncclUint8, to, channel->comm, channel->stream));
-    end(rt, id, begun, rt_message_bytes(c));
-    rt_collective_wait(rt, id);
+    await_nccl(rt, channel, sent ? "send" : "receive",
+               sent ? all->ncclSend(sent, bytes, ncclUint8, other, channel->comm, channel->stream)
+                    : all->ncclRecv(received, bytes, ncclUint8, other, channel->comm, channel->stream));
+    end(rt, id, begun, sent ? (int64_t)bytes : 0);
+    cudaEvent_t *event = &entry->message[entry->started % MESSAGES];
+    if (!*event)
+        rt_gpu_check(rt, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "make an event");
+    rt_gpu_check(rt, cudaEventRecord(*event, channel->stream), "record an event");
+    return entry->started++;
 }
+
+/* The coordinate on its only axis is the number of a member of its group. */
+int64_t rt_send_start(Rt *rt, int id, int to, const void *data) { return start_message(rt, id, to, data, NULL); }
+
+int64_t rt_receive_start(Rt *rt, int id, int from, void *data) { return start_message(rt, id, from, NULL, data); }
+
+/* Of a message so long ago that its event is another one's now, the later one is waited for. */
+void rt_message_wait(Rt *rt, int id, int64_t number)
+{
+    const Entry *entry = &rt->gpu->collectives->entry[id];
+    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, entry->message[number % MESSAGES], 0), "wait for an event");
+}
+
+void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id, rt_send_start(rt, id, to, data)); }
 
 void rt_receive(Rt *rt, int id, int from, void *data)
 {
-    const struct RtGpuCollectives *all = rt->gpu->collectives;
-    const RtCollective *c = &rt->program->collectives[id];
-    const Channel *channel = all->entry[id].channel;
-    double begun = begin(rt, id);
-    await_nccl(rt, channel, "receive",
-               all->ncclRecv(data, (size_t)rt_message_bytes(c), ncclUint8, from, channel->comm, channel->stream));
-    end(rt, id, begun, 0);
-    rt_collective_wait(rt, id);
+    rt_message_wait(rt, id, rt_receive_start(rt, id, from, data));
 }
 
 void rt_gpu_collectives_join(Rt *rt)
