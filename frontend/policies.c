@@ -6,7 +6,7 @@
 
 /* --- Words ---------------------------------------------------------------------------------- */
 
-static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb", NULL };
+static const char *const schedules[] = { "naive", "gpipe", "1f1b", "interleaved", "zb", NULL };
 static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 
@@ -93,6 +93,18 @@ static void split_layers(Module *m, Name copies, int axis)
     *end = rule;
 }
 
+static void set_schedule(Lower *l, Loc loc, const char *word)
+{
+    static const char *const done[] = {
+        [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b"
+    };
+    for (StageSchedule schedule = STAGES_NAIVE; schedule <= STAGES_ONE_F_ONE_B; schedule++)
+        if (strcmp(word, done[schedule]) == 0)
+            l->m->train.stages = schedule;
+    if (!l->m->train.stages)
+        complain(l, (Where){ .at = loc, .help = "schedule = 1f1b" }, "the schedule %s is not implemented yet", word);
+}
+
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -117,6 +129,8 @@ static void check_stages(Layout *p, const Ast *ast)
                  "only an interleaved schedule has chunks");
     if (word)
         note(l, "parallel.schedule", word, schedule, l->options->schedule);
+    if (word && axis && axis->size > 1)
+        set_schedule(l, schedule ? schedule->loc : ast->loc, word);
 }
 
 /* --- zero ----------------------------------------------------------------------------------------- */

@@ -168,6 +168,7 @@ static bool same_Axes(Axes a, Axes b) { return a == b; }
 static bool same_Stages(Stages a, Stages b) { return same_stages(a, b); }
 static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
+static bool same_StageSchedule(StageSchedule a, StageSchedule b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 
 /* By bits: results of 0 and -0 differ, and NaN equals itself. */
