@@ -284,7 +284,7 @@ bool choose_saved(Run *run, const Ast *file, const Module *m)
 {
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
     Programs programs = { .whole = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "autodiff", NULL }),
-                      .split = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "zero", NULL }) };
+                          .split = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "zero", NULL }) };
     const bool good = !programs.whole || !programs.split || choose_with(&search, programs);
     if (programs.whole)
         free_module(programs.whole);

@@ -33,6 +33,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
                .cuda = texts.cuda,
                .pipeline = pipeline_axis(m),
                .funcs.arena = &m->arena,
+               .halves.arena = &m->arena,
                .started.arena = &m->arena };
     int errors = m->diags->errors;
     if (!check_plan(m))

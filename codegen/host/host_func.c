@@ -360,3 +360,9 @@ HostFunc *host_func(Host *h, const Func *f)
          { "head", function_head(&t) }, { "stage", stage }, { "body", body });
     return c;
 }
+
+HostFunc *host_half(Host *h, const Func *f)
+{
+    map_put(&h->halves, f, h);
+    return host_func(h, f);
+}

@@ -10,7 +10,7 @@
  * Values carried in place are copied to their final storage before the loop.  All others alternate between two buffers,
  * so that the last iteration writes to the storage of the loop's result.
  */
-#include "host_parts.h"
+#include "host_loop.h"
 
 #include "extent.h"
 #include "flight.h"
@@ -19,18 +19,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-typedef struct {
-    FuncText *t;
-    const Op *op;
-    const Func *callee;
-    const HostFunc *c;
-    int64_t iterations;
-    Name dim;                 /* NULL: a call */
-    const char *index;        /* the loop's variable */
-    int64_t buffer;           /* offset of the next iteration buffer */
-    Text before, first, last; /* before the loop; at the beginning and end of an iteration */
-    Text after;               /* the loop */
-} LoopText;
+/* Does the loop itself pass what it carries to the next stage?  In a half of a micro-batch, the schedule does. */
+static bool passes_on(const LoopText *l) { return runs_in_stages(l->op) && !l->t->is_half; }
 
 static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->op, l->callee, i); }
 
@@ -70,7 +60,7 @@ static const char *slice_at(LoopText *l, const Value *here, const char *index)
 }
 
 /* The present iteration's slice of `here`, which is `there` in the callee. */
-static const char *slice_of(LoopText *l, const Value *here, const Value *there)
+const char *slice_of(LoopText *l, const Value *here, const Value *there)
 {
     lies_as(l, here, there);
     return slice_at(l, here, l->index);
@@ -111,7 +101,7 @@ static void pass_on(LoopText *l, int i, const char *at, const char *left)
 
 /* --- Carried values ------------------------------------------------------------------------ */
 
-static void copy_initial(LoopText *l, const Value *from, const Value *to)
+void copy_initial(LoopText *l, const Value *from, const Value *to)
 {
     if (coincide(from, to))
         return;
@@ -119,8 +109,8 @@ static void copy_initial(LoopText *l, const Value *from, const Value *to)
     int64_t count = local_bytes(m, &to->type) / dtype_bytes(to->type.dtype);
     if (!holds(m, l->op, from, count) || !holds(m, l->op, to, count))
         return;
-    const Stages held = runs_in_stages(l->op) ? end_stage(m, l->op, false) : from->type.on; /* others receive it */
-    if (held.at)
+    const Stages held = passes_on(l) ? end_stage(m, l->op, false) : from->type.on; /* others receive it */
+    if (held.at && !l->t->is_half)
         fprintf(l->before.out, "if (%s)\n    ", stages_condition(l->t, held));
     fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), local_bytes(m, &to->type)),
           l->before.out);
@@ -135,7 +125,7 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     const char *type = element_type(to->type.dtype), *iteration = new_identifier(&t->names, param->name);
     *next = new_identifier(&t->names, arena_text(arena, "%s_next", iteration));
     const char *behind = typed_in_frame(t, type, l->buffer), *there = pointer_to(t, to);
-    if (runs_in_stages(l->op)) { /* what arrives lies where the first iteration does not write */
+    if (passes_on(l)) { /* what arrives lies where the first iteration does not write */
         const char *arrival = is_written_behind(t->h->m, l->op, i, -1) ? behind : there;
         fprintf(l->before.out, "const %s *%s = %s ? %s : %s;\n", type, iteration,
                 stages_condition(t, end_stage(t->h->m, l->op, false)), pointer_to(t, from), arrival);
@@ -161,7 +151,7 @@ static void fill_pointers(LoopText *l, const char *pointers[])
         const Value *param = l->callee->params.at[i];
         if (i < op->attrs.carried && in_place(l, i)) {
             copy_initial(l, arg(op, i), op->results.at[i]);
-            if (runs_in_stages(op))
+            if (passes_on(l))
                 pass_on(l, i, pointer_to(l->t, op->results.at[i]), pointer_to(l->t, op->results.at[i]));
             pointers[i] = takes[i] ? pointer_to(l->t, op->results.at[i]) : NULL;
         } else if (i < op->attrs.carried) {
@@ -210,7 +200,9 @@ void write_loop(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Func *callee = find_func(m, op->attrs.callee);
-    LoopText l = { .t = t, .op = op, .callee = callee, .c = host_func(t->h, callee), .iterations = 1 };
+    const bool is_pipeline = op->attrs.stages && op->attrs.dims.count;
+    LoopText l = { .t = t, .op = op, .callee = callee, .iterations = 1 };
+    l.c = is_pipeline ? NULL : host_func(t->h, callee);
     l.buffer = op->attrs.frame + aligned_bytes(callee->frame);
     if (op->attrs.dims.count) {
         l.dim = op->attrs.dims.dim[0].name;
@@ -221,6 +213,12 @@ void write_loop(FuncText *t, const Op *op)
     open_text(&l.first);
     open_text(&l.last);
     open_text(&l.after);
+    if (is_pipeline) {
+        write_pipeline(&l);
+        write_statement(t, arena_text(&m->arena, "%s: @%s, in stages", place_text(m, op), callee->name),
+                        close_text(&m->arena, &l.before));
+        return;
+    }
     const char **pointers = NEW_ARRAY(&m->arena, const char *, l.c->npointers + 1);
     fill_pointers(&l, pointers);
     char *call = call_text(&l, pointers, l.dim ? 8 : 4), *before = close_text(&m->arena, &l.before);

@@ -6,6 +6,7 @@
  *   host_c.c        C only: kernels are functions of the file
  *   host_cuda.c     CUDA only: kernels are launched from an embedded text
  *   host_loop.c     loops, and carried values
+ *   host_pipeline.c loops over micro-batches that stages run by a schedule
  *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
  *   program.c       the tables of RtProgram
@@ -68,6 +69,7 @@ typedef struct {
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
     Map needed;   /* see stages_needed; of a pipeline */
+    Map halves;   /* functions that are halves of a micro-batch */
     Map funcs;    /* Func -> HostFunc */
     Map started;  /* Op -> number of its collective, from 1 */
 } Host;
@@ -89,6 +91,7 @@ typedef struct {
     const Func *f;
     HostFunc *c;
     NameSpace names;
+    bool is_half; /* see host_pipeline.c */
     const char *frame;    /* "frame"; "arena" in step, eval and predict */
     const char **pointer; /* names of the parameters */
     Map locals;           /* of values: Local */
@@ -119,6 +122,7 @@ void write_statement(FuncText *t, const char *comment, const char *text);
 
 bool takes_frame(const Func *f);             /* has the C function a parameter for its frame? */
 HostFunc *host_func(Host *h, const Func *f); /* writes it if not yet written */
+HostFunc *host_half(Host *h, const Func *f); /* the same, of a half of a micro-batch */
 bool internal_error(Module *m, const Op *op, const char *what);
 
 /* Pointers to its operands, then to its results. */

@@ -18,6 +18,7 @@
 #include "manager/pass.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "slots.h"
 #include "stages.h"
 
 typedef struct {
@@ -201,6 +202,8 @@ void pass_pipeline(Module *m)
                  "the stages of a pipeline are those of one repeat, once forward and once backward");
         return;
     }
+    if (!schedule_of_loop(m, loop, m->train.stages))
+        return;
     own_carried(&cut, cut.forward);
     own_carried(&cut, cut.backward);
     note_needed(&cut, cut.forward);

@@ -22,8 +22,8 @@ typedef struct {
     Module *whole, *split;
 } Programs;
 
-/* The set that a policy saves, read off the program after `recompute`.  Names belong to `programs.whole`, the rest is in
- * `arena`. */
+/* The set that a policy saves, read off the program after `recompute`.  Names belong to `programs.whole`, the rest is
+ * in `arena`. */
 Tradeoff tradeoff_of_policy(Arena *arena, Programs programs, const Module *recomputed);
 
 /* The Pareto front for layers, at most `most` sets.  `around`: a program after `recompute`, for the other functions. */

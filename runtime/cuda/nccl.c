@@ -408,10 +408,7 @@ void rt_message_wait(Rt *rt, int id, int64_t number)
 
 void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id, rt_send_start(rt, id, to, data)); }
 
-void rt_receive(Rt *rt, int id, int from, void *data)
-{
-    rt_message_wait(rt, id, rt_receive_start(rt, id, from, data));
-}
+void rt_receive(Rt *rt, int id, int from, void *data) { rt_message_wait(rt, id, rt_receive_start(rt, id, from, data)); }
 
 void rt_gpu_collectives_join(Rt *rt)
 {
