@@ -19,8 +19,8 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
 {
     const char *why = NULL, *help = NULL;
     const int ranks = (int)m->axis_size[pipeline_axis(m)];
-    PipelineSchedule *s = make_schedule(&m->arena, schedule_name[name], ranks, 1, (int)loop->attrs.dims.dim[0].size,
-                                        &why, &help);
+    PipelineSchedule *s =
+        make_schedule(&m->arena, schedule_name[name], ranks, 1, (int)loop->attrs.dims.dim[0].size, &why, &help);
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
         return s;
     error_at(m->diags, (Where){ .at = loop->loc, .help = help }, "the schedule %s: %s", schedule_name[name], why);

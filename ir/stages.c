@@ -61,18 +61,19 @@ Stages end_stage(const Module *m, const Op *loop, bool last)
 }
 
 /* A sum of terms on different stages: each rank adds what it holds, and the sum of these is pending. */
+
+Axes pending_with_stages(const Type *type)
+{
+    return type->partial | (is_one_stage(type->on) ? 1u << type->on.axis : 0);
+}
+
 bool adds_stages(const Op *op)
 {
     if (!is_addition(op))
         return false;
     const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
-    const Type *staged = a->on.at ? a : b, *other = a->on.at ? b : a;
-    return !same_stages(a->on, b->on) && (other->on.at || other->partial & 1u << staged->on.axis);
-}
-
-Axes pending_with_stages(const Type *type)
-{
-    return type->partial | (is_one_stage(type->on) ? 1u << type->on.axis : 0);
+    const Axes axis = a->on.at ? 1u << a->on.axis : b->on.at ? 1u << b->on.axis : 0;
+    return !same_stages(a->on, b->on) && pending_with_stages(a) & pending_with_stages(b) & axis;
 }
 
 /* All stages: none has to be named. */

@@ -91,7 +91,7 @@ typedef struct {
     const Func *f;
     HostFunc *c;
     NameSpace names;
-    bool is_half; /* see host_pipeline.c */
+    bool is_half;         /* see host_pipeline.c */
     const char *frame;    /* "frame"; "arena" in step, eval and predict */
     const char **pointer; /* names of the parameters */
     Map locals;           /* of values: Local */

@@ -73,8 +73,8 @@ static void write_half(HalfText *half, const char *name)
     open_text(&half->t.body);
     for (int i = 0; i < c->npointers; i++)
         if (c->takes[i])
-            items[count++] = value_pointer(half, i < call->args.count ? arg(call, i)
-                                                                      : call->results.at[i - call->args.count]);
+            items[count++] =
+                value_pointer(half, i < call->args.count ? arg(call, i) : call->results.at[i - call->args.count]);
     const char *text = wrapped_list(m, arena_text(&m->arena, "%s(", c->name), count, items, ");\n", 4);
     write_statement(&half->t, place_text(m, call), text);
     FILL(h->functions.out, "static void $name(Rt *rt, char *arena, int64_t micro)\n{\n    $body\n}\n\n",
@@ -98,8 +98,9 @@ static void write_rings(Host *h, const PipelineSlots *slots, int64_t base)
     fputs("static const RtRing rings[] = {\n", out);
     for (int i = 0; i < slots->nrings; i++) {
         const Ring *ring = &slots->ring[i];
-        fprintf(out, "    { %" PRId64 ", %" PRId64 ", (const int[]){ %s } }, /* %s */\n", base + ring->offset, ring->bytes,
-                slots_text(m, ring->slots, slots->schedule->ranks), comment_text(m, type_text(m, &ring->value->type)));
+        fprintf(out, "    { %" PRId64 ", %" PRId64 ", (const int[]){ %s } }, /* %s */\n", base + ring->offset,
+                ring->bytes, slots_text(m, ring->slots, slots->schedule->ranks),
+                comment_text(m, type_text(m, &ring->value->type)));
     }
     fputs("};\n\n", out);
 }
@@ -192,10 +193,12 @@ void write_pipeline(LoopText *l)
     host_half(h, find_func(h->m, backward->attrs.callee));
     fputs("static const RtPipeline pipeline;\n\n", h->functions.out);
     for (int i = 0; i < 2; i++) {
-        HalfText half = { .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .stages = ALL_STAGES },
-                          .l = *l,
-                          .slots = slots,
-                          .call = calls[i] };
+        HalfText half = {
+            .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .stages = ALL_STAGES },
+            .l = *l,
+            .slots = slots,
+            .call = calls[i]
+        };
         half.l.t = &half.t;
         half.l.index = "micro";
         new_identifier(&half.t.names, "rt");

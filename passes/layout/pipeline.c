@@ -187,6 +187,16 @@ static void replace_ops(Cut *cut)
     }
 }
 
+/* A message between stages that is not what a loop carries would be sent where the schedule does not expect it. */
+static const Op *stray_message(const Cut *cut)
+{
+    const Axes axis = 1u << pipeline_axis(cut->m);
+    for (const Op *op = cut->micro->first; op; op = op->next)
+        if (info(op)->traits & SENDS && (info(op)->traits & MOVES || op->attrs.axis & axis))
+            return op;
+    return NULL;
+}
+
 void pass_pipeline(Module *m);
 void pass_pipeline(Module *m)
 {
@@ -200,6 +210,13 @@ void pass_pipeline(Module *m)
     if (!find_loops(&cut)) {
         error_at(m->diags, (Where){ .at = loop->loc, .help = "schedule = naive" },
                  "the stages of a pipeline are those of one repeat, once forward and once backward");
+        return;
+    }
+    const Op *stray = stray_message(&cut);
+    if (stray) {
+        error_at(m->diags, (Where){ .at = stray->loc, .help = "schedule = naive" },
+                 "%s: a stage of the pipeline needs this of another one, not only what the repeat carries",
+                 stray->path ? stray->path : info(stray)->name);
         return;
     }
     if (!schedule_of_loop(m, loop, m->train.stages))

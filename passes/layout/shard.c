@@ -53,9 +53,13 @@ static bool is_gradient(const Shard *s, const Value *value)
     return value->type.rank > 0 && value->type.partial & s->rules.data.axes;
 }
 
-static Type reduced_type(const Shard *s, const Value *value)
+/* The type of a reduced sum.  Within a micro-batch, gradients stay pending over stages, which must not wait for each
+ * other but where the schedule says so. */
+static Type reduced_type(const Shard *s, const Func *f, const Value *value)
 {
-    return is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
+    Type reduced = is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
+    reduced.partial = f->role == PLAIN && value->type.by == BY_SUM ? value->type.partial & s->rules.stages : 0;
+    return reduced;
 }
 
 static Dims dims_of(const Type *type)
@@ -127,7 +131,7 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 {
     if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
         return;
-    Type wanted = reduced_type(s, value);
+    Type wanted = reduced_type(s, f, value);
     bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
     Op *next = op->next;
     Value *reduced = of_weight ? reduce_gradient(s, f, next, value, &wanted, of_gradient)
@@ -159,7 +163,8 @@ static bool others_are_scalars(const Op *op, int at)
 }
 
 /* Which pending sums of its operands may stay pending in the result?  Those shared by all operands in which the op is
- * linear, unless that makes the reduced tensor larger.  first, last: these operands. */
+ * linear, unless that makes the reduced tensor larger; over stages, always: a message between them is worse.  first,
+ * last: these operands. */
 static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
 {
     Linear linear = info(op)->linear;
@@ -168,17 +173,15 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
     for (int i = 0; linear == EACH && i < op->args.count; i++)
         if (arg(op, i)->type.partial)
             *first = *last = i;
-    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || info(op)->family == PRODUCT ||
-        result(op)->type.dtype == BOOL)
+    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || result(op)->type.dtype == BOOL)
         return 0;
-    if ((linear == EACH || linear == FIRST) && !others_are_scalars(op, *first))
-        return 0;
-    Axes pending = ~0u;
+    const bool scales = linear == ALL || linear == REST || others_are_scalars(op, *first);
+    Axes pending = scales && info(op)->family != PRODUCT ? ~0u : s->rules.stages;
     for (int i = *first; i <= *last; i++) {
         const Value *value = arg(op, i);
-        bool may =
-            value->type.by == BY_SUM && uses_of(s, value) == 1 && bytes_of(&result(op)->type) <= bytes_of(&value->type);
-        pending &= may ? pending_with_stages(&value->type) : 0;
+        const bool may = value->type.by == BY_SUM && uses_of(s, value) == 1,
+                   grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
+        pending &= may ? pending_with_stages(&value->type) & (grows ? s->rules.stages : ~0u) : 0;
     }
     return pending;
 }
@@ -442,7 +445,7 @@ static Type returned_type(const Shard *s, const Func *f, int i, int carried)
         return f->params.at[i]->type;
     bool residual = result_port(f, i).kind == PORT_RESIDUAL;
     bool reduced = residual || value->type.by == BY_MAX || (s->rules.data.reduces_early && is_gradient(s, value));
-    return value->type.partial && reduced ? reduced_type(s, value) : value->type;
+    return value->type.partial && reduced ? reduced_type(s, f, value) : value->type;
 }
 
 static void count_uses(Shard *s, const Func *f)

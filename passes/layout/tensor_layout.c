@@ -50,6 +50,9 @@ LayoutRules layout_rules(Module *m, Extent extent)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->family == CONTROL && op->attrs.dims.count)
                 add_name(&h.looped, op->attrs.dims.dim[0].name);
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count; i++)
+            h.stages |= has_name(&h.looped, rule->dims.name[i]) ? 1u << rule->axis : 0;
     h.data = data_parallel(&h);
     return h;
 }
