@@ -60,16 +60,17 @@ static const Ast *option_named(const Ast *list, const char *name)
     return list;
 }
 
-static void check_repeated(Layout *p, const Ast *ast)
+static const Repeated *check_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
     for (const Repeated *r = p->l->repeated; r; r = r->next) {
         if (strcmp(r->name, ast->name) == 0)
-            return;
+            return r;
         offer(&near, r->name);
     }
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
+    return NULL;
 }
 
 /* Rejects repeated options. */
@@ -105,6 +106,40 @@ static void set_schedule(Lower *l, Loc loc, const char *word)
         complain(l, (Where){ .at = loc, .help = "schedule = 1f1b" }, "the schedule %s is not implemented yet", word);
 }
 
+/* The largest number of stages, up to `most`, that divides the copies. */
+static int64_t stages_that_divide(int64_t copies, int64_t most)
+{
+    int64_t stages = most < copies ? most : copies;
+    while (copies % stages)
+        stages--;
+    return stages;
+}
+
+static bool splits_dims(const Module *m, const MeshAxis *axis)
+{
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
+            return true;
+    return false;
+}
+
+static void set_stages(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+{
+    const int64_t most = axis->size < MAX_STAGES ? axis->size : MAX_STAGES;
+    if (splits_dims(l->m, axis))
+        complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
+                 "%s splits dims, too", axis->name);
+    else if (repeated->copies % axis->size || axis->size > MAX_STAGES)
+        complain(l,
+                 (Where){ .at = ast->init->loc,
+                          .help = arena_text(l->arena, "%s = %lld", axis->name,
+                                             (long long)stages_that_divide(repeated->copies, most)) },
+                 "%lld stages cannot share the %lld copies of '%s' evenly", (long long)axis->size,
+                 (long long)repeated->copies, ast->name);
+    else
+        split_layers(l->m, repeated->dim, axis->first);
+}
+
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -115,10 +150,10 @@ static void check_stages(Layout *p, const Ast *ast)
             complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..." },
                      "pipeline has no option '%s'", option->name);
     check_given_once(l, ast->child);
-    check_repeated(p, ast);
+    const Repeated *repeated = check_repeated(p, ast);
     const MeshAxis *axis = use_axis(p, ast->init);
-    for (int i = 0; axis && i < axis->count; i++)
-        split_layers(l->m, intern_format(l->m, "%s.copy", ast->name), axis->first + i);
+    if (repeated && axis && axis->size > 1)
+        set_stages(l, ast, repeated, axis);
     const char *word = "1f1b";
     if (schedule || l->options->schedule)
         word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",

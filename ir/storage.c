@@ -1,6 +1,5 @@
 /* storage.c -- properties that follow from the memory plan: alignment, state, buffers of loops, and messages. */
 #include "storage.h"
-#include "slots.h"
 #include "stages.h"
 
 bool coincide(const Value *a, const Value *b)
@@ -66,9 +65,7 @@ int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)
     for (int i = 0; i < loop->attrs.carried; i++)
         if (!is_carried_in_place(loop, callee, i))
             bytes += aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
-    if (loop->attrs.stages && loop->attrs.dims.count)
-        bytes += pipeline_slots((Module *)m, loop)->bytes;
-    return bytes;
+    return bytes + loop->attrs.slots;
 }
 
 bool is_written_behind(const Module *m, const Op *loop, int i, int64_t iteration)

@@ -4,7 +4,7 @@
  * frame of a loop's callee follow
  *
  *   for each carried value that is not made in place     a second buffer: iterations alternate between two buffers
- *   for what the micro-batches of a pipeline keep        slots, see slots.h
+ *   for what the micro-batches of a pipeline keep        slots, see schedule/slots.h
  *
  * The last iteration writes to the storage of the loop's result.  A value in flight has no loop result: its other
  * buffer is the storage of the operand.

@@ -13,7 +13,7 @@
  */
 #include "host_loop.h"
 
-#include "slots.h"
+#include "schedule/slots.h"
 #include "stages.h"
 
 #include <inttypes.h>

@@ -17,8 +17,8 @@
  */
 #include "manager/pass.h"
 #include "map.h"
+#include "schedule/slots.h"
 #include "simplify/cleanup.h"
-#include "slots.h"
 #include "stages.h"
 
 typedef struct {
@@ -197,6 +197,38 @@ static const Op *stray_message(const Cut *cut)
     return NULL;
 }
 
+/* A loop in stages inside another loop: a micro-batch passes all stages several times. */
+static const Op *nested_loop(const Module *m, const Func *micro)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->role == PLAIN && f != micro ? f->first : NULL; op; op = op->next)
+            if (runs_in_stages(op))
+                return op;
+    return NULL;
+}
+
+static bool refuse_cut(const Module *m, const Op *at, const char *why)
+{
+    error_at(m->diags, (Where){ .at = at->loc, .help = "schedule = naive" }, "%s: %s",
+             at->path ? at->path : info(at)->name, why);
+    return false;
+}
+
+/* Can a schedule interleave the micro-batches? */
+static bool can_cut(Cut *cut, const Op *loop)
+{
+    const Op *nested = nested_loop(cut->m, cut->micro), *stray = loop ? stray_message(cut) : NULL;
+    if (nested)
+        return refuse_cut(cut->m, nested, "the stages of a pipeline are in a repeat that is inside another one");
+    if (loop && !find_loops(cut))
+        return refuse_cut(cut->m, loop,
+                          "the stages of a pipeline are those of one repeat, once forward and once backward");
+    if (stray)
+        return refuse_cut(cut->m, stray,
+                          "a stage of the pipeline needs this of another one, not only what the repeat carries");
+    return loop && schedule_of_loop(cut->m, loop, cut->m->train.stages);
+}
+
 void pass_pipeline(Module *m);
 void pass_pipeline(Module *m)
 {
@@ -204,22 +236,8 @@ void pass_pipeline(Module *m)
         return;
     inline_calls(m);
     Op *loop = micro_loop(m);
-    if (!loop || loop->attrs.stages)
-        return;
-    Cut cut = { .m = m, .micro = find_func(m, loop->attrs.callee), .needed.arena = &m->arena };
-    if (!find_loops(&cut)) {
-        error_at(m->diags, (Where){ .at = loop->loc, .help = "schedule = naive" },
-                 "the stages of a pipeline are those of one repeat, once forward and once backward");
-        return;
-    }
-    const Op *stray = stray_message(&cut);
-    if (stray) {
-        error_at(m->diags, (Where){ .at = stray->loc, .help = "schedule = naive" },
-                 "%s: a stage of the pipeline needs this of another one, not only what the repeat carries",
-                 stray->path ? stray->path : info(stray)->name);
-        return;
-    }
-    if (!schedule_of_loop(m, loop, m->train.stages))
+    Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
+    if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
     own_carried(&cut, cut.forward);
     own_carried(&cut, cut.backward);

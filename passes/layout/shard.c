@@ -15,8 +15,10 @@
  * the layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
  * zero they are reduced to shards.  Each pass starts from the program without layout, so each can run alone.
  */
+#include "accumulator.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "stage_layout.h"
 #include "stages.h"
 #include "tensor_layout.h"
 
@@ -151,8 +153,6 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 
 /* --- Ops ------------------------------------------------------------------------------------------ */
 
-static int64_t bytes_of(const Type *type) { return element_count(type) * dtype_bytes(type->dtype); }
-
 /* Are all other operands scalars, which do not affect the layout of the sum? */
 static bool others_are_scalars(const Op *op, int at)
 {
@@ -242,26 +242,6 @@ static void retype_results(Shard *s, Op *op)
         op->results.at[i]->type = types[i];
 }
 
-/* The stages on which the op has to have all its operands, where it cannot run on those that hold them: all stages, if
- * these split its space; else those of the largest one, if no stage holds all. */
-static bool moves_operands(const Op *op, const Type *space, Stages *to)
-{
-    const Value *largest = NULL;
-    Stages common = { 0 };
-    bool splits_space = false;
-    *to = (Stages){ 0 };
-    for (int i = 0; i < op->args.count; i++) {
-        const Stages on = arg(op, i)->type.on;
-        splits_space |= on.at && axes_in_use(space) & axis_bit(on.axis);
-        common = common.axis < 0 ? common : common_stages(common, on);
-        if (on.at && (!largest || bytes_of(&arg(op, i)->type) > bytes_of(&largest->type)))
-            largest = arg(op, i);
-    }
-    if (!splits_space && common.axis < 0)
-        *to = largest->type.on;
-    return splits_space || (common.axis < 0 && !adds_stages(op));
-}
-
 static void assign_op(Shard *s, Func *f, Op *op)
 {
     int first, last;
@@ -291,32 +271,6 @@ static void assign_op(Shard *s, Func *f, Op *op)
 /* --- Accumulators -------------------------------------------------------------------------------- A carried value
  * that a loop only adds to starts as zeros, and zeros are a pending sum over any axes: so the accumulator has the
  * layout of the added terms and is reduced once, after the loop. */
-
-static bool is_zeros(const Value *value)
-{
-    while (value->def && info(value->def)->traits & COPIES)
-        value = arg(value->def, 0);
-    return is_number(value, 0);
-}
-
-static const Op *only_reader(const Func *f, const Value *value)
-{
-    const Op *reader = NULL;
-    for (const Op *op = f->first; op; op = op->next)
-        if (index_of(&op->args, value) >= 0) {
-            if (reader)
-                return NULL;
-            reader = op;
-        }
-    return index_of(&f->results, value) < 0 ? reader : NULL;
-}
-
-static bool is_accumulator(const Func *f, int i)
-{
-    const Op *add = only_reader(f, f->params.at[i]);
-    return add && is_addition(add) && result(add) == f->results.at[i] &&
-           arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
-}
 
 /* Gives an accumulator the layout of the term that the op adds. */
 static void close_accumulator(const FuncLayout *frame, const Op *op)
@@ -504,8 +458,9 @@ static void assign_entry(Shard *s, Func *f)
         Value *param = f->params.at[i];
         bool is_input = param->port.kind == PORT_INPUT;
         param->type = is_input ? input_type(&s->rules, param->type) : state_type(&s->rules, param->type);
-        if (param->port.of && !is_input)
-            param->type.on = find_param(s->m, param->port.of)->type.on;
+        const Param *declared = param->port.of && !is_input ? find_param(s->m, param->port.of) : NULL;
+        if (declared)
+            param->type.on = declared->type.on;
     }
     assign_func(s, f, 0, NULL);
 }
@@ -528,26 +483,6 @@ static void assign_entries(Shard *s)
         if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
             assign_entry(s, f);
     drop_unreached(s->m);
-}
-
-/* Puts parameters on the stages that read them; true if some are then not on all stages. */
-static bool place_params(Module *m)
-{
-    const int axis = pipeline_axis(m);
-    bool placed = false;
-    if (axis < 0)
-        return false;
-    Map needed = stages_needed(m, false);
-    for (Param *param = m->params; param; param = param->next) {
-        uint64_t at = 0;
-        for (const Func *f = m->funcs; f; f = f->next) {
-            const Value *value = f->role != PLAIN ? param_for(f, PORT_PARAM, param->name) : NULL;
-            at |= value ? stages_needing(&needed, value) : 0;
-        }
-        param->type.on = unless_all(m, (Stages){ at, at ? axis : 0 });
-        placed |= param->type.on.at != 0;
-    }
-    return placed;
 }
 
 /* Each walk starts from scratch: if no one inspects intermediate programs, only the last is run. */

@@ -429,7 +429,7 @@ static void test_wrong_stages(void **state)
            "no stage holds all operands of mul: %w is on(pp=1)");
     refuse(STAGED "func @f(%x: f32[i:2] on(pp=0+1), %w: f32[i:2] on(pp=2)) {"
                   "  %1 = add %x, %w : f32[i:2] on(pp=0+1+2) return %1 } }",
-           "add would count %x once for each rank");
+           "no stage holds all operands of add: %w is on(pp=2)");
     refuse(STAGED "func @f(%x: f32[i:2] on(pp=0)) { %1 = send %x {on=(pp=0)} : f32[i:2] on(pp=0) return %1 } }",
            "send takes %x from one stage to another one");
     refuse(STAGED "func @f(%x: f32[i:2] on(pp=4)) { return %x } }", "the axis has no such stage");

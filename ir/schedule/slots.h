@@ -3,7 +3,7 @@
 #define MPC_SLOTS_H
 
 #include "ir.h"
-#include "schedule/schedule.h"
+#include "schedule.h"
 
 /* The slots of one value, for micro-batches in flight: micro-batch i is in slot i mod the number of slots. */
 typedef struct {
