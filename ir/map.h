@@ -4,7 +4,7 @@
 
 #include "arena.h"
 
-typedef struct {
+typedef struct Map {
     Arena *arena;
     int count, room;
     struct MapEntry *entry; /* open addressing, at most half full */

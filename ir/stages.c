@@ -165,6 +165,31 @@ static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_
     return changed;
 }
 
+uint64_t stages_running(const Module *m, const Op *op)
+{
+    const unsigned traits = info(op)->traits;
+    Stages on = { 0, m->needed ? pipeline_axis(m) : -1 };
+    if (on.axis < 0 || plain_callee(m, op)) /* which says for each of its own ops */
+        return ALL_STAGES;
+    for (int i = 0; i < op->results.count; i++) {
+        const Value *value = op->results.at[i];
+        const uint64_t whole = value->type.on.at ? value->type.on.at : ALL_STAGES;
+        on.at |= traits & (SENDS | WAITS) ? whole : stages_needing(m->needed, value);
+    }
+    if (traits & MOVES && traits & SENDS)
+        on.at |= arg(op, 0)->type.on.at;
+    return on.at && unless_all(m, on).at ? on.at : on.at ? ALL_STAGES : 0;
+}
+
+void note_stages(Module *m)
+{
+    if (m->needed || pipeline_axis(m) < 0)
+        return;
+    Map *needed = NEW(&m->arena, Map);
+    *needed = stages_needed(m, true);
+    m->needed = needed;
+}
+
 Map stages_needed(Module *m, bool with_state)
 {
     Map needed = { .arena = &m->arena };

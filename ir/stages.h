@@ -29,6 +29,11 @@ Axes pending_with_stages(const Type *type);
 /* For each value of the program: the stages that need it, for the results that the trainer reads and, `with_state`, for
  * new state where its type says.  A value is computed on those alone. */
 Map stages_needed(Module *m, bool with_state);
+
+/* The stages that run an op of a finished program, as a set: those that need its results; of a message, all that have
+ * the value.  note_stages() must have been called, once the program does not change any more. */
+void note_stages(Module *m);
+uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
 
 #endif

@@ -6,6 +6,7 @@
 #include "cuda_library.h"
 #include "cuda_row.h"
 #include "map.h"
+#include "stages.h"
 #include "templates.h"
 
 #include <string.h>
@@ -198,6 +199,7 @@ CudaProgram *emit_cuda_program(Module *m)
 {
     int errors = m->diags->errors;
     CudaProgram *program = NEW(&m->arena, CudaProgram);
+    note_stages(m);
     *program = (CudaProgram){ .m = m, .names.arena = &m->arena, .calls.arena = &m->arena, .products.arena = &m->arena };
     m->offsets = &program->offsets;
     const char *kernels = kernels_text(program);

@@ -38,8 +38,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     int errors = m->diags->errors;
     if (!check_plan(m))
         return false;
-    if (h.pipeline >= 0)
-        h.needed = stages_needed(m, true);
+    note_stages(m);
     m->offsets = &h.offsets;
     open_text(&h.kernels);
     open_text(&h.functions);

@@ -199,29 +199,11 @@ char *stages_condition(FuncText *t, Stages on)
     return arena_text(arena, "0x%llx >> %s & 1", (unsigned long long)on.at, stage);
 }
 
-/* The stages that run an op: those that need its results; of messages, all that have the value. */
-static Stages stages_running(const FuncText *t, const Op *op)
-{
-    const unsigned traits = info(op)->traits;
-    const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
-    Stages on = { 0, t->h->pipeline };
-    if (on.axis < 0 || (callee && callee->role != KERNEL)) /* which has guards of its own */
-        return (Stages){ ALL_STAGES, 0 };
-    for (int i = 0; i < op->results.count; i++) {
-        const Value *value = op->results.at[i];
-        const uint64_t whole = value->type.on.at ? value->type.on.at : ALL_STAGES;
-        on.at |= traits & (SENDS | WAITS) ? whole : stages_needing(&t->h->needed, value);
-    }
-    if (traits & MOVES && traits & SENDS)
-        on.at |= arg(op, 0)->type.on.at;
-    return unless_all(t->h->m, on).at ? on : (Stages){ on.at ? ALL_STAGES : 0, 0 };
-}
-
 /* Ends the statements of some stages, and begins those of others. */
-static void guard(FuncText *t, Stages on)
+static void guard(FuncText *t, uint64_t stages)
 {
     Module *m = t->h->m;
-    if (on.at == t->stages)
+    if (stages == t->stages)
         return;
     if (t->stages != ALL_STAGES) {
         char *guarded = close_text(&m->arena, &t->guarded);
@@ -229,9 +211,9 @@ static void guard(FuncText *t, Stages on)
         FILL(t->body.out, "\nif ($condition) {\n    $guarded\n}\n", { "condition", stages_condition(t, before) },
              { "guarded", guarded });
     }
-    t->stages = on.at;
+    t->stages = stages;
     t->comment = NULL;
-    if (on.at != ALL_STAGES)
+    if (stages != ALL_STAGES)
         open_text(&t->guarded);
     else
         fputs("\n", t->body.out);
@@ -329,7 +311,6 @@ static char *function_name(Host *h, const Func *f)
 
 HostFunc *host_func(Host *h, const Func *f)
 {
-    const Stages all_stages = { ALL_STAGES, 0 };
     HostFunc *c = map_get(&h->funcs, f);
     if (c)
         return c;
@@ -346,13 +327,13 @@ HostFunc *host_func(Host *h, const Func *f)
     open_text(&t.body);
     for (const Op *op = f->first; op; op = op->next) {
         if (info(op)->family != VIEW || info(op)->traits & WAITS)
-            guard(&t, stages_running(&t, op));
+            guard(&t, stages_running(m, op));
         if (info(op)->family == COLLECTIVE)
             op = write_collective(&t, op);
         else
             write_op(&t, op);
     }
-    guard(&t, all_stages);
+    guard(&t, ALL_STAGES);
     char *body = close_text(&m->arena, &t.body);
     const char *stage =
         t.stage ? arena_text(&m->arena, "const int %s = rt_coordinate(rt, %d);", t.stage, t.stage_axis) : "";

@@ -68,7 +68,6 @@ typedef struct {
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
-    Map needed;   /* see stages_needed; of a pipeline */
     Map halves;   /* functions that are halves of a micro-batch */
     Map funcs;    /* Func -> HostFunc */
     Map started;  /* Op -> number of its collective, from 1 */
