@@ -109,8 +109,11 @@ static void hold_scratch(PeakSearch *plan, UseList *list, const Op *op, int64_t 
     const Func *callee = frame_below(m, op);
     int64_t begin = frame + op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
     int64_t bytes = callee ? iteration_buffers(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
-    if (bytes)
-        add_held(plan, list, (Stretch){ begin, begin + bytes, WORKSPACE, NULL, op });
+    const int64_t kept = callee ? op->attrs.slots : 0; /* of micro-batches in flight */
+    if (bytes > kept)
+        add_held(plan, list, (Stretch){ begin, begin + bytes - kept, WORKSPACE, NULL, op });
+    if (kept)
+        add_held(plan, list, (Stretch){ begin + bytes - kept, begin + bytes, ACTIVATIONS, NULL, op });
 }
 
 static int earlier_first(const void *a, const void *b)
