@@ -76,7 +76,7 @@ typedef struct {
 static void add_flops(void *context, const Func *f, const Op *op, double times)
 {
     WorkSum *sum = context;
-    sum->flops += op_work(sum->m, op).rank * times;
+    sum->flops += op_work(sum->m, NULL, op).rank * times;
 }
 
 static double flops_of_step(Module *m, const Func *step)

@@ -3,6 +3,7 @@
 
 #include "codegen/host/host.h"
 #include "manager/pass.h"
+#include "stages.h"
 
 #include <stdlib.h>
 
@@ -73,9 +74,9 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->sent += traffic.sent * times;
 }
 
-static void add_work(Report *r, const Op *op, double times)
+static void add_work(Report *r, const Func *f, const Op *op, double times)
 {
-    Work work = op_work(r->m, op);
+    Work work = op_work(r->m, f, op);
     int kind = info(op)->family == PRODUCT ? PRODUCTS : info(op)->family == LIBRARY ? LIBRARIES : ELEMENTWISE;
     r->work[kind] += work.rank * times;
     r->alike_work += work.alike * times;
@@ -112,7 +113,7 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
     Report *r = context;
     if (info(op)->traits & SENDS)
         add_traffic(r, op, times);
-    add_work(r, op, times);
+    add_work(r, f, op, times);
     add_precision(r, op);
     for (int i = 0; i < op->results.count; i++)
         add_storage(r, op->results.at[i]);
@@ -142,6 +143,7 @@ Report make_report(Run *run, Module *m)
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)
         add_storage(&r, step->params.at[i]);
+    note_stages(m);
     visit_program(m, step, add_op, &r);
     if (r.nrows)
         qsort(r.row, (size_t)r.nrows, sizeof *r.row, more_sent_first);

@@ -129,7 +129,8 @@ static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, i
     uint64_t stages = 0;
     if (plain_callee(m, op))
         return needed_by_callee(m, needed, op, i);
-    if (info(op)->traits & (MOVES | SENDS | WAITS)) /* all ranks of a group call it */
+    const bool stays = info(op)->traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
+    if (info(op)->traits & (MOVES | SENDS | WAITS) && !stays) /* all ranks of a group call it */
         return ALL_STAGES;
     for (int j = 0; j < op->results.count; j++)
         stages |= stages_needing(needed, op->results.at[j]);

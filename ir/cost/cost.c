@@ -6,14 +6,28 @@
 
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
+/* The share of the ranks that run an op: those of its stages. */
+static double share_of_ranks(const Module *m, const Func *f, const Op *op)
+{
+    if (f->role == KERNEL) /* counted at its call */
+        return 1;
+    const Stages on = op->results.count ? result(op)->type.on : (Stages){ 0 };
+    const int axis = on.at ? on.axis : m->needed ? pipeline_axis(m) : -1;
+    if (axis < 0)
+        return 1;
+    const uint64_t all = ALL_STAGES >> (64 - m->axis_size[axis]), own = m->needed ? stages_running(m, op) : on.at;
+    return __builtin_popcountll(own & all) / (double)m->axis_size[axis];
+}
+
 /* f is called `times` times, of which `last` are last iterations, which start nothing for the next one. */
 static void visit_times(const Module *m, const Func *f, double times, double last, CostVisit visit, void *context)
 {
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        visit(context, f, op, handed_on(f, op) < 0 ? times : times - last);
+        const double share = share_of_ranks(m, f, op);
+        visit(context, f, op, (handed_on(f, op) < 0 ? times : times - last) * share);
         if (callee)
-            visit_times(m, callee, times * (double)rank_iterations(m, op), times, visit, context);
+            visit_times(m, callee, times * share * (double)rank_iterations(m, op), times, visit, context);
     }
 }
 
@@ -40,13 +54,24 @@ static Axes axes_of_dim(const Dim *dim)
     return axes;
 }
 
-Work op_work(Module *m, const Op *op)
+/* The axis of the stages in whose loop a function runs, as a set; 0: it runs in none. */
+static Axes stages_around(const Module *m, const Func *f)
+{
+    for (const Func *caller = m->funcs; caller; caller = caller->next)
+        for (const Op *op = caller->role == KERNEL ? NULL : caller->first; op; op = op->next)
+            if (op->attrs.callee == f->name)
+                return runs_in_stages(op) ? 1u << op->attrs.dims.dim[0].split.axis[0] : stages_around(m, caller);
+    return 0;
+}
+
+Work op_work(Module *m, const Func *f, const Op *op)
 {
     Type space;
     double whole = op_flops(m, op);
     if (whole == 0 || !op_space(m, op, &space))
         return (Work){ 0 };
-    Axes used = 0;
+    const Stages on = result(op)->type.on;
+    Axes used = on.at ? 1u << on.axis : f && pipeline_axis(m) >= 0 ? stages_around(m, f) : 0;
     for (int i = 0; i < space.rank; i++)
         used |= axes_of_dim(&space.dim[i]);
     Work work = { .rank = whole / (double)count_ranks(m, used) };
@@ -62,7 +87,10 @@ Work op_work(Module *m, const Op *op)
 Traffic op_traffic(const Module *m, const Op *op)
 {
     int64_t before = local_bytes(m, &arg(op, 0)->type), after = local_bytes(m, &result(op)->type);
-    Traffic traffic = { .ranks = count_ranks(m, op->attrs.axis), .volume = (double)(before > after ? before : after) };
+    const Stages on = arg(op, 0)->type.on; /* these alone, if they are the group */
+    const bool among = on.at && op->attrs.axis >> on.axis & 1;
+    Traffic traffic = { .ranks = among ? __builtin_popcountll(on.at) : count_ranks(m, op->attrs.axis),
+                        .volume = (double)(before > after ? before : after) };
     if (op->kind == OP_all_reduce) /* a reduce-scatter, and an all-gather */
         traffic.volume *= 2;
     traffic.sent = traffic.volume * (1 - 1 / (double)traffic.ranks);

@@ -15,7 +15,8 @@
 
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
-/* Called for each op that one call of `f` runs, those in kernels too, with the number of times it runs. */
+/* Called for each op that one call of `f` runs, those in kernels too, with the number of times it runs on a rank: on
+ * the mean of all, where stages of a pipeline differ. */
 typedef void (*CostVisit)(void *context, const Func *f, const Op *op, double times);
 void visit_program(const Module *m, const Func *f, CostVisit visit, void *context);
 
@@ -27,7 +28,7 @@ typedef struct {
     double alike; /* of these, redundant: (n - 1) / n where n ranks compute the same */
     Axes axes;    /* of the redundant ranks */
 } Work;
-Work op_work(Module *m, const Op *op);
+Work op_work(Module *m, const Func *f, const Op *op); /* an op of f; NULL: of any function */
 
 /* The traffic of a collective.  `volume` is as in the literature (ZeRO, arXiv 1910.02054, section 7): a gather or a
  * scatter costs the bytes of the tensor as the group holds it, an all-reduce twice that.  Each of n ranks sends (n - 1)

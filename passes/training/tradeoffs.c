@@ -129,7 +129,7 @@ static double flops_of(Module *whole, const RankFunc *split, const Op *op)
 {
     const Value *held = op->results.count ? rank_value(split, result(op)) : NULL;
     bool same = held && held->def && held->def->kind == op->kind;
-    return same ? op_work(split->m, held->def).rank : op_work(whole, op).rank;
+    return same ? op_work(split->m, NULL, held->def).rank : op_work(whole, NULL, op).rank;
 }
 
 static void add_op(Space *space, Module *m, const RankFunc *split, const Uses *uses, Op *op, double times)
