@@ -296,17 +296,18 @@ bool find_observables(Module *m, bool exact, Observables *observables)
 
 /* --- Comparing ------------------------------------------------------------------------------------------ */
 
-/* A gradient that is mathematically zero (a bias of keys adds the same number to all scores of a query) has a rounding
- * error of a few ulps of the cancelling terms, which have the size of other gradients: 1e-15 of the largest tensor of
- * its kind, or of 1 if all are tiny, since weights and data have about that size.  With a tolerance of 1e-9, values
- * below 1e-6 of that are noise. */
+/* A result that is mathematically zero (the gradient of a bias of keys, which adds the same number to all scores of a
+ * query; the mean of a norm) has a rounding error of a few ulps of the cancelling terms, which have the size of other
+ * gradients: 1e-15 of the largest tensor of its kind, or of 1 if all are tiny, since weights and data have about that
+ * size.  A norm of nearly equal numbers magnifies such an error by 1 / sqrt(eps), 316 for the usual 1e-5.  With a
+ * tolerance of 1e-9, values below 1e-3 of that size are noise. */
 static double size_of_noise(const Observables *observables, PortKind kind)
 {
     double largest = 1;
     for (int i = 0; kind && i < observables->count; i++)
         if (observables->at[i].kind == kind)
             largest = fmax(largest, root_mean_square(&observables->at[i].tensor));
-    return 1e-6 * largest;
+    return 1e-3 * largest;
 }
 
 bool same_observables(const Observables *before, const Observables *after, bool exact, int *at, Difference *difference)
