@@ -71,12 +71,13 @@ Work op_work(Module *m, const Func *f, const Op *op)
     if (whole == 0 || !op_space(m, op, &space))
         return (Work){ 0 };
     const Stages on = result(op)->type.on;
-    Axes used = on.at ? 1u << on.axis : f && pipeline_axis(m) >= 0 ? stages_around(m, f) : 0;
+    Axes used = 0;
     for (int i = 0; i < space.rank; i++)
         used |= axes_of_dim(&space.dim[i]);
     Work work = { .rank = whole / (double)count_ranks(m, used) };
     for (int i = 0; i < op->args.count; i++) /* each rank has a term of its own */
         used |= arg(op, i)->type.partial;
+    used |= on.at ? 1u << on.axis : f && pipeline_axis(m) >= 0 ? stages_around(m, f) : 0; /* each has other work */
     work.axes = ~used & ((1u << m->naxes) - 1);
     work.alike = work.rank * (1 - 1 / (double)count_ranks(m, work.axes));
     return work;
