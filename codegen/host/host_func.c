@@ -321,6 +321,7 @@ HostFunc *host_func(Host *h, const Func *f)
     FuncText t = {
         .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena", .stages = ALL_STAGES
     };
+    t.is_half = map_get(&h->halves, f) != NULL;
     new_identifier(&t.names, "rt");
     new_identifier(&t.names, t.frame);
     name_pointers(&t);
