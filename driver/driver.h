@@ -16,6 +16,7 @@ typedef struct {
     Source source; /* of the operand */
     struct stat input;
     Diags diags;
+    const Saved *saved; /* with recompute auto: what has been chosen; names in the arena */
 } Run;
 
 /* --- files.c ------------------------------------------------------------------------------- */
@@ -43,8 +44,12 @@ bool may_write(Run *run, const char *path);
 
 /* --- source.c ------------------------------------------------------------------------------ */
 
-/* A model, lowered with the options; NULL after errors.  `shrink`: see lower.h. */
+/* A model, lowered with the options; NULL after errors.  `shrink`: see lower.h.  With recompute auto, it lists the
+ * values to save. */
 Module *lower_source(Run *run, int64_t shrink, Settings *settings);
+
+/* The same of a file that has been parsed, before that is chosen. */
+Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings, Diags *diags);
 
 /* Is it --target=cuda? */
 bool is_cuda(const Options *o);
@@ -57,6 +62,16 @@ bool verify_copy(Run *run, VerifyOptions options);
 
 /* "124,439,808" */
 char *grouped(Arena *arena, int64_t number);
+
+/* --- budget.c ------------------------------------------------------------------------------ */
+
+/* Chooses the values to save for recompute auto: run->saved.  m: the model, lowered.  False after reporting that
+ * nothing fits. */
+bool choose_saved(Run *run, const Ast *file, const Module *m);
+void set_saved(Module *m, const Saved *saved); /* with names of m */
+
+/* run->saved for a small instance: where sizes have become 0 or 1, values may be missing, which then are not saved. */
+void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m);
 
 /* --- The commands: each returns the exit status. -------------------------------------------- */
 int run_compile(Run *run);

@@ -134,6 +134,21 @@ static void add_work(cJSON *plan, const Totals *totals)
     add_json_integer(object, "tokens_per_step", totals->micro * totals->batch * totals->seq);
 }
 
+/* With recompute auto: the chosen values to save, with their names in the IR. */
+static void add_recompute(cJSON *plan, const Module *m)
+{
+    if (m->train.recompute != RECOMPUTE_AUTO)
+        return;
+    cJSON *object = cJSON_AddObjectToObject(plan, "recompute");
+    add_json_integer(object, "budget_bytes", m->train.recompute_budget);
+    cJSON *functions = cJSON_AddObjectToObject(object, "saved");
+    for (const Saved *saved = m->saved; saved; saved = saved->next) {
+        cJSON *values = cJSON_AddArrayToObject(functions, saved->func);
+        for (int i = 0; i < saved->count; i++)
+            cJSON_AddItemToArray(values, cJSON_CreateString(saved->value[i]));
+    }
+}
+
 /* The mesh of the trainer, which starts only on that number of ranks. */
 static void add_mesh(cJSON *plan, const Report *report)
 {
@@ -173,6 +188,7 @@ const char *plan_text(const Report *report, const Settings *settings)
     add_mesh(plan, report);
     cJSON_AddItemToObject(plan, "memory", memory_json(report));
     add_work(plan, &report->totals);
+    add_recompute(plan, report->m);
     add_files(plan, run->options);
     char *printed = cJSON_Print(plan);
     const char *text = arena_text(&run->arena, "%s\n", printed);

@@ -31,7 +31,7 @@ static void set_target(Module *m, const Options *o)
     m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
 }
 
-Module *lower_source(Run *run, int64_t shrink, Settings *settings)
+Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings, Diags *diags)
 {
     const Options *o = run->options;
     LowerOptions options = { .defines = read_overrides(run, &o->define),
@@ -44,11 +44,34 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
                              .schedule = o->schedule,
                              .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
                              .shrink = shrink };
-    const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
-    Module *m = run->diags.errors ? NULL : lower_mdl(file, &run->source, &options, &run->diags, settings);
+    Module *m = lower_mdl(file, &run->source, &options, diags, settings);
     if (m)
         set_target(m, run->options);
     return m;
+}
+
+static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *m)
+{
+    if (m->train.recompute != RECOMPUTE_AUTO)
+        return true;
+    if (shrink) {
+        set_saved_of_small(run, file, shrink, m);
+        return true;
+    }
+    if (!choose_saved(run, file, m))
+        return false;
+    set_saved(m, run->saved);
+    return true;
+}
+
+Module *lower_source(Run *run, int64_t shrink, Settings *settings)
+{
+    const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
+    Module *m = run->diags.errors ? NULL : lower_ast(run, file, shrink, settings, &run->diags);
+    if (!m || settle_recompute(run, file, shrink, m))
+        return m;
+    free_module(m);
+    return NULL;
 }
 
 Module *parse_ir(Run *run)

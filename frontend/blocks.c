@@ -39,7 +39,8 @@ Value *reorder(Lower *l, Value *value, const Type *like)
     Op *op = value ? value->def : NULL;
     if (!value || in_order(&value->type, like))
         return value;
-    if (op && op == l->frame->func->last && op->kind == OP_dot && !op->attrs.order.count) {
+    const Func *f = l->frame->func;
+    if (op && op == f->last && index_of(&f->results, value) < 0 && op->kind == OP_dot && !op->attrs.order.count) {
         op->attrs.order = order_of(like); /* it has no reader: the product can write that order itself */
         return infer_op(l->m, op, &value->type) ? value : NULL;
     }

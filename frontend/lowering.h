@@ -133,6 +133,7 @@ typedef struct Instance {
 /* Valid names for `pipeline`: an instance inside a repeat, or the const that is its number of copies. */
 typedef struct Repeated {
     const char *name;
+    Name dim; /* that counts the copies */
     int64_t copies;
     struct Repeated *next;
 } Repeated;

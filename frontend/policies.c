@@ -6,8 +6,8 @@
 
 /* --- Words ---------------------------------------------------------------------------------- */
 
-static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb", NULL };
-static const char *const recomputations[] = { "none", "full", "selective", NULL };
+static const char *const schedules[] = { "naive", "gpipe", "1f1b", "interleaved", "zb", NULL };
+static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 
 static bool is_word(const char *const words[], const char *word, NearMiss *near)
@@ -60,16 +60,17 @@ static const Ast *option_named(const Ast *list, const char *name)
     return list;
 }
 
-static void check_repeated(Layout *p, const Ast *ast)
+static const Repeated *check_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
     for (const Repeated *r = p->l->repeated; r; r = r->next) {
         if (strcmp(r->name, ast->name) == 0)
-            return;
+            return r;
         offer(&near, r->name);
     }
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
+    return NULL;
 }
 
 /* Rejects repeated options. */
@@ -82,6 +83,63 @@ static void check_given_once(Lower *l, const Ast *options)
                          position_text(l, before->loc));
 }
 
+/* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
+static void split_layers(Module *m, Name copies, int axis)
+{
+    ShardRule *rule = NEW(&m->arena, ShardRule), **end = &m->rules;
+    *rule = (ShardRule){ .axis = axis };
+    add_name(&rule->dims, copies);
+    while (*end)
+        end = &(*end)->next;
+    *end = rule;
+}
+
+static void set_schedule(Lower *l, Loc loc, const char *word)
+{
+    static const char *const done[] = {
+        [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b"
+    };
+    for (StageSchedule schedule = STAGES_NAIVE; schedule <= STAGES_ONE_F_ONE_B; schedule++)
+        if (strcmp(word, done[schedule]) == 0)
+            l->m->train.stages = schedule;
+    if (!l->m->train.stages)
+        complain(l, (Where){ .at = loc, .help = "schedule = 1f1b" }, "the schedule %s is not implemented yet", word);
+}
+
+/* The largest number of stages, up to `most`, that divides the copies. */
+static int64_t stages_that_divide(int64_t copies, int64_t most)
+{
+    int64_t stages = most < copies ? most : copies;
+    while (copies % stages)
+        stages--;
+    return stages;
+}
+
+static bool splits_dims(const Module *m, const MeshAxis *axis)
+{
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
+            return true;
+    return false;
+}
+
+static void set_stages(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+{
+    const int64_t most = axis->size < MAX_STAGES ? axis->size : MAX_STAGES;
+    if (splits_dims(l->m, axis))
+        complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
+                 "%s splits dims, too", axis->name);
+    else if (repeated->copies % axis->size || axis->size > MAX_STAGES)
+        complain(l,
+                 (Where){ .at = ast->init->loc,
+                          .help = arena_text(l->arena, "%s = %lld", axis->name,
+                                             (long long)stages_that_divide(repeated->copies, most)) },
+                 "%lld stages cannot share the %lld copies of '%s' evenly", (long long)axis->size,
+                 (long long)repeated->copies, ast->name);
+    else
+        split_layers(l->m, repeated->dim, axis->first);
+}
+
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -92,11 +150,10 @@ static void check_stages(Layout *p, const Ast *ast)
             complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..." },
                      "pipeline has no option '%s'", option->name);
     check_given_once(l, ast->child);
-    check_repeated(p, ast);
+    const Repeated *repeated = check_repeated(p, ast);
     const MeshAxis *axis = use_axis(p, ast->init);
-    if (axis && axis->size > 1)
-        complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = 1", axis->name) },
-                 "pipelines of more than one stage are not implemented yet");
+    if (repeated && axis && axis->size > 1)
+        set_stages(l, ast, repeated, axis);
     const char *word = "1f1b";
     if (schedule || l->options->schedule)
         word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
@@ -107,6 +164,8 @@ static void check_stages(Layout *p, const Ast *ast)
                  "only an interleaved schedule has chunks");
     if (word)
         note(l, "parallel.schedule", word, schedule, l->options->schedule);
+    if (word && axis && axis->size > 1)
+        set_schedule(l, schedule ? schedule->loc : ast->loc, word);
 }
 
 /* --- zero ----------------------------------------------------------------------------------------- */
@@ -218,21 +277,61 @@ static void read_zero(Layout *p, const Ast *ast)
     note_zero_options(l, ast);
 }
 
-static void check_recompute(Lower *l, const Ast *ast)
+/* --- recompute ------------------------------------------------------------------------------------ */
+
+static bool says_auto(const Ast *value)
+{
+    return value && (value->kind == A_CALL || value->kind == A_NAME) && strcmp(value->name, "auto") == 0;
+}
+
+/* auto(BYTES); false after reporting. */
+static bool read_auto(Lower *l, const Ast *value)
+{
+    const double MOST = 0x1p60;
+    const Ast *bytes = value->kind == A_CALL ? value->child : NULL;
+    Constant number;
+    if (!bytes || bytes->next || bytes->kind == A_KEYWORD || bytes->kind == A_ARROW || value->as) {
+        complain(l, (Where){ .at = value->loc, .help = "auto(40e9)" },
+                 "'auto' needs one number: the most bytes of memory that a rank may use");
+        return false;
+    }
+    if (!constant_of(l, bytes, &number))
+        return false;
+    if (!(number.value >= 1 && number.value <= MOST)) {
+        complain(l, (Where){ .at = bytes->loc, .help = "auto(40e9)" },
+                 "the bytes of 'auto' must be from 1 to %.2g, not %s", MOST, constant_text(l->arena, number));
+        return false;
+    }
+    l->m->train.recompute_budget = number.real ? (int64_t)number.value : number.integer;
+    return true;
+}
+
+static bool read_auto_option(Lower *l, const char *said)
+{
+    Elsewhere elsewhere;
+    go_elsewhere(l, &elsewhere, "--recompute", said);
+    const Ast *value = parse_expression(l->source, l->diags, l->arena);
+    bool good = value && says_auto(value) && read_auto(l, value);
+    come_back(l, &elsewhere);
+    return good;
+}
+
+static void read_recompute(Lower *l, const Ast *ast)
 {
     const Ast *value = ast ? ast->child : NULL;
     const char *said = l->options->recompute, *word = "none";
-    bool is_auto = said ? strncmp(said, "auto", 4) == 0 : value && value->name && strcmp(value->name, "auto") == 0;
-    if (is_auto && said)
-        fail_command(l, said_text(l, "--recompute", said), "none, full or selective",
-                     "recompute auto is not implemented yet");
-    else if (is_auto)
-        complain(l, (Where){ .at = value->loc, .help = "none, full or selective" },
-                 "recompute auto is not implemented yet");
+    Train *t = &l->m->train;
+    if (said && (strcmp(said, "auto") == 0 || strncmp(said, "auto(", 5) == 0))
+        word = read_auto_option(l, said) ? "auto" : NULL;
+    else if (!said && says_auto(value))
+        word = read_auto(l, value) ? "auto" : NULL;
     else if (value || said)
         word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
-    l->m->train.recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
-    note(l, "parallel.recompute", Recompute_words[l->m->train.recompute], value, said);
+    t->recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
+    note(l, "parallel.recompute",
+         t->recompute == RECOMPUTE_AUTO ? arena_text(l->arena, "auto(%" PRId64 ")", t->recompute_budget)
+                                        : Recompute_words[t->recompute],
+         value, said);
 }
 
 /* --- The whole statement --------------------------------------------------------------------- */
@@ -245,7 +344,7 @@ void read_policies(Layout *p)
         read_zero(p, zero);
     else if (l->options->zero)
         fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no 'zero'");
-    check_recompute(l, only_statement(p, A_RECOMPUTE));
+    read_recompute(l, only_statement(p, A_RECOMPUTE));
 }
 
 void check_pipeline(Layout *p)

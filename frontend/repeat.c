@@ -213,10 +213,10 @@ static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
     return good;
 }
 
-static void note_repeated(Lower *l, const char *name, int64_t copies)
+static void note_repeated(Lower *l, const char *name, const Dim *copies)
 {
     Repeated *repeated = NEW(l->arena, Repeated);
-    *repeated = (Repeated){ name, copies, l->repeated };
+    *repeated = (Repeated){ name, copies->name, copies->size, l->repeated };
     l->repeated = repeated;
 }
 
@@ -270,9 +270,9 @@ void lower_repeat(Lower *l, const Ast *ast)
         complain(l, (Where){ .at = ast->name_loc },
                  "the body assigns nothing that existed before, so its copies do nothing");
     for (const Instance *i = *l->instances; i && i != before; i = i->next)
-        note_repeated(l, i->name, copies);
+        note_repeated(l, i->name, &body->copy);
     if (ast->init->kind == A_NAME)
-        note_repeated(l, ast->init->name, copies);
+        note_repeated(l, ast->init->name, &body->copy);
     body->func->name = free_function_name(l, name);
     set_place(l, ast->name_loc);
     Name path = l->b.path;

@@ -4,6 +4,7 @@
  * sums.  Sharding, loops and cost follow from these two.
  */
 #include "infer.h"
+#include "stages.h"
 
 #include <string.h>
 
@@ -97,6 +98,11 @@ double op_flops(Module *m, const Op *op)
     return (double)element_count(&space) * info(op)->flops;
 }
 
+static Axes pending_of(const Op *op, const Type *type)
+{
+    return adds_stages(op) ? pending_with_stages(type) : type->partial;
+}
+
 bool infer_partial(Module *m, const Op *op, Type *result)
 {
     Linear linear = info(op)->linear;
@@ -104,15 +110,16 @@ bool infer_partial(Module *m, const Op *op, Type *result)
     for (int i = 0; i < op->args.count; i++) {
         const Type *type = &arg(op, i)->type, *like = &arg(op, first < op->args.count ? first : 0)->type;
         bool may = linear == EACH || linear == ALL || (linear == FIRST && i == 0) || (linear == REST && i > 0);
-        if (type->partial && (!may || type->by == BY_MAX))
+        const Axes pending = pending_of(op, type);
+        if (pending && (!may || type->by == BY_MAX))
             return REFUSE("all_reduce or reduce_scatter it first", "%s is not linear in %%%s, which is partial",
                           info(op)->name, arg(op, i)->name);
-        if ((linear == ALL || (linear == REST && i > 0)) && type->partial != like->partial)
+        if ((linear == ALL || (linear == REST && i > 0)) && pending != pending_of(op, like))
             return REFUSE("all_reduce the partial operand first", "%s would count %%%s once for each rank",
-                          info(op)->name, arg(op, type->partial ? first : i)->name);
-        if (linear == EACH && type->partial & result->partial)
+                          info(op)->name, arg(op, pending ? first : i)->name);
+        if (linear == EACH && pending & result->partial)
             return REFUSE("all_reduce one of them first", "%s of two partial tensors", info(op)->name);
-        result->partial |= type->partial;
+        result->partial |= pending;
     }
     return true;
 }
@@ -329,6 +336,56 @@ INFER(iota)
     return true;
 }
 
+/* Each stage runs the iterations whose slices it holds, and sends what is carried to the next one. */
+static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
+{
+    const int carried = (int)op->attrs.carried;
+    const Stages first = end_stage(m, op, false);
+    for (int i = 0; i < op->args.count; i++) {
+        const Stages on = arg(op, i)->type.on;
+        if (i < carried ? common_stages(on, first).axis < 0 : on.at != 0)
+            return REFUSE("send it there",
+                          i < carried ? "%%%s is not on(%s), where the loop begins"
+                                      : "%%%s is not on all stages of the loop, %s being the first",
+                          arg(op, i)->name, stages_text(m, first));
+    }
+    for (int i = 0; i < count; i++)
+        results[i].on = i < carried ? end_stage(m, op, true) : (Stages){ 0 };
+    return true;
+}
+
+/* The stages that run an op are those that hold all of its operands. */
+static bool infer_stages(Module *m, const Op *op, Type results[], int count)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    Stages on = { 0 };
+    if ((callee && is_staged(callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
+        return true;
+    if (runs_in_stages(op))
+        return infer_stages_of_loop(m, op, results, count);
+    for (int i = 0; i < op->args.count && !adds_stages(op); i++) {
+        const Stages given = arg(op, i)->type.on, both = common_stages(on, given);
+        if (both.axis < 0)
+            return REFUSE("send one of them", "no stage holds all operands of %s: %%%s is on(%s)", info(op)->name,
+                          arg(op, i)->name, stages_text(m, given));
+        on = both;
+    }
+    if (adds_stages(op)) {
+        const Stages a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
+        on = a.at && b.at ? (Stages){ a.at | b.at, a.axis } : (Stages){ 0 };
+    }
+    on = unless_all(m, on);
+    for (int i = 0; i < count; i++) {
+        results[i].on = on;
+        for (int j = 0; on.at && j < results[i].rank; j++)
+            for (int k = 0; k < results[i].dim[j].split.count; k++)
+                if (results[i].dim[j].split.axis[k] == on.axis)
+                    return REFUSE("hold it on all of them", "the stages of %s are some of %s, which split '%s'",
+                                  info(op)->name, m->axis[on.axis], results[i].dim[j].name);
+    }
+    return true;
+}
+
 bool infer_op(Module *m, const Op *op, Type results[])
 {
     const OpInfo *row = info(op);
@@ -339,7 +396,9 @@ bool infer_op(Module *m, const Op *op, Type results[])
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
     if (op->attrs.started && !(row->traits & SENDS))
         return REFUSE(NULL, "%s does not communicate, so it cannot be started", row->name);
-    if (!has_whole_dims(m, op) || !row->infer(m, op, results))
+    if (op->attrs.on.at && !(row->traits & MOVES))
+        return REFUSE(NULL, "%s runs where its operands are", row->name);
+    if (!has_whole_dims(m, op) || !row->infer(m, op, results) || !infer_stages(m, op, results, result_count(m, op)))
         return false;
     if (op->attrs.started)
         results[0].in_flight = true;

@@ -1,5 +1,6 @@
 /* infer_collectives.c -- result types of collectives: the same tensor in another layout. */
 #include "infer.h"
+#include "stages.h"
 
 /* Removes `axes` from the innermost end of a split; false if they are not its innermost axes. */
 static bool unsplit(Split *split, Axes axes)
@@ -54,10 +55,13 @@ INFER(reshard)
     const Type *x = &arg(op, 0)->type;
     const Dims *to = &op->attrs.dims;
     results[0] = *x;
+    results[0].on = op->attrs.on;
     results[0].partial = op->attrs.axis;
     if (!results[0].partial)
         results[0].by = BY_SUM;
-    if (to->count != x->rank || results[0].partial & ~x->partial)
+    const Stages on = x->on.at ? x->on : op->attrs.on;
+    const Axes may_pend = x->partial | (is_one_stage(x->on) || (on.at && !x->on.at) ? 1u << on.axis : 0);
+    if (to->count != x->rank || results[0].partial & ~may_pend)
         return REFUSE(NULL, "reshard must keep the dims of %%%s and cannot add pending sums", arg(op, 0)->name);
     for (int i = 0; i < x->rank; i++) {
         if (to->dim[i].name != x->dim[i].name || to->dim[i].size != x->dim[i].size ||
@@ -67,6 +71,42 @@ INFER(reshard)
         results[0].dim[i] = to->dim[i];
     }
     return each_axis_once(&results[0], results[0].partial) ? true : REFUSE(NULL, "reshard uses one mesh axis twice");
+}
+
+/* From one stage to another one. */
+INFER(send)
+{
+    const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
+    results[0] = arg(op, 0)->type;
+    results[0].on = to;
+    if (!is_one_stage(from) || !is_one_stage(to) || from.axis != to.axis || from.at == to.at)
+        return REFUSE(NULL, "send takes %%%s from one stage to another one", arg(op, 0)->name);
+    return true;
+}
+
+INFER(hold)
+{
+    const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
+    results[0] = arg(op, 0)->type;
+    results[0].on = to;
+    if (!to.at || (from.at && (from.axis != to.axis || to.at & ~from.at)))
+        return REFUSE("name some of them", "hold takes some of the stages that %%%s is on", arg(op, 0)->name);
+    return true;
+}
+
+INFER(pend)
+{
+    const Type *x = &arg(op, 0)->type;
+    const Stages to = op->attrs.on;
+    results[0] = *x;
+    results[0].on = to;
+    results[0].partial |= op->attrs.axis;
+    const Axes axis = x->on.at ? 1u << x->on.axis : 0;
+    const bool is_term = pending_with_stages(x) & axis,
+               fits = !to.at || (to.axis == x->on.axis && !(x->on.at & ~to.at));
+    if (!axis || op->attrs.axis != axis || !is_term || !fits)
+        return REFUSE(NULL, "pend takes %%%s from one stage to more, along the axis of these stages", arg(op, 0)->name);
+    return true;
 }
 
 INFER(wait)

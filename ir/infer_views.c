@@ -1,6 +1,7 @@
 /* infer_views.c -- result types of views, concat and pad, library ops, calls and loops. */
 #include "flight.h"
 #include "infer.h"
+#include "stages.h"
 
 /* Finds the dim that {dim=...} names in the first operand. */
 static int named_dim(Module *m, const Op *op)
@@ -272,9 +273,18 @@ static const Func *callee_of(Module *m, const Op *op)
     return callee;
 }
 
-static bool check_argument(Module *m, const Op *op, const Type *given, const Value *param)
+/* A function whose types name no stages runs on those of its call. */
+static Type as_callee_sees(const Func *callee, Type type)
 {
-    if (!type_equal(given, &param->type))
+    if (!is_staged(callee))
+        type.on = (Stages){ 0 };
+    return type;
+}
+
+static bool check_argument(Module *m, const Op *op, const Type *given, const Func *callee, const Value *param)
+{
+    const Type seen = as_callee_sees(callee, *given);
+    if (!type_equal(&seen, &param->type))
         return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name, type_text(m, &param->type),
                       type_text(m, given));
     return true;
@@ -286,7 +296,7 @@ INFER(call)
     if (!callee)
         return false;
     for (int i = 0; i < op->args.count; i++)
-        if (!check_argument(m, op, &arg(op, i)->type, callee->params.at[i]))
+        if (!check_argument(m, op, &arg(op, i)->type, callee, callee->params.at[i]))
             return false;
     for (int i = 0; i < callee->results.count; i++)
         results[i] = callee->results.at[i]->type;
@@ -305,14 +315,14 @@ INFER(loop)
     if (op->attrs.prefetch < 0 || op->attrs.prefetch > op->args.count - carried)
         return REFUSE(NULL, "loop cannot prefetch more operands than it slices");
     const Dim *dim = &op->attrs.dims.dim[0];
-    if (dim->split.count)
-        return REFUSE("leave the split out", "every rank runs all iterations along '%s'", dim->name);
+    if (dim->split.count > 1 || dim->zigzag)
+        return REFUSE("split it over one axis", "the stages of a loop are ranks along one axis");
     for (int i = 0; i < op->args.count; i++) {
         Type given = arg(op, i)->type;
         int at = i < carried ? -1 : find_dim(&given, dim->name);
-        if (at >= 0 && given.dim[at].split.count)
-            return REFUSE("all_gather it first", "loop needs all of '%s', which is split in %%%s", dim->name,
-                          arg(op, i)->name);
+        if (at >= 0 && !same_split(&given.dim[at], dim))
+            return REFUSE("reshard it first", "loop slices %%%s along '%s', which is split otherwise there",
+                          arg(op, i)->name, dim->name);
         if (at > 0 || (at == 0 && given.dim[0].size != dim->size))
             return REFUSE(NULL, "loop slices %%%s along its first dim, of size %lld", arg(op, i)->name,
                           (long long)dim->size);
@@ -320,12 +330,13 @@ INFER(loop)
             return REFUSE(NULL, "loop cannot prefetch %%%s, which has no '%s'", arg(op, i)->name, dim->name);
         if (at == 0)
             given = without_dim(given, dim->name);
-        if (!check_argument(m, op, &given, callee->params.at[i]))
+        if (!check_argument(m, op, &given, callee, callee->params.at[i]))
             return false;
     }
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
-        if (i < carried && !type_equal(&value->type, &arg(op, i)->type))
+        const Type given = i < carried ? as_callee_sees(callee, arg(op, i)->type) : value->type;
+        if (!type_equal(&value->type, &given))
             return REFUSE(NULL, "@%s carries %%%s : %s, but returns %s", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));
         if (i >= carried &&

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8 };
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64 };
 
 typedef const char *Name; /* interned: equal names are equal pointers */
 typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module */
@@ -50,12 +50,19 @@ typedef struct {
     Dim dim[MAX_RANK];
 } Dims;
 
+/* The ranks that hold a value: those whose coordinate along `axis` has its bit in `at`.  No bit: all ranks. */
+typedef struct {
+    uint64_t at;
+    int axis;
+} Stages;
+
 typedef struct {
     DType dtype;
     int rank;
     Dim dim[MAX_RANK]; /* outermost first, row-major */
     Axes partial;      /* the tensor is the sum (or max) of the ranks' terms along these axes */
     Reduce by;
+    Stages on;      /* of the stages of a pipeline these hold it; the operands of an op are on one set of stages */
     bool in_flight; /* the result of a started collective: only `wait` may read it */
 } Type;
 
@@ -220,6 +227,16 @@ typedef struct ShardRule {
     struct ShardRule *next;
 } ShardRule;
 
+/* With `recompute auto`: the values of a forward function that are saved for its backward, which recomputes all others
+ * that it reads.  "%x" is a parameter, "h.attn.q.2" the second value from that place of the model. */
+typedef struct Saved {
+    Name func;
+    Loc loc; /* as of a Func */
+    int count, room;
+    Name *value;
+    struct Saved *next;
+} Saved;
+
 /* The values of `train { }` and of the layout that later passes need. */
 typedef struct {
 #define TRAIN(key, kind) kind key;
@@ -248,6 +265,7 @@ typedef struct Module {
     Input *inputs;
     Train train;
     Loc train_loc; /* as of a Func */
+    Saved *saved;
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
@@ -256,6 +274,7 @@ typedef struct Module {
     int inferred_room;
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
+    struct PipelineSlots *slots;  /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets; /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
@@ -294,7 +313,8 @@ enum {
     SENDS = 1 << 13,    /* ranks exchange messages */
     IN_PLACE = 1 << 14, /* may write its result over its operand */
     WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
-    WISHES = 1 << 16    /* requests a layout, to be lowered to collectives: no target runs it */
+    WISHES = 1 << 16,   /* requests a layout, to be lowered to collectives: no target runs it */
+    MOVES = 1 << 17     /* its result is on the stages that {on} names */
 };
 
 typedef struct {
@@ -348,7 +368,9 @@ Name intern_format(Module *m, const char *format, ...) __attribute__((format(pri
 int find_dim(const Type *type, Name name); /* index, or -1 */
 bool has_dim(const Module *m, Name dim);   /* does any value have it? */
 void declare_like(Module *m, Name name, Name like);
-Name ruled_as(const Module *m, Name dim); /* the dim whose layout rules apply to this one */
+void add_saved(Arena *arena, Saved *saved, Name value);
+const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
+Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */
@@ -369,6 +391,7 @@ bool splits_evenly(const Module *m, const Dim *dim);     /* into blocks of equal
 int64_t local_size(const Module *m, const Dim *dim);     /* elements in memory on one rank: padded / ranks */
 int64_t local_bytes(const Module *m, const Type *type);  /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
+char *stages_text(Module *m, Stages on);                 /* "pp=0+3", in the arena */
 char *type_text(Module *m, const Type *type);            /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */

@@ -116,3 +116,24 @@ StepState state_of(const Func *step)
         return (StepState){ 0 };
     return (StepState){ count, step->params.at + first, step->results.at + step->results.count - count };
 }
+
+/* --- Saved residuals -------------------------------------------------------------------------- */
+
+void add_saved(Arena *arena, Saved *saved, Name value)
+{
+    if (saved->count == saved->room) {
+        Name *grown = NEW_ARRAY(arena, Name, saved->room = saved->room ? 2 * saved->room : 8);
+        for (int i = 0; i < saved->count; i++)
+            grown[i] = saved->value[i];
+        saved->value = grown;
+    }
+    saved->value[saved->count++] = value;
+}
+
+const Saved *saved_of(const Module *m, Name func)
+{
+    const Saved *saved = m->saved;
+    while (saved && saved->func != func)
+        saved = saved->next;
+    return saved;
+}

@@ -1,5 +1,6 @@
 /* storage.c -- properties that follow from the memory plan: alignment, state, buffers of loops, and messages. */
 #include "storage.h"
+#include "stages.h"
 
 bool coincide(const Value *a, const Value *b)
 {
@@ -64,11 +65,11 @@ int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)
     for (int i = 0; i < loop->attrs.carried; i++)
         if (!is_carried_in_place(loop, callee, i))
             bytes += aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
-    return bytes;
+    return bytes + loop->attrs.slots;
 }
 
-bool is_written_behind(const Op *loop, int i, int64_t iteration)
+bool is_written_behind(const Module *m, const Op *loop, int i, int64_t iteration)
 {
-    const int64_t left = loop->attrs.dims.count ? loop->attrs.dims.dim[0].size - 1 - iteration : 0;
+    const int64_t left = rank_iterations(m, loop) - 1 - iteration;
     return loop->results.at[i]->type.in_flight ? iteration % 2 == 0 : left % 2 == 1;
 }

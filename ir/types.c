@@ -1,5 +1,6 @@
 /* types.c -- names, dims, types: properties of tensors that do not depend on ops. */
 #include "ir.h"
+#include "stages.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -124,7 +125,7 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b)
 {
-    return a->dtype == b->dtype && a->in_flight == b->in_flight && same_dims(a, b);
+    return a->dtype == b->dtype && a->in_flight == b->in_flight && same_stages(a->on, b->on) && same_dims(a, b);
 }
 
 bool same_base(const Storage *a, const Storage *b)
@@ -164,8 +165,10 @@ int find_word(const char *const words[], int count, const char *text)
 static bool same_Name(Name a, Name b) { return a == b; }
 static bool same_Dtype(Dtype a, Dtype b) { return a == b; }
 static bool same_Axes(Axes a, Axes b) { return a == b; }
+static bool same_Stages(Stages a, Stages b) { return same_stages(a, b); }
 static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
+static bool same_StageSchedule(StageSchedule a, StageSchedule b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 
 /* By bits: results of 0 and -0 differ, and NaN equals itself. */

@@ -3,6 +3,7 @@
  * Gradients here ignore broadcasting, dtypes and memory order: autodiff adjusts dx[i] to operand i, summing over extra
  * dims and broadcasting over missing ones.  An operand that has no gradient is left NULL.
  */
+#include "stages.h"
 #include "term.h"
 
 #define VJP(name)                                                                                                      \
@@ -32,6 +33,25 @@ VJP(nothing) {}
 
 /* y = a, in another layout */
 VJP(identity) { dx[0] = dy[0]; }
+
+/* y = a, on another stage: dy goes back */
+VJP(send) { dx[0] = BUILD(b, OP_send, (Attrs){ .on = A->type.on }, dy[0]); }
+
+/* y = a, held by other ranks: dy as a is held; of what several stages hold, a sum that is pending over them */
+VJP(reshard)
+{
+    const Stages on = A->type.on;
+    if (same_dims(&A->type, &Y->type) && same_stages(on, Y->type.on)) {
+        dx[0] = dy[0];
+        return;
+    }
+    Attrs back = { .on = on };
+    back.dims.count = A->type.rank;
+    for (int i = 0; i < A->type.rank; i++)
+        back.dims.dim[i] = A->type.dim[i];
+    back.axis = is_one_stage(Y->type.on) && !is_one_stage(on) ? 1u << Y->type.on.axis : 0;
+    dx[0] = BUILD(b, OP_reshard, back, dy[0]);
+}
 
 /* y = sum a over d: dy is spread over d, by name */
 VJP(sum) { dx[0] = dy[0]; }

@@ -47,7 +47,7 @@ typedef struct {
  * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those: a
  * checkpoint holds one tensor for each copy, named with the copy's number, with the remaining dims.  Padding is never
  * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
- * elements in the arena. */
+ * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
     const char *name;  /* "h.*.attn.wq" */
     const char *state; /* NULL for a parameter, else its kind of state: "m", "v", "momentum"; or a scalar's name */
@@ -56,6 +56,8 @@ typedef struct {
     const char *dim[RT_MAX_RANK];
     int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
     RtSplit split[RT_MAX_RANK];
+    uint64_t stages; /* a set of coordinates on stage_axis: the ranks that hold it; 0: all */
+    int stage_axis;
     int64_t offset;       /* bytes, in the arena */
     int64_t stored_bytes; /* bytes from offset that belong to it, padding included; zeroed at start */
     RtInit init;
@@ -121,6 +123,7 @@ typedef struct {
  *   all_reduce      [outer, block] -> [outer, block]: the sum, or the maximum
  *   all_gather      [outer, block] -> [outer, n, block]
  *   reduce_scatter  [outer, n, block] -> [outer, block]
+ *   send            [outer, block] -> [outer, block], from one rank to another
  *   all_to_all      gathers one dim and splits another; gathers_first: the gathered dim is the first of them:
  *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
  *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
@@ -133,7 +136,7 @@ typedef struct {
     bool zigzag, zigzag_cut; /* of the dim that is gathered or reduced to a split; of the one that all_to_all splits */
 } RtPiece;
 
-typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL } RtCollectiveKind;
+typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL, RT_SEND } RtCollectiveKind;
 
 /* A collective; ops of one bucket are one collective, with a piece for each tensor.  Sums are in rank order and in
  * f32. */
@@ -142,6 +145,7 @@ typedef struct {
     RtType type;
     bool maximum;
     int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
+    uint64_t stages;              /* if not 0: of its only axis, the coordinates of those in the group */
     const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
     const char *cause;            /* the pass that inserted it, and the reason: for reports */
     const RtPiece *piece;
@@ -247,6 +251,7 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
 #define RT_LAUNCH(rt, launch, ...) rt_launch((rt), (launch), (const void *const[]){ __VA_ARGS__ })
 void rt_launch(Rt *rt, int launch, const void *const operands[]);
 void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes);
+void rt_zero_bytes(Rt *rt, void *at, int64_t bytes);
 
 /* `rows` rows of `row` bytes each, with pitches to_row and from_row in bytes. */
 void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows);
@@ -263,8 +268,52 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded);
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[]);
 void rt_collective_wait(Rt *rt, int id);
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[]);
+
+/* A message of collective `id`, a send, between two ranks that differ on its axis only: one calls rt_send with the
+ * coordinate of the other, which calls rt_receive with that of the first.  Started ones return a number, for
+ * rt_message_wait; several of one collective may be under way. */
+int64_t rt_send_start(Rt *rt, int id, int to, const void *data);
+int64_t rt_receive_start(Rt *rt, int id, int from, void *data);
+void rt_message_wait(Rt *rt, int id, int64_t number);
+void rt_send(Rt *rt, int id, int to, const void *data);
+void rt_receive(Rt *rt, int id, int from, void *data);
 #define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
 #define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
+
+/* --- Pipelines ------------------------------------------------------------------------------------
+ *
+ * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  What outlives an
+ * action lies in rings of slots: micro-batch i is in slot i mod the number of slots of the rank's stage. */
+typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHT, RT_ACTIONS } RtAction;
+
+typedef struct {
+    unsigned char
+        kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned short micro;
+} RtEvent;
+
+typedef struct {
+    int64_t offset, bytes; /* of the first slot, in the arena; of one slot */
+    const int *slots;      /* by stage */
+} RtRing;
+
+typedef struct {
+    int id, leave, enter; /* the collective; the rings that it is sent from and arrives in */
+} RtStageMessage;
+
+typedef struct {
+    int axis, stages;
+    const RtRing *ring;
+    const RtStageMessage *message[2]; /* activations, gradients */
+    int nmessages[2];
+    void (*action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
+    const RtEvent *const *event; /* by stage */
+    const int *nevents;
+    int micros;
+} RtPipeline;
+
+void rt_pipeline(Rt *rt, const RtPipeline *pipeline, char *arena);
+void *rt_slot(const Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
 
 /* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ------------------------ */
 extern bool rt_tracing;

@@ -2,6 +2,7 @@
 #include "host_parts.h"
 
 #include "extent.h"
+#include "stages.h"
 
 static void write_head(const Host *h, TrainerTexts texts, FILE *out)
 {
@@ -30,11 +31,15 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     Host h = { .m = m,
                .dialect = texts.cuda ? &cuda_dialect : &c_dialect,
                .cuda = texts.cuda,
+               .pipeline = pipeline_axis(m),
                .funcs.arena = &m->arena,
+               .halves.arena = &m->arena,
                .started.arena = &m->arena };
     int errors = m->diags->errors;
     if (!check_plan(m))
         return false;
+    if (h.pipeline >= 0)
+        h.needed = stages_needed(m, true);
     m->offsets = &h.offsets;
     open_text(&h.kernels);
     open_text(&h.functions);

@@ -85,6 +85,11 @@ static char *copy_statement(Module *m, const char *to, const char *from, int64_t
     return arena_text(&m->arena, "memcpy(%s, %s, %" PRId64 ");\n", to, from, bytes);
 }
 
+static char *zero_statement(Module *m, const char *at, int64_t bytes)
+{
+    return arena_text(&m->arena, "memset(%s, 0, %" PRId64 ");\n", at, bytes);
+}
+
 static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
     return arena_text(&m->arena,
@@ -110,6 +115,7 @@ const Dialect c_dialect = {
     .naive_product = naive_product_statement,
     .unfused = no_unfused,
     .copy = copy_statement,
+    .zero = zero_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,
     .fields = no_fields,

@@ -9,6 +9,7 @@
 
 #include "extent.h"
 #include "flight.h"
+#include "stages.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -43,34 +44,41 @@ static char *type_change(Module *m, const Op *op)
                       type_text(m, &arg(op, 0)->type), type_text(m, &landed));
 }
 
-static int add_collective(Host *h, const Op *const ops[], int count)
+int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const char *cause)
 {
     static const char *const kinds[] = { [RT_ALL_REDUCE] = "RT_ALL_REDUCE",
                                          [RT_ALL_GATHER] = "RT_ALL_GATHER",
                                          [RT_REDUCE_SCATTER] = "RT_REDUCE_SCATTER",
-                                         [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL" };
+                                         [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL",
+                                         [RT_SEND] = "RT_SEND" };
     Module *m = h->m;
-    const RtCollective c = collective_of(m, ops, count);
     Text pieces;
     open_text(&pieces);
-    for (int i = 0; i < count; i++)
-        fprintf(pieces.out, "    %s,\n", piece_text(&m->arena, &c.piece[i]));
+    for (int i = 0; i < c->npieces; i++)
+        fprintf(pieces.out, "    %s,\n", piece_text(&m->arena, &c->piece[i]));
     const Field fields[] = {
-        { "kind", kinds[c.kind] },
-        { "type", element_constant(arg(ops[0], 0)->type.dtype) },
-        { "maximum", c.maximum ? "true" : NULL },
-        { "naxes", arena_text(&m->arena, "%d", c.naxes) },
-        { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, &c)) },
-        { "name", string_text(m, ops[0]->path ? ops[0]->path : info(ops[0])->name) },
-        { "where", string_text(m, ops[0]->where ? ops[0]->where : "") },
-        { "cause", string_text(m, type_change(m, ops[0])) },
+        { "kind", kinds[c->kind] },
+        { "type", element_constant(dtype) },
+        { "maximum", c->maximum ? "true" : NULL },
+        { "naxes", arena_text(&m->arena, "%d", c->naxes) },
+        { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, c)) },
+        { "stages", c->stages ? arena_text(&m->arena, "0x%llx", (unsigned long long)c->stages) : NULL },
+        { "name", string_text(m, op->path ? op->path : info(op)->name) },
+        { "where", string_text(m, op->where ? op->where : "") },
+        { "cause", string_text(m, cause) },
         { "piece", arena_text(&m->arena, "pieces_%d", h->ncollectives) },
-        { "npieces", arena_text(&m->arena, "%d", count) },
+        { "npieces", arena_text(&m->arena, "%d", c->npieces) },
         { NULL, NULL },
     };
     h->collective = with_room(m, h->collective, h->ncollectives, &h->collective_room, sizeof *h->collective);
     h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), initialiser_text(m, fields) };
     return h->ncollectives++;
+}
+
+static int add_collective(Host *h, const Op *const ops[], int count)
+{
+    const RtCollective c = collective_of(h->m, ops, count);
+    return add_message(h, &c, arg(ops[0], 0)->type.dtype, ops[0], type_change(h->m, ops[0]));
 }
 
 void write_collectives(Host *h, FILE *out)
@@ -148,6 +156,35 @@ static void write_local_slice(FuncText *t, const Op *op)
     write_statement(t, place_text(m, op), text);
 }
 
+static int stage_of(Stages on) { return __builtin_ctzll(on.at); }
+
+/* From one stage to another. */
+static void write_send(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    const Value *x = arg(op, 0), *y = result(op);
+    const RtCollective c = collective_of(m, &op, 1);
+    const int id = add_message(t->h, &c, x->type.dtype, op, type_change(m, op)), from = stage_of(x->type.on);
+    write_statement(t, place_text(m, op),
+                    arena_text(&m->arena,
+                               "if (%s == %d)\n    rt_send(rt, %d, %d, %s);\nelse\n    rt_receive(rt, %d, %d, %s);\n",
+                               rank_stage(t, x->type.on.axis), from, id, stage_of(y->type.on), pointer_to(t, x), id,
+                               from, pointer_to(t, y)));
+}
+
+/* The term, or zeros on stages that have none. */
+static void write_pend(FuncText *t, const Op *op)
+{
+    Module *m = t->h->m;
+    const Value *x = arg(op, 0), *y = result(op);
+    const int64_t bytes = local_bytes(m, &y->type);
+    const char *from = pointer_to(t, x), *to = pointer_to(t, y);
+    const char *copy = from == to || strcmp(from, to) == 0 ? ";\n" : t->h->dialect->copy(m, to, from, bytes);
+    write_statement(t, place_text(m, op),
+                    arena_text(&m->arena, "if (%s)\n    %selse\n    %s", stages_condition(t, x->type.on), copy,
+                               t->h->dialect->zero(m, to, bytes)));
+}
+
 /* Guaranteed by passes/memory/order.c. */
 static bool are_in_order(FuncText *t, const Op *op)
 {
@@ -179,9 +216,9 @@ const Op *write_collective(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Op *ops[MOST_PIECES];
-    if (!(info(op)->traits & SENDS)) {
+    if (!(info(op)->traits & SENDS) || info(op)->traits & MOVES) {
         if (are_in_order(t, op))
-            write_local_slice(t, op);
+            (info(op)->traits & MOVES ? info(op)->traits & SENDS ? write_send : write_pend : write_local_slice)(t, op);
         return op;
     }
     int count = find_bucket(op, ops);

@@ -87,6 +87,11 @@ static char *copy_statement(Module *m, const char *to, const char *from, int64_t
     return arena_text(&m->arena, "rt_copy_bytes(rt, %s, %s, %" PRId64 ");\n", to, from, bytes);
 }
 
+static char *zero_statement(Module *m, const char *at, int64_t bytes)
+{
+    return arena_text(&m->arena, "rt_zero_bytes(rt, %s, %" PRId64 ");\n", at, bytes);
+}
+
 static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
     return arena_text(&m->arena, "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %" PRId64 ");\n",
@@ -154,6 +159,7 @@ const Dialect cuda_dialect = {
     .naive_product = naive_product_statement,
     .unfused = unfused_launch,
     .copy = copy_statement,
+    .zero = zero_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,
     .fields = code_field,

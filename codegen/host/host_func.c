@@ -6,6 +6,8 @@
  */
 #include "host_parts.h"
 
+#include "stages.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -163,11 +165,76 @@ static void write_declarations(FuncText *t)
 
 void write_statement(FuncText *t, const char *comment, const char *text)
 {
+    const bool is_guarded = t->stages != ALL_STAGES;
+    FILE *out = is_guarded ? t->guarded.out : t->body.out;
+    if (is_guarded)
+        write_declarations(t); /* before the guard: later statements may use them, too */
     if (!t->comment || strcmp(comment, t->comment) != 0)
-        fprintf(t->body.out, "%s/* %s */\n", t->comment ? "\n" : "", comment);
+        fprintf(out, "%s/* %s */\n", t->comment ? "\n" : "", comment);
     t->comment = comment;
     write_declarations(t);
-    fputs(text, t->body.out);
+    fputs(text, out);
+}
+
+/* --- Stages -------------------------------------------------------------------------------- */
+
+const char *rank_stage(FuncText *t, int axis)
+{
+    if (!t->stage)
+        t->stage = new_identifier(&t->names, "stage");
+    t->stage_axis = axis;
+    return t->stage;
+}
+
+/* "stage == 0"; of several: "stage >= 1 && stage <= 3", else by a set. */
+char *stages_condition(FuncText *t, Stages on)
+{
+    Arena *arena = &t->h->m->arena;
+    const char *stage = rank_stage(t, on.axis);
+    const int first = __builtin_ctzll(on.at), last = 63 - __builtin_clzll(on.at);
+    if (first == last)
+        return arena_text(arena, "%s == %d", stage, first);
+    if (on.at >> first == ALL_STAGES >> (63 - (last - first)))
+        return arena_text(arena, "%s >= %d && %s <= %d", stage, first, stage, last);
+    return arena_text(arena, "0x%llx >> %s & 1", (unsigned long long)on.at, stage);
+}
+
+/* The stages that run an op: those that need its results; of messages, all that have the value. */
+static Stages stages_running(const FuncText *t, const Op *op)
+{
+    const unsigned traits = info(op)->traits;
+    const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
+    Stages on = { 0, t->h->pipeline };
+    if (on.axis < 0 || (callee && callee->role != KERNEL)) /* which has guards of its own */
+        return (Stages){ ALL_STAGES, 0 };
+    for (int i = 0; i < op->results.count; i++) {
+        const Value *value = op->results.at[i];
+        const uint64_t whole = value->type.on.at ? value->type.on.at : ALL_STAGES;
+        on.at |= traits & (SENDS | WAITS) ? whole : stages_needing(&t->h->needed, value);
+    }
+    if (traits & MOVES && traits & SENDS)
+        on.at |= arg(op, 0)->type.on.at;
+    return unless_all(t->h->m, on).at ? on : (Stages){ on.at ? ALL_STAGES : 0, 0 };
+}
+
+/* Ends the statements of some stages, and begins those of others. */
+static void guard(FuncText *t, Stages on)
+{
+    Module *m = t->h->m;
+    if (on.at == t->stages)
+        return;
+    if (t->stages != ALL_STAGES) {
+        char *guarded = close_text(&m->arena, &t->guarded);
+        const Stages before = { t->stages, t->h->pipeline };
+        FILL(t->body.out, "\nif ($condition) {\n    $guarded\n}\n", { "condition", stages_condition(t, before) },
+             { "guarded", guarded });
+    }
+    t->stages = on.at;
+    t->comment = NULL;
+    if (on.at != ALL_STAGES)
+        open_text(&t->guarded);
+    else
+        fputs("\n", t->body.out);
 }
 
 /* --- The function -------------------------------------------------------------------------- */
@@ -262,6 +329,7 @@ static char *function_name(Host *h, const Func *f)
 
 HostFunc *host_func(Host *h, const Func *f)
 {
+    const Stages all_stages = { ALL_STAGES, 0 };
     HostFunc *c = map_get(&h->funcs, f);
     if (c)
         return c;
@@ -269,18 +337,32 @@ HostFunc *host_func(Host *h, const Func *f)
     c = NEW(&m->arena, HostFunc);
     c->name = function_name(h, f);
     map_put(&h->funcs, f, c);
-    FuncText t = { .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena" };
+    FuncText t = {
+        .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena", .stages = ALL_STAGES
+    };
     new_identifier(&t.names, "rt");
     new_identifier(&t.names, t.frame);
     name_pointers(&t);
     open_text(&t.body);
-    for (const Op *op = f->first; op; op = op->next)
+    for (const Op *op = f->first; op; op = op->next) {
+        if (info(op)->family != VIEW || info(op)->traits & WAITS)
+            guard(&t, stages_running(&t, op));
         if (info(op)->family == COLLECTIVE)
             op = write_collective(&t, op);
         else
             write_op(&t, op);
+    }
+    guard(&t, all_stages);
     char *body = close_text(&m->arena, &t.body);
-    FILL(h->functions.out, "/* $what */\n$head\n{\n    $body\n}\n\n", { "what", description(&t) },
-         { "head", function_head(&t) }, { "body", body });
+    const char *stage =
+        t.stage ? arena_text(&m->arena, "const int %s = rt_coordinate(rt, %d);", t.stage, t.stage_axis) : "";
+    FILL(h->functions.out, "/* $what */\n$head\n{\n    $stage\n    $body\n}\n\n", { "what", description(&t) },
+         { "head", function_head(&t) }, { "stage", stage }, { "body", body });
     return c;
+}
+
+HostFunc *host_half(Host *h, const Func *f)
+{
+    map_put(&h->halves, f, h);
+    return host_func(h, f);
 }

@@ -10,25 +10,17 @@
  * Values carried in place are copied to their final storage before the loop.  All others alternate between two buffers,
  * so that the last iteration writes to the storage of the loop's result.
  */
-#include "host_parts.h"
+#include "host_loop.h"
 
 #include "extent.h"
 #include "flight.h"
+#include "stages.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-typedef struct {
-    FuncText *t;
-    const Op *op;
-    const Func *callee;
-    const HostFunc *c;
-    int64_t iterations;
-    Name dim;                 /* NULL: a call */
-    const char *index;        /* the loop's variable */
-    int64_t buffer;           /* offset of the next iteration buffer */
-    Text before, first, last; /* before the loop; at the beginning and end of an iteration */
-} LoopText;
+/* Does the loop itself pass what it carries to the next stage?  In a half of a micro-batch, the schedule does. */
+static bool passes_on(const LoopText *l) { return runs_in_stages(l->op) && !l->t->is_half; }
 
 static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->op, l->callee, i); }
 
@@ -68,7 +60,7 @@ static const char *slice_at(LoopText *l, const Value *here, const char *index)
 }
 
 /* The present iteration's slice of `here`, which is `there` in the callee. */
-static const char *slice_of(LoopText *l, const Value *here, const Value *there)
+const char *slice_of(LoopText *l, const Value *here, const Value *there)
 {
     lies_as(l, here, there);
     return slice_at(l, here, l->index);
@@ -86,9 +78,30 @@ static const char *next_slice_of(LoopText *l, const Value *here, const Value *th
     return name;
 }
 
+/* --- Stages -------------------------------------------------------------------------------- */
+
+/* Receives a carried value from the stage before, and sends it to the next one: `at` is what the first iteration reads,
+ * `left` what the last one has written. */
+static void pass_on(LoopText *l, int i, const char *at, const char *left)
+{
+    FuncText *t = l->t;
+    Module *m = t->h->m;
+    const Value *value = l->op->results.at[i];
+    const Stages first = end_stage(m, l->op, false), last = end_stage(m, l->op, true);
+    const RtCollective c = stage_message(m, &value->type, first.axis);
+    const char *cause = arena_text(&m->arena, "pipeline.%s: %s", l->callee->name, type_text(m, &arg(l->op, i)->type));
+    const int id = add_message(t->h, &c, value->type.dtype, l->op, cause);
+    const char *stage = rank_stage(t, first.axis), *ahead = l->op->attrs.reverse ? "- 1" : "+ 1",
+               *behind = l->op->attrs.reverse ? "+ 1" : "- 1";
+    fprintf(l->before.out, "if (%s != %d)\n    rt_receive(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(first.at), id,
+            stage, behind, at);
+    fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(last.at), id,
+            stage, ahead, left);
+}
+
 /* --- Carried values ------------------------------------------------------------------------ */
 
-static void copy_initial(LoopText *l, const Value *from, const Value *to)
+void copy_initial(LoopText *l, const Value *from, const Value *to)
 {
     if (coincide(from, to))
         return;
@@ -96,6 +109,9 @@ static void copy_initial(LoopText *l, const Value *from, const Value *to)
     int64_t count = local_bytes(m, &to->type) / dtype_bytes(to->type.dtype);
     if (!holds(m, l->op, from, count) || !holds(m, l->op, to, count))
         return;
+    const Stages held = passes_on(l) ? end_stage(m, l->op, false) : from->type.on; /* others receive it */
+    if (held.at && !l->t->is_half)
+        fprintf(l->before.out, "if (%s)\n    ", stages_condition(l->t, held));
     fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), local_bytes(m, &to->type)),
           l->before.out);
 }
@@ -108,8 +124,15 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     const Value *from = arg(l->op, i), *to = l->op->results.at[i], *param = l->callee->params.at[i];
     const char *type = element_type(to->type.dtype), *iteration = new_identifier(&t->names, param->name);
     *next = new_identifier(&t->names, arena_text(arena, "%s_next", iteration));
-    fprintf(l->before.out, "const %s *%s = %s;\n", type, iteration, pointer_to(t, from));
     const char *behind = typed_in_frame(t, type, l->buffer), *there = pointer_to(t, to);
+    if (passes_on(l)) { /* what arrives lies where the first iteration does not write */
+        const char *arrival = is_written_behind(t->h->m, l->op, i, -1) ? behind : there;
+        fprintf(l->before.out, "const %s *%s = %s ? %s : %s;\n", type, iteration,
+                stages_condition(t, end_stage(t->h->m, l->op, false)), pointer_to(t, from), arrival);
+        pass_on(l, i, arrival, there);
+    } else {
+        fprintf(l->before.out, "const %s *%s = %s;\n", type, iteration, pointer_to(t, from));
+    }
     const bool in_flight = to->type.in_flight; /* see is_written_behind */
     fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, iterations(l, !in_flight),
             in_flight ? there : behind, in_flight ? behind : there);
@@ -128,6 +151,8 @@ static void fill_pointers(LoopText *l, const char *pointers[])
         const Value *param = l->callee->params.at[i];
         if (i < op->attrs.carried && in_place(l, i)) {
             copy_initial(l, arg(op, i), op->results.at[i]);
+            if (passes_on(l))
+                pass_on(l, i, pointer_to(l->t, op->results.at[i]), pointer_to(l->t, op->results.at[i]));
             pointers[i] = takes[i] ? pointer_to(l->t, op->results.at[i]) : NULL;
         } else if (i < op->attrs.carried) {
             lies_as(l, arg(op, i), param);
@@ -175,28 +200,39 @@ void write_loop(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Func *callee = find_func(m, op->attrs.callee);
-    LoopText l = { .t = t, .op = op, .callee = callee, .c = host_func(t->h, callee), .iterations = 1 };
+    const bool is_pipeline = op->attrs.stages && op->attrs.dims.count;
+    LoopText l = { .t = t, .op = op, .callee = callee, .iterations = 1 };
+    l.c = is_pipeline ? NULL : host_func(t->h, callee);
     l.buffer = op->attrs.frame + aligned_bytes(callee->frame);
     if (op->attrs.dims.count) {
         l.dim = op->attrs.dims.dim[0].name;
-        l.iterations = loop_size(m, &op->attrs.dims.dim[0]);
+        l.iterations = rank_iterations(m, op);
         l.index = new_identifier(&t->names, l.dim);
     }
     open_text(&l.before);
     open_text(&l.first);
     open_text(&l.last);
+    open_text(&l.after);
+    if (is_pipeline) {
+        write_pipeline(&l);
+        write_statement(t, arena_text(&m->arena, "%s: @%s, in stages", place_text(m, op), callee->name),
+                        close_text(&m->arena, &l.before));
+        return;
+    }
     const char **pointers = NEW_ARRAY(&m->arena, const char *, l.c->npointers + 1);
     fill_pointers(&l, pointers);
     char *call = call_text(&l, pointers, l.dim ? 8 : 4), *before = close_text(&m->arena, &l.before);
     char *first = close_text(&m->arena, &l.first), *last = close_text(&m->arena, &l.last);
+    char *after = close_text(&m->arena, &l.after);
     const char *comment = arena_text(&m->arena, "%s: @%s, %" PRId64 " times%s", place_text(m, op), callee->name,
                                      l.iterations, op->attrs.reverse ? ", from the last to the first" : "");
     Text text;
     open_text(&text);
     if (l.dim)
-        FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n",
+        FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n$after\n",
              { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l, l.index) },
-             { "first", first }, { "call", call }, { "last", last }, { "over", iteration_text(&l, "-1") });
+             { "first", first }, { "call", call }, { "last", last }, { "over", iteration_text(&l, "-1") },
+             { "after", after });
     else
         fputs(call, text.out);
     write_statement(t, comment, close_text(&m->arena, &text));

@@ -6,6 +6,7 @@
  *   host_c.c        C only: kernels are functions of the file
  *   host_cuda.c     CUDA only: kernels are launched from an embedded text
  *   host_loop.c     loops, and carried values
+ *   host_pipeline.c loops over micro-batches that stages run by a schedule
  *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
  *   program.c       the tables of RtProgram
@@ -66,8 +67,11 @@ typedef struct {
     const char **product; /* texts of shapes */
     int ncollectives, collective_room;
     CollectiveText *collective;
-    Map funcs;   /* Func -> HostFunc */
-    Map started; /* Op -> number of its collective, from 1 */
+    int pipeline; /* the axis of its stages; -1: none */
+    Map needed;   /* see stages_needed; of a pipeline */
+    Map halves;   /* functions that are halves of a micro-batch */
+    Map funcs;    /* Func -> HostFunc */
+    Map started;  /* Op -> number of its collective, from 1 */
 } Host;
 
 /* Makes room for one more item in a list; `room` grows. */
@@ -87,6 +91,7 @@ typedef struct {
     const Func *f;
     HostFunc *c;
     NameSpace names;
+    bool is_half;         /* see host_pipeline.c */
     const char *frame;    /* "frame"; "arena" in step, eval and predict */
     const char **pointer; /* names of the parameters */
     Map locals;           /* of values: Local */
@@ -94,6 +99,10 @@ typedef struct {
     Local **fresh; /* first used by the next statement */
     Text body;
     const char *comment; /* the last comment written */
+    uint64_t stages;     /* those that run the statements of `guarded`; ALL_STAGES: statements go to the body */
+    Text guarded;
+    const char *stage; /* the variable with the rank's stage; NULL: not used */
+    int stage_axis;
 } FuncText;
 
 /* The C expression of a value's address. */
@@ -113,11 +122,16 @@ void write_statement(FuncText *t, const char *comment, const char *text);
 
 bool takes_frame(const Func *f);             /* has the C function a parameter for its frame? */
 HostFunc *host_func(Host *h, const Func *f); /* writes it if not yet written */
+HostFunc *host_half(Host *h, const Func *f); /* the same, of a half of a micro-batch */
 bool internal_error(Module *m, const Op *op, const char *what);
 
 /* Pointers to its operands, then to its results. */
 const char **operands_of(FuncText *t, const Op *op);
 
+int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op,
+                const char *cause);             /* to the table of collectives */
+const char *rank_stage(FuncText *t, int axis);  /* C: the rank's stage */
+char *stages_condition(FuncText *t, Stages on); /* C: is the rank one of these stages? */
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
@@ -127,6 +141,7 @@ const Op *write_collective(FuncText *t, const Op *op); /* with the others of its
 
 enum { MOST_PIECES = 256 };                                              /* of one message */
 int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);            /* the ops that are one message; how many */
+RtCollective stage_message(Module *m, const Type *type, int axis);       /* from one stage to another */
 RtCollective collective_of(Module *m, const Op *const ops[], int count); /* of these; without names for reports */
 
 /* Elements of the dims from `first` on and before `end`, on one rank. */
@@ -168,6 +183,7 @@ struct Dialect {
      * none. */
     const char *(*unfused)(FuncText *t, const Op *op, int number);
     char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
+    char *(*zero)(Module *m, const char *at, int64_t bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
 
     void (*write_kernels)(Host *h, const char *kernels, FILE *out);

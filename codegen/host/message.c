@@ -4,6 +4,7 @@
 #include "flight.h"
 #include "ir/cost/cost.h"
 #include "runtime/cuda/sizes.h"
+#include "stages.h"
 
 #include <string.h>
 
@@ -52,10 +53,24 @@ static void find_axes(const Module *m, const Op *op, RtCollective *c)
     }
 }
 
+RtCollective stage_message(Module *m, const Type *type, int axis)
+{
+    RtPiece *piece = NEW(&m->arena, RtPiece);
+    *piece = (RtPiece){ .outer = 1, .block = count_between(m, type, 0, type->rank) };
+    return (RtCollective){ .kind = RT_SEND,
+                           .type = element_rt_type(type->dtype),
+                           .naxes = 1,
+                           .axis = { axis },
+                           .piece = piece,
+                           .npieces = 1 };
+}
+
 RtCollective collective_of(Module *m, const Op *const ops[], int count)
 {
     const Op *first = ops[0];
     const Type *type = &arg(first, 0)->type;
+    if (info(first)->traits & MOVES)
+        return stage_message(m, type, first->attrs.on.axis);
     RtPiece *piece = NEW_ARRAY(&m->arena, RtPiece, count);
     for (int i = 0; i < count; i++)
         piece[i] = piece_of(m, ops[i]);
@@ -68,6 +83,8 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count)
                        .piece = piece,
                        .npieces = count };
     find_axes(m, first, &c);
+    if (type->on.at && first->attrs.axis >> type->on.axis & 1)
+        c.stages = type->on.at;
     return c;
 }
 
@@ -101,7 +118,9 @@ typedef struct {
 static Sharing *sharing_of(Space *s, const RtCollective *c)
 {
     Sharing *at = s->sharing;
-    while (at && s->on_gpu && (at->first.naxes != c->naxes || memcmp(at->first.axis, c->axis, sizeof c->axis) != 0))
+    while (at && s->on_gpu &&
+           (at->first.naxes != c->naxes || memcmp(at->first.axis, c->axis, sizeof c->axis) != 0 ||
+            at->first.stages != c->stages))
         at = at->next;
     if (at)
         return at;
@@ -116,13 +135,23 @@ static const Op *add_space(Space *s, const Op *op)
     const Op *ops[MOST_PIECES];
     int count = find_bucket(op, ops);
     const RtCollective c = collective_of(s->m, ops, count);
-    int64_t ranks = count_ranks(s->m, op->attrs.axis);
+    int64_t ranks = c.stages ? __builtin_popcountll(c.stages) : count_ranks(s->m, op->attrs.axis);
     int64_t bytes = s->on_gpu ? rt_nccl_workspace(&c, ranks) : rt_exchange_workspace(&c, ranks);
     Sharing *sharing = sharing_of(s, &c);
     sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;
     s->collectives++;
     s->parts += rt_packed_parts(&c);
     return ops[count - 1];
+}
+
+/* What a loop in stages carries is sent from stage to stage. */
+static void add_stage_messages(Space *s, const Op *loop)
+{
+    for (int i = 0; i < loop->attrs.carried; i++) {
+        const RtCollective c = stage_message(s->m, &arg(loop, i)->type, loop->attrs.dims.dim[0].split.axis[0]);
+        sharing_of(s, &c);
+        s->collectives++;
+    }
 }
 
 int64_t product_space(bool on_gpu) { return on_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
@@ -134,6 +163,8 @@ int64_t message_space(Module *m, bool on_gpu)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (info(op)->traits & SENDS && continued_by(m, op) == op)
                 op = add_space(&s, op);
+            else if (runs_in_stages(op))
+                add_stage_messages(&s, op);
     int64_t bytes = on_gpu ? rt_gpu_tables_bytes(s.collectives, s.parts) : 0;
     for (const Sharing *at = s.sharing; at; at = at->next)
         bytes += at->bytes;

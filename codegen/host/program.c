@@ -109,6 +109,8 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
         { "padded", dim_list(m, value, 3) },
         { "stride", dim_list(m, value, 2) },
         { "split", splits_text(m, &value->type) },
+        { "stages", value->type.on.at ? arena_text(&m->arena, "0x%llx", (unsigned long long)value->type.on.at) : NULL },
+        { "stage_axis", value->type.on.at ? integer_text(m, value->type.on.axis) : NULL },
         { "offset", integer_text(m, value->storage->at) },
         { "stored_bytes", integer_text(m, span_bytes(m, value)) },
         { "init", init_text(m, port.kind, param) },

@@ -2,10 +2,9 @@
 #include "cost.h"
 
 #include "flight.h"
+#include "stages.h"
 
 /* --- Ops that run ------------------------------------------------------------------------------- */
-
-static double iterations_of(const Op *op) { return op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1; }
 
 /* f is called `times` times, of which `last` are last iterations, which start nothing for the next one. */
 static void visit_times(const Module *m, const Func *f, double times, double last, CostVisit visit, void *context)
@@ -14,7 +13,7 @@ static void visit_times(const Module *m, const Func *f, double times, double las
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         visit(context, f, op, handed_on(f, op) < 0 ? times : times - last);
         if (callee)
-            visit_times(m, callee, times * iterations_of(op), times, visit, context);
+            visit_times(m, callee, times * (double)rank_iterations(m, op), times, visit, context);
     }
 }
 

@@ -1,6 +1,7 @@
 /* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
 #include "flight.h"
 #include "interp_parts.h"
+#include "stages.h"
 
 /* The slots of a function's values: parameters first, then the results of its ops in order.  `arg` lists the slots of
  * all operands of all ops. */
@@ -174,10 +175,15 @@ static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t 
     return good;
 }
 
+static bool rank_runs(const Interp *in, int rank)
+{
+    return !in->running.at || is_on(in->running, coordinate(in, rank, in->running.axis));
+}
+
 static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
 {
     for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < x[rank].count; i++)
+        for (int64_t i = 0; i < x[rank].count && rank_runs(in, rank); i++)
             y[rank].data[at * y[rank].stride[0] + i] = x[rank].data[i];
 }
 
@@ -191,13 +197,23 @@ static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
         stack_parts(in, x->tangent, at, y->tangent);
 }
 
+/* What is carried goes to the stage that runs from now on. */
+static void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
+{
+    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
+    in->running = (Stages){ UINT64_C(1) << stage, axis };
+    for (int i = 0; i < count && stage != before; i++) {
+        const Part *from = carried[i].part;
+        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
+        for (int rank = 0; rank < in->ranks; rank++)
+            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
+    }
+}
+
 static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     const int carried = (int)op->attrs.carried, n = op->results.count;
-    for (int i = 0; i < op->args.count; i++)
-        if (i >= carried && is_sliced(args[i].type, dim) && args[i].type->dim[0].split.count)
-            return cannot_run(in, "'%s', along which it runs, is split", dim->name);
     Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
     const Func *callee = callee_of(in, op);
     Iterations iterations;
@@ -205,10 +221,18 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
         return false;
     for (int i = 0; i < carried; i++)
         now[i] = args[i];
+    const int64_t slices = rank_iterations(in->m, op); /* of a stage */
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
         int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration;
+        const bool arrives = runs_in_stages(op) && iteration % slices == 0 && iteration > 0;
+        if (runs_in_stages(op))
+            enter_stage(in, dim, (int)(at / slices), now, arrives ? carried : 0);
+        at %= runs_in_stages(op) ? slices : dim->size;
+        for (int i = 0; in->memory && arrives && i < carried; i++)
+            if (!arrive(in, &iterations, i, &now[i]))
+                return false;
         if (in->memory)
-            begin_iteration(in, &iterations, at, dim->size - 1 - iteration);
+            begin_iteration(in, &iterations, at, rank_iterations(in->m, op) - 1 - iteration % slices);
         if (!run_iteration(in, op, callee, at, args, now, out))
             return false;
         if (in->memory)
@@ -250,6 +274,8 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     default:
         break;
     }
+    if (info(op)->traits & MOVES)
+        return run_collective(in, op, args, results);
     switch (info(op)->family) {
     case LEAF:
         return run_leaf(in, op, results);
@@ -290,12 +316,35 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
     free_tensors(&whole, 1);
 }
 
+/* The operand of a sum of terms on several stages, which is zero on the others. */
+static Sharded with_zeros(Interp *in, const Sharded *x)
+{
+    Sharded padded = { .type = x->type, .part = NEW_ARRAY(&in->arena, Part, in->ranks), .tangent = x->tangent };
+    for (int rank = 0; rank < in->ranks; rank++) {
+        padded.part[rank] = x->part[rank];
+        if (!rank_holds(in, x->type, rank))
+            padded.part[rank].data = NEW_ARRAY(&in->arena, double, x->part[rank].count + 1);
+    }
+    return padded;
+}
+
+/* On stages that do not hold it a value is no number, so that a use of it there is found. */
+static void spoil(Interp *in, const Sharded *held)
+{
+    for (int rank = 0; rank < in->ranks && is_float(held->type->dtype); rank++)
+        for (int64_t i = 0; i < held->part[rank].count && !rank_holds(in, held->type, rank); i++)
+            held->part[rank].data[i] = NAN;
+}
+
 /* Runs one op; stores its results in value[first...]. */
 static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], int first)
 {
     Sharded *args = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++)
         args[i] = value[arg_at[i]];
+    for (int i = 0; i < 2 && is_addition(op); i++)
+        if (!same_stages(args[i].type->on, op->results.at[0]->type.on))
+            args[i] = with_zeros(in, &args[i]);
     in->op = op;
     if (op->attrs.started && !args[0].part) { /* the last iteration has nothing to start */
         value[first] = (Sharded){ 0 };
@@ -306,8 +355,13 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         if (!value[first + i].part)
             return false;
     }
+    const Stages around = in->running;
+    const Func *callee = info(op)->family == CONTROL ? find_func(in->m, op->attrs.callee) : NULL;
+    if (callee && !is_staged(callee) && op->results.count && op->results.at[0]->type.on.at)
+        in->running = op->results.at[0]->type.on;
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
+    in->running = around;
     in->op = op; /* a call has run others */
     if (in->options->tangents && info(op)->family != CONTROL && !run_tangent(in, op, args, &value[first]))
         return false;
@@ -316,6 +370,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     for (int i = 0; i < op->results.count; i++) {
         if (!value[first + i].part)
             continue;
+        value[first + i].type = &op->results.at[i]->type; /* a callee does not know its stages */
+        spoil(in, &value[first + i]);
         if (!check_value(in, &value[first + i], op->results.at[i]->name))
             return false;
         show(in, op, i, &value[first + i]);

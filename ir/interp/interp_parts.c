@@ -4,6 +4,7 @@
  * as many: block r then holds the r-th from the left and the r-th from the right.
  */
 #include "interp_parts.h"
+#include "stages.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -136,17 +137,33 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
     return first + position / cut.block;
 }
 
-int *ranks_along(Interp *in, Axes axes, int *count)
+int first_stage(Stages on, int axis)
+{
+    int stage = 0;
+    while (on.at && on.axis == axis && !is_on(on, stage))
+        stage++;
+    return stage;
+}
+
+Stages stages_of(const Interp *in, const Type *type) { return type->on.at ? type->on : in->running; }
+
+bool rank_holds(const Interp *in, const Type *type, int rank)
+{
+    const Stages on = stages_of(in, type);
+    return !on.at || is_on(on, coordinate(in, rank, on.axis));
+}
+
+int *ranks_along(Interp *in, Axes axes, Stages on, int *count)
 {
     int *distance = NEW_ARRAY(&in->arena, int, in->ranks);
     *count = 1;
     for (int axis = 0; axis < in->m->naxes; axis++) {
         if (!(axes & 1u << axis))
             continue;
-        int sofar = *count;
-        for (int c = 1; c < in->m->axis_size[axis]; c++)
-            for (int i = 0; i < sofar; i++)
-                distance[(*count)++] = distance[i] + c * in->axis_step[axis];
+        const int sofar = *count, first = first_stage(on, axis);
+        for (int c = first + 1; c < in->m->axis_size[axis]; c++)
+            for (int i = 0; i < sofar && (on.axis != axis || is_on(on, c)); i++)
+                distance[(*count)++] = distance[i] + (c - first) * in->axis_step[axis];
     }
     return distance;
 }
@@ -246,13 +263,24 @@ static void deal_element(void *context, double *element, int64_t index)
     }
 }
 
-/* A rank's index among the holders of the terms of a partial tensor. */
+/* How many ranks of an axis hold a value, and how many of them stand before one. */
+static int holders_before(const Interp *in, Stages on, int axis, int coordinate)
+{
+    int count = 0;
+    for (int c = 0; c < coordinate; c++)
+        count += axis != on.axis || is_on(on, c);
+    return count;
+}
+
+/* A rank's number among those that hold the terms of a partial tensor. */
 static int term_of(const Interp *in, const Type *type, int rank)
 {
+    const Stages on = stages_of(in, type);
     int term = 0;
     for (int axis = 0; axis < in->m->naxes; axis++)
         if (type->partial & 1u << axis)
-            term = term * (int)in->m->axis_size[axis] + coordinate(in, rank, axis);
+            term = term * holders_before(in, on, axis, (int)in->m->axis_size[axis]) +
+                   holders_before(in, on, axis, coordinate(in, rank, axis));
     return term;
 }
 
@@ -262,7 +290,7 @@ Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t se
     Dealing d = {
         .numbers = in->numbers, .padding = padding_number(in, type->dtype), .whole = tensor, .type = type, .seed = seed
     };
-    ranks_along(in, type->partial, &d.terms);
+    ranks_along(in, type->partial, stages_of(in, type), &d.terms);
     for (int rank = 0; held.part && rank < in->ranks; rank++) {
         d.term = term_of(in, type, rank);
         each_element(in, type, rank, &held.part[rank], deal_element, &d);
@@ -279,11 +307,11 @@ static Axes splitting_axes(const Type *type)
     return axes;
 }
 
-/* Has the rank coordinate 0 on all axes but these? */
-static bool stands_for_others(const Interp *in, int rank, Axes axes)
+/* Does a rank stand at the origin of all axes but these?  Of that of the stages, at the first one of them. */
+static bool stands_for_others(const Interp *in, int rank, Stages on, Axes axes)
 {
     for (int axis = 0; axis < in->m->naxes; axis++)
-        if (!(axes & 1u << axis) && coordinate(in, rank, axis) != 0)
+        if (!(axes & 1u << axis) && coordinate(in, rank, axis) != first_stage(on, axis))
             return false;
     return true;
 }
@@ -316,11 +344,11 @@ static void place_element(void *context, double *element, int64_t index)
 
 Tensor put_together(Interp *in, const Sharded *held)
 {
-    int terms, *distance = ranks_along(in, held->type->partial, &terms);
+    int terms, *distance = ranks_along(in, held->type->partial, stages_of(in, held->type), &terms);
     Axes splits = splitting_axes(held->type);
     Tensor whole = new_tensor(held->type);
     for (int rank = 0; rank < in->ranks; rank++) {
-        if (!stands_for_others(in, rank, splits))
+        if (!stands_for_others(in, rank, stages_of(in, held->type), splits))
             continue;
         Part part = held->part[rank];
         part.data = combine(in, held, rank, distance, terms, NEW_ARRAY(&in->arena, double, part.count + 1));
@@ -336,19 +364,20 @@ static bool equal_copies(double a, double b, double scale, double tolerance)
 
 bool copies_agree(Interp *in, const Sharded *held, Name name)
 {
-    int terms, *distance = ranks_along(in, held->type->partial, &terms);
+    int terms, *distance = ranks_along(in, held->type->partial, stages_of(in, held->type), &terms);
     Axes splits = splitting_axes(held->type), pending_axes = held->type->partial;
     double **sum = NEW_ARRAY(&in->arena, double *, in->ranks);
     for (int rank = 0; rank < in->ranks; rank++) {
-        if (!stands_for_others(in, rank, ~pending_axes))
-            continue; /* it holds a term other than the first */
+        if (!rank_holds(in, held->type, rank) || !stands_for_others(in, rank, stages_of(in, held->type), ~pending_axes))
+            continue; /* it holds nothing, or a term other than the first */
         int64_t count = held->part[rank].count;
         double *scale = NEW_ARRAY(&in->arena, double, terms > 1 ? count + 1 : 1);
         sum[rank] = combine(in, held, rank, distance, terms, scale);
         int like = rank; /* the first rank that holds the same elements */
         for (int axis = 0; axis < in->m->naxes; axis++)
             if (!(splits & 1u << axis))
-                like -= coordinate(in, rank, axis) * in->axis_step[axis];
+                like -=
+                    (coordinate(in, rank, axis) - first_stage(stages_of(in, held->type), axis)) * in->axis_step[axis];
         for (int64_t i = 0; i < count && like != rank; i++)
             if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i]),
                               in->numbers->tolerance))

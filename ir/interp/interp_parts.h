@@ -44,7 +44,8 @@ typedef struct {
     Activation now;
     Slots *plans;
     const char *iteration; /* see Seen.iteration */
-    uint64_t shaken;       /* number of such values, see Tangents.shake */
+    uint64_t shaken;       /* so many values, see Tangents.shake */
+    Stages running;        /* the function at hand runs on these alone */
     int depth;             /* of calls */
     const Func *func;      /* for messages */
     const Op *op;
@@ -66,8 +67,11 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
 int rank_of_block(const Interp *in, const Dim *dim, int64_t block);
 /* The positions in the whole tensor of a part's elements along a dim, ascending. */
 int64_t *positions_of(Interp *in, const Dim *dim, int rank);
-/* All offsets of ranks along the axes, as distances between ranks; the first is 0. */
-int *ranks_along(Interp *in, Axes axes, int *count);
+/* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
+int *ranks_along(Interp *in, Axes axes, Stages on, int *count);
+Stages stages_of(const Interp *in, const Type *type);
+int first_stage(Stages on, int axis); /* 0 on other axes */
+bool rank_holds(const Interp *in, const Type *type, int rank);
 
 Sharded hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
 Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
@@ -115,6 +119,7 @@ typedef struct {
     int64_t *carried; /* addresses of the carried values for the next iteration */
 } Iterations;
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
+bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */
 void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left);
 void end_iteration(Interp *in, Iterations *t);
 

@@ -9,6 +9,7 @@
  */
 #include "flight.h"
 #include "interp_parts.h"
+#include "stages.h"
 #include "storage.h"
 
 #include <string.h>
@@ -129,7 +130,7 @@ static bool read_value(Interp *in, const Value *value, int64_t address, const Sh
 {
     bool good = has_place(in, value);
     for (int rank = 0; good && rank < in->ranks; rank++)
-        good = read_part(in, value, address, &held->part[rank], rank);
+        good = !rank_holds(in, &value->type, rank) || read_part(in, value, address, &held->part[rank], rank);
     return good;
 }
 
@@ -217,7 +218,7 @@ static bool write_value(Interp *in, const Value *value, int64_t address, const S
 {
     bool good = has_place(in, value);
     for (int rank = 0; good && rank < in->ranks; rank++)
-        good = write_part(in, value, address, &held->part[rank], rank);
+        good = !rank_holds(in, &value->type, rank) || write_part(in, value, address, &held->part[rank], rank);
     return good;
 }
 
@@ -371,7 +372,7 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    const int64_t iteration = op->attrs.dims.count ? op->attrs.dims.dim[0].size - 1 - left : 0;
+    const int64_t iteration = rank_iterations(in->m, op) - 1 - left;
     int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + 1);
     int64_t frame = in->now.base + op->attrs.frame, buffer = frame + aligned_bytes(t->callee->frame);
     for (int i = 0; i < nargs; i++)
@@ -381,15 +382,30 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool swaps = i < op->attrs.carried && !is_carried_in_place(t->op, t->callee, i);
-        pointer[nargs + i] = i >= op->attrs.carried                         ? slice_address(in, op, value, at)
-                             : swaps && is_written_behind(op, i, iteration) ? buffer
-                                                                            : address_of(in, value);
+        pointer[nargs + i] = i >= op->attrs.carried                                ? slice_address(in, op, value, at)
+                             : swaps && is_written_behind(in->m, op, i, iteration) ? buffer
+                                                                                   : address_of(in, value);
         if (swaps)
             buffer += aligned_bytes(local_bytes(in->m, &value->type));
     }
     for (int i = 0; i < op->attrs.carried; i++)
         t->carried[i] = pointer[nargs + i];
     in->now = (Activation){ frame, pointer };
+}
+
+/* A carried value comes from the stage before: where the callee reads it, in the buffer that it does not write. */
+bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
+{
+    const Op *op = t->op;
+    int64_t buffer = in->now.base + op->attrs.frame + aligned_bytes(t->callee->frame);
+    t->carried[i] = address_of(in, op->results.at[i]);
+    if (!is_carried_in_place(op, t->callee, i) && is_written_behind(in->m, op, i, -1)) {
+        for (int j = 0; j < i; j++)
+            buffer +=
+                is_carried_in_place(op, t->callee, j) ? 0 : aligned_bytes(local_bytes(in->m, &op->results.at[j]->type));
+        t->carried[i] = buffer;
+    }
+    return write_value(in, t->callee->params.at[i], t->carried[i], value);
 }
 
 void end_iteration(Interp *in, Iterations *t) { in->now = t->outer; }

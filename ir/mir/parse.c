@@ -350,6 +350,24 @@ static void read_rule(Parser *p, ShardRule **end)
     rule->zigzag = accept(p, "zigzag");
 }
 
+static void read_saved(Parser *p, Saved **end)
+{
+    Saved *saved = *end = NEW(&p->module->arena, Saved);
+    expect(p, "@");
+    int begin = p->at;
+    saved->func = read_name(p);
+    saved->loc = from(p, begin);
+    expect(p, "(");
+    if (accept(p, ")"))
+        return;
+    do {
+        const bool is_value = accept(p, "%"); /* else a path and a number: see label_values() */
+        const Name name = read_name(p);
+        add_saved(&p->module->arena, saved, is_value ? intern_format(p->module, "%%%s", name) : name);
+    } while (!p->failed && accept(p, ","));
+    expect(p, ")");
+}
+
 static void read_module(Parser *p)
 {
     Module *m = p->module;
@@ -376,6 +394,8 @@ static void read_module(Parser *p)
         m->train_loc = from(p, p->at - 5);
         read_train(p, &m->train);
     }
+    for (Saved **end = &m->saved; accept(p, "save"); end = &(*end)->next)
+        read_saved(p, end);
     for (Input **end = &m->inputs; accept(p, "input"); end = &(*end)->next)
         read_input(p, end);
     for (Param **end = &m->params; accept(p, "param"); end = &(*end)->next)

@@ -197,6 +197,30 @@ static bool too_large(const Type *type)
     return count > (double)(INT64_C(1) << 50);
 }
 
+/* (pp=0+3) */
+static Stages read_stages(Parser *p)
+{
+    Stages on = { 0 };
+    expect(p, "(");
+    const int begin = p->at;
+    Name axis = read_name(p);
+    while (on.axis < p->module->naxes && p->module->axis[on.axis] != axis)
+        on.axis++;
+    if (!p->failed && on.axis == p->module->naxes)
+        return fail(p, from(p, begin), "the mesh has no such axis"), (Stages){ 0 };
+    expect(p, "=");
+    do {
+        const int at = p->at;
+        const int64_t stage = read_int(p);
+        if (!p->failed && (stage < 0 || stage >= p->module->axis_size[on.axis] || stage >= MAX_STAGES))
+            fail(p, from(p, at), "the axis has no such stage");
+        else
+            on.at |= UINT64_C(1) << stage;
+    } while (!p->failed && accept(p, "+"));
+    expect(p, ")");
+    return on;
+}
+
 Type read_type(Parser *p)
 {
     Type type = { 0 };
@@ -224,6 +248,8 @@ Type read_type(Parser *p)
         type.partial = read_axes(p);
         expect(p, ")");
     }
+    if (accept(p, "on"))
+        type.on = read_stages(p);
     type.in_flight = accept(p, "in_flight");
     if (!p->failed && too_large(&type))
         fail(p, from(p, begin), "a tensor of more than 2^50 elements");
@@ -304,6 +330,7 @@ static Dtype parse_Dtype(Parser *p) { return read_dtype(p); }
 static Names parse_Names(Parser *p) { return read_names(p); }
 static Dims parse_Dims(Parser *p) { return read_dims(p); }
 static Axes parse_Axes(Parser *p) { return read_axes(p); }
+static Stages parse_Stages(Parser *p) { return read_stages(p); }
 static Number parse_Number(Parser *p) { return read_number(p); }
 static Int parse_Int(Parser *p) { return read_int(p); }
 static Flag parse_Flag(Parser *p) { return read_flag(p); }

@@ -67,9 +67,31 @@ static char *put_axes(const Module *m, Axes axes, char *end)
     return end;
 }
 
+enum { STAGES_ROOM = 64 * 4 };
+
+/* pp=0+3 */
+static char *put_stages(const Module *m, Stages on, char *end)
+{
+    end = put(put(end, m->axis[on.axis]), "=");
+    const char *before = "";
+    for (int stage = 0; stage < MAX_STAGES; stage++)
+        if (on.at >> stage & 1) {
+            end += sprintf(end, "%s%d", before, stage);
+            before = "+";
+        }
+    return end;
+}
+
+char *stages_text(Module *m, Stages on)
+{
+    char *text = NEW_ARRAY(&m->arena, char, axes_room(m) + STAGES_ROOM);
+    put_stages(m, on, text);
+    return text;
+}
+
 char *type_text(Module *m, const Type *type)
 {
-    size_t room = 64 + axes_room(m);
+    size_t room = 64 + 2 * axes_room(m) + STAGES_ROOM;
     for (int i = 0; i < type->rank; i++)
         room += dim_room(m, &type->dim[i]) + 2;
     char *text = NEW_ARRAY(&m->arena, char, room), *end = put(put(text, dtype_name[type->dtype]), "[");
@@ -78,6 +100,8 @@ char *type_text(Module *m, const Type *type)
     end = put(end, "]");
     if (type->partial)
         end = put(put_axes(m, type->partial, put(end, type->by == BY_MAX ? " partial_max(" : " partial(")), ")");
+    if (type->on.at)
+        end = put(put_stages(m, type->on, put(end, " on(")), ")");
     put(end, type->in_flight ? " in_flight" : "");
     return text;
 }
@@ -88,6 +112,7 @@ static bool set_Dtype(Dtype dtype) { return dtype != NULL; }
 static bool set_Names(Names names) { return names.count > 0; }
 static bool set_Dims(Dims dims) { return dims.count > 0; }
 static bool set_Axes(Axes axes) { return axes != 0; }
+static bool set_Stages(Stages on) { return on.at != 0; }
 static bool set_Number(Number number) { return number != 0; }
 static bool set_Int(Int number) { return number != 0; }
 static bool set_Flag(Flag flag) { return flag; }
@@ -129,6 +154,8 @@ static void print_Axes(Module *m, Axes axes, FILE *out)
     put_axes(m, axes, text);
     fputs(text, out);
 }
+
+static void print_Stages(Module *m, Stages on, FILE *out) { fprintf(out, "(%s)", stages_text(m, on)); }
 
 static void print_Dims(Module *m, Dims dims, FILE *out)
 {
@@ -317,6 +344,15 @@ static void print_train(Module *m, FILE *out)
         fputs("}\n", out);
 }
 
+/* save @h.fwd(%x, h.attn.q.2) */
+static void print_saved(const Saved *saved, FILE *out)
+{
+    fprintf(out, "  save @%s(", saved->func);
+    for (int i = 0; i < saved->count; i++)
+        fprintf(out, "%s%s", i ? ", " : "", saved->value[i]);
+    fputs(")\n", out);
+}
+
 /* shard heads+ff+vocab over tp else seq zigzag */
 static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
@@ -346,6 +382,8 @@ void print_module(Module *m, FILE *out)
     if (m->vocab)
         fprintf(out, "  vocab %s\n", m->vocab);
     print_train(m, out);
+    for (const Saved *saved = m->saved; saved; saved = saved->next)
+        print_saved(saved, out);
     for (const Input *input = m->inputs; input; input = input->next)
         print_input(m, input, out);
     for (const Param *param = m->params; param; param = param->next)

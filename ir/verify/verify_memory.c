@@ -11,6 +11,7 @@
 #include "flight.h"
 #include "map.h"
 #include "region.h"
+#include "stages.h"
 #include "storage.h"
 
 #include <string.h>
@@ -329,9 +330,9 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
-        pointer[nargs + i] = !is_carried                                    ? slice_address(t, value, at)
-                             : swaps && is_written_behind(op, i, iteration) ? buffer
-                                                                            : address_of(t->place, value);
+        pointer[nargs + i] = !is_carried                                          ? slice_address(t, value, at)
+                             : swaps && is_written_behind(c->m, op, i, iteration) ? buffer
+                                                                                  : address_of(t->place, value);
         buffer += swaps ? aligned_bytes(local_bytes(c->m, &value->type)) : 0;
     }
     for (int i = 0; i < op->attrs.carried; i++)
@@ -403,7 +404,7 @@ static bool lie_as_expected(const Check *c, const Iterations *t)
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
-    Iterations t = { place, op, callee, dim, dim ? dim->size : 1, place->base + op->attrs.frame, NULL };
+    Iterations t = { place, op, callee, dim, rank_iterations(c->m, op), place->base + op->attrs.frame, NULL };
     t.carried = NEW_ARRAY(&c->m->arena, int64_t, op->args.count + 1);
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
                 lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);

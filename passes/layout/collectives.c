@@ -3,6 +3,8 @@
  *   partial -> replicated   all_reduce           split -> replicated     all_gather
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, no communication
+ *   on one stage -> another send                 on one stage -> on more      pend, all_reduce
+ *   on stages -> some of them: hold, no communication
  *
  * First, a sum of several reduced sums becomes one sum that is reduced once, and a reshard of a reshard becomes one
  * reshard; gathers of a layer's weights are moved together, within the limit `bucket`.  Then adjacent reshards are
@@ -12,6 +14,7 @@
 #include "manager/pass.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "stages.h"
 #include "tensor_layout.h"
 
 #include <string.h>
@@ -307,12 +310,51 @@ static bool gathering(const Type *now, const Type *to, Collective *step)
     return false;
 }
 
+static Stages first_of(Stages on) { return (Stages){ on.at & -on.at, on.axis }; }
+
+static Stages union_of(const Module *m, Stages a, Stages b)
+{
+    return b.at ? unless_all(m, (Stages){ a.at | b.at, a.axis }) : b;
+}
+
+/* A step towards the stages of `to`. */
+static bool moving(const Module *m, const Type *now, const Type *to, Collective *step)
+{
+    const Axes axis = now->on.at ? bit(now->on.axis) : 0;
+    if (!now->on.at && to->on.at && bit(to->on.axis) & to->partial & ~now->partial)
+        *step = (Collective){ OP_hold, { .on = first_of(to->on) } };
+    else if (axis & now->partial & ~to->partial)
+        *step = (Collective){ OP_all_reduce, { .axis = axis } };
+    else if (same_stages(now->on, to->on) && !(axis & to->partial & ~now->partial))
+        return false;
+    else if (!is_one_stage(now->on))
+        *step = (Collective){ OP_hold, { .on = first_of(now->on) } };
+    else if (is_one_stage(to->on))
+        *step = (Collective){ OP_send, { .on = to->on } };
+    else
+        *step = (Collective){ OP_pend, { .axis = axis, .on = union_of(m, now->on, to->on) } };
+    return true;
+}
+
+/* Has `to` only some of the stages of `now`, whose values are whole on each? */
+static bool narrowing(const Type *now, const Type *to, Collective *step)
+{
+    const bool is_less = to->on.at && (!now->on.at || !(to->on.at & ~now->on.at)) && !same_stages(now->on, to->on);
+    if (!is_less || (now->partial | to->partial) & bit(to->on.axis))
+        return false;
+    *step = (Collective){ OP_hold, { .on = to->on } };
+    return true;
+}
+
 static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->partial; }
 
 /* The first step from one type to another: steps that make the tensor smaller come before those that make it larger. */
-static bool next_step(const Type *now, const Type *to, Collective *step)
+static bool next_step(const Module *m, const Type *now, const Type *to, Collective *step)
 {
-    Axes pending = now->partial & ~to->partial, whole = pending & ~split_axes_of(to);
+    const Axes of_stages = now->on.at ? bit(now->on.axis) : 0;
+    Axes pending = now->partial & ~to->partial & ~of_stages, whole = pending & ~split_axes_of(to);
+    if (narrowing(now, to, step))
+        return true;
     if (splitting(now, to, pending, OP_reduce_scatter, step))
         return true;
     if (splitting(now, to, ~axes_in_use(now), OP_local_slice, step))
@@ -321,7 +363,7 @@ static bool next_step(const Type *now, const Type *to, Collective *step)
         *step = (Collective){ OP_all_reduce, { .axis = whole } };
         return true;
     }
-    return exchanging(now, to, step) || gathering(now, to, step);
+    return moving(m, now, to, step) || exchanging(now, to, step) || gathering(now, to, step);
 }
 
 /* --- Adjacent reshards ---------------------------------------------------------------------------- */
@@ -338,7 +380,8 @@ typedef struct {
 static bool same_kind(const Way *a, const Way *b)
 {
     return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
-           a->now->type.dtype == b->now->type.dtype && a->now->type.by == b->now->type.by &&
+           same_stages(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype &&
+           same_stages(a->now->type.on, b->now->type.on) && a->now->type.by == b->now->type.by &&
            op_table[a->next.kind].traits & SENDS;
 }
 
@@ -351,7 +394,7 @@ static void take_step(Module *m, Func *f, Way *way, Op *before, int64_t bucket)
     way->next.attrs.bucket = bucket;
     way->now = build_op(&b, way->next.kind, way->next.attrs, 1, &way->now);
     Type to = type_after(way->reshard);
-    way->done = !next_step(&way->now->type, &to, &way->next);
+    way->done = !next_step(m, &way->now->type, &to, &way->next);
 }
 
 /* Writes one step of `ways[first]`, and all next steps of the same kind, bucket by bucket. */
@@ -380,7 +423,7 @@ static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
     for (int i = 0; i < n; i++) {
         Type to = type_after(ways[i].reshard);
         ways[i].now = arg(ways[i].reshard, 0);
-        ways[i].done = !next_step(&ways[i].now->type, &to, &ways[i].next);
+        ways[i].done = !next_step(m, &ways[i].now->type, &to, &ways[i].next);
     }
     for (int i = 0; i < n; i++)
         while (!ways[i].done)
@@ -405,6 +448,18 @@ static int count_together(Op *first, Way ways[])
     return n;
 }
 
+/* Terms of a sum on different stages: each is zero on the stages of the others. */
+static void write_zeros(Module *m, Func *f, Op *add)
+{
+    const Stages on = result(add)->type.on;
+    Builder b = builder_at(m, f, add);
+    for (int i = 0; i < add->args.count; i++) {
+        const Stages own = arg(add, i)->type.on;
+        if (!same_stages(own, on))
+            add->args.at[i] = BUILD(&b, OP_pend, ((Attrs){ .axis = bit(own.axis), .on = on }), arg(add, i));
+    }
+}
+
 void pass_collectives(Module *m);
 void pass_collectives(Module *m)
 {
@@ -421,6 +476,8 @@ void pass_collectives(Module *m)
             next = n ? ways[n - 1].reshard->next : op->next;
             if (n)
                 write_steps(m, f, ways, n, &buckets);
+            else if (adds_stages(op))
+                write_zeros(m, f, op);
         }
     }
 }

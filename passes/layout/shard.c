@@ -15,8 +15,11 @@
  * the layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
  * zero they are reduced to shards.  Each pass starts from the program without layout, so each can run alone.
  */
+#include "accumulator.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "stage_layout.h"
+#include "stages.h"
 #include "tensor_layout.h"
 
 typedef struct {
@@ -52,9 +55,13 @@ static bool is_gradient(const Shard *s, const Value *value)
     return value->type.rank > 0 && value->type.partial & s->rules.data.axes;
 }
 
-static Type reduced_type(const Shard *s, const Value *value)
+/* The type of a reduced sum.  Within a micro-batch, gradients stay pending over stages, which must not wait for each
+ * other but where the schedule says so. */
+static Type reduced_type(const Shard *s, const Func *f, const Value *value)
 {
-    return is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
+    Type reduced = is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
+    reduced.partial = f->role == PLAIN && value->type.by == BY_SUM ? value->type.partial & s->rules.stages : 0;
+    return reduced;
 }
 
 static Dims dims_of(const Type *type)
@@ -79,6 +86,7 @@ static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader re
     Extent rule = rule_behind(&s->rules, from, to);
     return (Attrs){ .dims = dims_of(to),
                     .axis = to->partial,
+                    .on = to->on,
                     .purpose = !reader.purpose && rule == BY_ZERO ? WEIGHT : reader.purpose,
                     .cause = intern_format(s->m, "%s.%s", pass[rule], reader.name) };
 }
@@ -86,11 +94,11 @@ static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader re
 /* Reshards `value` to `to` for `reader`, before `before`. */
 static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
-    if (same_dims(&value->type, to))
+    if (same_dims(&value->type, to) && same_stages(value->type.on, to->on))
         return value;
     Builder b = builder_at(s->m, f, before);
     Op *made;
-    if (value->def && info(value->def)->family == LEAF) { /* recreated in the needed layout */
+    if (value->def && info(value->def)->family == LEAF && !to->on.at) { /* recreated in the needed layout */
         Attrs attrs = value->def->attrs;
         attrs.dims = dims_of(to);
         made = build(&b, value->def->kind, attrs, 0, NULL);
@@ -125,7 +133,7 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 {
     if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
         return;
-    Type wanted = reduced_type(s, value);
+    Type wanted = reduced_type(s, f, value);
     bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
     Op *next = op->next;
     Value *reduced = of_weight ? reduce_gradient(s, f, next, value, &wanted, of_gradient)
@@ -145,8 +153,6 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 
 /* --- Ops ------------------------------------------------------------------------------------------ */
 
-static int64_t bytes_of(const Type *type) { return element_count(type) * dtype_bytes(type->dtype); }
-
 /* Are all other operands scalars, which do not affect the layout of the sum? */
 static bool others_are_scalars(const Op *op, int at)
 {
@@ -157,7 +163,8 @@ static bool others_are_scalars(const Op *op, int at)
 }
 
 /* Which pending sums of its operands may stay pending in the result?  Those shared by all operands in which the op is
- * linear, unless that makes the reduced tensor larger.  first, last: these operands. */
+ * linear, unless that makes the reduced tensor larger; over stages, always: a message between them is worse.  first,
+ * last: these operands. */
 static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
 {
     Linear linear = info(op)->linear;
@@ -166,17 +173,15 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
     for (int i = 0; linear == EACH && i < op->args.count; i++)
         if (arg(op, i)->type.partial)
             *first = *last = i;
-    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || info(op)->family == PRODUCT ||
-        result(op)->type.dtype == BOOL)
+    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || result(op)->type.dtype == BOOL)
         return 0;
-    if ((linear == EACH || linear == FIRST) && !others_are_scalars(op, *first))
-        return 0;
-    Axes pending = ~0u;
+    const bool scales = linear == ALL || linear == REST || others_are_scalars(op, *first);
+    Axes pending = scales && info(op)->family != PRODUCT ? ~0u : s->rules.stages;
     for (int i = *first; i <= *last; i++) {
         const Value *value = arg(op, i);
-        bool may =
-            value->type.by == BY_SUM && uses_of(s, value) == 1 && bytes_of(&result(op)->type) <= bytes_of(&value->type);
-        pending &= may ? value->type.partial : 0;
+        const bool may = value->type.by == BY_SUM && uses_of(s, value) == 1,
+                   grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
+        pending &= may ? pending_with_stages(&value->type) & (grows ? s->rules.stages : ~0u) : 0;
     }
     return pending;
 }
@@ -219,7 +224,7 @@ static Type whole_space(const Op *op)
 static Type wanted_type(const Type *given, const Type *space, Axes pending)
 {
     Type wanted = unsplit_type(*given);
-    wanted.partial = pending;
+    wanted.partial = pending & (given->partial | ~pending_with_stages(given));
     for (int i = 0; i < wanted.rank; i++) {
         const Dim *dim = &space->dim[find_dim(space, wanted.dim[i].name)];
         wanted.dim[i].split = dim->split;
@@ -244,8 +249,12 @@ static void assign_op(Shard *s, Func *f, Op *op)
     Type space = whole_space(op);
     split_by_rules(&s->rules, &space, pending, op);
     adopt_splits(s, op, &space, pending);
+    Stages stages;
+    const bool moves = moves_operands(op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {
         Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
+        if (moves && (!stages.at || !is_on_all(wanted.on, stages)))
+            wanted.on = stages;
         op->args.at[i] = reshard(s, f, op, arg(op, i), &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
     }
     for (int i = 0; i < op->attrs.dims.count; i++) {
@@ -263,32 +272,6 @@ static void assign_op(Shard *s, Func *f, Op *op)
  * that a loop only adds to starts as zeros, and zeros are a pending sum over any axes: so the accumulator has the
  * layout of the added terms and is reduced once, after the loop. */
 
-static bool is_zeros(const Value *value)
-{
-    while (value->def && info(value->def)->traits & COPIES)
-        value = arg(value->def, 0);
-    return is_number(value, 0);
-}
-
-static const Op *only_reader(const Func *f, const Value *value)
-{
-    const Op *reader = NULL;
-    for (const Op *op = f->first; op; op = op->next)
-        if (index_of(&op->args, value) >= 0) {
-            if (reader)
-                return NULL;
-            reader = op;
-        }
-    return index_of(&f->results, value) < 0 ? reader : NULL;
-}
-
-static bool is_accumulator(const Func *f, int i)
-{
-    const Op *add = only_reader(f, f->params.at[i]);
-    return add && is_addition(add) && result(add) == f->results.at[i] &&
-           arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
-}
-
 /* Gives an accumulator the layout of the term that the op adds. */
 static void close_accumulator(const FuncLayout *frame, const Op *op)
 {
@@ -304,6 +287,7 @@ static void close_accumulator(const FuncLayout *frame, const Op *op)
             own->dim[j].zigzag = dim->zigzag;
         }
         own->partial = added->by == BY_SUM ? added->partial : 0;
+        own->on = added->on;
         frame->open[at] = false;
     }
 }
@@ -313,7 +297,10 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
     Builder b = builder_at(s->m, f, before);
     Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
     Value *number = build_op(&b, OP_constant, zero, 0, NULL);
-    return BUILD(&b, OP_broadcast, ((Attrs){ .dims = dims_of(type), .axis = type->partial }), number);
+    const Axes of_stages = type->on.at ? axis_bit(type->on.axis) : 0;
+    Attrs attrs = { .dims = dims_of(type), .axis = type->partial & ~of_stages };
+    Value *zeros = BUILD(&b, OP_broadcast, attrs, number);
+    return reshard(s, f, before, zeros, type, (Reader){ "zeros", ANY_PURPOSE });
 }
 
 /* --- Calls and loops -------------------------------------------------------------------------- */
@@ -329,6 +316,26 @@ static Type type_for_callee(const Shard *s, const Func *caller, const Value *val
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
+/* The rules may split the dim of a loop: its slices are then on the stages of a pipeline. */
+static void split_loop(const Shard *s, Op *op)
+{
+    if (!looped_dim(op))
+        return;
+    Type along = { .rank = 1, .dim = { op->attrs.dims.dim[0] } };
+    split_by_rules(&s->rules, &along, 0, NULL);
+    op->attrs.dims.dim[0] = along.dim[0];
+}
+
+/* The stages on which a call needs its i-th operand. */
+static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, int i)
+{
+    const Stages given = arg(op, i)->type.on;
+    if (!runs_in_stages(op))
+        return is_staged(callee) ? callee->params.at[i]->type.on : given;
+    const Stages first = end_stage(s->m, op, false);
+    return i >= op->attrs.carried ? (Stages){ 0 } : common_stages(given, first).axis < 0 ? first : given;
+}
+
 static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
 {
     Name dim = looped_dim(op);
@@ -340,6 +347,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
         given = i >= carried && dim ? without_dim(given, dim) : given;
         open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
         given.dtype = param->dtype;
+        given.on = runs_in_stages(op) ? (Stages){ 0 } : given.on;
         *param = i < carried ? layout_type(&s->rules, *param) : given;
     }
     Map uses = s->uses;
@@ -352,13 +360,15 @@ static void assign_call(Shard *s, Func *f, Op *op)
 {
     Func *callee = find_func(s->m, op->attrs.callee);
     Name dim = looped_dim(op);
+    split_loop(s, op);
     if (!map_get(&s->visited, callee))
         enter_callee(s, f, op, callee);
     for (int i = 0; i < op->args.count; i++) {
         Value *value = arg(op, i);
         Type wanted = callee->params.at[i]->type;
         if (dim && find_dim(&value->type, dim) == 0)
-            wanted = with_dim_first(wanted, value->type.dim[0]);
+            wanted = with_dim_first(wanted, op->attrs.dims.dim[0]);
+        wanted.on = stages_for_call(s, op, callee, i);
         bool from_zeros = !same_dims(&value->type, &wanted) && is_zeros(value);
         op->args.at[i] = from_zeros ? zeros_held_as(s, f, op, &wanted)
                                     : reshard(s, f, op, value, &wanted, (Reader){ callee->name, ANY_PURPOSE });
@@ -366,6 +376,12 @@ static void assign_call(Shard *s, Func *f, Op *op)
     retype_results(s, op);
     for (int i = 0; i < op->results.count; i++)
         reduce_pending(s, f, op, op->results.at[i]);
+}
+
+static Type everywhere(Type type)
+{
+    type.on = (Stages){ 0 };
+    return type;
 }
 
 /* --- Functions ------------------------------------------------------------------------------------ */
@@ -378,12 +394,12 @@ static Type returned_type(const Shard *s, const Func *f, int i, int carried)
     if (old >= 0)
         return f->params.at[old]->type;
     if (f->role != PLAIN)
-        return unsplit_type(value->type); /* the trainer reads it */
+        return everywhere(unsplit_type(value->type)); /* the trainer reads it */
     if (i < carried)
         return f->params.at[i]->type;
     bool residual = result_port(f, i).kind == PORT_RESIDUAL;
     bool reduced = residual || value->type.by == BY_MAX || (s->rules.data.reduces_early && is_gradient(s, value));
-    return value->type.partial && reduced ? reduced_type(s, value) : value->type;
+    return value->type.partial && reduced ? reduced_type(s, f, value) : value->type;
 }
 
 static void count_uses(Shard *s, const Func *f)
@@ -424,12 +440,16 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
 
 /* --- The passes ------------------------------------------------------------------------------------- */
 
-static void declare_homes(Shard *s)
+/* Declares the types of inputs and parameters. */
+static void declare_types(Shard *s)
 {
     for (Input *input = s->m->inputs; input; input = input->next)
         input->type = input_type(&s->rules, input->type);
-    for (Param *param = s->m->params; param; param = param->next)
+    for (Param *param = s->m->params; param; param = param->next) {
+        const Stages on = param->type.on;
         param->type = state_type(&s->rules, param->type);
+        param->type.on = on;
+    }
 }
 
 static void assign_entry(Shard *s, Func *f)
@@ -438,6 +458,9 @@ static void assign_entry(Shard *s, Func *f)
         Value *param = f->params.at[i];
         bool is_input = param->port.kind == PORT_INPUT;
         param->type = is_input ? input_type(&s->rules, param->type) : state_type(&s->rules, param->type);
+        const Param *declared = param->port.of && !is_input ? find_param(s->m, param->port.of) : NULL;
+        if (declared)
+            param->type.on = declared->type.on;
     }
     assign_func(s, f, 0, NULL);
 }
@@ -451,6 +474,17 @@ static bool has_extent(const Module *m, Extent extent)
     return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
 }
 
+static void assign_entries(Shard *s)
+{
+    forget_layout(s->m);
+    s->visited = s->uses = (Map){ .arena = &s->m->arena };
+    declare_types(s);
+    for (Func *f = s->m->funcs; f; f = f->next)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+            assign_entry(s, f);
+    drop_unreached(s->m);
+}
+
 /* Each walk starts from scratch: if no one inspects intermediate programs, only the last is run. */
 static void assign_layout(Module *m, Extent extent)
 {
@@ -459,13 +493,12 @@ static void assign_layout(Module *m, Extent extent)
         comes_again |= has_extent(m, later);
     if (!has_extent(m, extent) || (m->hurried && comes_again))
         return;
-    Shard s = { .m = m, .rules = layout_rules(m, extent), .visited.arena = &m->arena, .uses.arena = &m->arena };
-    forget_layout(m);
-    declare_homes(&s);
-    for (Func *f = m->funcs; f; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
-            assign_entry(&s, f);
-    drop_unreached(m);
+    Shard s = { .m = m, .rules = layout_rules(m, extent) };
+    for (Param *param = m->params; param; param = param->next)
+        param->type.on = (Stages){ 0 };
+    assign_entries(&s);
+    if (place_params(m))
+        assign_entries(&s);
 }
 
 void pass_shard(Module *m);

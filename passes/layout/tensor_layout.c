@@ -50,6 +50,9 @@ LayoutRules layout_rules(Module *m, Extent extent)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->family == CONTROL && op->attrs.dims.count)
                 add_name(&h.looped, op->attrs.dims.dim[0].name);
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        for (int i = 0; i < rule->dims.count; i++)
+            h.stages |= has_name(&h.looped, rule->dims.name[i]) ? 1u << rule->axis : 0;
     h.data = data_parallel(&h);
     return h;
 }
@@ -169,6 +172,12 @@ Extent rule_behind(const LayoutRules *h, const Type *from, const Type *to)
 
 /* --- The program without layout ---------------------------------------------------------------- */
 
+static void forget_type(Type *type)
+{
+    *type = unsplit_type(*type);
+    type->on = (Stages){ 0 };
+}
+
 static void forget_op(Func *f, Op *op)
 {
     if (info(op)->traits & WISHES) {
@@ -182,14 +191,14 @@ static void forget_op(Func *f, Op *op)
     }
     op->attrs.axis = 0;
     for (int i = 0; i < op->results.count; i++)
-        op->results.at[i]->type = unsplit_type(op->results.at[i]->type);
+        forget_type(&op->results.at[i]->type);
 }
 
 void forget_layout(Module *m)
 {
     for (Func *f = m->funcs; f; f = f->next) {
         for (int i = 0; i < f->params.count; i++)
-            f->params.at[i]->type = unsplit_type(f->params.at[i]->type);
+            forget_type(&f->params.at[i]->type);
         for (Op *op = f->first, *next; op; op = next) {
             next = op->next;
             forget_op(f, op);

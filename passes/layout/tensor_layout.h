@@ -19,7 +19,8 @@ typedef struct {
 typedef struct {
     Module *m;
     Extent extent;
-    Names looped; /* dims that a loop runs over: never split */
+    Names looped; /* dims that a loop runs over: state is not split along them */
+    Axes stages;  /* the axes of pipelines, over which the rules split looped dims */
     DataParallel data;
 } LayoutRules;
 

@@ -12,6 +12,7 @@
 #include "manager/pass.h"
 #include "map.h"
 #include "pack.h"
+#include "schedule/slots.h"
 #include "storage.h"
 
 #include <stdint.h>
@@ -302,6 +303,8 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .lifetimes.arena = &m->arena,
                     .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
+    if (op->attrs.stages && op->attrs.dims.count)
+        op->attrs.slots = pipeline_slots(m, op)->bytes;
     return aligned_bytes(callee->frame) + iteration_buffers(m, op, callee);
 }
 

@@ -135,7 +135,8 @@ static void write_body(Module *m, Func *f, Op *call, Map *instead)
 
 static bool is_inlined(const Module *m, const Op *op)
 {
-    return info(op)->family == CONTROL && !op->attrs.dims.count && find_func(m, op->attrs.callee)->role == PLAIN;
+    return info(op)->family == CONTROL && !op->attrs.dims.count && !op->attrs.stages &&
+           find_func(m, op->attrs.callee)->role == PLAIN;
 }
 
 static void inline_calls_of(Module *m, Func *f)

@@ -4,6 +4,7 @@
  *              recomputed in the kernel that reads them, at no cost
  *   selective  recomputes all but products, attention and gathers: values that are large and cheap
  *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174)
+ *   auto       saves the values that the module lists (Module.saved), as chosen with tradeoffs.c
  *
  * A bias belongs to its product.
  *
@@ -11,6 +12,7 @@
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
  *                                            %g = gelu %u
  */
+#include "recompute.h"
 #include "epilogue.h"
 #include "manager/pass.h"
 #include "map.h"
@@ -26,7 +28,9 @@ typedef struct {
     Func *fwd, *bwd;
     bool again[CONTROL + 1]; /* of each family: may its ops be recomputed? */
     bool for_products;       /* may operands of products and library ops be recomputed? */
-    bool whole;              /* full: at any cost */
+    bool whole;              /* full, auto: at any cost */
+    Labels labels;           /* auto: of fwd */
+    Map saved;               /* auto: the values that are not recomputed */
     bool views_only;         /* the present value is read by a product: only views of it are free */
     int carried;
     Op *begin; /* of bwd: copies are inserted before it, in order of creation */
@@ -53,7 +57,7 @@ static void note_param(Pair *p, Value *param)
 static void look_around(Pair *p)
 {
     Arena *arena = &p->m->arena;
-    p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
+    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
     p->fwd_uses = find_uses(arena, p->fwd);
     p->bwd_uses = find_uses(arena, p->bwd);
     for (int i = 0; i < p->bwd->params.count; i++)
@@ -85,10 +89,29 @@ static bool at_hand(const Pair *p, const Value *value)
     return backward_param(p, value) != NULL || map_get(&p->made, value);
 }
 
-static bool may_repeat(const Pair *p, const Op *op)
+bool is_layer(const Module *m, const Func *f)
 {
-    Family family = adds_bias(p->fwd, &p->fwd_uses, op) ? PRODUCT : info(op)->family;
-    return p->views_only ? family == VIEW : p->again[family];
+    Func *caller;
+    const Op *call = call_of(m, f, &caller);
+    return call && call->attrs.dims.count;
+}
+
+int carried_of(const Module *m, const Func *f)
+{
+    Func *caller;
+    const Op *call = call_of(m, f, &caller);
+    return call ? (int)call->attrs.carried : 0;
+}
+
+Family family_for_cost(const Func *f, const Uses *uses, const Op *op)
+{
+    return adds_bias(f, uses, op) ? PRODUCT : info(op)->family;
+}
+
+static bool may_repeat(const Pair *p, const Value *value)
+{
+    Family family = family_for_cost(p->fwd, &p->fwd_uses, value->def);
+    return (p->views_only ? family == VIEW : p->again[family]) && !map_get(&p->saved, value);
 }
 
 /* The additional bytes to save so that `value` can be recomputed.  Saving a carried value needs a copy, so it counts
@@ -98,7 +121,7 @@ static double extra_bytes(const Pair *p, const Value *value, const Value *wanted
     if ((value != wanted && at_hand(p, value)) || map_get(seen, value))
         return 0;
     map_put(seen, value, (void *)value);
-    if (!value->def || (!may_repeat(p, value->def) && info(value->def)->family != LEAF))
+    if (!value->def || (!may_repeat(p, value) && info(value->def)->family != LEAF))
         return (double)local_bytes(p->m, &value->type) * (is_carried(p, value) ? 2 : 1);
     double bytes = 0;
     for (int i = 0; i < value->def->args.count; i++)
@@ -118,7 +141,7 @@ static bool read_by_kernels_only(const Pair *p, const Value *param)
 static bool should_repeat(Pair *p, const Value *value, const Value *param)
 {
     p->views_only = !p->for_products && !read_by_kernels_only(p, param);
-    if (!value || !value->def || !may_repeat(p, value->def))
+    if (!value || !value->def || !may_repeat(p, value))
         return false;
     if (p->whole)
         return true;
@@ -136,7 +159,7 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
     if (made)
         return made;
     made = again ? NULL : backward_param(p, value);
-    if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value->def))) {
+    if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value))) {
         const Op *op = value->def;
         Value **args = NEW_ARRAY(&p->m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
@@ -160,8 +183,9 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
 static void repeat(Pair *p, Value *value, Value *param)
 {
     Builder b = builder_at(p->m, p->bwd, p->begin);
-    remark(p->m, value->def, "recomputed in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
-           (double)local_bytes(p->m, &value->type) / 1e6);
+    if (p->m->train.recompute != RECOMPUTE_AUTO) /* which prints a table */
+        remark(p->m, value->def, "recomputed in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
+               (double)local_bytes(p->m, &value->type) / 1e6);
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);
     map_put(&p->returned, param, NULL);
@@ -227,12 +251,75 @@ static void sink_copies(Pair *p)
     arena_free(&scratch);
 }
 
+/* --- auto --------------------------------------------------------------------------------------- */
+
+/* FLOPs to recompute the value from saved values. */
+static double flops_again(const Pair *p, const Value *value, const Value *wanted, Map *seen)
+{
+    if (!value->def || (value != wanted && !may_repeat(p, value)) || map_get(seen, value->def))
+        return 0;
+    map_put(seen, value->def, value->def);
+    double flops = op_flops(p->m, value->def);
+    for (int i = 0; i < value->def->args.count; i++)
+        flops += flops_again(p, arg(value->def, i), wanted, seen);
+    return flops;
+}
+
+static void tell_choice(const Pair *p, const Value *value)
+{
+    Arena scratch = { 0 };
+    Map seen = { .arena = &scratch };
+    const bool saved = !value->def || !may_repeat(p, value);
+    remark(p->m, value->def, "%s of @%s: %.3f MB, %.4g GFLOP to recompute: %s",
+           (const char *)map_get(&p->labels.label, value), p->fwd->name, (double)local_bytes(p->m, &value->type) / 1e6,
+           flops_again(p, value, value, &seen) / 1e9, saved ? "saved" : "recomputed");
+    arena_free(&scratch);
+}
+
+/* A row for each value that the backward reads or recomputes others from: one layer, on the whole mesh. */
+static void tell_choices(const Pair *p)
+{
+    for (int i = 0; i < p->carried; i++)
+        if (backward_param(p, p->fwd->params.at[i]) || map_get(&p->saved, p->fwd->params.at[i]))
+            tell_choice(p, p->fwd->params.at[i]);
+    for (const Op *op = p->fwd->first; op; op = op->next)
+        for (int i = 0; i < op->results.count && info(op)->family != CONTROL; i++) /* calls always save theirs */
+            if (backward_param(p, op->results.at[i]) || map_get(&p->saved, op->results.at[i]))
+                tell_choice(p, op->results.at[i]);
+}
+
+/* Finds the values of a list in the module. */
+static void note_saved(Pair *p, const Saved *list)
+{
+    p->labels = label_values(&p->m->arena, p->m, p->fwd);
+    for (int i = 0; list && i < list->count; i++) {
+        Value *value = map_get(&p->labels.value, list->value[i]);
+        if (value)
+            map_put(&p->saved, value, value);
+        else
+            error_at(p->m->diags, (Where){ .at = list->loc, .help = "remove it" }, "@%s has no value %s to save",
+                     p->fwd->name, list->value[i]);
+    }
+}
+
+/* Does every function with values to save have a backward? */
+static bool check_saved(Module *m)
+{
+    bool good = true;
+    for (const Saved *saved = m->saved; saved; saved = saved->next) {
+        const Func *bwd = m->funcs;
+        while (bwd && bwd->forward != saved->func)
+            bwd = bwd->next;
+        if (!bwd)
+            error_at(m->diags, (Where){ .at = saved->loc, .help = "remove the line" },
+                     "@%s has no backward to save values for", saved->func);
+        good &= bwd != NULL;
+    }
+    return good;
+}
+
 static void choose(Pair *p)
 {
-    Func *caller;
-    const Op *call = call_of(p->m, p->fwd, &caller);
-    p->carried = call ? (int)call->attrs.carried : 0;
-    look_around(p);
     p->begin = p->bwd->first;
     for (bool changed = true; changed;) {
         changed = false;
@@ -253,14 +340,13 @@ static void choose(Pair *p)
 
 static void set_policy(Pair *p, Recompute policy)
 {
-    Func *caller;
-    const Op *call = call_of(p->m, p->fwd, &caller);
-    bool layer = call && call->attrs.dims.count; /* `full` applies to layers; outside of them it is selective */
-    bool full = policy == RECOMPUTE_FULL, selective = full || policy == RECOMPUTE_SELECTIVE;
-    p->whole = full && layer;
+    bool layer = is_layer(p->m, p->fwd); /* `full` applies to layers; outside of them it is selective */
+    bool chosen = policy == RECOMPUTE_AUTO, full = policy == RECOMPUTE_FULL;
+    bool selective = chosen || full || policy == RECOMPUTE_SELECTIVE;
+    p->whole = chosen || (full && layer);
     p->again[POINTWISE] = p->again[VIEW] = true;
     p->again[REDUCTION] = selective;
-    p->again[PRODUCT] = p->again[LIBRARY] = p->whole;
+    p->again[PRODUCT] = p->again[LIBRARY] = layer && (chosen || full);
     p->for_products = selective;
 }
 
@@ -268,12 +354,20 @@ void pass_recompute(Module *m);
 void pass_recompute(Module *m)
 {
     prune_interfaces(m);
+    if (!check_saved(m))
+        return;
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
         p.link = (Link){ .from = p.fwd, .to = f };
         if (!p.fwd)
             continue;
+        p.carried = carried_of(m, p.fwd);
+        look_around(&p);
         set_policy(&p, m->train.recompute);
+        if (m->train.recompute == RECOMPUTE_AUTO)
+            note_saved(&p, saved_of(m, p.fwd->name));
+        if (m->train.recompute == RECOMPUTE_AUTO && !m->hurried)
+            tell_choices(&p);
         choose(&p);
     }
 }

@@ -59,6 +59,35 @@ Value *hand_residual(Module *m, Link *link, Value *value)
     return own;
 }
 
+/* --- Labels ---------------------------------------------------------------------------------------- */
+
+static void add_label(Labels *labels, Name label, Value *value)
+{
+    map_put(&labels->value, label, value);
+    map_put(&labels->label, value, (void *)label);
+}
+
+Labels label_values(Arena *arena, Module *m, const Func *f)
+{
+    Labels labels = { { .arena = arena }, { .arena = arena } };
+    Map count = { .arena = arena }; /* path -> number of its values so far */
+    for (int i = 0; i < f->params.count; i++)
+        add_label(&labels, intern_format(m, "%%%s", f->params.at[i]->name), f->params.at[i]);
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++) {
+            Value *value = op->results.at[i];
+            const intptr_t number = op->path ? (intptr_t)map_get(&count, op->path) + 1 : 0;
+            if (op->path)
+                map_put(&count, op->path, (void *)number);
+            add_label(&labels,
+                      number ? intern_format(m, "%s.%d", op->path, (int)number) : intern_format(m, "%%%s", value->name),
+                      value);
+        }
+    return labels;
+}
+
+/* --- Unused parameters and residuals ----------------------------------------------------------------- */
+
 static bool drop_params(Func *f, Op *call, const Map *read)
 {
     bool changed = false;

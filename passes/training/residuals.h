@@ -4,6 +4,7 @@
 #define MPC_RESIDUALS_H
 
 #include "ir.h"
+#include "map.h"
 
 /* The op that calls f, and its function; NULL if there is none. */
 Op *call_of(const Module *m, const Func *f, Func **caller);
@@ -19,6 +20,14 @@ typedef struct Link {
 /* The value in `to` for `value` of `from`: the same if they are one function, an existing parameter, or a new one.  The
  * operand of a parameter is passed on; any other value becomes a residual of `from`. */
 Value *hand_residual(Module *m, Link *link, Value *value);
+
+/* Names by which values of a function are found again, also in another instance of the program, where passes have
+ * numbered their values differently: "%x" of a parameter; "h.attn.q.2" of the second value from that place of the
+ * model. */
+typedef struct {
+    Map value, label; /* label -> value; value -> label */
+} Labels;
+Labels label_values(Arena *arena, Module *m, const Func *f);
 
 /* Removes unread parameters and unused residuals, in callees and callers. */
 void prune_interfaces(Module *m);

@@ -22,14 +22,22 @@ typedef struct {
     Stage stage;
     const void **in;
     void **out;
-    double begun, ended; /* of the last run */
+    int64_t started, finished; /* runs so far */
+    double begun, ended;       /* of the last run */
 } Entry;
+
+typedef struct {
+    int id;
+    int member; /* of a send: the other side */
+    const void *sent;
+    void *received;
+} Job;
 
 struct RtCollectives {
     Rt *rt;
     Entry *entry; /* of each collective of the program */
-    int *queue;   /* ids, a ring buffer with room for all */
-    int first, count;
+    Job *queue;   /* a ring buffer */
+    int first, count, room;
     bool is_closing;
     char *workspace;
     int64_t workspace_bytes;
@@ -40,14 +48,16 @@ struct RtCollectives {
 
 /* --- The thread ---------------------------------------------------------------------------------- */
 
-static void run(struct RtCollectives *c, int id)
+static void run(struct RtCollectives *c, const Job *job)
 {
-    Entry *entry = &c->entry[id];
-    RtTraffic *traffic = &c->rt->traffic[id];
-    const RtCollective *collective = &c->rt->program->collectives[id];
+    Entry *entry = &c->entry[job->id];
+    RtTraffic *traffic = &c->rt->traffic[job->id];
+    const RtCollective *collective = &c->rt->program->collectives[job->id];
     entry->begun = rt_seconds();
     c->rt->waiting.of = collective;
-    traffic->sent_bytes += rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
+    traffic->sent_bytes += collective->kind == RT_SEND
+                               ? rt_exchange_with(c->rt, collective, job->member, job->sent, job->received)
+                               : rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
     c->rt->waiting.of = NULL;
     traffic->calls++;
     entry->ended = rt_seconds();
@@ -63,13 +73,14 @@ static void *run_queue(void *argument)
             pthread_cond_wait(&c->changed, &c->lock);
             continue;
         }
-        int id = c->queue[c->first];
+        const Job job = c->queue[c->first];
         pthread_mutex_unlock(&c->lock);
-        run(c, id);
+        run(c, &job);
         pthread_mutex_lock(&c->lock);
-        c->first = (c->first + 1) % c->rt->program->ncollectives;
+        c->first = (c->first + 1) % c->room;
         c->count--;
-        c->entry[id].stage = DONE;
+        c->entry[job.id].stage = DONE;
+        c->entry[job.id].finished++;
         pthread_cond_broadcast(&c->changed);
     }
     pthread_mutex_unlock(&c->lock);
@@ -99,14 +110,31 @@ static Entry *begin(Rt *rt, int id, const void *const in[], void *const out[])
     return entry;
 }
 
+/* Several messages of one send may be in the queue, so it grows. */
+static int64_t add_job(struct RtCollectives *c, Job job)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->count == c->room) {
+        Job *grown = rt_allocate(2 * c->room, sizeof *grown);
+        for (int i = 0; i < c->count; i++)
+            grown[i] = c->queue[(c->first + i) % c->room];
+        free(c->queue);
+        c->queue = grown;
+        c->first = 0;
+        c->room *= 2;
+    }
+    c->queue[(c->first + c->count++) % c->room] = job;
+    const int64_t number = c->entry[job.id].started++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return number;
+}
+
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
 {
     struct RtCollectives *c = rt->collectives;
     begin(rt, id, in, out)->stage = STARTED;
-    pthread_mutex_lock(&c->lock);
-    c->queue[(c->first + c->count++) % rt->program->ncollectives] = id;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
+    add_job(c, (Job){ .id = id });
 }
 
 void rt_collective_wait(Rt *rt, int id)
@@ -139,11 +167,40 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     double from = rt_seconds();
     rt->waiting.is_awaited = true;
     begin(rt, id, in, out);
-    run(c, id);
+    run(c, &(Job){ .id = id });
     rt->waiting.is_awaited = false;
     rt->traffic[id].waited += rt_seconds() - from;
     trace(rt, id, from, false);
 }
+
+/* The coordinate on its only axis is the number of a member of its group. */
+int64_t rt_send_start(Rt *rt, int id, int to, const void *data)
+{
+    return add_job(rt->collectives, (Job){ id, to, data, NULL });
+}
+
+int64_t rt_receive_start(Rt *rt, int id, int from, void *data)
+{
+    return add_job(rt->collectives, (Job){ id, from, NULL, data });
+}
+
+void rt_message_wait(Rt *rt, int id, int64_t number)
+{
+    struct RtCollectives *c = rt->collectives;
+    double from = rt_seconds();
+    pthread_mutex_lock(&c->lock);
+    rt->waiting.is_awaited = true;
+    while (c->entry[id].finished <= number)
+        pthread_cond_wait(&c->changed, &c->lock);
+    rt->waiting.is_awaited = false;
+    pthread_mutex_unlock(&c->lock);
+    rt->traffic[id].waited += rt_seconds() - from;
+    trace(rt, id, from, true);
+}
+
+void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id, rt_send_start(rt, id, to, data)); }
+
+void rt_receive(Rt *rt, int id, int from, void *data) { rt_message_wait(rt, id, rt_receive_start(rt, id, from, data)); }
 
 /* --- Start, end -------------------------------------------------------------------------- */
 
@@ -167,7 +224,8 @@ void rt_collectives_open(Rt *rt)
     c->rt = rt;
     c->workspace_bytes = workspace_of(rt);
     c->workspace = rt_allocate(c->workspace_bytes, 1);
-    c->queue = rt_allocate(program->ncollectives, sizeof *c->queue);
+    c->room = program->ncollectives + 1;
+    c->queue = rt_allocate(c->room, sizeof *c->queue);
     c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
     for (int i = 0; i < program->ncollectives; i++) {
         c->entry[i].in = rt_allocate(program->collectives[i].npieces, sizeof *c->entry[i].in);

@@ -251,3 +251,15 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
     }
     return sent;
 }
+
+int64_t rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received)
+{
+    const RtGroup *group = rt_comm_group(rt, collective);
+    RtMessage to[group->count], from[group->count];
+    const RtMessage message = { sent ? (char *)(uintptr_t)sent : received, rt_message_bytes(collective) };
+    memset(to, 0, sizeof to);
+    memset(from, 0, sizeof from);
+    *(sent ? &to[member] : &from[member]) = message;
+    rt_exchange_messages(rt, group, to, from);
+    return sent ? message.bytes : 0;
+}

@@ -165,6 +165,11 @@ void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, 
     free(window);
 }
 
+void rt_zero_bytes(Rt *rt, void *at, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemsetAsync(at, 0, (size_t)bytes, rt->gpu->compute), "zero memory");
+}
+
 void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes)
 {
     rt_gpu_check(rt, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, rt->gpu->compute),

@@ -48,9 +48,13 @@ typedef struct {
     bool is_busy; /* its stream has work that the compute stream has not waited for */
 } Channel;
 
+enum { MESSAGES = 256 };
+
 typedef struct {
     Channel *channel;
     cudaEvent_t begun, done;
+    cudaEvent_t message[MESSAGES]; /* the ends of the last messages of a send; NULL: not yet */
+    int64_t started;
     int64_t sent_bytes; /* by one call, to other ranks */
 } Entry;
 
@@ -172,6 +176,10 @@ static void open_entry(Rt *rt, int id, char **workspace)
     const RtCollective *c = &rt->program->collectives[id];
     const RtGroup *group = rt_comm_group(rt, c);
     Entry *entry = &all->entry[id];
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
+    if (!group->channel) /* others run it */
+        return;
     entry->channel = find_channel(all, group);
     if (!entry->channel) {
         entry->channel = &all->channel[all->nchannels++];
@@ -180,8 +188,6 @@ static void open_entry(Rt *rt, int id, char **workspace)
     }
     entry->sent_bytes = sent_by(c, group->count);
     rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* measured only by a trace */
-    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
-    rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
 }
 
 /* NCCL rejects several ranks of one machine on one GPU: each then claims to be a separate machine, and they communicate
@@ -224,6 +230,8 @@ void rt_collectives_close(Rt *rt)
     for (int i = 0; i < rt->program->ncollectives; i++) {
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].begun), "drop an event");
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].done), "drop an event");
+        for (int k = 0; k < MESSAGES && c->entry[i].message[k]; k++)
+            rt_gpu_check(rt, cudaEventDestroy(c->entry[i].message[k]), "drop an event");
     }
     for (int i = 0; i < c->nchannels; i++) {
         Channel *channel = &c->channel[i];
@@ -287,6 +295,7 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
     case RT_REDUCE_SCATTER:
         return all->ncclReduceScatter(to, from, most, type_of(c->type), op, channel->comm, channel->stream);
     case RT_ALL_TO_ALL:
+    case RT_SEND: /* see exchange_with */
         break;
     }
     return swap_messages(all, channel, to, from, (int64_t)count, c->type);
@@ -320,7 +329,8 @@ static void note_progress(Rt *rt, int id, Progress progress)
                  "note progress");
 }
 
-void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
+/* Begins a collective on its stream, after what the compute stream has to do. */
+static double begin(Rt *rt, int id)
 {
     Entry *entry = &rt->gpu->collectives->entry[id];
     Channel *channel = entry->channel;
@@ -328,14 +338,28 @@ void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out
     rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
     double begun = rt_tracing ? rt_gpu_mark(rt, channel->stream) : 0;
     note_progress(rt, id, BEGUN);
-    enqueue(rt, id, channel, in, out);
+    return begun;
+}
+
+static void end(Rt *rt, int id, double begun, int64_t sent_bytes)
+{
+    Entry *entry = &rt->gpu->collectives->entry[id];
+    Channel *channel = entry->channel;
     note_progress(rt, id, DONE);
     rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
     if (rt_tracing)
         rt_trace_span(rt, rt->program->nkernels + id, 1, begun, rt_gpu_mark(rt, channel->stream));
     channel->is_busy = true;
     rt->traffic[id].calls++;
-    rt->traffic[id].sent_bytes += entry->sent_bytes;
+    rt->traffic[id].sent_bytes += sent_bytes;
+}
+
+void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
+{
+    const Entry *entry = &rt->gpu->collectives->entry[id];
+    double begun = begin(rt, id);
+    enqueue(rt, id, entry->channel, in, out);
+    end(rt, id, begun, entry->sent_bytes);
 }
 
 void rt_collective_wait(Rt *rt, int id)
@@ -349,6 +373,42 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     rt_collective_start(rt, id, in, out);
     rt_collective_wait(rt, id);
 }
+
+/* A message: its end is an event of its own, since others of the collective may start before it is waited for. */
+static int64_t start_message(Rt *rt, int id, int other, const void *sent, void *received)
+{
+    const struct RtGpuCollectives *all = rt->gpu->collectives;
+    const RtCollective *c = &rt->program->collectives[id];
+    Entry *entry = &all->entry[id];
+    const Channel *channel = entry->channel;
+    const size_t bytes = (size_t)rt_message_bytes(c);
+    double begun = begin(rt, id);
+    await_nccl(rt, channel, sent ? "send" : "receive",
+               sent ? all->ncclSend(sent, bytes, ncclUint8, other, channel->comm, channel->stream)
+                    : all->ncclRecv(received, bytes, ncclUint8, other, channel->comm, channel->stream));
+    end(rt, id, begun, sent ? (int64_t)bytes : 0);
+    cudaEvent_t *event = &entry->message[entry->started % MESSAGES];
+    if (!*event)
+        rt_gpu_check(rt, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "make an event");
+    rt_gpu_check(rt, cudaEventRecord(*event, channel->stream), "record an event");
+    return entry->started++;
+}
+
+/* The coordinate on its only axis is the number of a member of its group. */
+int64_t rt_send_start(Rt *rt, int id, int to, const void *data) { return start_message(rt, id, to, data, NULL); }
+
+int64_t rt_receive_start(Rt *rt, int id, int from, void *data) { return start_message(rt, id, from, NULL, data); }
+
+/* Of a message so long ago that its event is another one's now, the later one is waited for. */
+void rt_message_wait(Rt *rt, int id, int64_t number)
+{
+    const Entry *entry = &rt->gpu->collectives->entry[id];
+    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, entry->message[number % MESSAGES], 0), "wait for an event");
+}
+
+void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id, rt_send_start(rt, id, to, data)); }
+
+void rt_receive(Rt *rt, int id, int from, void *data) { rt_message_wait(rt, id, rt_receive_start(rt, id, from, data)); }
 
 void rt_gpu_collectives_join(Rt *rt)
 {

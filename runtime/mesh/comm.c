@@ -78,15 +78,31 @@ char *rt_comm_place(const Rt *rt, int rank)
 
 static bool same_axes(const RtGroup *group, const RtCollective *collective)
 {
-    return group->naxes == collective->naxes &&
+    return group->naxes == collective->naxes && group->stages == collective->stages &&
            !memcmp(group->axis, collective->axis, (size_t)group->naxes * sizeof *group->axis);
 }
 
-/* This rank's group along these axes: all ranks call it. */
-static RtGroup form_group(Rt *rt, const int axis[], int naxes)
+/* Leaves only those members in a group along one axis whose coordinate is in the set; false if this rank is not. */
+static bool leave_stages(RtGroup *group, uint64_t stages)
+{
+    int own = -1, count = 0;
+    for (int i = 0; i < group->count; i++) {
+        if (!(stages >> i & 1))
+            continue;
+        own = i == group->own ? count : own;
+        group->rank[count++] = group->rank[i];
+    }
+    group->count = count;
+    group->own = own;
+    return own >= 0;
+}
+
+/* The group of a collective with this rank: all ranks call it.  Without a channel if the rank is not in it. */
+static RtGroup form_group(Rt *rt, const RtCollective *collective)
 {
     const RtProgram *program = rt->program;
-    RtGroup group = { .naxes = naxes };
+    const int *axis = collective->axis, naxes = collective->naxes;
+    RtGroup group = { .naxes = naxes, .stages = collective->stages };
     group.own = block_of(program, rt->rank, axis, naxes, &group.count);
     group.rank = rt_allocate(group.count, sizeof *group.rank);
     memcpy(group.axis, axis, (size_t)naxes * sizeof *axis);
@@ -102,7 +118,8 @@ static RtGroup form_group(Rt *rt, const int axis[], int naxes)
     for (int rank = 0; rank < rt->ranks; rank++)
         if (block_of(program, rank, others, nothers, &blocks) == colour)
             group.rank[block_of(program, rank, axis, naxes, &blocks)] = rank;
-    group.channel = program->comm->group(group.rank, group.count, group.own);
+    if (!group.stages || leave_stages(&group, group.stages))
+        group.channel = program->comm->group(group.rank, group.count, group.own);
     return group;
 }
 
@@ -193,7 +210,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
     for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
         if (!find_group(rt->mesh, c))
-            rt->mesh->group[rt->mesh->ngroups++] = form_group(rt, c->axis, c->naxes);
+            rt->mesh->group[rt->mesh->ngroups++] = form_group(rt, c);
 }
 
 void rt_comm_close(Rt *rt)

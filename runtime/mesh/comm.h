@@ -15,7 +15,8 @@ typedef struct {
     RtChannel *channel;
     int count, own; /* number of ranks; index of this rank */
     int naxes, axis[RT_MAX_AXES];
-    int *rank; /* the rank of each member */
+    uint64_t stages; /* as of its collectives */
+    int *rank;       /* the rank of each member */
 } RtGroup;
 
 /* Determines rank and ranks.  Ends the trainer if the number of ranks is not that of the program's mesh. */
@@ -43,6 +44,9 @@ void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 /* Runs a collective to completion; returns the bytes sent to other ranks.  `workspace` holds rt_exchange_workspace
  * bytes (workspace.h).  `wait` is called until the started exchange is complete. */
 int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace);
+
+/* Sends all of a tensor to a member of the group of `collective`, or, if `sent` is NULL, receives it from there. */
+int64_t rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received);
 
 /* --- traffic.c ---------------------------------------------------------------------------------- */
 

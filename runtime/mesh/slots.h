@@ -7,6 +7,7 @@
  *   reduce_scatter   sends slots        receives all, n times, and sums
  *   all_to_all       sends slots        receives into slots
  *   all_reduce       sends all          receives all, n times, and adds up
+ *   send             sends all          receives all
  */
 #ifndef MPC_RUNTIME_SLOTS_H
 #define MPC_RUNTIME_SLOTS_H
@@ -30,6 +31,7 @@ static inline RtSlots rt_sent_slots(RtCollectiveKind kind, const RtPiece *p)
     switch (kind) {
     case RT_ALL_REDUCE:
     case RT_ALL_GATHER:
+    case RT_SEND:
         return (RtSlots){ .all = true, .rows = p->outer, .run = p->block };
     case RT_REDUCE_SCATTER:
         return (RtSlots){ .rows = p->outer, .run = p->block, .zigzag = p->zigzag };
@@ -46,6 +48,7 @@ static inline RtSlots rt_received_slots(RtCollectiveKind kind, const RtPiece *p)
     switch (kind) {
     case RT_ALL_REDUCE:
     case RT_REDUCE_SCATTER:
+    case RT_SEND:
         return (RtSlots){ .all = true, .rows = p->outer, .run = p->block };
     case RT_ALL_GATHER:
         return (RtSlots){ .rows = p->outer, .run = p->block, .zigzag = p->zigzag };

@@ -26,6 +26,8 @@ static char *full_name(const RtTensor *tensor, const int64_t *copy)
     return path;
 }
 
+static bool is_on(const RtTensor *tensor, int stage) { return tensor->stages >> stage & 1; }
+
 /* Is this the first of the ranks with the same part of the tensor? */
 static bool is_owner(const Rt *rt, const RtTensor *tensor)
 {
@@ -34,10 +36,24 @@ static bool is_owner(const Rt *rt, const RtTensor *tensor)
         for (int d = 0; d < tensor->rank; d++)
             for (int i = 0; i < tensor->split[d].count; i++)
                 splits |= tensor->split[d].axis[i] == axis;
-        if (!splits && rt_coordinate(rt, axis) > 0)
+        int first = 0;
+        while (tensor->stages && axis == tensor->stage_axis && !is_on(tensor, first))
+            first++;
+        if (!splits && rt_coordinate(rt, axis) != first)
             return false;
     }
     return true;
+}
+
+/* Has the rank this copy?  If so, *index is its index among those of the rank. */
+static bool holds_copy(const Rt *rt, const RtTensor *tensor, int d, int64_t copy, int64_t *index)
+{
+    const RtPart part = rt_part(rt, tensor->split[d], tensor->padded[d]);
+    *index = copy;
+    if (tensor->split[d].count == 0)
+        return true;
+    *index -= part.first;
+    return *index >= 0 && *index < rt_part_size(rt, tensor->split[d], tensor->padded[d]);
 }
 
 static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
@@ -48,12 +64,16 @@ static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
                     .type = tensor->type,
                     .rank = tensor->rank - tensor->copies,
                     .offset = tensor->offset,
-                    .is_owner = is_owner(rt, tensor),
+                    .is_held = !tensor->stages || is_on(tensor, rt_coordinate(rt, tensor->stage_axis)),
                     .count = 1 };
     int64_t element = tensor->type == RT_F32 || tensor->type == RT_I32 ? 4 : 2;
     assert(tensor->type != RT_BOOL); /* state is never bool */
-    for (int d = 0; d < tensor->copies; d++)
-        view.offset += element * copy[d] * tensor->stride[d];
+    for (int d = 0; d < tensor->copies; d++) {
+        int64_t index;
+        view.is_held &= holds_copy(rt, tensor, d, copy[d], &index);
+        view.offset += view.is_held ? element * index * tensor->stride[d] : 0;
+    }
+    view.is_owner = view.is_held && is_owner(rt, tensor);
     for (int d = 0; d < view.rank; d++) {
         int from = tensor->copies + d;
         const RtSplit *split = &tensor->split[from];
@@ -154,6 +174,8 @@ static bool place_row(const RtView *view, int split, int64_t row, RtRange *range
 bool rt_next_range(RtRanges *ranges, RtRange *range)
 {
     const RtView *view = ranges->view;
+    if (!view->is_held)
+        return false;
     if (ranges->split < 0) { /* the whole tensor is on this rank */
         *range = (RtRange){ .count = view->count };
         return ranges->next++ == 0;

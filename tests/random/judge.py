@@ -100,10 +100,11 @@ class Judge:
 
     def compiled(self, case, out="out"):
         """Checks and compiles; None if that went well."""
-        done = self.workplace.check(case.how)
+        how = self.workplace.with_budget(case.how)
+        done = self.workplace.check(how)
         if done.status != 0:
             return outcome.failure(done, "check", "refused")
-        done = self.workplace.compile(case.how, ranks_of(case.program), out, with_cc=not is_verification(case.how))
+        done = self.workplace.compile(how, ranks_of(case.program), out, with_cc=not is_verification(how))
         if done.status != 0 and UNUSED_INFINITY.search(done.output):
             return Outcome("unusable", "an infinite value that nothing reads")
         if done.status != 0:

@@ -88,6 +88,8 @@ KINDS = {
     "no_gradient": Kind("a gradient of zero in the place of none, times infinity", "wrong", drawn=False, later=True),
     "shared_gradient": Kind("the gradient of two values is widened for one of them", "refused", drawn=False, later=True),
     "rope_pairs": Kind("pairs of a rotation that begin at odd elements", "crash", drawn=False, later=True),
+    "returned_product": Kind("a product that a repeat returns is stored in another order for a second one", "refused",
+                             drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

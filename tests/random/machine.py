@@ -6,7 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +93,7 @@ class How:
     comm: str = "tcp"        # of several ranks
     sanitize: bool = False
     own_weights: bool = False  # the trainer initialises them; else they are loaded
+    memory: float = None     # recompute auto: the budget, between the least (0) and the most (1) memory of the policies
 
     def words(self, ranks):
         """The options as one would type them."""
@@ -113,6 +114,18 @@ class Workplace:
         if start is not None:
             start.stream.astype("<u2").tofile(self.folder / "tokens.u16")
             write_safetensors(self.folder / "start.safetensors", start.weights)
+
+    def with_budget(self, how):
+        """With the option for `recompute auto`, if `memory` requests it."""
+        if how.memory is None:
+            return how
+        reports = [run([self.compiler(how), "report", "m.mdl", "--json", f"--recompute={policy}", f"--target={how.target}"],
+                       self.folder, seconds=COMPILE_SECONDS) for policy in ("none", "selective", "full")]
+        if any(done.status for done in reports):
+            return how  # the compiler reports the reason
+        sizes = [json.loads(done.output)["memory"]["arena"] for done in reports]
+        budget = min(sizes) + int(how.memory * (max(sizes) - min(sizes)))
+        return replace(how, options=(*how.options, f"--recompute=auto({budget})"))
 
     def check(self, how):
         """mpc check, with those of the options that it knows."""

@@ -18,6 +18,10 @@ def with_precision(precision):
     return change
 
 
+def auto(case, tools):
+    case.how.memory = random_of(case, "auto").choice([0, 0.25, 0.5, 0.75])
+
+
 def own_weights(case, tools):
     case.how.own_weights = True
 
@@ -56,6 +60,7 @@ CHANGES = {
     "own-weights": (own_weights, 1),
     "none": (with_options("--recompute=none"), 0.5),
     "full": (with_options("--recompute=full"), 2),
+    "auto": (auto, 2),
     "selective": (with_options("--recompute=selective"), 2),
     "verify": (with_options("--verify-passes"), 2),
     "exact": (with_options("--verify-passes=exact"), 2),
@@ -73,7 +78,8 @@ ALONE = 4  # how often base is drawn where it is not tried anyway
 
 # Several at once, with how often they are drawn.
 JOINED = {"tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+cuda": 2, "tcp+sanitize": 1,
-          "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5}
+          "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
+          "auto+exact": 1}
 
 
 def apply(name, case, tools):

@@ -359,7 +359,8 @@ HELLO = 136  # bytes that a rank says first, "mpcrank3" at their beginning
 
 
 @pytest.mark.parametrize("words, note", [
-    (b"GET / HTTP/1.1\r\n\r\n", "does not speak the protocol"), (b"mpcrank1" + bytes(HELLO), "does not speak the protocol"),
+    (b"GET / HTTP/1.1\r\n\r\n", "does not use the protocol of ranks"),
+    (b"mpcrank1" + bytes(HELLO), "does not use the protocol of ranks"),
     (b"", "does not identify itself"), (b"mpcr", "does not identify itself"),
     (b"mpcrank3" + b"\xff" * (HELLO - 8), r"rank -1 \(process -1 on \?+\) belongs to another run")],
                          ids=["another protocol", "another version", "nothing", "half a word", "wild numbers"])

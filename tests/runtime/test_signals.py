@@ -10,6 +10,14 @@ import pytest
 from conftest import read_checkpoint, read_log
 
 
+@pytest.fixture(autouse=True)
+def signals_are_heard():
+    """A trainer respects signals that its parent ignores, and under nohup the parent of the tests ignores SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def running(trainer, tmp_path, data):
     """A run that goes on until it is told otherwise, some steps in."""

@@ -27,6 +27,17 @@ static void check(const char *text, const double *given, const double *expected)
     free_text(t);
 }
 
+/* The same of a wrong program: what the verifier says. */
+static void refuse(const char *text, const char *expected)
+{
+    Text *t = read_text(text);
+    if (t->diags.errors == 0 && verify_module(t->m))
+        fail_msg("is accepted: %s", text);
+    if (!strstr(said(t), expected))
+        fail_msg("should say '%s', but says\n%s", expected, said(t));
+    free_text(t);
+}
+
 #define CHECK(text, given, ...) check(text, (double[])given, (double[])__VA_ARGS__)
 #define GIVEN(...)                                                                                                     \
     {                                                                                                                  \
@@ -384,10 +395,55 @@ static void test_tensors(void **state)
     free_text(t);
 }
 
+#define STAGED "module @m { mesh dp=2, pp=4 "
+#define LAYER "func @layer(%x: f32[i:2], %w: f32[i:2]) { %y = mul %x, %w : f32[i:2] return %y } "
+
+/* A value may be on some stages of a pipeline only: ops run there, and sums of several stages are pending. */
+static void test_stages(void **state)
+{
+    CHECK(STAGED "func @f(%x: f32[i:2] on(pp=0), %w: f32[i:2] on(pp=2), %v: f32[i:2]) {"
+                 "  %1 = mul %x, %v : f32[i:2] on(pp=0) %2 = send %1 {on=(pp=2)} : f32[i:2] on(pp=2)"
+                 "  %3 = mul %2, %w : f32[i:2] on(pp=2) return %3, %1 } }",
+          GIVEN(1, 2, 3, 4, 5, 6), { 15, 48, 5, 12 });
+    CHECK(STAGED "func @f(%x: f32[i:2] on(pp=1), %y: f32[i:2] on(pp=3)) {"
+                 "  %1 = add %x, %y : f32[i:2] partial(pp) on(pp=1+3)"
+                 "  %2 = all_reduce %1 {axis=pp} : f32[i:2] on(pp=1+3) return %1, %2 } }",
+          GIVEN(1, 2, 3, 4), { 4, 6, 4, 6 });
+    CHECK(STAGED "func @f(%x: f32[i:2] on(pp=1), %y: f32[i:2] on(pp=3), %z: f32[i:2] on(pp=2)) {"
+                 "  %1 = add %x, %y : f32[i:2] partial(pp) on(pp=1+3)"
+                 "  %2 = add %1, %z : f32[i:2] partial(pp) on(pp=1+2+3)"
+                 "  %3 = reshard %2 {dims=[i:2]} : f32[i:2] return %3 } }",
+          GIVEN(1, 2, 3, 4, 10, 20), { 14, 26 });
+    CHECK(STAGED LAYER "func @f(%x: f32[i:2] on(pp=1), %w: f32[i:2] on(pp=1+2), %g: f32[i:2] partial(dp) on(pp=2)) {"
+                       "  %1 = call %x, %w {callee=layer} : f32[i:2] on(pp=1)"
+                       "  %2 = reshard %1 {dims=[i:2], axis=pp} : f32[i:2] partial(pp)"
+                       "  %3 = all_reduce %2 {axis=pp} : f32[i:2]"
+                       "  %4 = all_reduce %g {axis=dp} : f32[i:2] on(pp=2) return %3, %4 } }",
+          GIVEN(1, 2, 3, 4, 5, 6), { 3, 8, 5, 6 });
+}
+
+static void test_wrong_stages(void **state)
+{
+    refuse(STAGED "func @f(%x: f32[i:2] on(pp=0), %w: f32[i:2] on(pp=1)) {"
+                  "  %1 = mul %x, %w : f32[i:2] on(pp=0) return %1 } }",
+           "no stage holds all operands of mul: %w is on(pp=1)");
+    refuse(STAGED "func @f(%x: f32[i:2] on(pp=0+1), %w: f32[i:2] on(pp=2)) {"
+                  "  %1 = add %x, %w : f32[i:2] on(pp=0+1+2) return %1 } }",
+           "no stage holds all operands of add: %w is on(pp=2)");
+    refuse(STAGED "func @f(%x: f32[i:2] on(pp=0)) { %1 = send %x {on=(pp=0)} : f32[i:2] on(pp=0) return %1 } }",
+           "send takes %x from one stage to another one");
+    refuse(STAGED "func @f(%x: f32[i:2] on(pp=4)) { return %x } }", "the axis has no such stage");
+    refuse(STAGED "func @f(%x: f32[i:2] on(tp=0)) { return %x } }", "the mesh has no such axis");
+    refuse(STAGED "func @f(%x: f32[i:2]) { %1 = square %x {on=(pp=0)} : f32[i:2] on(pp=0) return %1 } }",
+           "square runs where its operands are");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_wrong_stages),
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_products_and_reductions),

@@ -1,6 +1,7 @@
 /* test_message.c -- which collectives are one message: those that differ only in their tensors. */
 #include "ir_test.h"
 
+#include "flight.h"
 #include "storage.h"
 
 /* Is `%1 = all_reduce %a {axis=dp, bucket=1}` one message with this op, which reads %b? */

@@ -248,8 +248,11 @@ static void try_layouts(const Case *c)
     }
 }
 
-/* Ops that accept no split or no pending operand, though they have dims or are linear. */
-static bool may_refuse_all(OpKind kind) { return kind == OP_constant || kind == OP_iota || kind == OP_wait; }
+/* Ops that take no split or no pending operand, though they have dims or are linear. */
+static bool may_refuse_all(OpKind kind)
+{
+    return kind == OP_constant || kind == OP_iota || kind == OP_wait || is_between_stages(kind);
+}
 
 static void test_sharding(void **state)
 {

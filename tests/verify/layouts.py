@@ -5,6 +5,7 @@ gradients clipped, in the reference interpreter on every virtual rank.
 """
 import concurrent.futures
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -105,6 +106,24 @@ def name_of(model, layout):
 def cases():
     for model, layout in itertools.product(SIZES, layouts()):
         yield name_of(model, layout), model_text(model, layout), settings(model, layout)
+
+
+def memory(folder, text, said):
+    source = folder / "memory.mdl"
+    source.write_text(text)
+    return json.loads(run([MPC, "report", source, "--json", *said]).stdout)["memory"]["arena"]
+
+
+def auto_cases(folder):
+    """recompute auto: three layouts of each model, with a third and two thirds of the memory between `full` and `none`."""
+    chosen = list(layouts())
+    for number, model in enumerate(SIZES):
+        for layout in chosen[number + 1::20]:
+            text, said = model_text(model, layout), settings(model, layout)
+            most, least = (memory(folder, text, [*said, f"--recompute={policy}"]) for policy in ("none", "full"))
+            for part in (1, 2):
+                budget = min(least, most) + abs(most - least) * part // 3
+                yield f"{name_of(model, layout)}-auto{part}", text, [*said, f"--recompute=auto({budget})"]
 
 
 def pair_cases():

@@ -1,4 +1,6 @@
 """gpt2, llama and bert under 51 layouts each: no pass may change what two steps compute."""
+import pytest
+
 import layouts
 
 
@@ -22,6 +24,12 @@ def test_passes_keep_the_meaning(tmp_path):
     failures = layouts.verify_all(tmp_path, exactly, "--verify-passes=exact")
     failures += layouts.verify_all(tmp_path, [case for case in cases if case not in exactly])
     assert not failures, f"{len(failures)} of {len(cases)} fail\n\n" + "\n\n".join(failures[:5])
+
+
+@pytest.mark.parametrize("option", ["--verify-passes", "--verify-passes=exact"])
+def test_chosen_residuals(tmp_path, option):
+    cases = list(layouts.auto_cases(tmp_path))
+    assert len(cases) == 18 and layouts.verify_all(tmp_path, cases, option) == []
 
 
 def test_more_ranks_than_heads(tmp_path):

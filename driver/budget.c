@@ -1,0 +1,294 @@
+/* budget.c -- recompute auto(BYTES): chooses the values to save, so that the memory of a rank fits into BYTES and as
+ * little as possible is recomputed.
+ *
+ * How much memory a set of residuals takes is known after the memory pass.  So sets are tried: the model is compiled
+ * with each, and the plan read.  `none` is tried first, since it only recomputes inside the kernels that read the
+ * values; then the Pareto front of bytes and FLOPs (tradeoffs.h) with selective and full, fewer FLOPs first.  A set is
+ * skipped only if memory would not fit even if all bytes that it saves less than `none` came off the peak.  So the
+ * tried sets follow from BYTES alone, and more BYTES never choose a set with more FLOPs.
+ *
+ * These FLOPs are counted before kernels are made.  The final programs of the policies that fit are compared with that
+ * of the chosen set, so that no policy that fits needs fewer FLOPs.
+ */
+#include "driver.h"
+
+#include "cost/cost.h"
+#include "training/residuals.h"
+#include "training/tradeoffs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_OF_POLICY = 256 };
+
+typedef struct {
+    const char *name; /* a policy, or "auto" */
+    Tradeoff what;
+    int64_t memory; /* of a rank; 0: not tried */
+    double flops;   /* of a rank in a step */
+} Candidate;
+
+typedef struct {
+    Run *run;
+    const Ast *file;
+    int64_t budget;
+    Candidate least; /* the tried one with the least memory */
+} Search;
+
+static bool is_policy(const Candidate *candidate) { return strcmp(candidate->name, "auto") != 0; }
+
+typedef struct {
+    Recompute policy;
+    const char *last; /* of the passes; NULL: all run */
+    const Saved *saved;
+} Setup;
+
+/* Compiles the model again, without messages: the compilation of the model itself reports them. */
+static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
+{
+    char *unread = NULL;
+    size_t length;
+    Arena arena = { 0 };
+    Diags silent = { .arena = &arena, .source = &run->source, .out = open_memory(&unread, &length) };
+    Module *m = lower_ast(run, file, shrink, NULL, &silent);
+    if (m) {
+        m->train.recompute = setup.policy;
+        set_saved(m, setup.saved);
+        if (!run_passes(m, &(PassOptions){ .stop_after = setup.last })) {
+            free_module(m);
+            m = NULL;
+        }
+    }
+    fclose(silent.out);
+    free(unread);
+    arena_free(&arena);
+    if (m)
+        m->diags = &run->diags;
+    return m;
+}
+
+typedef struct {
+    Module *m;
+    double flops;
+} WorkSum;
+
+static void add_flops(void *context, const Func *f, const Op *op, double times)
+{
+    WorkSum *sum = context;
+    sum->flops += op_work(sum->m, op).rank * times;
+}
+
+static double flops_of_step(Module *m, const Func *step)
+{
+    WorkSum sum = { .m = m };
+    visit_program(m, step, add_flops, &sum);
+    return sum.flops;
+}
+
+/* Does it fit? */
+static bool try_candidate(Search *search, Candidate *candidate)
+{
+    Module *m = compile_again(search->run, search->file, 0, (Setup){ RECOMPUTE_AUTO, NULL, candidate->what.saved });
+    if (!m)
+        return false;
+    const Func *step = func_with_role(m, STEP);
+    candidate->memory = step->frame;
+    candidate->flops = flops_of_step(m, step);
+    free_module(m);
+    const Candidate *least = &search->least;
+    if (!least->memory || candidate->memory < least->memory ||
+        (candidate->memory == least->memory && is_policy(candidate) && !is_policy(least)))
+        search->least = *candidate;
+    return candidate->memory <= search->budget;
+}
+
+/* --- The candidates ---------------------------------------------------------------------------------- */
+
+static int fewer_flops_first(const void *a, const void *b)
+{
+    const Tradeoff *x = &((const Candidate *)a)->what, *y = &((const Candidate *)b)->what;
+    if (x->flops != y->flops)
+        return x->flops < y->flops ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return is_policy(b) - is_policy(a);
+}
+
+/* The policy itself, and the front for layers where it applies outside of them; there, full is selective. */
+static int add_candidates(const Search *search, Programs programs, Recompute policy, Candidate *all)
+{
+    Arena *arena = &search->run->arena;
+    Module *m = compile_again(search->run, search->file, 0, (Setup){ policy, "recompute", NULL });
+    int count = 0;
+    if (!m)
+        return 0;
+    all[count++] = (Candidate){ Recompute_words[policy], tradeoff_of_policy(arena, programs, m), 0, 0 };
+    const Tradeoffs best =
+        policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, programs, m, MOST_OF_POLICY);
+    for (int i = 0; i < best.count; i++)
+        all[count++] = (Candidate){ "auto", best.at[i], 0, 0 };
+    free_module(m);
+    return count;
+}
+
+/* `none` first, the others by FLOPs; returns their number. */
+static int find_candidates(const Search *search, Programs programs, Candidate *all)
+{
+    static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+    int count = 0;
+    for (int i = 0; i < 3; i++)
+        count += add_candidates(search, programs, policies[i], &all[count]);
+    if (count > 1)
+        qsort(all + 1, (size_t)count - 1, sizeof *all, fewer_flops_first);
+    return count;
+}
+
+/* The memory if all bytes that are saved less than by `none` came off the peak. */
+static double bound_of(const Candidate *none, const Candidate *candidate)
+{
+    return (double)none->memory - (none->what.bytes - candidate->what.bytes);
+}
+
+/* NULL: none fits. */
+static const Candidate *first_that_fits(Search *search, Candidate *all, int count)
+{
+    if (count && try_candidate(search, &all[0]))
+        return &all[0];
+    for (int i = 1; i < count; i++) {
+        const bool may_fit = is_policy(&all[i]) || bound_of(&all[0], &all[i]) <= (double)search->budget;
+        if (may_fit && try_candidate(search, &all[i]))
+            return &all[i];
+    }
+    return NULL;
+}
+
+/* If nothing fits, for the message: also tries those that may take less than the tried ones.  One of them may even fit.
+ */
+static const Candidate *find_least(Search *search, Candidate *all, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (!all[i].memory && bound_of(&all[0], &all[i]) < (double)search->least.memory)
+            try_candidate(search, &all[i]);
+    return search->least.memory && search->least.memory <= search->budget ? &search->least : NULL;
+}
+
+/* A policy that fits and needs fewer FLOPs than the chosen one; else the chosen one. */
+static const Candidate *cheapest_policy(Search *search, Candidate *all, int count, const Candidate *chosen)
+{
+    for (int i = 0; i < count; i++) {
+        const bool other = is_policy(&all[i]) && &all[i] != chosen;
+        if (other && !all[i].memory)
+            try_candidate(search, &all[i]);
+        if (other && all[i].memory && all[i].memory <= search->budget && all[i].flops < chosen->flops)
+            chosen = &all[i];
+    }
+    return chosen;
+}
+
+/* --- The command ------------------------------------------------------------------------------------- */
+
+/* A copy with names in the arena of the run, which outlives all modules. */
+static const Saved *copied(Run *run, const Saved *saved)
+{
+    Saved *first = NULL;
+    for (Saved **end = &first; saved; saved = saved->next, end = &(*end)->next) {
+        *end = NEW(&run->arena, Saved);
+        (*end)->func = arena_text(&run->arena, "%s", saved->func);
+        for (int i = 0; i < saved->count; i++)
+            add_saved(&run->arena, *end, arena_text(&run->arena, "%s", saved->value[i]));
+    }
+    return first;
+}
+
+void set_saved(Module *m, const Saved *saved)
+{
+    Saved **end = &m->saved;
+    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
+        *end = NEW(&m->arena, Saved);
+        (*end)->func = intern_text(m, saved->func);
+        for (int i = 0; i < saved->count; i++)
+            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
+    }
+}
+
+/* Removes the values that `known` does not have. */
+static void drop_unknown(Saved *saved, Module *known)
+{
+    Arena scratch = { 0 };
+    const Func *f = find_func(known, intern_text(known, saved->func));
+    const Labels labels =
+        f ? label_values(&scratch, known, f) : (Labels){ { .arena = &scratch }, { .arena = &scratch } };
+    int kept = 0;
+    for (int i = 0; i < saved->count; i++)
+        if (map_get(&labels.value, intern_text(known, saved->value[i])))
+            saved->value[kept++] = saved->value[i];
+    saved->count = kept;
+    arena_free(&scratch);
+}
+
+void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
+{
+    Module *known = compile_again(run, file, shrink, (Setup){ RECOMPUTE_NONE, "autodiff", NULL });
+    set_saved(m, run->saved);
+    for (Saved *saved = m->saved; saved && known; saved = saved->next)
+        drop_unknown(saved, known);
+    if (known)
+        free_module(known);
+}
+
+static const Ast *recompute_statement(const Ast *file)
+{
+    while (file && file->kind != A_PARALLEL)
+        file = file->next;
+    const Ast *ast = file ? file->body : NULL;
+    while (ast && ast->kind != A_RECOMPUTE)
+        ast = ast->next;
+    return ast;
+}
+
+static void tell_least(Search *search)
+{
+    Run *run = search->run;
+    const Candidate *least = &search->least;
+    const char *with = is_policy(least) ? arena_text(&run->arena, "recompute %s", least->name) : "other residuals";
+    const char *help =
+        arena_text(&run->arena, "auto(%" PRId64 ") or more, more ranks, or a smaller train.microbatch", least->memory);
+    const char *what = arena_text(&run->arena, "no choice fits into %s bytes: a rank needs at least %s bytes, with %s",
+                                  grouped(&run->arena, search->budget), grouped(&run->arena, least->memory), with);
+    if (run->options->recompute) {
+        fprintf(run->diags.out, "mpc: error: --recompute %s: %s\n      = help: %s\n", run->options->recompute, what,
+                help);
+        run->diags.errors++;
+    } else {
+        error_at(&run->diags, (Where){ .at = recompute_statement(search->file)->name_loc, .help = help }, "%s", what);
+    }
+}
+
+static bool choose_with(Search *search, Programs programs)
+{
+    Arena *arena = &search->run->arena;
+    Candidate *all = NEW_ARRAY(arena, Candidate, 2 * MOST_OF_POLICY + 3);
+    const int count = find_candidates(search, programs, all);
+    const Candidate *chosen = first_that_fits(search, all, count);
+    chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
+    if (chosen)
+        search->run->saved = copied(search->run, chosen->what.saved);
+    else if (search->least.memory)
+        tell_least(search);
+    return chosen || !search->least.memory;
+}
+
+/* If an instance cannot be compiled, the model itself cannot, and the caller finds the errors. */
+bool choose_saved(Run *run, const Ast *file, const Module *m)
+{
+    Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
+    Programs programs = { .whole = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "autodiff", NULL }),
+                          .split = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "zero", NULL }) };
+    const bool good = !programs.whole || !programs.split || choose_with(&search, programs);
+    if (programs.whole)
+        free_module(programs.whole);
+    if (programs.split)
+        free_module(programs.split);
+    return good;
+}

@@ -1,0 +1,35 @@
+/* slots.h -- what the micro-batches of a pipeline keep in memory between their actions. */
+#ifndef MPC_SLOTS_H
+#define MPC_SLOTS_H
+
+#include "ir.h"
+#include "schedule.h"
+
+/* The slots of one value, for micro-batches in flight: micro-batch i is in slot i mod the number of slots. */
+typedef struct {
+    const Value *value;    /* of the function of one micro-batch */
+    int64_t offset, bytes; /* of the first slot, from the slots of the loop on; of each slot */
+    int *slots;            /* by stage */
+} Ring;
+
+typedef struct PipelineSlots {
+    const Op *loop;
+    PipelineSchedule *schedule; /* certified */
+    Ring *ring;
+    int nrings;
+    int64_t bytes; /* of all, on the stage that has most */
+} PipelineSlots;
+
+/* The schedule of a loop over micro-batches, certified; NULL after reporting why it cannot be. */
+PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name);
+
+/* The slots of a loop with {stages}. */
+const PipelineSlots *pipeline_slots(Module *m, const Op *loop);
+
+/* The ring of a value of its callee; -1: it has none. */
+int ring_of(const PipelineSlots *slots, const Value *value);
+
+/* The loop in stages of one half of a micro-batch. */
+const Op *stage_loop(const Func *half);
+
+#endif

@@ -1,0 +1,177 @@
+/* stages.c -- the stages of a pipeline: where the values of a program are, and where they are needed.
+ *
+ * A pipeline splits the dim of a loop over a mesh axis: each rank along it is a stage, runs the iterations whose slices
+ * it holds, and passes what is carried to the next stage.  A type says on which stages a value is; nothing said: on
+ * all.
+ */
+#include "stages.h"
+
+bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
+
+bool is_on(Stages on, int stage) { return !on.at || on.at >> stage & 1; }
+
+bool is_on_all(Stages on, Stages these) { return !on.at || (these.at && !(these.at & ~on.at)); }
+
+bool is_one_stage(Stages on) { return on.at && !(on.at & (on.at - 1)); }
+
+Stages common_stages(Stages a, Stages b)
+{
+    if (!a.at || !b.at)
+        return a.at ? a : b;
+    Stages both = { a.axis == b.axis ? a.at & b.at : 0, a.axis };
+    return both.at ? both : (Stages){ .axis = -1 };
+}
+
+bool is_staged(const Func *f)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->type.on.at)
+            return true;
+    for (int i = 0; i < f->results.count; i++)
+        if (f->results.at[i]->type.on.at)
+            return true;
+    return false;
+}
+
+bool runs_in_stages(const Op *op)
+{
+    return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].split.count > 0;
+}
+
+int64_t rank_iterations(const Module *m, const Op *op)
+{
+    const Dim *dim = &op->attrs.dims.dim[0];
+    return !op->attrs.dims.count ? 1 : runs_in_stages(op) ? local_size(m, dim) : dim->size;
+}
+
+int pipeline_axis(const Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (runs_in_stages(op))
+                return op->attrs.dims.dim[0].split.axis[0];
+    return -1;
+}
+
+Stages end_stage(const Module *m, const Op *loop, bool last)
+{
+    const int axis = loop->attrs.dims.dim[0].split.axis[0];
+    const int64_t at = last != (loop->attrs.reverse > 0) ? m->axis_size[axis] - 1 : 0;
+    return (Stages){ UINT64_C(1) << at, axis };
+}
+
+/* A sum of terms on different stages: each rank adds what it holds, and the sum of these is pending. */
+
+Axes pending_with_stages(const Type *type)
+{
+    return type->partial | (is_one_stage(type->on) ? 1u << type->on.axis : 0);
+}
+
+bool adds_stages(const Op *op)
+{
+    if (!is_addition(op))
+        return false;
+    const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
+    const Axes axis = a->on.at ? 1u << a->on.axis : b->on.at ? 1u << b->on.axis : 0;
+    return !same_stages(a->on, b->on) && pending_with_stages(a) & pending_with_stages(b) & axis;
+}
+
+/* All stages: none has to be named. */
+Stages unless_all(const Module *m, Stages on)
+{
+    if (!on.at)
+        return on;
+    for (int stage = 0; stage < m->axis_size[on.axis]; stage++)
+        if (!(on.at >> stage & 1))
+            return on;
+    return (Stages){ 0 };
+}
+
+/* --- Where values are needed ----------------------------------------------------------------------- */
+
+uint64_t stages_needing(const Map *needed, const Value *value)
+{
+    const uint64_t *stages = map_get(needed, value);
+    return stages ? *stages : 0;
+}
+
+static bool need(Map *needed, const Value *value, uint64_t stages)
+{
+    uint64_t *held = map_get(needed, value);
+    if (!held) {
+        held = NEW(needed->arena, uint64_t);
+        map_put(needed, value, held);
+    }
+    const uint64_t before = *held;
+    *held |= value->type.on.at ? stages & value->type.on.at : stages;
+    return *held != before;
+}
+
+/* The stages that need the i-th operand of a call or loop. */
+static uint64_t needed_by_callee(const Module *m, const Map *needed, const Op *op, int i)
+{
+    const Func *callee = find_func(m, op->attrs.callee);
+    if (!runs_in_stages(op))
+        return stages_needing(needed, callee->params.at[i]);
+    return i < op->attrs.carried ? end_stage(m, op, false).at : ALL_STAGES;
+}
+
+/* The function that a call or loop runs; NULL: an op, or a kernel, which needs its operands where its results are. */
+static const Func *plain_callee(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
+/* What an op needs of its i-th operand, if the stages need its results. */
+static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, int i)
+{
+    uint64_t stages = 0;
+    if (plain_callee(m, op))
+        return needed_by_callee(m, needed, op, i);
+    if (info(op)->traits & (MOVES | SENDS | WAITS)) /* all ranks of a group call it */
+        return ALL_STAGES;
+    for (int j = 0; j < op->results.count; j++)
+        stages |= stages_needing(needed, op->results.at[j]);
+    return stages;
+}
+
+static bool need_in_callee(const Module *m, Map *needed, const Op *op)
+{
+    Func *callee = find_func(m, op->attrs.callee);
+    bool changed = false;
+    for (int i = 0; i < op->results.count; i++) {
+        const bool passes_on = runs_in_stages(op) && i < op->attrs.carried;
+        const uint64_t stages = passes_on ? ALL_STAGES : stages_needing(needed, op->results.at[i]);
+        changed |= need(needed, callee->results.at[i], stages);
+    }
+    for (int i = 0; i < op->attrs.carried && !runs_in_stages(op); i++) /* the next iteration reads it */
+        changed |= need(needed, callee->results.at[i], stages_needing(needed, callee->params.at[i]));
+    return changed;
+}
+
+static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_state)
+{
+    bool changed = false;
+    for (int i = 0; i < f->results.count && f->role != PLAIN; i++)
+        if (with_state || state_replaced(f, i) < 0)
+            changed |= need(needed, f->results.at[i], ALL_STAGES);
+    for (const Op *op = f->last; op; op = op->prev) {
+        if (plain_callee(m, op))
+            changed |= need_in_callee(m, needed, op);
+        for (int i = 0; i < op->args.count; i++)
+            changed |= need(needed, arg(op, i), needed_by_op(m, needed, op, i));
+    }
+    return changed;
+}
+
+Map stages_needed(Module *m, bool with_state)
+{
+    Map needed = { .arena = &m->arena };
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (const Func *f = m->funcs; f; f = f->next)
+            changed |= f->role != KERNEL && need_in_func(m, &needed, f, with_state);
+    }
+    return needed;
+}

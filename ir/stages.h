@@ -1,0 +1,34 @@
+/* stages.h -- the stages of a pipeline: where values are, and where they are needed. */
+#ifndef MPC_STAGES_H
+#define MPC_STAGES_H
+
+#include "ir.h"
+#include "map.h"
+
+#define ALL_STAGES (~UINT64_C(0))
+
+bool same_stages(Stages a, Stages b);
+bool is_on(Stages on, int stage); /* does that stage hold it? */
+bool is_on_all(Stages on, Stages these);
+bool is_one_stage(Stages on);
+Stages common_stages(Stages a, Stages b);      /* with none in common: axis -1 */
+Stages unless_all(const Module *m, Stages on); /* all stages: none has to be named */
+
+bool runs_in_stages(const Op *op);                      /* a loop along a dim that is split: the stages of a pipeline */
+int pipeline_axis(const Module *m);                     /* -1: no loop runs in stages */
+int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on a rank */
+Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
+bool is_staged(const Func *f); /* do its parameters or results say on which stages they are? */
+
+/* A sum of terms on different stages, which is pending over them. */
+bool adds_stages(const Op *op);
+
+/* The axes over which a value is a pending sum, or may be seen as one: what one stage has is its only term. */
+Axes pending_with_stages(const Type *type);
+
+/* For each value of the program: the stages that need it, for the results that the trainer reads and, `with_state`, for
+ * new state where its type says.  A value is computed on those alone. */
+Map stages_needed(Module *m, bool with_state);
+uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
+
+#endif

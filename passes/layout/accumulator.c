@@ -1,0 +1,28 @@
+/* accumulator.c -- carried values that a loop only adds to. */
+#include "accumulator.h"
+
+bool is_zeros(const Value *value)
+{
+    while (value->def && info(value->def)->traits & COPIES)
+        value = arg(value->def, 0);
+    return is_number(value, 0);
+}
+
+static const Op *only_reader(const Func *f, const Value *value)
+{
+    const Op *reader = NULL;
+    for (const Op *op = f->first; op; op = op->next)
+        if (index_of(&op->args, value) >= 0) {
+            if (reader)
+                return NULL;
+            reader = op;
+        }
+    return index_of(&f->results, value) < 0 ? reader : NULL;
+}
+
+bool is_accumulator(const Func *f, int i)
+{
+    const Op *add = only_reader(f, f->params.at[i]);
+    return add && is_addition(add) && result(add) == f->results.at[i] &&
+           arg(add, 0)->type.rank == arg(add, 1)->type.rank && arg(add, 0) != arg(add, 1);
+}

@@ -1,0 +1,247 @@
+/* pipeline.c -- cuts the work of a micro-batch in two functions, which a schedule interleaves.
+ *
+ *   func @micro(...) {                          func @micro.forward(...) {
+ *     %1 = gather %wte, %tokens                   %1 = gather %wte, %tokens
+ *     %2, %3 = loop %1, %w {callee=h.fwd}         %2, %3 = loop %1, %w {callee=h.fwd}
+ *     %4 = dot %2, %head                  =>      return %1, %2, %3
+ *     ...                                       }
+ *     %7, %8 = loop %6, %3 {callee=h.bwd}       func @micro.backward(%2, %3, ...) {
+ *     %9 = scatter_add %7, %tokens                %4 = dot %2, %head ...
+ *     return %8, %9                               return %6, %7, %8, %9
+ *   }                                           }
+ *
+ * The loops run in stages.  What the loop of the forward pass needs, and the loop itself, is forward; all else is
+ * backward, the last stage's head too: so nothing of its logits is kept from one to the other.  What the loops carry is
+ * returned by both functions: it enters and leaves stages, and so its memory belongs to the caller, whose loop over
+ * micro-batches gets the attribute `schedule`.  Its meaning stays that of a loop.
+ */
+#include "manager/pass.h"
+#include "map.h"
+#include "schedule/slots.h"
+#include "simplify/cleanup.h"
+#include "stages.h"
+
+typedef struct {
+    Module *m;
+    Func *micro;
+    Op *forward, *backward; /* the loops */
+    Op *last;               /* before the calls are added */
+    Map needed;             /* ops that `forward` needs, and itself */
+} Cut;
+
+/* The loop over micro-batches of the step: the only one around the loops in stages. */
+static Op *micro_loop(const Module *m)
+{
+    const Func *step = func_with_role(m, STEP);
+    for (Op *op = step ? step->first : NULL; op; op = op->next) {
+        const Func *callee = op->attrs.callee && op->attrs.dims.count ? find_func(m, op->attrs.callee) : NULL;
+        for (const Op *inner = callee ? callee->first : NULL; inner; inner = inner->next)
+            if (runs_in_stages(inner))
+                return op;
+    }
+    return NULL;
+}
+
+/* The two loops; false if there are more, so that the micro-batch would pass all stages more than once. */
+static bool find_loops(Cut *cut)
+{
+    for (Op *op = cut->micro->first; op; op = op->next) {
+        Op **loop = op->attrs.reverse ? &cut->backward : &cut->forward;
+        if (!runs_in_stages(op))
+            continue;
+        if (*loop)
+            return false;
+        *loop = op;
+    }
+    return cut->forward && cut->backward;
+}
+
+static void note_needed(Cut *cut, const Op *op)
+{
+    if (!op || map_get(&cut->needed, op))
+        return;
+    map_put(&cut->needed, op, cut);
+    for (int i = 0; i < op->args.count; i++)
+        note_needed(cut, arg(op, i)->def);
+}
+
+static int uses_in(const Func *f, const Value *value)
+{
+    int uses = index_of(&f->results, value) >= 0;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            uses += arg(op, i) == value;
+    return uses;
+}
+
+/* What a loop carries is received into its operand's memory, so nothing else may be there. */
+static void own_carried(Cut *cut, Op *loop)
+{
+    const Stages first = end_stage(cut->m, loop, false);
+    for (int i = 0; i < loop->attrs.carried; i++) {
+        Value *value = arg(loop, i);
+        Builder b = builder_at(cut->m, cut->micro, loop);
+        if (!same_stages(value->type.on, first))
+            value = BUILD(&b, OP_hold, ((Attrs){ .on = first }), value);
+        const bool is_own = value->def && info(value->def)->family != VIEW && uses_in(cut->micro, value) == 1;
+        loop->args.at[i] = is_own ? value : BUILD(&b, OP_stop_gradient, NO_ATTRS, value);
+    }
+}
+
+/* --- One half as a function ------------------------------------------------------------------------ */
+
+typedef struct {
+    Func *func;
+    Map inside; /* values of the micro-batch -> those of the function */
+    Values args, outputs;
+} Half;
+
+static Value *inside(Cut *cut, Half *half, Builder *b, Value *value)
+{
+    Value *own = map_get(&half->inside, value);
+    if (own)
+        return own;
+    if (value->def && info(value->def)->family == LEAF) { /* made again rather than kept */
+        own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
+    } else {
+        own = add_param(cut->m, half->func, value->name, value->type);
+        push_value(&cut->m->arena, &half->args, value);
+    }
+    map_put(&half->inside, value, own);
+    return own;
+}
+
+static const Op *next_op(const Cut *cut, const Op *op) { return op == cut->last ? NULL : op->next; }
+
+static bool is_read_by(const Cut *cut, const Value *value, bool forward)
+{
+    for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
+        if ((map_get(&cut->needed, op) != NULL) == forward && index_of(&op->args, value) >= 0)
+            return true;
+    return false;
+}
+
+static void give_back(Cut *cut, Half *half, Value *value)
+{
+    if (index_of(&half->outputs, value) >= 0)
+        return;
+    push_value(&cut->m->arena, &half->outputs, value);
+    push_value(&cut->m->arena, &half->func->results, map_get(&half->inside, value));
+}
+
+/* Moves the ops of one half into a function, and returns its call. */
+static Op *cut_half(Cut *cut, bool forward, const char *name, Map *instead)
+{
+    Module *m = cut->m;
+    Half half = { .func = add_func(m, intern_format(m, "%s.%s", cut->micro->name, name), PLAIN),
+                  .inside.arena = &m->arena };
+    const Op *loop = forward ? cut->forward : cut->backward;
+    for (const Op *op = cut->micro->first; op; op = next_op(cut, op)) {
+        if ((map_get(&cut->needed, op) != NULL) != forward || info(op)->family == LEAF)
+            continue;
+        Builder b = { .module = m, .func = half.func, .loc = op->loc, .path = op->path, .where = op->where };
+        Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
+        for (int i = 0; i < op->args.count; i++)
+            own[i] = inside(cut, &half, &b, arg(op, i));
+        const Op *clone = clone_op(&b, op, own);
+        for (int i = 0; i < op->results.count; i++)
+            map_put(&half.inside, op->results.at[i], clone->results.at[i]);
+    }
+    for (int i = 0; i < loop->attrs.carried; i++) {
+        give_back(cut, &half, arg(loop, i));
+        give_back(cut, &half, loop->results.at[i]);
+    }
+    for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
+        for (int i = 0; i < op->results.count && (map_get(&cut->needed, op) != NULL) == forward; i++)
+            if (info(op)->family != LEAF && ((forward && is_read_by(cut, op->results.at[i], false)) ||
+                                             index_of(&cut->micro->results, op->results.at[i]) >= 0))
+                give_back(cut, &half, op->results.at[i]);
+    Builder b = builder_at(m, cut->micro, NULL);
+    b.path = loop->path, b.where = loop->where, b.loc = loop->loc;
+    Values args = { 0 };
+    for (int i = 0; i < half.args.count; i++) {
+        Value *now = map_get(instead, half.args.at[i]);
+        push_value(&m->arena, &args, now ? now : half.args.at[i]);
+    }
+    Op *call = build(&b, OP_call, (Attrs){ .callee = half.func->name, .stages = m->train.stages }, args.count, args.at);
+    for (int i = 0; i < half.outputs.count; i++) {
+        call->results.at[i]->name = half.outputs.at[i]->name;
+        map_put(instead, half.outputs.at[i], call->results.at[i]);
+    }
+    return call;
+}
+
+static void replace_ops(Cut *cut)
+{
+    Map instead = { .arena = &cut->m->arena };
+    cut->last = cut->micro->last;
+    cut_half(cut, true, "forward", &instead);
+    cut_half(cut, false, "backward", &instead);
+    for (int i = 0; i < cut->micro->results.count; i++) {
+        Value *now = map_get(&instead, cut->micro->results.at[i]);
+        cut->micro->results.at[i] = now ? now : cut->micro->results.at[i];
+    }
+    for (Op *op = cut->last, *before; op; op = before) {
+        before = op->prev;
+        remove_op(cut->micro, op);
+    }
+}
+
+/* A message between stages that is not what a loop carries would be sent where the schedule does not expect it. */
+static const Op *stray_message(const Cut *cut)
+{
+    const Axes axis = 1u << pipeline_axis(cut->m);
+    for (const Op *op = cut->micro->first; op; op = op->next)
+        if (info(op)->traits & SENDS && (info(op)->traits & MOVES || op->attrs.axis & axis))
+            return op;
+    return NULL;
+}
+
+/* A loop in stages inside another loop: a micro-batch passes all stages several times. */
+static const Op *nested_loop(const Module *m, const Func *micro)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->role == PLAIN && f != micro ? f->first : NULL; op; op = op->next)
+            if (runs_in_stages(op))
+                return op;
+    return NULL;
+}
+
+static bool refuse_cut(const Module *m, const Op *at, const char *why)
+{
+    error_at(m->diags, (Where){ .at = at->loc, .help = "schedule = naive" }, "%s: %s",
+             at->path ? at->path : info(at)->name, why);
+    return false;
+}
+
+/* Can a schedule interleave the micro-batches? */
+static bool can_cut(Cut *cut, const Op *loop)
+{
+    const Op *nested = nested_loop(cut->m, cut->micro), *stray = loop ? stray_message(cut) : NULL;
+    if (nested)
+        return refuse_cut(cut->m, nested, "the stages of a pipeline are in a repeat that is inside another one");
+    if (loop && !find_loops(cut))
+        return refuse_cut(cut->m, loop,
+                          "the stages of a pipeline are those of one repeat, once forward and once backward");
+    if (stray)
+        return refuse_cut(cut->m, stray,
+                          "a stage of the pipeline needs this of another one, not only what the repeat carries");
+    return loop && schedule_of_loop(cut->m, loop, cut->m->train.stages);
+}
+
+void pass_pipeline(Module *m);
+void pass_pipeline(Module *m)
+{
+    if (m->train.stages <= STAGES_NAIVE)
+        return;
+    inline_calls(m);
+    Op *loop = micro_loop(m);
+    Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
+    if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
+        return;
+    own_carried(&cut, cut.forward);
+    own_carried(&cut, cut.backward);
+    note_needed(&cut, cut.forward);
+    replace_ops(&cut);
+    loop->attrs.stages = m->train.stages;
+}

@@ -1,0 +1,16 @@
+/* stage_layout.h -- on which stages of a pipeline ops run, and parameters are. */
+#ifndef MPC_STAGE_LAYOUT_H
+#define MPC_STAGE_LAYOUT_H
+
+#include "ir.h"
+
+/* The stages on which the op has to have all its operands, if it cannot run on those that hold them: all stages, if
+ * these split its space; else those of the largest operand, if no stage holds all. */
+bool moves_operands(const Op *op, const Type *space, Stages *to);
+
+/* Puts parameters on the stages that read them; true if some are then not on all stages. */
+bool place_params(Module *m);
+
+int64_t bytes_of(const Type *type); /* of the whole tensor */
+
+#endif

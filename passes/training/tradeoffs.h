@@ -1,0 +1,32 @@
+/* tradeoffs.h -- sets of residuals to save, with their bytes and the FLOPs to recompute the rest: the candidates of
+ * `recompute auto`. */
+#ifndef MPC_TRADEOFFS_H
+#define MPC_TRADEOFFS_H
+
+#include "ir.h"
+
+/* On one rank, in one micro-batch: */
+typedef struct {
+    Saved *saved;
+    double bytes; /* of the saved values, over all layers */
+    double flops; /* that the backward recomputes */
+} Tradeoff;
+
+typedef struct {
+    int count;
+    Tradeoff *at; /* fewer FLOPs first, each with fewer bytes than the one before */
+} Tradeoffs;
+
+/* One program twice: after autodiff, and after zero, where types tell what a rank holds. */
+typedef struct {
+    Module *whole, *split;
+} Programs;
+
+/* The set that a policy saves, read off the program after `recompute`.  Names belong to `programs.whole`, the rest is
+ * in `arena`. */
+Tradeoff tradeoff_of_policy(Arena *arena, Programs programs, const Module *recomputed);
+
+/* The Pareto front for layers, at most `most` sets.  `around`: a program after `recompute`, for the other functions. */
+Tradeoffs find_tradeoffs(Arena *arena, Programs programs, const Module *around, int most);
+
+#endif

@@ -1,0 +1,74 @@
+"""recompute auto(BYTES): the memory fits, with no more FLOPs than any policy that fits."""
+import json
+import re
+
+import pytest
+
+from conftest import HERE, MPC, ROOT, run
+
+CASES = {"gpt": (HERE / "gpt.mdl",),
+         "gpt-mesh": (HERE / "gpt.mdl", "--mesh=dp=2,tp=2", "--zero=1"),
+         "gpt2": (ROOT / "examples/gpt2.mdl", "--mesh=dp=4", "--zero=3"),
+         "llama": (ROOT / "examples/llama.mdl", "--mesh=dp=2,cp=2,tp=2", "--target=cuda"),
+         "bert": (ROOT / "examples/bert.mdl", "-Dlayers=3"),
+         "chars": (ROOT / "examples/chars.mdl",)}
+STEPS = 6
+
+
+def cost(words, policy):
+    """Bytes and FLOPs of a rank."""
+    figures = json.loads(run(MPC, "report", *words, "--json", f"--recompute={policy}").stdout)
+    return figures["memory"]["arena"], figures["work"]["rank"]
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_ladder(words):
+    """The FLOPs that `none` recomputes cost nothing: they are part of the kernels that read the values."""
+    policies = {policy: cost(words, policy) for policy in ("none", "selective", "full")}
+    least, most, free = policies["full"][0], policies["none"][0], policies["none"][1]
+    before, seen = float("inf"), set()
+    for budget in (least + (most - least) * i // STEPS for i in range(STEPS + 1)):
+        memory, flops = cost(words, f"auto({budget})")
+        again = max(flops - free, 0)
+        assert memory <= budget
+        assert again <= before * (1 + 1e-9)
+        for policy, (bytes_of_policy, flops_of_policy) in policies.items():
+            assert bytes_of_policy > budget or flops <= flops_of_policy, f"{policy} fits, too"
+        before = again
+        seen.add((memory, flops))
+    assert again == 0 and (memory, flops) == policies["none"]
+    assert len(seen) > 3, "there is something between the policies"
+
+
+def test_too_little(model):
+    """The message reports the least BYTES that work, and these do."""
+    least = cost((model(),), "full")[0] // 2
+    said = run(MPC, "check", model(), f"--recompute=auto({least})", status=1).stderr
+    needed = int(re.search(r"= help: auto\((\d+)\) or more", said).group(1))
+    assert cost((model(),), f"auto({needed})")[0] == needed
+    run(MPC, "check", model(), f"--recompute=auto({needed - 1})", status=1)
+
+
+def test_plan_and_ir_say_what_is_saved(model, tmp_path):
+    none, full = (cost((model(),), policy)[0] for policy in ("none", "full"))
+    option = f"--recompute=auto({(none + full) // 2})"
+    run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", option, f"--dump-ir={tmp_path / 'ir'}")
+    plan = json.loads((tmp_path / "out/plan.json").read_text())
+    assert plan["recompute"]["budget_bytes"] == (none + full) // 2 >= plan["memory"]["arena"]
+    lists = {name: f"  save @{name}({', '.join(values)})\n" for name, values in plan["recompute"]["saved"].items()}
+    for dump in sorted((tmp_path / "ir").glob("*.mir")):
+        assert all(line in dump.read_text() for line in lists.values())
+    run(MPC, "compile", f"--compile-from={tmp_path / 'ir/03-autodiff.mir'}", "-o", tmp_path / "again", "--no-cc")
+    again = json.loads((tmp_path / "again/plan.json").read_text())
+    assert again["memory"] == plan["memory"] and again["recompute"] == plan["recompute"]
+
+
+def test_remarks_are_a_table(model, tmp_path):
+    none, full = (cost((model(),), policy)[0] for policy in ("none", "full"))
+    said = run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", f"--recompute=auto({(none + full) // 2})",
+               "--remarks=recompute").stderr
+    rows = re.findall(r"remark: recompute: \S*: (\S+) of @(\S+): [\d.]+ MB, \S+ GFLOP to recompute: (.*)", said)
+    assert {what for _, _, what in rows} == {"saved", "recomputed"} and len(rows) == len(said.splitlines())
+    plan = json.loads((tmp_path / "out/plan.json").read_text())
+    saved = {(value, name) for name, values in plan["recompute"]["saved"].items() for value in values}
+    assert {(value, name) for value, name, what in rows if what == "saved"} >= saved
