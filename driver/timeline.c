@@ -80,7 +80,7 @@ const char *stage_name(TimelineView *v, int stage)
     return arena_text(&v->arena, "stage %d%s%s", stage, contents ? ": " : "", contents ? contents : "");
 }
 
-const char *stages_text(TimelineView *v, int rank)
+const char *stages_on_rank(TimelineView *v, int rank)
 {
     const char *text = "";
     for (int stage = 0; stage < stage_count(v->s); stage++)

@@ -55,7 +55,7 @@ double tick_step(double span, int most); /* 1, 2 or 5 times a power of ten, of w
 
 const char *bytes_text(TimelineView *v, double bytes); /* "45.20 GB" */
 const char *stage_name(TimelineView *v, int stage);    /* "stage 0: layers 0 to 7" */
-const char *stages_text(TimelineView *v, int rank);    /* of all its stages, "; " between them */
+const char *stages_on_rank(TimelineView *v, int rank);    /* of all its stages, "; " between them */
 const char *counts_text(TimelineView *v);              /* "1f1b, 4 ranks along pp, 8 micro-batches, 4 stages" */
 
 /* timeline_svg.c: how high everything is, and the drawing.  Names of ranks lie beside it, at these heights. */

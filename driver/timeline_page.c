@@ -143,7 +143,7 @@ static void write_stages(Page *page, const TimelineLayout *l, int rank)
 {
     const PipelineSchedule *s = page->v.s;
     const bool fits = s->chunks <= (l->row < LOW_ROW ? 1 : 2);
-    open_name(page, l->rows_at + rank * (l->row + l->gap), l->row, rank, stages_text(&page->v, rank));
+    open_name(page, l->rows_at + rank * (l->row + l->gap), l->row, rank, stages_on_rank(&page->v, rank));
     for (int stage = 0; fits && stage < stage_count(s); stage++)
         if (rank_of_stage(s, stage) == rank)
             write_line(page, "", stage_name(&page->v, stage));
@@ -254,7 +254,7 @@ static void write_table(Page *page)
         if (capacity > 0)
             fprintf(page->out, "<td%s>%.1f %%</td>", peak > capacity ? " class=\"over\"" : "", 100 * peak / capacity);
         fprintf(page->out, "<td>");
-        put(page, stages_text(v, rank));
+        put(page, stages_on_rank(v, rank));
         fprintf(page->out, "</td></tr>\n");
     }
     fprintf(page->out, "</table></div>\n");

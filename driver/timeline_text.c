@@ -178,7 +178,7 @@ static void print_table(TextPicture *text)
             fprintf(text->out, "  %*.1f %%", (int)strlen(bytes_text(v, capacity)) + 1, 100 * peak / capacity);
         if (capacity > 0 && peak > capacity)
             fprintf(text->out, "  %s too much", bytes_text(v, peak - capacity));
-        fprintf(text->out, "  %s\n", stages_text(v, rank));
+        fprintf(text->out, "  %s\n", stages_on_rank(v, rank));
     }
 }
 
