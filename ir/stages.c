@@ -175,3 +175,39 @@ Map stages_needed(Module *m, bool with_state)
     }
     return needed;
 }
+
+uint64_t stages_running(const Module *m, const Map *needed, const Op *op)
+{
+    const unsigned traits = info(op)->traits;
+    uint64_t stages = 0;
+    if (plain_callee(m, op))
+        return ALL_STAGES;
+    for (int i = 0; i < op->results.count; i++) {
+        const Value *value = op->results.at[i];
+        const uint64_t whole = value->type.on.at ? value->type.on.at : ALL_STAGES;
+        stages |= traits & (SENDS | WAITS) ? whole : stages_needing(needed, value);
+    }
+    return traits & MOVES && traits & SENDS ? stages | arg(op, 0)->type.on.at : stages;
+}
+
+/* --- Micro-batches --------------------------------------------------------------------------------- */
+
+/* Are there loops in stages in it? */
+static bool passes_stages(const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        if (runs_in_stages(op))
+            return true;
+    return false;
+}
+
+Op *micro_loop(const Module *m)
+{
+    const Func *step = func_with_role(m, STEP);
+    for (Op *op = step ? step->first : NULL; op; op = op->next) {
+        const Func *callee = op->attrs.callee && op->attrs.dims.count ? find_func(m, op->attrs.callee) : NULL;
+        if (callee && (op->attrs.stages || passes_stages(callee)))
+            return op;
+    }
+    return NULL;
+}

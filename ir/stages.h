@@ -31,4 +31,11 @@ Axes pending_with_stages(const Type *type);
 Map stages_needed(Module *m, bool with_state);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
 
+/* The stages that run an op, as a set: those that need its results; of messages, all that have the value; of a call or
+ * loop all, since its function says so for each op. */
+uint64_t stages_running(const Module *m, const Map *needed, const Op *op);
+
+/* The loop over micro-batches of the step: the only one around the loops in stages; NULL: there is none. */
+Op *micro_loop(const Module *m);
+
 #endif

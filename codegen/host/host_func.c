@@ -199,21 +199,13 @@ char *stages_condition(FuncText *t, Stages on)
     return arena_text(arena, "0x%llx >> %s & 1", (unsigned long long)on.at, stage);
 }
 
-/* The stages that run an op: those that need its results; of messages, all that have the value. */
-static Stages stages_running(const FuncText *t, const Op *op)
+/* The stages that run an op: all, some, or none. */
+static Stages stages_of_op(const FuncText *t, const Op *op)
 {
-    const unsigned traits = info(op)->traits;
-    const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
     Stages on = { 0, t->h->pipeline };
-    if (on.axis < 0 || (callee && callee->role != KERNEL)) /* which has guards of its own */
+    if (on.axis < 0)
         return (Stages){ ALL_STAGES, 0 };
-    for (int i = 0; i < op->results.count; i++) {
-        const Value *value = op->results.at[i];
-        const uint64_t whole = value->type.on.at ? value->type.on.at : ALL_STAGES;
-        on.at |= traits & (SENDS | WAITS) ? whole : stages_needing(&t->h->needed, value);
-    }
-    if (traits & MOVES && traits & SENDS)
-        on.at |= arg(op, 0)->type.on.at;
+    on.at = stages_running(t->h->m, &t->h->needed, op);
     return unless_all(t->h->m, on).at ? on : (Stages){ on.at ? ALL_STAGES : 0, 0 };
 }
 
@@ -346,7 +338,7 @@ HostFunc *host_func(Host *h, const Func *f)
     open_text(&t.body);
     for (const Op *op = f->first; op; op = op->next) {
         if (info(op)->family != VIEW || info(op)->traits & WAITS)
-            guard(&t, stages_running(&t, op));
+            guard(&t, stages_of_op(&t, op));
         if (info(op)->family == COLLECTIVE)
             op = write_collective(&t, op);
         else

@@ -39,18 +39,36 @@ static bool is_read_by(const Op *call, const Value *value) { return index_of(&ca
 
 static int at_least_one(int count) { return count > 1 ? count : 1; }
 
-/* How many slots a stage needs of the i-th result of a half. */
+static bool is_carried(const Op *loop, const Values *list, const Value *value)
+{
+    const int i = index_of(list, value);
+    return i >= 0 && i < loop->attrs.carried;
+}
+
+static bool enters_stage(const Func *half, int i)
+{
+    const Op *loop = stage_loop(half);
+    return is_carried(loop, &loop->args, half->results.at[i]);
+}
+
+/* Does the i-th result of a half have a slot for each micro-batch in flight? */
+static bool is_in_flight(const Func *half, const Op *call, int i)
+{
+    const Op *loop = stage_loop(half);
+    const bool backward = loop->attrs.reverse > 0;
+    if (enters_stage(half, i))
+        return !backward && call->next && is_read_by(call->next, call->results.at[i]);
+    return !backward || !is_carried(loop, &loop->results, half->results.at[i]);
+}
+
+/* How many slots a stage needs of it. */
 static int slots_needed(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
 {
-    const Op *loop = stage_loop(half), *other = call->next;
-    const Value *own = half->results.at[i], *value = call->results.at[i];
-    const bool backward = loop->attrs.reverse > 0, is_kept = !backward && other && is_read_by(other, value);
-    const int arrived = index_of(&loop->args, own), left = index_of(&loop->results, own);
-    if (arrived >= 0 && arrived < loop->attrs.carried)
-        return at_least_one(s->received[backward][stage] + (is_kept ? s->activations[stage] : 0));
-    if (backward && left >= 0 && left < loop->attrs.carried)
-        return s->micros > 1 ? 2 : 1;
-    return at_least_one(s->activations[stage]);
+    const bool backward = stage_loop(half)->attrs.reverse > 0;
+    const int held = is_in_flight(half, call, i) ? s->activations[stage] : 0;
+    if (enters_stage(half, i))
+        return at_least_one(s->received[backward][stage] + held);
+    return at_least_one(held ? held : s->micros > 1 ? 2 : 1);
 }
 
 static void add_rings(Module *m, PipelineSlots *all, const Op *call)
@@ -61,7 +79,8 @@ static void add_rings(Module *m, PipelineSlots *all, const Op *call)
         if (value->storage && value->storage->base != IN_FRAME)
             continue;
         Ring *ring = &all->ring[all->nrings++];
-        *ring = (Ring){ .value = value, .bytes = aligned_bytes(local_bytes(m, &value->type)) };
+        *ring = (Ring){ .value = value, .bytes = aligned_bytes(local_bytes(m, &value->type)),
+                         .in_flight = is_in_flight(half, call, i) };
         ring->slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
         int most = 0;
         for (int stage = 0; stage < all->schedule->ranks; stage++) {

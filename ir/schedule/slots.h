@@ -10,6 +10,7 @@ typedef struct {
     const Value *value;    /* of the function of one micro-batch */
     int64_t offset, bytes; /* of the first slot, from the slots of the loop on; of each slot */
     int *slots;            /* by stage */
+    bool in_flight;        /* has one for each micro-batch between its forward and its backward action */
 } Ring;
 
 typedef struct PipelineSlots {
