@@ -11,6 +11,11 @@ static void choose_unit(TimelineView *v)
         const char *name;
     } units[] = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" } };
     int i = 0;
+    if (v->p->unit) {
+        v->unit = 1;
+        v->unit_name = v->p->unit;
+        return;
+    }
     while (i < 2 && v->end < units[i].seconds)
         i++;
     v->unit = units[i].seconds;

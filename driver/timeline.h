@@ -15,6 +15,7 @@
 typedef struct {
     const PipelineSchedule *schedule; /* order_messages() has run */
     const Costs *costs;               /* seconds; forward, backward, weight by stage, message */
+    const char *unit;                 /* "F of stage 1": of the costs, where they are not seconds; else NULL */
     const char *title;                /* "gpt2.mdl, mesh pp=4,dp=2" */
     const char *axis;                 /* "pp" */
     const char *const *stage_text;    /* by stage: "layers 0 to 7, embedding"; may be NULL */
@@ -55,7 +56,7 @@ double tick_step(double span, int most); /* 1, 2 or 5 times a power of ten, of w
 
 const char *bytes_text(TimelineView *v, double bytes); /* "45.20 GB" */
 const char *stage_name(TimelineView *v, int stage);    /* "stage 0: layers 0 to 7" */
-const char *stages_on_rank(TimelineView *v, int rank);    /* of all its stages, "; " between them */
+const char *stages_on_rank(TimelineView *v, int rank); /* of all its stages, "; " between them */
 const char *counts_text(TimelineView *v);              /* "1f1b, 4 ranks along pp, 8 micro-batches, 4 stages" */
 
 /* timeline_svg.c: how high everything is, and the drawing.  Names of ranks lie beside it, at these heights. */

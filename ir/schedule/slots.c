@@ -79,8 +79,9 @@ static void add_rings(Module *m, PipelineSlots *all, const Op *call)
         if (value->storage && value->storage->base != IN_FRAME)
             continue;
         Ring *ring = &all->ring[all->nrings++];
-        *ring = (Ring){ .value = value, .bytes = aligned_bytes(local_bytes(m, &value->type)),
-                         .in_flight = is_in_flight(half, call, i) };
+        *ring = (Ring){ .value = value,
+                        .bytes = aligned_bytes(local_bytes(m, &value->type)),
+                        .in_flight = is_in_flight(half, call, i) };
         ring->slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
         int most = 0;
         for (int stage = 0; stage < all->schedule->ranks; stage++) {
