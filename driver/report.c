@@ -3,6 +3,7 @@
 
 #include "codegen/host/host.h"
 #include "manager/pass.h"
+#include "stages.h"
 
 #include <stdlib.h>
 
@@ -73,9 +74,22 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->sent += traffic.sent * times;
 }
 
-static void add_work(Report *r, const Op *op, double times)
+/* With a pipeline, `rank` is the average over stages. */
+static Work work_of(const Report *r, const Op *op)
 {
     Work work = op_work(r->m, op);
+    const StageRun *run = r->axis < 0 ? NULL : map_get(&r->stages, op);
+    if (!run)
+        return work;
+    work.axes &= run->alike ? ~0u : ~(1u << r->axis);
+    work.rank *= run->share;
+    work.alike = work.rank * (1 - 1 / (double)count_ranks(r->m, work.axes));
+    return work;
+}
+
+static void add_work(Report *r, const Op *op, double times)
+{
+    Work work = work_of(r, op);
     int kind = info(op)->family == PRODUCT ? PRODUCTS : info(op)->family == LIBRARY ? LIBRARIES : ELEMENTWISE;
     r->work[kind] += work.rank * times;
     r->alike_work += work.alike * times;
@@ -118,6 +132,32 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
         add_storage(r, op->results.at[i]);
 }
 
+/* --- Stages ----------------------------------------------------------------------------------------- */
+
+static StageRun *run_by(Report *r, uint64_t stages)
+{
+    const int64_t all = r->m->axis_size[r->axis];
+    const int count = __builtin_popcountll(stages & ALL_STAGES >> (64 - all));
+    StageRun *run = NEW(&r->m->arena, StageRun);
+    *run = (StageRun){ (double)count / (double)all, count > 1 };
+    return run;
+}
+
+/* `own`: of the loop in stages around it; NULL: there is none. */
+static void note_stages(Report *r, const Map *needed, const Func *f, StageRun *own)
+{
+    static StageRun each = { 1, false };
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(r->m, op->attrs.callee) : NULL;
+        StageRun *run = own ? own : run_by(r, stages_running(r->m, needed, op));
+        map_put(&r->stages, op, run);
+        if (callee && callee->role == KERNEL)
+            note_stages(r, needed, callee, run);
+        else if (callee)
+            note_stages(r, needed, callee, runs_in_stages(op) ? &each : own);
+    }
+}
+
 /* --- The whole report ------------------------------------------------------------------------------- */
 
 static int more_sent_first(const void *a, const void *b)
@@ -134,7 +174,12 @@ static int more_work_first(const void *a, const void *b)
 
 Report make_report(Run *run, Module *m)
 {
-    Report r = { .run = run, .m = m, .totals = program_totals(m), .classes = classify_tensors(m) };
+    Report r = { .run = run,
+                 .m = m,
+                 .totals = program_totals(m),
+                 .classes = classify_tensors(m),
+                 .axis = pipeline_axis(m),
+                 .stages.arena = &m->arena };
     const Func *step = func_with_role(m, STEP);
     r.memory = memory_use(&r.classes);
     r.messages = message_space(m, is_cuda(run->options));
@@ -142,6 +187,10 @@ Report make_report(Run *run, Module *m)
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)
         add_storage(&r, step->params.at[i]);
+    if (r.axis >= 0) {
+        const Map needed = stages_needed(m, true);
+        note_stages(&r, &needed, step, NULL);
+    }
     visit_program(m, step, add_op, &r);
     if (r.nrows)
         qsort(r.row, (size_t)r.nrows, sizeof *r.row, more_sent_first);

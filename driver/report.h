@@ -40,6 +40,12 @@ typedef struct {
 enum { PRODUCTS, LIBRARIES, ELEMENTWISE, N_WORKS };
 extern const char *const work_name[N_WORKS];
 
+/* Which stages run an op. */
+typedef struct {
+    double share; /* of the stages; 1 in a loop in stages, where each runs iterations of its own */
+    bool alike;   /* several do the same */
+} StageRun;
+
 /* A pipeline: its picture, and what that is made of. */
 typedef struct {
     TimelinePicture picture;
@@ -64,6 +70,8 @@ typedef struct {
     double work[N_WORKS]; /* FLOPs per step of one rank */
     double alike_work;
     Precisions precision[N_CLASSES];
+    int axis;                 /* of the stages of a pipeline; -1: there is none */
+    Map stages;               /* op -> its StageRun, with a pipeline */
     PipelineReport *pipeline; /* set by mpc report; NULL: there is none, or no picture of it */
     const char *no_picture;   /* why; NULL: there is no pipeline */
 } Report;

@@ -68,7 +68,7 @@ static void note_needed(Survey *s, const Op *op)
 
 static void note_path(Survey *s, const Op *op, uint64_t stages)
 {
-    if (!op->path || !stages || stages & (stages - 1))
+    if (!op->path || op->path == s->forward->path || !stages || stages & (stages - 1))
         return;
     Paths *paths = &s->only[__builtin_ctzll(stages)];
     for (int i = 0; i < paths->count; i++)

@@ -167,7 +167,7 @@ static void print_work(const Report *r)
     double rank = 0;
     for (int i = 0; i < N_WORKS; i++)
         rank += r->work[i];
-    printf("work of a rank in a step: %.4g GFLOP\n", rank / 1e9);
+    printf("work of a rank in a step%s: %.4g GFLOP\n", r->axis < 0 ? "" : ", on average over the stages", rank / 1e9);
     for (int i = 0; i < N_WORKS; i++)
         printf("    %-27s %12.4g GFLOP\n", work_name[i], r->work[i] / 1e9);
     printf("    all ranks together do %.2f times the model's %.4g GFLOP (%s)\n",
