@@ -4,9 +4,11 @@
 #include "manager/pass.h"
 #include "near.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const CommandInfo command_table[NCOMMANDS] = {
@@ -58,6 +60,7 @@ bool is_given(const Options *options, const OptionInfo *option)
         return ((const TextList *)at)->count > 0;
     case SWITCH:
     case TEXT:
+    case NUMBER:
     case CHOICE:
     case PASSES:
         break;
@@ -140,6 +143,14 @@ static bool check_passes(const Line *line, const OptionInfo *option, const char 
     return true;
 }
 
+/* As in a .mdl, without its '_': digits, a point, an exponent. */
+static bool is_positive_number(const char *text)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    return text[strspn(text, "0123456789.eE+-")] == '\0' && !*end && number > 0 && isfinite(number);
+}
+
 static bool check_value(const Line *line, const OptionInfo *option, const char *text)
 {
     if (option->kind == PASSES)
@@ -154,6 +165,9 @@ static bool check_value(const Line *line, const OptionInfo *option, const char *
     if (option->kind == LIST && (!strchr(text, '=') || *text == '=' || !strchr(text, '=')[1]))
         return refuse(
             line, arena_text(line->arena, "--%s needs %s, not '%s'", option_name(option).text, option->value, text));
+    if (option->kind == NUMBER && !is_positive_number(text))
+        return refuse(line, arena_text(line->arena, "--%s needs a number above 0, as 1e9, not '%s'",
+                                       option_name(option).text, text));
     if (!*text && option->at != offsetof(Options, cflags))
         return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
     return true;

@@ -23,7 +23,7 @@ enum {
     READS_MODEL = COMPILE | CHECK | REPORT | EXPLAIN
 };
 
-typedef enum { FLAG, SWITCH, TEXT, CHOICE, PASSES, LIST } OptionKind;
+typedef enum { FLAG, SWITCH, TEXT, NUMBER, CHOICE, PASSES, LIST } OptionKind;
 
 typedef struct {
     const char *name, *operand, *phrase, *text, *example;
@@ -56,6 +56,7 @@ typedef struct {
 #define TYPE_FLAG bool
 #define TYPE_SWITCH const char *
 #define TYPE_TEXT const char *
+#define TYPE_NUMBER const char *
 #define TYPE_CHOICE const char *
 #define TYPE_PASSES const char *
 #define TYPE_LIST TextList

@@ -135,7 +135,13 @@ static int more_work_first(const void *a, const void *b)
 
 Report make_report(Run *run, Module *m)
 {
-    Report r = { .run = run, .m = m, .totals = program_totals(m), .classes = classify_tensors(m) };
+    Report r = {
+        .run = run,
+        .m = m,
+        .totals = program_totals(m),
+        .classes = classify_tensors(m),
+        .axis = pipeline_axis(m),
+    };
     const Func *step = func_with_role(m, STEP);
     r.memory = memory_use(&r.classes);
     r.messages = message_space(m, is_cuda(run->options));
@@ -180,14 +186,48 @@ static void print_json(const Report *r)
     cJSON_Delete(json);
 }
 
+/* Options that only the picture of a pipeline obeys, where there is none. */
+static bool refuse_picture(const Report *r)
+{
+    const Options *o = r->run->options;
+    const char *option = o->html         ? "html"
+                         : o->gpu_flops  ? "gpu-flops"
+                         : o->link       ? "link"
+                         : o->gpu_memory ? "gpu-memory"
+                                         : NULL;
+    return !option || run_failed(r->run, "--%s has no effect: %s", option,
+                                 r->no_picture ? r->no_picture
+                                               : "the program has no pipeline (pipeline NAME over AXIS, in parallel)");
+}
+
+static bool write_page(const Report *r)
+{
+    NewFile file;
+    if (!r->run->options->html)
+        return true;
+    if (!open_new(r->run, &file, r->run->options->html))
+        return false;
+    write_timeline_html(&r->pipeline->picture, file.out);
+    return close_new(r->run, &file);
+}
+
+static bool report_program(Run *run, Module *m)
+{
+    Report r = make_report(run, m);
+    r.pipeline = report_pipeline(&r, &r.no_picture);
+    if (!(r.pipeline ? write_page(&r) : refuse_picture(&r)))
+        return false;
+    (run->options->json ? print_json : print_report_tables)(&r);
+    return true;
+}
+
 int run_report(Run *run)
 {
-    Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, NULL) : NULL;
-    bool good = m && run_passes(m, &(PassOptions){ 0 });
-    if (good) {
-        Report report = make_report(run, m);
-        (run->options->json ? print_json : print_report_tables)(&report);
-    }
+    const Options *o = run->options;
+    if (o->link && !o->gpu_flops)
+        return usage_error(o->command, "--link has no effect without --gpu-flops: times are relative");
+    Module *m = read_source(run, o->operand) ? lower_source(run, 0, NULL) : NULL;
+    bool good = m && run_passes(m, &(PassOptions){ 0 }) && report_program(run, m);
     if (m)
         free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;

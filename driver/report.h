@@ -1,14 +1,16 @@
 /* report.h -- costs of a compiled program on each rank: `mpc report`, and the memory figures of mpc compile and
  * plan.json.
  *
- *   report.c        the command; computes the figures from the program
- *   report_text.c   the figures as tables
- *   report_json.c   the figures as JSON
+ *   report.c           the command; computes the figures from the program
+ *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule
+ *   report_text.c      the figures as tables
+ *   report_json.c      the figures as JSON
  */
 #ifndef MPC_REPORT_H
 #define MPC_REPORT_H
 
 #include "driver.h"
+#include "timeline.h"
 
 #include "codegen/host/totals.h"
 #include "cost/cost.h"
@@ -38,6 +40,15 @@ typedef struct {
 enum { PRODUCTS, LIBRARIES, ELEMENTWISE, N_WORKS };
 extern const char *const work_name[N_WORKS];
 
+/* A pipeline: its picture, and what that is made of. */
+typedef struct {
+    TimelinePicture picture;
+    Costs costs;
+    double *forward, *backward; /* by stage: FLOPs of one micro-batch */
+    double message_bytes;       /* from a stage to the next one, of one micro-batch */
+    const char **contents;      /* by stage: "h.0 to h.3, x" */
+} PipelineReport;
+
 typedef struct {
     Run *run;
     Module *m;
@@ -53,9 +64,15 @@ typedef struct {
     double work[N_WORKS]; /* FLOPs per step of one rank */
     double alike_work;
     Precisions precision[N_CLASSES];
+    int axis;                 /* of the stages of a pipeline; -1: there is none */
+    PipelineReport *pipeline; /* set by mpc report; NULL: there is none, or no picture of it */
+    const char *no_picture;   /* why; NULL: there is no pipeline */
 } Report;
 
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
+
+PipelineReport *report_pipeline(const Report *report, const char **why); /* NULL: none; see no_picture */
+double stage_share(const PipelineReport *pipeline, int stage);           /* of all FLOPs of a micro-batch */
 
 const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
 

@@ -169,6 +169,70 @@ static void add_work(const Report *r, cJSON *json)
     }
 }
 
+/* --- Pipeline ------------------------------------------------------------------------------------------ */
+
+static void add_stages(const PipelineReport *p, cJSON *object)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, "stages");
+    for (int stage = 0; stage < stage_count(p->picture.schedule); stage++) {
+        cJSON *entry = add_entry(list);
+        add_text(entry, "holds", p->contents[stage]);
+        cJSON_AddNumberToObject(entry, "rank", rank_of_stage(p->picture.schedule, stage));
+        cJSON_AddNumberToObject(entry, "forward_flops", p->forward[stage]);
+        cJSON_AddNumberToObject(entry, "backward_flops", p->backward[stage]);
+        cJSON_AddNumberToObject(entry, "share", stage_share(p, stage));
+        cJSON_AddNumberToObject(entry, "forward_time", p->costs.forward[stage]);
+        cJSON_AddNumberToObject(entry, "backward_time", p->costs.backward[stage]);
+        cJSON_AddNumberToObject(entry, "in_flight_bytes", p->picture.activation_bytes[stage]);
+    }
+}
+
+static void add_actions(const TimelineView *v, cJSON *entry, int rank)
+{
+    cJSON *list = cJSON_AddArrayToObject(entry, "actions");
+    for (int i = 0; i < v->s->nactions[rank]; i++) {
+        const Action a = v->s->action[rank][i];
+        cJSON *action = add_entry(list);
+        add_text(action, "kind", a.kind == FORWARD_ACTION ? "F" : a.kind == BACKWARD_ACTION ? "B" : "W");
+        cJSON_AddNumberToObject(action, "stage", a.stage);
+        cJSON_AddNumberToObject(action, "micro_batch", a.micro);
+        cJSON_AddNumberToObject(action, "start", v->t.start[rank][i]);
+        cJSON_AddNumberToObject(action, "end", v->t.end[rank][i]);
+    }
+}
+
+static void add_pipeline(const Report *r, cJSON *json)
+{
+    const TimelinePicture *picture = r->pipeline ? &r->pipeline->picture : NULL;
+    if (!picture)
+        return;
+    TimelineView v = view_timeline(picture);
+    cJSON *object = cJSON_AddObjectToObject(json, "pipeline");
+    add_text(object, "schedule", v.s->name);
+    add_text(object, "axis", picture->axis);
+    cJSON_AddNumberToObject(object, "micro_batches", v.s->micros);
+    add_text(object, "time_unit", picture->unit ? picture->unit : "s");
+    cJSON_AddNumberToObject(object, "makespan", v.t.makespan);
+    cJSON_AddNumberToObject(object, "bubble", v.t.bubble);
+    if (picture->published_bubble >= 0)
+        cJSON_AddNumberToObject(object, "published_bubble", picture->published_bubble);
+    cJSON_AddNumberToObject(object, "message_bytes", r->pipeline->message_bytes);
+    cJSON_AddNumberToObject(object, "message_time", r->pipeline->costs.message);
+    if (picture->capacity_bytes > 0)
+        cJSON_AddNumberToObject(object, "capacity_bytes", picture->capacity_bytes);
+    add_stages(r->pipeline, object);
+    cJSON *ranks = cJSON_AddArrayToObject(object, "ranks");
+    for (int rank = 0; rank < v.s->ranks; rank++) {
+        cJSON *entry = add_entry(ranks);
+        cJSON_AddNumberToObject(entry, "idle", v.idle[rank]);
+        cJSON_AddNumberToObject(entry, "in_flight", v.t.most_in_flight[rank]);
+        cJSON_AddNumberToObject(entry, "fixed_bytes", picture->fixed_bytes[rank]);
+        cJSON_AddNumberToObject(entry, "peak_bytes", peak_of(&v, rank));
+        add_actions(&v, entry, rank);
+    }
+    arena_free(&v.arena);
+}
+
 cJSON *report_json(const Report *r)
 {
     cJSON *json = cJSON_CreateObject();
@@ -183,5 +247,6 @@ cJSON *report_json(const Report *r)
     add_traffic(r, json);
     add_precision(r, json);
     add_work(r, json);
+    add_pipeline(r, json);
     return json;
 }

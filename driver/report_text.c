@@ -167,13 +167,37 @@ static void print_work(const Report *r)
     double rank = 0;
     for (int i = 0; i < N_WORKS; i++)
         rank += r->work[i];
-    printf("work of a rank in a step: %.4g GFLOP\n", rank / 1e9);
+    printf("work of a rank in a step%s: %.4g GFLOP\n", r->axis < 0 ? "" : ", on average over the stages", rank / 1e9);
     for (int i = 0; i < N_WORKS; i++)
         printf("    %-27s %12.4g GFLOP\n", work_name[i], r->work[i] / 1e9);
     printf("    all ranks together do %.2f times the model's %.4g GFLOP (%s)\n",
            r->totals.flops > 0 ? rank * (double)r->ranks / r->totals.flops : 0, r->totals.flops / 1e9,
            FLOPS_CONVENTION);
     print_alike(r, rank);
+}
+
+/* --- Pipeline ---------------------------------------------------------------------------------------- */
+
+static void print_stages(const PipelineReport *p)
+{
+    printf("    %-5s %14s %14s %9s %12s  %s\n", "stage", "forward", "backward", "share", "in flight", "holds");
+    for (int stage = 0; stage < stage_count(p->picture.schedule); stage++)
+        printf("    %-5d %8.4g GFLOP %8.4g GFLOP %7.2f %% %9.2f MB  %s\n", stage, p->forward[stage] / 1e9,
+               p->backward[stage] / 1e9, 100 * stage_share(p, stage), megabytes(p->picture.activation_bytes[stage]),
+               p->contents[stage]);
+    printf("    a stage sends %.2f MB to the next one, and as much back\n", megabytes(p->message_bytes));
+}
+
+static void print_pipeline(const Report *r)
+{
+    enum { WIDTH = 120 };
+    if (r->no_picture)
+        printf("pipeline: no picture: %s\n", r->no_picture);
+    if (!r->pipeline)
+        return;
+    printf("pipeline over %s: one micro-batch, of one rank\n", r->pipeline->picture.axis);
+    print_stages(r->pipeline);
+    write_timeline_text(&r->pipeline->picture, WIDTH, stdout);
 }
 
 /* --- The whole report ---------------------------------------------------------------------------------- */
@@ -193,4 +217,5 @@ void print_report_tables(const Report *r)
     print_traffic(r);
     print_precision(r);
     print_work(r);
+    print_pipeline(r);
 }

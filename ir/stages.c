@@ -201,3 +201,25 @@ Map stages_needed(Module *m, bool with_state)
     }
     return needed;
 }
+
+/* --- Micro-batches --------------------------------------------------------------------------------- */
+
+/* Are there loops in stages in it? */
+static bool passes_stages(const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        if (runs_in_stages(op))
+            return true;
+    return false;
+}
+
+Op *micro_loop(const Module *m)
+{
+    const Func *step = func_with_role(m, STEP);
+    for (Op *op = step ? step->first : NULL; op; op = op->next) {
+        const Func *callee = op->attrs.callee && op->attrs.dims.count ? find_func(m, op->attrs.callee) : NULL;
+        if (callee && (op->attrs.stages || passes_stages(callee)))
+            return op;
+    }
+    return NULL;
+}

@@ -36,4 +36,7 @@ void note_stages(Module *m);
 uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
 
+/* The loop over micro-batches of the step: the only one around the loops in stages; NULL: there is none. */
+Op *micro_loop(const Module *m);
+
 #endif

@@ -55,7 +55,9 @@ static const char *value_pointer(HalfText *half, const Value *value)
     const int ring = ring_of(half->slots, value);
     if (ring < 0)
         internal_error(half->t.h->m, half->l.op, "a value of a micro-batch has no slots");
-    return arena_text(arena, "rt_slot(rt, &pipeline, arena, %d, micro)", ring);
+    const int64_t offset = ring < 0 ? 0 : (s->at - half->slots->ring[ring].begin) / dtype_bytes(value->type.dtype);
+    const char *slot = arena_text(arena, "rt_slot(rt, &pipeline, arena, %d, micro)", ring);
+    return offset ? arena_text(arena, "(%s *)%s + %" PRId64, element_type(value->type.dtype), slot, offset) : slot;
 }
 
 static void write_half(HalfText *half, const char *name)

@@ -17,7 +17,7 @@ _mpc()
         files='*.mdl'
         ;;
     report)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --target= --json"
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --target= --json --html= --gpu-flops= --link= --gpu-memory="
         files='*.mdl'
         ;;
     explain)

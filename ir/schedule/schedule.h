@@ -4,6 +4,8 @@
  *   generate.c      the generators
  *   table.c         a schedule as a table of text: read from the user's file, and written
  *   simulate.c      the timeline under given costs: start and end of each action, bubble, micro-batches in flight
+ *   held.c          memory over that time
+ *   published.c     bubbles as the papers give them
  *   order.c         messages between the actions, and the slots that they need
  *   certify.c       proofs: complete, ordered, free of deadlock, within its slots
  *
@@ -113,5 +115,24 @@ typedef struct {
  * is right, and circle_text() says which wait; *rank is one of theirs. */
 bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *costs, Timeline *timeline);
 const char *circle_text(Arena *arena, const PipelineSchedule *s, const Timeline *timeline, int *rank);
+
+/* The bubble that the papers give for a schedule: of stages that cost the same, F as much as B and as W, and messages
+ * that cost nothing.  -1: they give none, for these counts or this schedule. */
+double published_bubble(const char *schedule, int ranks, int chunks, int micros);
+
+typedef struct {
+    double at, bytes; /* from then on */
+} MemoryLevel;
+
+typedef struct {
+    int count;
+    MemoryLevel *level; /* in order of time; the first is at 0 */
+    int peak;           /* the highest, and the first of these */
+} MemoryCurve;
+
+/* The memory of a rank: `fixed` bytes, and those of each stage's activations (by stage: of one micro-batch) from the
+ * start of F to the end of the last backward action, as `most_in_flight` counts them. */
+MemoryCurve memory_over_time(Arena *arena, const PipelineSchedule *s, const Timeline *timeline, int rank, double fixed,
+                             const double *activation_bytes);
 
 #endif

@@ -39,35 +39,69 @@ static bool is_read_by(const Op *call, const Value *value) { return index_of(&ca
 
 static int at_least_one(int count) { return count > 1 ? count : 1; }
 
-/* How many slots a stage needs of the i-th result of a half. */
-static int slots_needed(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
+static bool is_carried(const Op *loop, const Values *list, const Value *value)
 {
-    const Op *loop = stage_loop(half), *other = call->next;
-    const Value *own = half->results.at[i], *value = call->results.at[i];
-    const bool backward = loop->attrs.reverse > 0, is_kept = !backward && other && is_read_by(other, value);
-    const int arrived = index_of(&loop->args, own), left = index_of(&loop->results, own);
-    if (arrived >= 0 && arrived < loop->attrs.carried)
-        return at_least_one(s->received[backward][stage] + (is_kept ? s->activations[stage] : 0));
-    if (backward && left >= 0 && left < loop->attrs.carried)
-        return s->micros > 1 ? 2 : 1;
-    return at_least_one(s->activations[stage]);
+    const int i = index_of(list, value);
+    return i >= 0 && i < loop->attrs.carried;
 }
 
-static void add_rings(Module *m, PipelineSlots *all, const Op *call)
+static bool enters_stage(const Func *half, int i)
 {
-    const Func *half = find_func(m, call->attrs.callee);
-    for (int i = 0; i < call->results.count; i++) {
-        const Value *value = call->results.at[i];
-        if (value->storage && value->storage->base != IN_FRAME)
-            continue;
-        Ring *ring = &all->ring[all->nrings++];
-        *ring = (Ring){ .value = value, .bytes = aligned_bytes(local_bytes(m, &value->type)) };
+    const Op *loop = stage_loop(half);
+    return is_carried(loop, &loop->args, half->results.at[i]);
+}
+
+/* Does the i-th result of a half have a slot for each micro-batch in flight? */
+static bool is_in_flight(const Func *half, const Op *call, int i)
+{
+    const Op *loop = stage_loop(half);
+    const bool backward = loop->attrs.reverse > 0;
+    if (enters_stage(half, i))
+        return !backward && call->next && is_read_by(call->next, call->results.at[i]);
+    return !backward || !is_carried(loop, &loop->results, half->results.at[i]);
+}
+
+/* How many slots a stage needs of it. */
+static int slots_needed(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
+{
+    const bool backward = stage_loop(half)->attrs.reverse > 0;
+    const int held = is_in_flight(half, call, i) ? s->activations[stage] : 0;
+    if (enters_stage(half, i))
+        return at_least_one(s->received[backward][stage] + held);
+    return at_least_one(held ? held : s->micros > 1 ? 2 : 1);
+}
+
+/* Adds a value of the frame to the ring of those with which it is interleaved, or to a new one. */
+static void add_to_ring(Module *m, PipelineSlots *all, const Op *call, int i)
+{
+    const Value *value = call->results.at[i];
+    const int64_t begin = value->storage->at, end = begin + span_bytes(m, value);
+    Ring *ring = NULL;
+    for (int k = 0; k < all->nrings && !ring; k++)
+        if (all->ring[k].call == call && begin < all->ring[k].end && all->ring[k].begin < end)
+            ring = &all->ring[k];
+    if (!ring) {
+        ring = &all->ring[all->nrings++];
+        *ring = (Ring){ .call = call, .value = value, .begin = begin, .end = end };
         ring->slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
+    }
+    ring->begin = begin < ring->begin ? begin : ring->begin;
+    ring->end = end > ring->end ? end : ring->end;
+    ring->in_flight |= is_in_flight(find_func(m, call->attrs.callee), call, i);
+    for (int stage = 0; stage < all->schedule->ranks; stage++) {
+        const int needed = slots_needed(all->schedule, find_func(m, call->attrs.callee), call, i, stage);
+        ring->slots[stage] = needed > ring->slots[stage] ? needed : ring->slots[stage];
+    }
+}
+
+static void place_rings(PipelineSlots *all)
+{
+    for (int i = 0; i < all->nrings; i++) {
+        Ring *ring = &all->ring[i];
         int most = 0;
-        for (int stage = 0; stage < all->schedule->ranks; stage++) {
-            ring->slots[stage] = slots_needed(all->schedule, half, call, i, stage);
+        for (int stage = 0; stage < all->schedule->ranks; stage++)
             most = most > ring->slots[stage] ? most : ring->slots[stage];
-        }
+        ring->bytes = aligned_bytes(ring->end - ring->begin);
         ring->offset = all->bytes;
         all->bytes += most * ring->bytes;
     }
@@ -86,15 +120,18 @@ const PipelineSlots *pipeline_slots(Module *m, const Op *loop)
         most += op->results.count;
     all->ring = NEW_ARRAY(&m->arena, Ring, most + 1);
     for (const Op *op = micro->first; op && all->schedule; op = op->next)
-        if (op->attrs.stages)
-            add_rings(m, all, op);
+        for (int i = 0; i < op->results.count && op->attrs.stages; i++)
+            if (op->results.at[i]->storage->base == IN_FRAME)
+                add_to_ring(m, all, op, i);
+    place_rings(all);
     return all;
 }
 
 int ring_of(const PipelineSlots *slots, const Value *value)
 {
     for (int i = 0; i < slots->nrings; i++)
-        if (slots->ring[i].value == value)
+        if (slots->ring[i].call == value->def && slots->ring[i].begin <= value->storage->at &&
+            value->storage->at < slots->ring[i].end)
             return i;
     return -1;
 }

@@ -5,10 +5,14 @@
 #include "ir.h"
 #include "schedule.h"
 
-/* The slots of one value, for micro-batches in flight: micro-batch i is in slot i mod the number of slots. */
+/* The slots of one value, or of several interleaved ones, for micro-batches in flight: micro-batch i is in slot i mod
+ * the number of slots. */
 typedef struct {
-    const Value *value;    /* of the function of one micro-batch */
+    const Op *call;        /* of the half whose results they are */
+    const Value *value;    /* the first of them; others are interleaved with it */
+    int64_t begin, end;    /* of the range in the frame of one micro-batch */
     int64_t offset, bytes; /* of the first slot, from the slots of the loop on; of each slot */
+    bool in_flight;        /* has each micro-batch in flight a slot? */
     int *slots;            /* by stage */
 } Ring;
 

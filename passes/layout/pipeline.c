@@ -29,19 +29,6 @@ typedef struct {
     Map needed;             /* ops that `forward` needs, and itself */
 } Cut;
 
-/* The loop over micro-batches of the step: the only one around the loops in stages. */
-static Op *micro_loop(const Module *m)
-{
-    const Func *step = func_with_role(m, STEP);
-    for (Op *op = step ? step->first : NULL; op; op = op->next) {
-        const Func *callee = op->attrs.callee && op->attrs.dims.count ? find_func(m, op->attrs.callee) : NULL;
-        for (const Op *inner = callee ? callee->first : NULL; inner; inner = inner->next)
-            if (runs_in_stages(inner))
-                return op;
-    }
-    return NULL;
-}
-
 /* The two loops; false if there are more, so that the micro-batch would pass all stages more than once. */
 static bool find_loops(Cut *cut)
 {

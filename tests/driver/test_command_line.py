@@ -307,7 +307,7 @@ def test_check_looks_at_options(mpc, words):
 
 def test_no_option_is_untested():
     tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "help": {"as"},
-              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target"}, "explain": LAYOUT_OPTIONS,  # tests/report
+              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, tests/pass
     for command in COMMANDS:

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 BUILD=${BUILD:-build}/unit
-FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Ipasses -Icodegen"
+FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Ipasses -Icodegen -Idriver"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
     BUILD=$BUILD-sanitize
@@ -18,14 +18,14 @@ compile() {
     for source; do
         object=$BUILD/$(basename "$source" .c).o
         objects="$objects $object"
-        if [ ! -e "$object" ] || [ -n "$(find ir passes codegen -name '*.[ch]' -newer "$object" -o -name '*.def' -newer "$object")" ]; then
+        if [ ! -e "$object" ] || [ -n "$(find ir passes codegen driver -name '*.[ch]' -newer "$object" -o -name '*.def' -newer "$object")" ]; then
             # shellcheck disable=SC2086
             $CC $FLAGS -c "$source" -o "$object"
         fi
     done
 }
 
-for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule table}; do
+for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule table timeline}; do
     objects=
     compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then
@@ -36,6 +36,9 @@ for name in ${*:-interp region storage extent message exact gradients tangents s
     fi
     if [ "$name" = rules ]; then
         compile passes/simplify/rewrite.c passes/simplify/cleanup.c
+    fi
+    if [ "$name" = timeline ]; then
+        compile driver/timeline*.c
     fi
     # shellcheck disable=SC2086
     $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/test_$name" -lcmocka -lm

@@ -1,0 +1,103 @@
+/* timeline.c -- what the picture of a schedule shows: times, shares, memory, and their units. */
+#include "timeline.h"
+
+#include <assert.h>
+#include <math.h>
+
+static void choose_unit(TimelineView *v)
+{
+    static const struct {
+        double seconds;
+        const char *name;
+    } units[] = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" } };
+    int i = 0;
+    if (v->p->unit) {
+        v->unit = 1;
+        v->unit_name = v->p->unit;
+        return;
+    }
+    while (i < 2 && v->end < units[i].seconds)
+        i++;
+    v->unit = units[i].seconds;
+    v->unit_name = units[i].name;
+}
+
+static void measure_rank(TimelineView *v, int rank)
+{
+    const double *start = v->t.start[rank], *end = v->t.end[rank];
+    double work = 0;
+    for (int i = 0; i < v->s->nactions[rank]; i++) {
+        work += end[i] - start[i];
+        v->shortest = fmin(v->shortest, end[i] - start[i]);
+        v->end = fmax(v->end, end[i]);
+    }
+    v->idle[rank] = v->t.makespan > 0 ? fmax(0, 1 - work / v->t.makespan) : 0;
+    v->memory[rank] = memory_over_time(&v->arena, v->s, &v->t, rank, v->p->fixed_bytes[rank], v->p->activation_bytes);
+    if (peak_of(v, rank) > peak_of(v, v->fullest))
+        v->fullest = rank;
+}
+
+TimelineView view_timeline(const TimelinePicture *p)
+{
+    TimelineView v = { .p = p, .s = p->schedule, .shortest = INFINITY };
+    bool possible = simulate_schedule(&v.arena, v.s, p->costs, &v.t);
+    assert(possible); /* order_messages() has found an order */
+    (void)possible;
+    v.memory = NEW_ARRAY(&v.arena, MemoryCurve, v.s->ranks);
+    v.idle = NEW_ARRAY(&v.arena, double, v.s->ranks);
+    for (int rank = 0; rank < v.s->ranks; rank++)
+        measure_rank(&v, rank);
+    choose_unit(&v);
+    return v;
+}
+
+double peak_of(const TimelineView *v, int rank) { return v->memory[rank].level[v->memory[rank].peak].bytes; }
+
+int chunk_of(const TimelineView *v, int stage) { return stage / v->s->ranks; }
+
+double tick_step(double span, int most)
+{
+    static const double steps[] = { 1, 2, 5 };
+    if (span <= 0)
+        return 1;
+    double power = pow(10, floor(log10(span / most)));
+    for (;; power *= 10)
+        for (int i = 0; i < 3; i++)
+            if (span <= steps[i] * power * most)
+                return steps[i] * power;
+}
+
+const char *bytes_text(TimelineView *v, double bytes)
+{
+    static const struct {
+        double bytes;
+        const char *name;
+    } units[] = { { 1e9, "GB" }, { 1e6, "MB" }, { 1e3, "kB" } };
+    for (int i = 0; i < 3; i++)
+        if (fabs(bytes) >= units[i].bytes)
+            return arena_text(&v->arena, "%.2f %s", bytes / units[i].bytes, units[i].name);
+    return arena_text(&v->arena, "%.0f bytes", bytes);
+}
+
+const char *stage_name(TimelineView *v, int stage)
+{
+    const char *contents = v->p->stage_text ? v->p->stage_text[stage] : NULL;
+    return arena_text(&v->arena, "stage %d%s%s", stage, contents ? ": " : "", contents ? contents : "");
+}
+
+const char *stages_on_rank(TimelineView *v, int rank)
+{
+    const char *text = "";
+    for (int stage = 0; stage < stage_count(v->s); stage++)
+        if (rank_of_stage(v->s, stage) == rank)
+            text = arena_text(&v->arena, "%s%s%s", text, *text ? "; " : "", stage_name(v, stage));
+    return text;
+}
+
+const char *counts_text(TimelineView *v)
+{
+    const int ranks = v->s->ranks, micros = v->s->micros, stages = stage_count(v->s);
+    return arena_text(&v->arena, "%s, %d rank%s along %s, %d micro-batch%s, %d stage%s", v->s->name, ranks,
+                      ranks == 1 ? "" : "s", v->p->axis, micros, micros == 1 ? "" : "es", stages,
+                      stages == 1 ? "" : "s");
+}

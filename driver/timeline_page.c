@@ -1,0 +1,278 @@
+/* timeline_page.c -- the page around the drawing of a schedule: title, figures, names of ranks, legend, table. */
+#include "timeline.h"
+
+typedef struct {
+    TimelineView v;
+    FILE *out;
+} Page;
+
+static void put(const Page *page, const char *text) { write_escaped(text, page->out); }
+
+/* Printed pages are as wide as A3 and, if more is needed for all of the drawing, higher. */
+static void write_print_size(const Page *page)
+{
+    enum { WIDTH = 420, HEIGHT = 297, MARGIN = 10, BESIDE = 330 /* pixels of title, figures and legend */ };
+    const double pixels_of_mm = 96 / 25.4, needed = (lay_out_timeline(&page->v).height + BESIDE) / pixels_of_mm;
+    fprintf(page->out, "@page{size:%dmm %.0fmm;margin:%dmm}", WIDTH,
+            needed > HEIGHT - 2 * MARGIN ? needed + 2 * MARGIN : HEIGHT, MARGIN);
+}
+
+static void write_head(Page *page)
+{
+    const int micros = page->v.s->micros;
+    fprintf(page->out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
+    fprintf(page->out, "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>");
+    put(page, page->v.p->title);
+    fprintf(page->out, "</title>\n<style>\n");
+    for (int i = 0; timeline_style[i]; i++)
+        fputs(timeline_style[i], page->out);
+    for (int micro = 0; micro < micros; micro++) /* begin at blue */
+        fprintf(page->out, ".m%d{--h:%.4g}%s", micro, 250 + 360.0 * micro / micros, micro % 8 == 7 ? "\n" : "");
+    write_print_size(page);
+    fprintf(page->out, "\n</style>\n</head>\n<body>\n<h1>");
+    put(page, page->v.p->title);
+    fprintf(page->out, "</h1>\n<p>");
+    put(page, counts_text(&page->v));
+    fprintf(page->out, "</p>\n");
+}
+
+/* --- Figures --------------------------------------------------------------------------------------- */
+
+static void write_tile(const Page *page, const char *class, const char *name, const char *figure, const char *more)
+{
+    fprintf(page->out, "<div class=\"tile\"><span>%s</span><b%s>", name, class);
+    put(page, figure);
+    fprintf(page->out, "</b><span>");
+    put(page, more);
+    fprintf(page->out, "</span></div>\n");
+}
+
+static const char *published_text(Page *page)
+{
+    if (page->v.p->published_bubble < 0)
+        return "share of the makespan that the busiest rank idles";
+    return arena_text(&page->v.arena, "published formula: %.2f %%, if stages cost the same and messages nothing",
+                      100 * page->v.p->published_bubble);
+}
+
+static const char *makespan_text(Page *page)
+{
+    const TimelineView *v = &page->v;
+    if (v->end <= v->t.makespan * (1 + 1e-9))
+        return "from the first start to the last end";
+    return arena_text(&page->v.arena, "of the slowest rank, from its first start; the last rank ends at %.4g %s",
+                      v->end / v->unit, v->unit_name);
+}
+
+static const char *capacity_text(Page *page)
+{
+    TimelineView *v = &page->v;
+    const double capacity = v->p->capacity_bytes, peak = peak_of(v, v->fullest);
+    const char *rank = arena_text(&v->arena, "on rank %d", v->fullest);
+    if (capacity <= 0)
+        return rank;
+    if (peak > capacity)
+        return arena_text(&v->arena, "%s: %s more than its %s", rank, bytes_text(v, peak - capacity),
+                          bytes_text(v, capacity));
+    return arena_text(&v->arena, "%s: %.1f %% of its %s", rank, 100 * peak / capacity, bytes_text(v, capacity));
+}
+
+static void write_tiles(Page *page)
+{
+    TimelineView *v = &page->v;
+    const double capacity = v->p->capacity_bytes, peak = peak_of(v, v->fullest);
+    int most = 0;
+    for (int rank = 0; rank < v->s->ranks; rank++)
+        most = v->t.most_in_flight[rank] > v->t.most_in_flight[most] ? rank : most;
+    fprintf(page->out, "<div class=\"tiles\">\n");
+    write_tile(page, "", "Makespan", arena_text(&v->arena, "%.4g %s", v->t.makespan / v->unit, v->unit_name),
+               makespan_text(page));
+    write_tile(page, "", "Bubble", arena_text(&v->arena, "%.2f %%", 100 * v->t.bubble), published_text(page));
+    write_tile(page, capacity > 0 && peak > capacity ? " class=\"over\"" : "", "Highest memory", bytes_text(v, peak),
+               capacity_text(page));
+    write_tile(
+        page, "", "Most activations in flight", arena_text(&v->arena, "%d", v->t.most_in_flight[most]),
+        arena_text(&v->arena, "on rank %d%s", most, v->s->chunks > 1 ? ", each of one micro-batch and one stage" : ""));
+    fprintf(page->out, "</div>\n");
+}
+
+/* --- The drawing, and what lies beside it ---------------------------------------------------------- */
+
+/* No script: the style sheet widens the drawing by the choice that is checked. */
+static void write_zooms(Page *page)
+{
+    const int finest = finest_zoom(&page->v);
+    if (finest == 1)
+        return;
+    fprintf(page->out, "<span class=\"zooms\">zoom</span>\n");
+    for (int zoom = 1; zoom <= finest; zoom *= 2)
+        fprintf(
+            page->out,
+            "<input type=\"radio\" class=\"zoom\" name=\"zoom\" id=\"zoom%d\"%s/><label for=\"zoom%d\">%s</label>\n",
+            zoom, zoom == 1 ? " checked=\"checked\"" : "", zoom,
+            zoom == 1 ? "all" : arena_text(&page->v.arena, "%d&#215;", zoom));
+}
+
+/* What all names begin with: the box at the height of what is named. */
+static void open_name(const Page *page, double at, double height, int rank, const char *title)
+{
+    fprintf(page->out, "<div style=\"top:%.6gpx;height:%.6gpx\" title=\"", at, height);
+    put(page, title);
+    fprintf(page->out, "\"><b>rank %d</b>", rank);
+}
+
+static void write_line(const Page *page, const char *class, const char *text)
+{
+    fprintf(page->out, "<span%s>", class);
+    put(page, text);
+    fprintf(page->out, "</span>");
+}
+
+static const char *stage_numbers(Page *page, int rank)
+{
+    const PipelineSchedule *s = page->v.s;
+    const char *text = "";
+    for (int stage = 0; stage < stage_count(s); stage++)
+        if (rank_of_stage(s, stage) == rank)
+            text = arena_text(&page->v.arena, "%s%s%d", text, *text ? ", " : "stages ", stage);
+    return text;
+}
+
+/* A line for each stage, where so many fit. */
+static void write_stages(Page *page, const TimelineLayout *l, int rank)
+{
+    const PipelineSchedule *s = page->v.s;
+    const bool fits = s->chunks <= (l->row < LOW_ROW ? 1 : 2);
+    open_name(page, l->rows_at + rank * (l->row + l->gap), l->row, rank, stages_on_rank(&page->v, rank));
+    for (int stage = 0; fits && stage < stage_count(s); stage++)
+        if (rank_of_stage(s, stage) == rank)
+            write_line(page, "", stage_name(&page->v, stage));
+    if (!fits)
+        write_line(page, "", stage_numbers(page, rank));
+    fprintf(page->out, "</div>\n");
+}
+
+static void write_peak(Page *page, const TimelineLayout *l, int rank)
+{
+    TimelineView *v = &page->v;
+    const double capacity = v->p->capacity_bytes, peak = peak_of(v, rank);
+    const char *text = arena_text(&v->arena, "peak %s", bytes_text(v, peak));
+    open_name(page, l->strips_at + rank * (l->strip + l->gap), l->strip, rank, text);
+    write_line(page, capacity > 0 && peak > capacity ? " class=\"over\"" : "", text);
+    fprintf(page->out, "</div>\n");
+}
+
+static void write_names(Page *page)
+{
+    enum { HEAD = 34 };
+    TimelineView *v = &page->v;
+    const TimelineLayout l = lay_out_timeline(v);
+    fprintf(page->out, "<div class=\"names%s\">\n", l.row < LOW_ROW ? " low" : "");
+    fprintf(page->out, "<div class=\"head\" style=\"top:0;height:%.6gpx\"><span>time in %s</span></div>\n", l.rows_at,
+            v->unit_name);
+    fprintf(page->out, "<div class=\"head\" style=\"top:%.6gpx;height:%dpx\"><span>memory, 0 to %s</span></div>\n",
+            l.strips_at - HEAD, HEAD, bytes_text(v, memory_scale(v)));
+    for (int rank = 0; rank < v->s->ranks; rank++)
+        write_stages(page, &l, rank);
+    for (int rank = 0; rank < v->s->ranks; rank++)
+        write_peak(page, &l, rank);
+    fprintf(page->out, "</div>\n");
+}
+
+/* --- Legend ---------------------------------------------------------------------------------------- */
+
+static void write_swatch(const Page *page, const char *drawing, const char *meaning)
+{
+    fprintf(page->out, "<span><svg width=\"26\" height=\"16\">%s</svg>%s</span>\n", drawing, meaning);
+}
+
+/* The hues of all micro-batches, in order. */
+static void write_hues(const Page *page)
+{
+    enum { WIDTH = 128 };
+    const int micros = page->v.s->micros;
+    fprintf(page->out, "<span>micro-batch 0 <svg width=\"%d\" height=\"16\">", WIDTH);
+    for (int micro = 0; micro < micros; micro++)
+        fprintf(page->out, "<g class=\"B m%d\"><rect x=\"%.5g\" width=\"%.5g\" height=\"16\"/></g>", micro,
+                (double)WIDTH * micro / micros, (double)WIDTH / micros);
+    fprintf(page->out, "</svg> %d</span>\n", micros - 1);
+}
+
+static void write_kind(Page *page, char letter, const char *meaning)
+{
+    const char *hatch = letter == 'W' ? "<rect class=\"hatch\" width=\"26\" height=\"16\"/>" : "";
+    write_swatch(page,
+                 arena_text(&page->v.arena,
+                            "<g class=\"a %c m0\"><rect width=\"26\" height=\"16\"/>%s"
+                            "<text x=\"13\" y=\"12\">%c</text></g>",
+                            letter, hatch, letter),
+                 meaning);
+}
+
+static void write_legend(Page *page)
+{
+    const PipelineSchedule *s = page->v.s;
+    const double capacity = page->v.p->capacity_bytes;
+    fprintf(page->out, "<div class=\"legend\">\n");
+    write_kind(page, 'F', "forward");
+    write_kind(page, 'B', s->splits_backward ? "backward, to activations" : "backward");
+    if (s->splits_backward)
+        write_kind(page, 'W', "backward, to weights");
+    write_swatch(page, "<rect class=\"idle\" width=\"26\" height=\"16\"/>", "idle");
+    if (s->chunks > 1)
+        fprintf(page->out, "<span>lower boxes: later stages of the rank</span>\n");
+    write_hues(page);
+    if (s->ranks > 1) {
+        write_swatch(page, "<line class=\"s F m0\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>", "sends activations");
+        write_swatch(page, "<line class=\"s B m0\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>", "sends gradients");
+    }
+    write_swatch(page, "<rect class=\"fixed\" width=\"26\" height=\"16\"/>", "memory held all the step");
+    write_swatch(page, "<rect class=\"flight\" width=\"26\" height=\"16\"/>", "activations in flight");
+    if (capacity > 0)
+        write_swatch(page, "<line class=\"capacity\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>",
+                     arena_text(&page->v.arena, "capacity, %s%s", bytes_text(&page->v, capacity),
+                                capacity < memory_scale(&page->v) ? "" : ": above the strips"));
+    write_swatch(page, "<g class=\"memory\"><circle class=\"peak\" cx=\"13\" cy=\"8\" r=\"2.5\"/></g>", "peak");
+    fprintf(page->out, "</div>\n");
+}
+
+/* --- Table ----------------------------------------------------------------------------------------- */
+
+static void write_table(Page *page)
+{
+    TimelineView *v = &page->v;
+    const double capacity = v->p->capacity_bytes;
+    fprintf(page->out,
+            "<div class=\"table\"><table>\n<tr><th>rank</th><th>idle</th><th>in flight</th><th>fixed</th>"
+            "<th>peak</th>%s<th>stages</th></tr>\n",
+            capacity > 0 ? "<th>of capacity</th>" : "");
+    for (int rank = 0; rank < v->s->ranks; rank++) {
+        const double peak = peak_of(v, rank);
+        fprintf(page->out, "<tr><td>%d</td><td>%.1f %%</td><td>%d</td><td>%s</td><td>%s</td>", rank,
+                100 * v->idle[rank], v->t.most_in_flight[rank], bytes_text(v, v->p->fixed_bytes[rank]),
+                bytes_text(v, peak));
+        if (capacity > 0)
+            fprintf(page->out, "<td%s>%.1f %%</td>", peak > capacity ? " class=\"over\"" : "", 100 * peak / capacity);
+        fprintf(page->out, "<td>");
+        put(page, stages_on_rank(v, rank));
+        fprintf(page->out, "</td></tr>\n");
+    }
+    fprintf(page->out, "</table></div>\n");
+}
+
+void write_timeline_html(const TimelinePicture *p, FILE *out)
+{
+    Page page = { .v = view_timeline(p), .out = out };
+    write_head(&page);
+    write_tiles(&page);
+    write_zooms(&page);
+    fprintf(out, "<div class=\"frame\">\n");
+    write_names(&page);
+    fprintf(out, "<div class=\"plot\">\n");
+    draw_timeline(&page.v, out);
+    fprintf(out, "</div>\n</div>\n");
+    write_legend(&page);
+    write_table(&page);
+    fprintf(out, "<script>\n%s</script>\n</body>\n</html>\n", timeline_script);
+    arena_free(&page.v.arena);
+}

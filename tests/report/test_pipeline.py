@@ -1,0 +1,205 @@
+"""The pipeline in the report: stages, times and memory of the compiled program, and its picture."""
+import json
+import os
+import re
+
+import pytest
+
+from conftest import HERE, MPC, run
+from test_timeline import Tags, actions, drawing
+
+PIPE = HERE / "pipe.mdl"
+SCHEDULES = ["naive", "gpipe", "1f1b"]
+MICROS = 4
+EQUAL = dict(vocab=2, ff=4096)  # stages: neither the embedding nor the head is much
+
+
+@pytest.fixture
+def pipeline(report):
+    """pipeline(pp, "--gpu-flops=1e9", ff=16): that part of the JSON."""
+    return lambda pp, *options, **sizes: report(f"--mesh=pp={pp}", *options, file=PIPE, **sizes)["pipeline"]
+
+
+def text_of(*words, status=0):
+    return run(MPC, "report", PIPE, *words, status=status).stdout
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("schedule, published", [("naive", lambda p: (p - 1) / p), ("gpipe", lambda p: (p - 1) / (MICROS + p - 1)),
+                                                 ("1f1b", lambda p: (p - 1) / (MICROS + p - 1))])
+def test_bubble_of_equal_stages(pipeline, schedule, published, pp):
+    figures = pipeline(pp, f"--schedule={schedule}", **EQUAL)
+    assert (figures["schedule"], figures["axis"], figures["micro_batches"]) == (schedule, "pp", MICROS)
+    assert figures["published_bubble"] == pytest.approx(published(pp))
+    assert figures["bubble"] == pytest.approx(published(pp), rel=2e-3)
+    assert [stage["share"] for stage in figures["stages"]] == pytest.approx([1 / pp] * pp, rel=2e-3)
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_times(pipeline, schedule, pp):
+    """Each action once, as long as its FLOPs take, after what it waits for; idle is the rest."""
+    figures = pipeline(pp, f"--schedule={schedule}", "--gpu-flops=1e9", "--link=1e8")
+    stages, begin, end = figures["stages"], {}, {}
+    assert figures["time_unit"] == "s"
+    assert figures["message_bytes"] == 2 * 4 * 6 * 4  # [batch, seq, embed] in f32
+    message = figures["message_time"]
+    assert message == pytest.approx(192 / 1e8)
+    for rank, row in enumerate(figures["ranks"]):
+        busy = 0
+        for before, action in zip([None, *row["actions"]], row["actions"]):
+            name = (action["kind"], action["stage"], action["micro_batch"])
+            assert name not in end and action["stage"] == rank
+            begin[name], end[name] = action["start"], action["end"]
+            half = "forward" if action["kind"] == "F" else "backward"
+            assert action["end"] - action["start"] == pytest.approx(stages[rank][f"{half}_flops"] / 1e9)
+            assert stages[rank][f"{half}_time"] == pytest.approx(stages[rank][f"{half}_flops"] / 1e9)
+            assert not before or before["end"] <= action["start"] + 1e-12
+            busy += action["end"] - action["start"]
+        assert row["idle"] == pytest.approx(1 - busy / figures["makespan"])
+    assert len(end) == 2 * pp * MICROS
+    for kind, stage, micro in end:
+        waits_for = [("F", stage - 1, micro)] if kind == "F" else [("B", stage + 1, micro), ("F", stage, micro)]
+        for other in waits_for:
+            if other in end:
+                assert begin[kind, stage, micro] >= end[other] + message * (other[1] != stage) - 1e-12
+    assert figures["bubble"] == pytest.approx(min(row["idle"] for row in figures["ranks"]))
+
+
+def test_speed(pipeline):
+    slow, fast = (pipeline(2, f"--gpu-flops={speed}") for speed in ("1e9", "4e9"))
+    assert slow["makespan"] == pytest.approx(4 * fast["makespan"])
+    relative = pipeline(2)
+    assert relative["time_unit"] == "F of stage 0" and relative["stages"][0]["forward_time"] == 1
+    assert relative["bubble"] == pytest.approx(slow["bubble"])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_work_is_that_of_the_program(report, schedule):
+    """A stage runs its slices of the repeat, and its end of the model; all stages together do what one rank did."""
+    whole = report(file=PIPE)["work"]["rank_parts"]["products"]
+    for pp in (2, 4):
+        figures = report(f"--mesh=pp={pp}", f"--schedule={schedule}", file=PIPE)
+        assert figures["work"]["rank_parts"]["products"] * pp == pytest.approx(whole)
+        assert figures["work"]["alike"] < 1e-3 * figures["work"]["rank"]
+        stages = figures["pipeline"]["stages"]
+        assert sum(stage["share"] for stage in stages) == pytest.approx(1)
+        assert len({stage["forward_flops"] for stage in stages}) == 1  # a gather has none
+        head = 3 * 2 * (2 * 4) * 6 * 12  # FLOPs of three products
+        assert stages[-1]["backward_flops"] > stages[0]["backward_flops"] + 0.9 * head
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_memory(report, schedule, pp):
+    """The rank with most micro-batches in flight fills the arena; another one holds fewer of the same size."""
+    figures = report(f"--mesh=pp={pp}", f"--schedule={schedule}", file=PIPE)
+    arena, ranks = figures["memory"]["arena"], figures["pipeline"]["ranks"]
+    bytes_in_flight = figures["pipeline"]["stages"][0]["in_flight_bytes"]
+    kept = 2 * 4 * (2 * 8 + 6) * 4 * (4 // pp)  # by each layer: operand and result of gelu, the layer's input
+    assert bytes_in_flight >= kept
+    assert max(row["peak_bytes"] for row in ranks) == arena
+    assert [row["in_flight"] for row in ranks] == ([MICROS] * pp if schedule == "gpipe" else list(range(pp, 0, -1)))
+    for row in ranks:
+        assert row["peak_bytes"] == row["fixed_bytes"] + row["in_flight"] * bytes_in_flight
+    more = report(f"--mesh=pp={pp}", f"--schedule={schedule}", file=PIPE, batch=16)["pipeline"]["ranks"]
+    assert [row["in_flight"] for row in more] == ([2 * MICROS] * pp if schedule == "gpipe" else list(range(pp, 0, -1)))
+
+
+def test_capacity(report):
+    arena = report("--mesh=pp=2", file=PIPE)["memory"]["arena"]
+    assert "too much" not in text_of("--mesh=pp=2", f"--gpu-memory={arena}")
+    assert "96 bytes too much" in text_of("--mesh=pp=2", f"--gpu-memory={arena - 96}")
+    assert report("--mesh=pp=2", f"--gpu-memory={arena}", file=PIPE)["pipeline"]["capacity_bytes"] == arena
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_text(schedule):
+    text = text_of("--mesh=pp=4", f"--schedule={schedule}")
+    assert f"pipe.mdl, mesh pp=4: {schedule}, 4 ranks along pp, 4 micro-batches, 4 stages\n" in text
+    assert re.search(r"^    0 .* h\.0, x$", text, re.M) and re.search(r"^    2 .* h\.2$", text, re.M)
+    assert re.search(r"^    3 .* h\.3, logits, loss$", text, re.M)
+    assert re.search(r"^  rank 0  F0", text, re.M) and " F of stage " in text
+    two = text_of("--mesh=pp=2", f"--schedule={schedule}", "--gpu-flops=1e9")
+    assert "stage 0: h.0 to h.1, x; " in two and re.search(r"makespan [0-9.]+ us", two)
+
+
+def test_no_pipeline(report):
+    assert "pipeline" not in report(file=PIPE)
+    assert "pipeline" not in text_of()
+    said = text_of("--mesh=pp=2", "--set", "train.batch=2")
+    assert "pipeline: no picture: train.batch is train.microbatch" in said
+    assert "pipeline" not in report("--mesh=pp=2", file=PIPE, batch=2)
+
+
+@pytest.mark.parametrize("words, status, message", [
+    (["--html=a.html"], 1, "--html has no effect: the program has no pipeline"),
+    (["--gpu-memory=80e9"], 1, "--gpu-memory has no effect: the program has no pipeline"),
+    (["--gpu-flops=1e12", "--link=1e9"], 1, "--gpu-flops has no effect"),
+    (["--mesh=pp=2", "--set=train.batch=2", "--html=a.html"], 1, "--html has no effect: train.batch is train.microbatch"),
+    (["--mesh=pp=2", "--link=1e9"], 2, "--link has no effect without --gpu-flops"),
+    *[(["--mesh=pp=2", f"--gpu-memory={text}"], 2, f"--gpu-memory needs a number above 0, as 1e9, not '{text}'")
+      for text in ("0", "-1", "80GB", "nan", "inf", "1e999", " 1", "0x10", "")],
+    (["--mesh=pp=2", "--html="], 2, "--html needs a value: FILE.html"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_refused(tmp_path, words, status, message):
+    done = run(MPC, "report", PIPE, *words, cwd=tmp_path, status=status)
+    assert message in done.stderr and done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+# --- The page ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_page(tmp_path, schedule, pp):
+    words = [f"--mesh=pp={pp}", f"--schedule={schedule}", "--gpu-memory=1e9"]
+    said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--json", cwd=tmp_path).stdout
+    page = (tmp_path / "deep/page.html").read_text()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["page.html"]
+    tags = Tags()
+    tags.feed(page)
+    tags.close()
+    assert tags.open == []
+    expected = json.loads(said)["pipeline"]
+    end = max(action["end"] for row in expected["ranks"] for action in row["actions"])
+    drawn = {name: (begin, finish) for _, begin, finish, name in actions(drawing(page))}
+    assert len(drawn) == 2 * pp * MICROS
+    for row in expected["ranks"]:
+        for action in row["actions"]:
+            name = f"{action['kind']}{action['stage']}.{action['micro_batch']}"
+            assert drawn[name] == pytest.approx((100 * action["start"] / end, 100 * action["end"] / end), abs=3e-3)
+    assert f"<title>pipe.mdl, mesh pp={pp}</title>" in page and "time in F of stage" in page
+    assert "stage 0: h.0" in page and "% of FLOPs" in page
+
+
+def test_page_replaces_no_input(tmp_path):
+    source = tmp_path / "pipe.mdl"
+    source.write_text(PIPE.read_text())
+    (tmp_path / "link.html").symlink_to("pipe.mdl")
+    (tmp_path / "hard.html").hardlink_to(source)
+    (tmp_path / "aside.html.tmp").hardlink_to(source)
+    for path in ("pipe.mdl", "link.html", "hard.html", "aside.html"):
+        done = run(MPC, "report", "pipe.mdl", "--mesh=pp=2", f"--html={path}", cwd=tmp_path, status=1)
+        assert "it is the input file" in done.stderr and done.stdout == ""
+    assert source.read_text() == PIPE.read_text()
+    (tmp_path / "old.html").write_text("old")
+    run(MPC, "report", "pipe.mdl", "--mesh=pp=2", "--html=old.html", cwd=tmp_path)
+    assert (tmp_path / "old.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_full_disk(tmp_path):
+    assert "cannot write /dev/full: No space left" in run(MPC, "report", PIPE, "--mesh=pp=2", "--html=/dev/full", status=1).stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--zero=3",), ("--recompute=full",), ("--target=cuda",)], ids=" ".join)
+def test_examples(report, options):
+    """gpt2 in 4 stages: its head is the last one's, and the sum of all stages is the program's."""
+    figures = report("--mesh=dp=2,pp=4,tp=2", *options, file=HERE.parents[1] / "examples/gpt2.mdl", batch=128)
+    stages = figures["pipeline"]["stages"]
+    assert [stage["holds"].split(",")[0] for stage in stages] == [f"h.{3 * i} to h.{3 * i + 2}" for i in range(4)]
+    assert "logits" in stages[3]["holds"] and stages[3]["share"] > 1.5 * stages[0]["share"]
+    of_loop = sum(stage["forward_flops"] + stage["backward_flops"] for stage in stages) * figures["micro_batches"] / 4
+    assert of_loop == pytest.approx(figures["work"]["rank"], rel=0.01)  # and the optimizer's
+    assert of_loop < figures["work"]["rank"]

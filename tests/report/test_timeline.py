@@ -1,0 +1,210 @@
+"""The picture of a pipeline schedule as a page: whole, well formed, without overlaps; and in a browser, if there is one."""
+import collections
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+
+import pytest
+from conftest import ROOT, run
+
+SVG = "{http://www.w3.org/2000/svg}"
+SOURCES = ["tests/report/timeline.c", *map(str, (ROOT / "driver").glob("timeline*.c")),
+           *(str(path) for path in (ROOT / "ir/schedule").glob("*.c") if path.name != "slots.c"),  # which needs the IR
+           "ir/arena.c", "ir/diag.c", "ir/near.c"]
+BROWSER = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+
+# schedule, ranks, chunks, micro-batches, options
+CASES = [("1f1b", 4, 1, 8, "message=0.1"),
+         ("1f1b", 1, 1, 1, ""),
+         ("gpipe", 3, 2, 4, "forward=0.00002 backward=0.00003 weight=0.00001"),
+         ("interleaved", 4, 2, 8, "message=0.12 slope=0.07 stages=1 capacity=4000"),
+         ("zb-h1", 4, 1, 8, "capacity=90000"),
+         ("zb-v", 4, 2, 8, "message=0.05 stages=1"),
+         ("zb-v", 16, 2, 64, "message=0.11 stages=1 capacity=16000")]
+NAMES = ["-".join(map(str, case[:4])) for case in CASES]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """timeline.c, compiled."""
+    path = tmp_path_factory.mktemp("timeline") / "timeline"
+    run(os.environ.get("CC", "cc"), "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O1", "-g", "-Iir", "-Idriver",
+        *SOURCES, "-lm", "-o", path, cwd=ROOT)
+    return path
+
+
+@pytest.fixture
+def page(program):
+    return lambda case, *more: run(program, *case[:4], "html", *case[4].split(), *more).stdout
+
+
+def drawing(page):
+    return ET.fromstring(re.search(r'<svg xmlns.*</svg>(?=\n</div>\n</div>)', page, re.S)[0])
+
+
+def actions(svg):
+    """(rank's y, begin, end, name) of each."""
+    for group in svg.iter(f"{SVG}g"):
+        if "data-a" in group.attrib:
+            box = group.find(f"{SVG}rect").attrib
+            begin = float(box["x"].rstrip("%"))
+            yield float(box["y"]), begin, begin + float(box["width"].rstrip("%")), group.attrib["data-a"]
+
+
+def expected_actions(schedule, ranks, chunks, micros):
+    return [f"{kind}{stage}.{micro}" for kind in ("FBW" if schedule.startswith("zb") else "FB")
+            for stage in range(ranks * chunks) for micro in range(micros)]
+
+
+class Tags(html.parser.HTMLParser):
+    """Fails unless every tag is closed where it should be; collects attributes."""
+    VOID = {"meta", "input"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.attributes = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += [(tag, *pair) for pair in attributes]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.attributes += [(tag, *pair) for pair in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, f"</{tag}> at {self.getpos()}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_well_formed(page, case):
+    text = page(case)
+    tags = Tags()
+    tags.feed(text)
+    tags.close()
+    assert tags.open == []
+    drawing(text)
+    ids = [value for _, name, value in tags.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    for tag, name, value in tags.attributes:  # nothing is fetched
+        assert name not in ("src", "href", "srcset", "data"), (tag, name, value)
+    assert not re.search(r"@import|url\((?!#)|https?://(?!www.w3.org/2000/svg\")", text)
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_actions(page, case):
+    schedule, ranks, chunks, micros, _ = case
+    boxes = sorted(actions(drawing(page(case))))
+    assert sorted(name for *_, name in boxes) == sorted(expected_actions(*case[:4]))
+    rows = collections.defaultdict(list)
+    tops = sorted({y for y, *_ in boxes})
+    for y, begin, end, name in boxes:  # chunks are staggered by 6 pixels at most: less than rows are apart
+        stage = int(re.match(r".(\d+)", name)[1])
+        rank = stage % ranks if schedule != "zb-v" or stage < ranks else 2 * ranks - 1 - stage
+        rows[rank].append((begin, end, y))
+        assert 0 <= begin < end <= 100 + 1e-9
+    assert len(rows) == ranks and len(tops) == ranks * chunks
+    for rank, row in rows.items():
+        row.sort()
+        for (_, end, _), (begin, _, _) in zip(row, row[1:]):
+            assert end <= begin + 1e-9, f"rank {rank} at {begin} %"
+        assert max(y for *_, y in row) - min(y for *_, y in row) <= 6
+    spans = [(min(y for *_, y in rows[rank]), max(y for *_, y in rows[rank])) for rank in range(ranks)]
+    assert all(low < high for (_, low), (high, _) in zip(spans, spans[1:]))
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_idle_and_messages(page, case):
+    """Actions and idle time fill each row; each message that there is has a line, from row to row."""
+    schedule, ranks, chunks, micros, _ = case
+    svg = drawing(page(case))
+    idle = sum(float(box.attrib["width"].rstrip("%")) for box in svg.iter(f"{SVG}rect")
+               if box.attrib.get("class") == "idle")
+    busy = sum(end - begin for _, begin, end, _ in actions(svg))
+    assert idle + busy == pytest.approx(100 * ranks, abs=1e-6)
+    lines = [line.attrib for line in svg.iter(f"{SVG}line") if line.attrib.get("class", "").startswith("s ")]
+    between = ranks * chunks - 1 - (schedule == "zb-v") if ranks > 1 else 0
+    assert len(lines) == 2 * between * micros
+    assert all(line["y1"] != line["y2"] for line in lines)
+
+
+def test_memory(page):
+    """The curve of 1f1b's rank 0, in its own coordinates: a step of activations up, and down."""
+    svg = drawing(page(("1f1b", 2, 1, 2, "fixed=1000 activation=500")))
+    path = svg.find(f".//{SVG}g[@data-rank='0']/{SVG}svg/{SVG}path[@class='flight']").attrib["d"]
+    scale = 1.08 * 2000  # MB at the top
+    levels = [scale * (1 - float(y) / 44) for y in re.findall(r"V([0-9.]+)", path)]
+    assert levels == pytest.approx([1000, 1500, 2000, 1500, 1000, 1000], abs=1)
+    # F0 F1 and, after rank 1's F0 and B0, B0; then B1: 0, 1, 6, 9 of 9 ms
+    times = [float(x) for x in re.findall(r"H([0-9.]+)", path)]
+    assert times == pytest.approx([0, 0, 1000 / 9, 6000 / 9, 1000, 1000], abs=0.02)
+
+
+def test_capacity(page):
+    case = ("1f1b", 4, 1, 8, "fixed=1000 activation=500")
+    assert 'class="over"' not in page(case, "capacity=3000").split("</style>")[1]
+    too_small = page(case, "capacity=2700")
+    assert "300.00 MB more than its 2.70 GB" in too_small
+    assert len(drawing(too_small).findall(f".//{SVG}path[@class='over']")) == 1  # only rank 0 holds 3 GB
+    assert "above the strips" in page(case, "capacity=80000")
+
+
+def test_escapes(page):
+    title = """<script>alert("1")</script> & 'it' é \x01\xff"""
+    text = page(("1f1b", 2, 1, 2, "stages=1"), f"title={title}")
+    shown = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;it&#39; é \ufffd"
+    assert text.count(shown) == 2 and "<script>alert" not in text
+    assert "loss &amp; &lt;logits&gt;" in text and "<logits>" not in text
+
+
+# --- In a browser ------------------------------------------------------------------------------------------
+
+PROBE = """
+<script>
+const apart = (a, b) => a.right <= b.left + .5 || b.right <= a.left + .5 || a.bottom <= b.top + .5 || b.bottom <= a.top + .5;
+const shown = element => getComputedStyle(element).display !== 'none';
+const wrong = [];
+let labels = 0;
+for (const zoom of document.querySelectorAll('.zoom').length ? document.querySelectorAll('.zoom') : [null]) {
+    if (zoom) zoom.checked = true;
+    const name = zoom ? zoom.id : 'all';
+    for (const text of document.querySelectorAll('.plot .a text')) {
+        if (!shown(text)) continue;
+        labels++;
+        const width = text.parentNode.querySelector('rect').getBBox().width;
+        if (text.getComputedTextLength() > width + .5) wrong.push(name + ': ' + text.textContent + ' is wider than its box');
+    }
+    const numbers = [...document.querySelectorAll('.axis text')].filter(shown).map(text => text.getBoundingClientRect());
+    numbers.sort((a, b) => a.top - b.top || a.left - b.left);
+    for (let i = 1; i < numbers.length; i++)
+        if (!apart(numbers[i - 1], numbers[i])) wrong.push(name + ': numbers of the axis overlap at ' + numbers[i].left);
+}
+const boxes = [...document.querySelectorAll('.names b, .names span, .tile, .legend > span, table')].filter(shown);
+const places = boxes.map(box => box.getBoundingClientRect());
+for (let i = 0; i < boxes.length; i++)
+    for (let j = 0; j < i; j++)
+        if (!apart(places[i], places[j])) wrong.push(boxes[i].textContent + ' overlaps ' + boxes[j].textContent);
+const found = document.body.appendChild(document.createElement('pre'));
+found.id = 'found';
+found.textContent = JSON.stringify({ labels, wrong: wrong.slice(0, 20), width: document.documentElement.scrollWidth });
+</script>
+"""
+
+
+@pytest.mark.skipif(not BROWSER, reason="no chromium: what the page looks like is not checked")
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_in_browser(page, tmp_path, case):
+    """All labels are inside their boxes at every zoom, names and numbers do not overlap."""
+    path = tmp_path / "page.html"
+    path.write_text(page(case).replace("</body>", PROBE + "</body>"))
+    done = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
+                           f"--user-data-dir={tmp_path}", "--dump-dom", path.as_uri()],
+                          capture_output=True, text=True, timeout=300)
+    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)[1]))
+    assert found["wrong"] == []
+    assert found["width"] <= 1300
+    assert found["labels"] >= len(expected_actions(*case[:4]))  # at some zoom, each has one
