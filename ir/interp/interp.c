@@ -328,12 +328,20 @@ static Sharded with_zeros(Interp *in, const Sharded *x)
     return padded;
 }
 
-/* On stages that do not hold it a value is no number, so that a use of it there is found. */
-static void spoil(Interp *in, const Sharded *held)
+/* On stages that do not hold it a value is no number, so that a use of it there is found.  Not in memory that it shares
+ * with an operand, as what is renamed does: there the operand may be a number, for a stage that runs later. */
+static void spoil(Interp *in, Sharded *held)
 {
-    for (int rank = 0; rank < in->ranks && is_float(held->type->dtype); rank++)
-        for (int64_t i = 0; i < held->part[rank].count && !rank_holds(in, held->type, rank); i++)
-            held->part[rank].data[i] = NAN;
+    if (!is_float(held->type->dtype) || !stages_of(in, held->type).at)
+        return;
+    const Sharded own = hold(in, held->type);
+    for (int rank = 0; rank < in->ranks; rank++)
+        if (rank_holds(in, held->type, rank))
+            own.part[rank] = held->part[rank];
+        else
+            for (int64_t i = 0; i < own.part[rank].count; i++)
+                own.part[rank].data[i] = NAN;
+    held->part = own.part;
 }
 
 /* Runs one op; stores its results in value[first...]. */
