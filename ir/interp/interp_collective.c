@@ -98,8 +98,11 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
             return cannot_run(in, "its result and its operand have different dims");
+    const bool is_sum_of_stages = x->type->on.at && y->type->partial & 1u << x->type->on.axis;
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_holds(in, y->type, rank) || (begun && !is_on(term, coordinate(in, rank, term.axis))))
+            continue;
+        if (is_sum_of_stages && !rank_holds(in, x->type, rank)) /* it has no term */
             continue;
         if (!moves && !rank_holds(in, x->type, rank))
             return cannot_run(in, "rank %d does not hold its operand", rank);
