@@ -26,6 +26,9 @@ HEADS = {"gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab", "bert": "he
 MESHES = [(1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 2), (1, 1, 4), (1, 2, 1), (1, 4, 1), (2, 1, 2), (2, 2, 1),
           (1, 2, 2), (4, 1, 2), (2, 1, 4), (4, 2, 1), (2, 4, 1), (1, 4, 2), (1, 2, 4), (2, 2, 2)]  # dp, cp, tp
 ROUNDS = 3  # of all meshes, each with other settings
+PIPELINES = [(2, 1, 1, 1), (4, 1, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (2, 1, 1, 2), (4, 1, 1, 2), (2, 1, 2, 1),
+             (2, 2, 1, 2)]  # pp, dp, cp, tp
+SCHEDULES = ["naive", "gpipe", "1f1b"]
 
 
 def layouts():
@@ -37,10 +40,21 @@ def layouts():
                    precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]))
 
 
+def pipelines():
+    """Each mesh with stages under each schedule: (model, layout)."""
+    draw = random.Random(2)
+    for number, ((pp, dp, cp, tp), schedule) in enumerate(itertools.product(PIPELINES, SCHEDULES)):
+        yield list(SIZES)[(number + number // 3) % 3], dict(
+            pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, zero=number % 4, otherwise=draw.random() < 0.5,
+            accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
+            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over="dp")
+
+
 def parallel_text(model, layout):
     otherwise = " else seq" if layout["otherwise"] else ""
+    stages = f", pp = {layout['pp']}\n    pipeline h over pp, schedule = {layout['schedule']}" if "pp" in layout else ""
     return f"""parallel {{
-    mesh  dp = {layout["dp"]}, cp = {layout["cp"]}, tp = {layout["tp"]}
+    mesh  dp = {layout["dp"]}, cp = {layout["cp"]}, tp = {layout["tp"]}{stages}
     shard batch over dp
     shard seq over cp
     shard {HEADS[model]} over tp{otherwise}
@@ -98,7 +112,8 @@ def verify_all(folder, cases, option="--verify-passes"):
 
 
 def name_of(model, layout):
-    parts = [f"{axis}{layout[axis]}" for axis in ("dp", "cp", "tp", "zero")]
+    parts = [f"pp{layout['pp']}-{layout['schedule']}"] if "pp" in layout else []
+    parts += [f"{axis}{layout[axis]}" for axis in ("dp", "cp", "tp", "zero")]
     parts += ["else"] * layout["otherwise"] + [f"acc{layout['accumulation']}", layout["recompute"], layout["precision"]]
     return "-".join([model, *parts])
 
@@ -106,6 +121,12 @@ def name_of(model, layout):
 def cases():
     for model, layout in itertools.product(SIZES, layouts()):
         yield name_of(model, layout), model_text(model, layout), settings(model, layout)
+
+
+def pipeline_cases():
+    """Four layers, so that each of four stages has one; gpt2 and bert have one tensor at both ends, and bert dropout."""
+    for model, layout in pipelines():
+        yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=4)
 
 
 def memory(folder, text, said):

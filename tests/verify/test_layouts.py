@@ -1,4 +1,4 @@
-"""gpt2, llama and bert under 51 layouts each: no pass may change what two steps compute."""
+"""gpt2, llama and bert under 51 layouts each, and in pipelines: no pass may change what two steps compute."""
 import pytest
 
 import layouts
@@ -38,3 +38,24 @@ def test_more_ranks_than_heads(tmp_path):
 
 def test_padding_stays_out(tmp_path):
     assert layouts.verify_all(tmp_path, layouts.padded_cases(), "--verify-passes=exact") == []
+
+
+def test_pipelines_cover_what_they_say():
+    seen = list(layouts.pipelines())
+    for axis in ("pp", "dp", "tp", "model"):
+        kinds = {(model if axis == "model" else layout[axis], layout["schedule"]) for model, layout in seen}
+        assert len(kinds) == len({kind for kind, _ in kinds}) * len(layouts.SCHEDULES)
+    assert {layout["pp"] for _, layout in seen} == {2, 4}
+    assert {layout["zero"] for _, layout in seen if layout["dp"] > 1} == {0, 1, 2, 3}
+    assert {layout["otherwise"] for _, layout in seen if layout["tp"] > 1} == {False, True}
+    for key in ("recompute", "precision", "accumulation"):
+        assert len({layout[key] for _, layout in seen}) == (2 if key == "accumulation" else 3)
+
+
+def test_pipelines(tmp_path):
+    """With reals, and one of each schedule modulo a prime too."""
+    cases = list(layouts.pipeline_cases())
+    exactly = cases[:6:2] + cases[6:9]
+    failures = layouts.verify_all(tmp_path, exactly, "--verify-passes=exact")
+    failures += layouts.verify_all(tmp_path, [case for case in cases if case not in exactly])
+    assert not failures, f"{len(failures)} of {len(cases)} fail\n\n" + "\n\n".join(failures[:5])
