@@ -61,18 +61,19 @@ static int uses_in(const Func *f, const Value *value)
     return uses;
 }
 
-/* What a loop carries is received into its operand's memory, so nothing else may be there. */
-static void own_carried(Cut *cut, Op *loop)
+/* What a loop carries is received into its operand's memory: nothing else may be there, nor may the loop hand a value
+ * on unchanged, or in the place of another one. */
+static bool owns_carried(const Cut *cut, const Op *loop)
 {
-    const Stages first = end_stage(cut->m, loop, false);
+    const Func *body = find_func(cut->m, loop->attrs.callee);
     for (int i = 0; i < loop->attrs.carried; i++) {
-        Value *value = arg(loop, i);
-        Builder b = builder_at(cut->m, cut->micro, loop);
-        if (!same_stages(value->type.on, first))
-            value = BUILD(&b, OP_hold, ((Attrs){ .on = first }), value);
-        const bool is_own = value->def && info(value->def)->family != VIEW && uses_in(cut->micro, value) == 1;
-        loop->args.at[i] = is_own ? value : BUILD(&b, OP_stop_gradient, NO_ATTRS, value);
+        const Value *given = arg(loop, i), *left = body->results.at[i];
+        if (!given->def || info(given->def)->family == VIEW || uses_in(cut->micro, given) != 1)
+            return false;
+        if (!left->def || info(left->def)->family == VIEW || index_of(&body->results, left) != i)
+            return false;
     }
+    return true;
 }
 
 /* --- One half as a function ------------------------------------------------------------------------ */
@@ -210,6 +211,8 @@ static bool can_cut(Cut *cut, const Op *loop)
     if (loop && !find_loops(cut))
         return refuse_cut(cut->m, loop,
                           "the stages of a pipeline are those of one repeat, once forward and once backward");
+    if (loop && (!owns_carried(cut, cut->forward) || !owns_carried(cut, cut->backward)))
+        return refuse_cut(cut->m, loop, "what the repeat carries is read elsewhere, too, or handed on unchanged");
     if (stray)
         return refuse_cut(cut->m, stray,
                           "a stage of the pipeline needs this of another one, not only what the repeat carries");
@@ -226,8 +229,6 @@ void pass_pipeline(Module *m)
     Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
-    own_carried(&cut, cut.forward);
-    own_carried(&cut, cut.backward);
     note_needed(&cut, cut.forward);
     replace_ops(&cut);
     loop->attrs.stages = m->train.stages;

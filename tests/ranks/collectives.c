@@ -249,6 +249,7 @@ static int64_t due_bytes(const RtCollective *c, const Case *k)
         return count * (k->n - 1) * element;
     case RT_REDUCE_SCATTER:
     case RT_ALL_TO_ALL:
+    case RT_SEND: /* between two ranks: tests/ranks/test_pipelines.py */
         break;
     }
     return count / k->n * (k->n - 1) * element;
