@@ -27,7 +27,7 @@ from outcome import Outcome
 from parser import parse
 from printer import program_text
 from tensors import Wrong
-from tree import Mesh, Program
+from tree import Mesh, Name, Pipeline, Program
 
 # What --verify-passes says of a value that is infinite for its weights and that the loss does not depend on: the zero
 # gradient that it gets makes no number of those before it, where PyTorch gives none.
@@ -50,6 +50,10 @@ def ranks_of(program):
     known = known_numbers(program)
     meshes = [line for line in program.parallel if isinstance(line, Mesh)]
     return int(np.prod([number_of(size, known) for mesh in meshes for size in mesh.axes.values()])) if meshes else 1
+
+
+def is_naive(program):
+    return any(isinstance(line, Pipeline) and line.options.get("schedule") == Name("naive") for line in program.parallel)
 
 
 def is_verification(how):
@@ -107,6 +111,8 @@ class Judge:
         done = self.workplace.compile(how, ranks_of(case.program), out, with_cc=not is_verification(how))
         if done.status != 0 and UNUSED_INFINITY.search(done.output):
             return Outcome("unusable", "an infinite value that nothing reads")
+        if done.status != 0 and "= help: schedule = naive" in done.output and not is_naive(case.program):
+            return outcome.failure(done, "compile", "unstaged")
         if done.status != 0:
             return outcome.failure(done, "compile", "late")
         return None
