@@ -5,11 +5,10 @@
             [--out DIR] [--shrink [N]]
 
 --seed: the first program (the next has the next number); --count: so many programs; --variants: only these, of those
-that variants.py lists; --each: N variants of a program besides base (default: 3), 0: one alone; --with: only programs whose text, with
-their layout, has this (`--variants stages --with pipeline`).  Each failure is written
-to DIR as a program whose first lines say what was seen; with --shrink the first two (or N) of a kind are made as small as
-they go first, and five times as many with wrong numbers, which may have different reasons.  Exit status 1 if
-anything failed."""
+that variants.py lists; --each: N variants of a program besides base (default: 3), 0: one alone; --with: only programs
+whose text, with the layout, has this: `--variants stages --with pipeline`.  Each failure is written to DIR as a program
+whose first lines say what was seen; with --shrink the first two (or N) of a kind are made as small as they go first, and
+five times as many with wrong numbers, which may have different reasons.  Exit status 1 if anything failed."""
 import argparse
 import collections
 import multiprocessing
