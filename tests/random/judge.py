@@ -52,8 +52,11 @@ def ranks_of(program):
     return int(np.prod([number_of(size, known) for mesh in meshes for size in mesh.axes.values()])) if meshes else 1
 
 
-def is_naive(program):
-    return any(isinstance(line, Pipeline) and line.options.get("schedule") == Name("naive") for line in program.parallel)
+def lacks_schedule(program, done):
+    """Does mpc say that it can run the stages only one after the other?"""
+    pipelines = [line for line in program.parallel if isinstance(line, Pipeline)]
+    is_naive = any(line.options.get("schedule") == Name("naive") for line in pipelines)
+    return pipelines and not is_naive and "= help: schedule = naive" in done.output
 
 
 def is_verification(how):
@@ -107,12 +110,10 @@ class Judge:
         how = self.workplace.with_budget(case.how)
         done = self.workplace.check(how)
         if done.status != 0:
-            return outcome.failure(done, "check", "refused")
+            return outcome.failure(done, "check", "unstaged" if lacks_schedule(case.program, done) else "refused")
         done = self.workplace.compile(how, ranks_of(case.program), out, with_cc=not is_verification(how))
         if done.status != 0 and UNUSED_INFINITY.search(done.output):
             return Outcome("unusable", "an infinite value that nothing reads")
-        if done.status != 0 and "= help: schedule = naive" in done.output and not is_naive(case.program):
-            return outcome.failure(done, "compile", "unstaged")
         if done.status != 0:
             return outcome.failure(done, "compile", "late")
         return None
