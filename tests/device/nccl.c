@@ -1,8 +1,9 @@
 /* nccl.c -- replaces libnccl.so: messages of a rank are files, for which the others wait.
  *
- * The calls of a group are one piece of work of their stream.  It writes this rank's messages once, and is complete
- * when all others of the communicator have written theirs; until then the scheduler continues with other streams.
- * Mismatched operations are reported.  Sums are in f32, in the order of ranks. */
+ * The calls of a group are one piece of work of their stream; a send or receive outside of groups is one by itself.  It
+ * writes this rank's messages once, and is complete when those for it have been written, and those from it to one rank
+ * taken; until then the scheduler continues with other streams.  Mismatched operations are reported.  Sums are in f32,
+ * in the order of ranks. */
 #include "device.h"
 
 #include "convert.h"
@@ -20,7 +21,8 @@ struct ncclComm {
     char path[200]; /* of files of the group, without what follows */
     char place[64];
     int rank, ranks;
-    int64_t groups; /* of calls, that were worked on */
+    int64_t groups;                               /* of calls of all ranks, that were worked on */
+    int64_t sent[MAX_RANKS], received[MAX_RANKS]; /* groups with messages to, and from, a rank */
     bool is_open;
 };
 
@@ -36,7 +38,7 @@ typedef struct {
 
 typedef struct {
     ncclComm_t comm;
-    bool has_given;
+    bool has_given, has_taken;
     int count;
     Call call[MAX_CALLS];
 } Group;
@@ -188,20 +190,47 @@ static char *add_call(const ncclComm_t comm, const Call *c, char *all, size_t *b
     return all;
 }
 
+/* Is a call one of all ranks, for -1, or a message to or from the peer? */
+static bool concerns(const Call *c, Kind kind, int peer)
+{
+    return peer < 0 ? c->kind < SEND : c->kind == kind && c->peer == peer;
+}
+
+static bool has_calls(const Group *g, Kind kind, int peer)
+{
+    for (int i = 0; i < g->count; i++)
+        if (concerns(&g->call[i], kind, peer))
+            return true;
+    return false;
+}
+
 static void give_all(const Group *g)
 {
     ncclComm_t comm = g->comm;
     for (int to = -1; to < comm->ranks; to++) {
         char *all = NULL, path[256];
         size_t bytes = 0;
+        if (!has_calls(g, SEND, to))
+            continue;
         for (int i = 0; i < g->count; i++)
-            if (to < 0 ? g->call[i].kind < SEND : g->call[i].kind == SEND && g->call[i].peer == to)
+            if (concerns(&g->call[i], SEND, to))
                 all = add_call(comm, &g->call[i], all, &bytes);
-        path_of(comm, comm->groups, comm->rank, to, path);
-        if (bytes)
-            give(path, all, bytes);
+        path_of(comm, to < 0 ? ++comm->groups : ++comm->sent[to], comm->rank, to, path);
+        give(path, all, bytes);
         free(all);
     }
+}
+
+/* Are the messages to single ranks gone?  A real send may have to wait for its receiver, too. */
+static bool are_taken(const Group *g)
+{
+    char path[256];
+    for (int to = 0; to < g->comm->ranks; to++) {
+        path_of(g->comm, g->comm->sent[to], g->comm->rank, to, path);
+        if (has_calls(g, SEND, to) && access(path, F_OK) == 0)
+            return false;
+    }
+    return true;
 }
 
 /* --- Taking ------------------------------------------------------------------------------------- */
@@ -296,52 +325,50 @@ static void take_all(const Group *g, Message *common, Message *own)
 static bool find_all(const Group *g, Message *common, Message *own)
 {
     ncclComm_t comm = g->comm;
-    bool expects_common = false, expects[MAX_RANKS] = { false };
-    for (int i = 0; i < g->count; i++) {
-        expects_common |= g->call[i].kind < SEND;
-        if (g->call[i].kind == RECV)
-            expects[g->call[i].peer] = true;
-    }
     bool all = true;
     for (int q = 0; q < comm->ranks && all; q++) {
         char path[256];
         path_of(comm, comm->groups, q, -1, path);
-        if (expects_common)
+        if (has_calls(g, SEND, -1))
             all = (common[q].data = taken(path, &common[q].bytes)) != NULL;
-        path_of(comm, comm->groups, q, comm->rank, path);
-        if (expects[q] && all)
+        path_of(comm, comm->received[q] + 1, q, comm->rank, path);
+        if (has_calls(g, RECV, q) && all)
             all = (own[q].data = taken(path, &own[q].bytes)) != NULL;
     }
     return all;
 }
 
-/* A rank that has written messages of this group has read all of the previous one. */
-static void clear_last(const ncclComm_t comm)
+/* Messages for this rank alone; and its own to all of the group before: a rank that has written those of this group has
+ * read them. */
+static void clear(const Group *g)
 {
-    for (int to = -1; to < comm->ranks && comm->groups > 1; to++) {
-        char path[256];
-        path_of(comm, comm->groups - 1, comm->rank, to, path);
+    ncclComm_t comm = g->comm;
+    char path[256];
+    for (int from = 0; from < comm->ranks; from++)
+        if (has_calls(g, RECV, from)) {
+            path_of(comm, ++comm->received[from], from, comm->rank, path);
+            unlink(path);
+        }
+    path_of(comm, comm->groups - 1, comm->rank, -1, path);
+    if (has_calls(g, SEND, -1) && comm->groups > 1)
         unlink(path);
-    }
 }
 
 static bool work_group(void *data)
 {
     Group *g = data;
     Message common[MAX_RANKS] = { { 0 } }, own[MAX_RANKS] = { { 0 } };
-    if (!g->has_given) {
-        g->comm->groups++;
+    if (!g->has_given)
         give_all(g);
-    }
     g->has_given = true;
-    bool all = find_all(g, common, own);
-    if (all) {
+    if (!g->has_taken && find_all(g, common, own)) {
         take_all(g, common, own);
-        clear_last(g->comm);
+        clear(g);
+        g->has_taken = true;
     }
     for (int q = 0; q < g->comm->ranks; q++)
         free(common[q].data), free(own[q].data);
-    return all;
+    return g->has_taken && are_taken(g);
 }
 
 /* --- Calls --------------------------------------------------------------------------------------- */
@@ -351,12 +378,15 @@ static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Call call)
     bool adds = call.kind == ALL_REDUCE || call.kind == REDUCE_SCATTER;
     if (adds && call.type == ncclUint8)
         emulated_fault("truth values do not add up");
+    const bool is_alone = depth == 0 && call.kind >= SEND;
+    if (is_alone)
+        ncclGroupStart();
     if (depth == 0 || group.count == MAX_CALLS || (group.count && (group.comm != comm || group_stream != stream)))
         emulated_fault("calls of NCCL stand in groups of one communicator here");
     group.comm = comm;
     group_stream = stream;
     group.call[group.count++] = call;
-    return ncclSuccess;
+    return is_alone ? ncclGroupEnd() : ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart(void)

@@ -81,6 +81,22 @@ def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_pa
     assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
 
 
+PIPELINES = [  # mesh, schedule, zero, micro-batch, options of the trainer
+    ("dp=1,tp=1,pp=2", "1f1b", 0, 2, ()),
+    ("dp=1,tp=1,pp=2", "1f1b", 0, 2, ("--no-graph",)),
+    ("dp=2,tp=1,pp=2", "gpipe", 3, 1, ()),
+]
+
+
+@pytest.mark.parametrize("mesh,schedule,zero,microbatch,options", PIPELINES)
+def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference, data, tmp_path):
+    """Stages on a GPU each, within the memory that is planned; a send ends only when its receiver has it."""
+    trainer = compiled("gpt2", "cuda", SETTINGS + (("microbatch", microbatch), ("precision", "fp32")),
+                       ("--mesh", mesh, "--schedule", schedule, "--zero", zero))
+    run(trainer, mesh, data, tmp_path, *options, environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
+    assert_same(read_log(tmp_path / "log"), reference("gpt2", "fp32"), "fp32")
+
+
 def test_bf16(compiled, reference, data, tmp_path):
     run(compile_layout(compiled, "gpt2", "dp=2,tp=2", 1, 4, "bf16"), "dp=2,tp=2", data, tmp_path)
     assert_same(read_log(tmp_path / "log"), reference("gpt2", "bf16"), "bf16")

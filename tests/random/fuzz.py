@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """Tries random programs in random variants, and says what kinds of failure there are.
 
-    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--each N] [--mpc PATH] [--out DIR]
-            [--shrink [N]]
+    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--each N] [--with TEXT] [--mpc PATH]
+            [--out DIR] [--shrink [N]]
 
 --seed: the first program (the next has the next number); --count: so many programs; --variants: only these, of those
-that variants.py lists; --each: N variants of a program besides base (default: 3), 0: one alone.  Each failure is written
-to DIR as a program whose first lines say what was seen; with --shrink the first two (or N) of a kind are made as small as
-they go first, and five times as many with wrong numbers, which may have different reasons.  Exit status 1 if
-anything failed."""
+that variants.py lists; --each: N variants of a program besides base (default: 3), 0: one alone; --with: only programs
+whose text, with the layout, has this: `--variants stages --with pipeline`.  Each failure is written to DIR as a program
+whose first lines say what was seen; with --shrink the first two (or N) of a kind are made as small as they go first, and
+five times as many with wrong numbers, which may have different reasons.  Exit status 1 if anything failed."""
 import argparse
 import collections
 import multiprocessing
@@ -27,7 +27,7 @@ import shrink
 import variants
 from judge import Case, Judge
 from machine import ROOT, Tools
-from outcome import STATUSES, Outcome
+from outcome import GOOD, STATUSES, Outcome
 
 SHRINKING = 40   # seconds for one failure
 
@@ -63,7 +63,9 @@ class Worker:
 
     def cases(self, seed, results):
         try:
-            yield from cases_of(seed, self.arguments.variants, self.tools, self.arguments.each)
+            for name, case in cases_of(seed, self.arguments.variants, self.tools, self.arguments.each):
+                if self.arguments.having in case.text():
+                    yield name, case
         except Exception:
             results.put((seed, "generate", "crash", "the generator: " + traceback.format_exc().splitlines()[-1]))
 
@@ -119,7 +121,7 @@ def collect(results, jobs, began):
     summary(kinds, examples, statuses)
     tried, seconds = sum(statuses.values()), time.time() - began
     print(f"\n{tried} variants of {len(programs)} programs in {seconds:.0f} s ({tried / max(seconds, 1e-9):.1f} a second)")
-    return any(statuses[status] for status in STATUSES if status not in ("ok", "unusable"))
+    return any(statuses[status] for status in STATUSES if status not in GOOD)
 
 
 def read_arguments():
@@ -130,6 +132,7 @@ def read_arguments():
     arguments.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments.add_argument("--variants", type=lambda text: text.split(","), default=None)
     arguments.add_argument("--each", type=int, default=3)
+    arguments.add_argument("--with", dest="having", default="")
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--out", default=None)
     arguments.add_argument("--shrink", type=int, nargs="?", const=2, default=0)

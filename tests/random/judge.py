@@ -27,7 +27,7 @@ from outcome import Outcome
 from parser import parse
 from printer import program_text
 from tensors import Wrong
-from tree import Mesh, Program
+from tree import Mesh, Name, Pipeline, Program
 
 # What --verify-passes says of a value that is infinite for its weights and that the loss does not depend on: the zero
 # gradient that it gets makes no number of those before it, where PyTorch gives none.
@@ -50,6 +50,13 @@ def ranks_of(program):
     known = known_numbers(program)
     meshes = [line for line in program.parallel if isinstance(line, Mesh)]
     return int(np.prod([number_of(size, known) for mesh in meshes for size in mesh.axes.values()])) if meshes else 1
+
+
+def lacks_schedule(program, done):
+    """Does mpc say that it can run the stages only one after the other?"""
+    pipelines = [line for line in program.parallel if isinstance(line, Pipeline)]
+    is_naive = any(line.options.get("schedule") == Name("naive") for line in pipelines)
+    return pipelines and not is_naive and "= help: schedule = naive" in done.output
 
 
 def is_verification(how):
@@ -103,7 +110,7 @@ class Judge:
         how = self.workplace.with_budget(case.how)
         done = self.workplace.check(how)
         if done.status != 0:
-            return outcome.failure(done, "check", "refused")
+            return outcome.failure(done, "check", "unstaged" if lacks_schedule(case.program, done) else "refused")
         done = self.workplace.compile(how, ranks_of(case.program), out, with_cc=not is_verification(how))
         if done.status != 0 and UNUSED_INFINITY.search(done.output):
             return Outcome("unusable", "an infinite value that nothing reads")

@@ -1,11 +1,23 @@
 """Draws layouts that ought to be honoured: each axis divides what it splits, or the dim is padded so that it does."""
 import math
 
-from constants import flag_of, known_numbers
+from constants import flag_of, known_numbers, number_of
 from prune import expressions
-from tree import Call, Input, Mesh, Name, Number, Param, Recompute, Shard, Zero, statements_of, walk
+from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Shard, Zero,
+                  statements_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
+SCHEDULES = ["naive", "gpipe", "1f1b"]
+STAGED = 0.25  # how often a layout is a pipeline where it may be one
+
+
+def repeats_of(program, body=None):
+    """Those of at least two turns, with their turns: in the whole program, or the outermost of a body."""
+    known = known_numbers(program)
+    everywhere = [s for d in program.declarations for s in statements_of(getattr(d, "body", []))]
+    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat)]
+    turns = [(repeat, number_of(repeat.count, known)) for repeat in found]
+    return [(repeat, count) for repeat, count in turns if count and count > 1]
 
 
 def stored(program, known, dim):
@@ -18,12 +30,13 @@ def stored(program, known, dim):
 class Layout:
     """One layout of a program; it pads dims of the program where that is needed."""
 
-    def __init__(self, draw, program, most_ranks=8, data=None, before=()):
+    def __init__(self, draw, program, most_ranks=8, data=None, before=(), staged=STAGED):
         self.draw, self.program, self.known = draw, program, known_numbers(program)
         self.data = data  # how many ranks take part of the batch, where that is settled
         self.before = dict(before)  # how another layout of the same program splits dims
         self.split = {}   # dim: over how many ranks
-        self.axes = self.draw_axes(most_ranks)
+        self.stages = self.pipeline(most_ranks) if draw.random() < staged else []
+        self.axes = self.draw_axes(most_ranks // self.ranks_of_stages())
         self.lines = [self.rule(axis) for axis in self.axes]
 
     def draw_axes(self, most_ranks):
@@ -33,6 +46,30 @@ class Layout:
             if math.prod(axes.values()) * size <= most_ranks:
                 axes[axis] = size
         return axes
+
+    # --- Stages ------------------------------------------------------------------------------------------------------
+
+    def ranks_of_stages(self):
+        return self.stages[0].ranks if self.stages else 1
+
+    def pipeline(self, most_ranks):
+        """The line, if a repeat can be shared out; its number of copies becomes a const, by which it is named."""
+        body = self.program.model.body if self.draw.random() < 0.9 else None  # mpc refuses most of the others
+        choices = [(repeat, count, ranks) for repeat, count in repeats_of(self.program, body)
+                   for ranks in (2, 3, 4) if count % ranks == 0 and ranks <= most_ranks]
+        if not choices:
+            return []
+        repeat, count, ranks = self.draw.choice(choices)
+        calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
+                 if isinstance(e, Call) and e.instance]
+        if isinstance(repeat.count, Number) and not calls:
+            name = next(name for name in ("copies", "copies2") if name not in self.known)
+            self.program.declarations.insert(0, Const(name, Number(str(count))))
+            repeat.count, self.known[name] = Name(name), count
+        schedule = self.draw.choice(SCHEDULES + [None])
+        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", {"schedule": Name(schedule)} if schedule else {})
+        line.ranks = ranks
+        return [line]
 
     # --- Which dims --------------------------------------------------------------------------------------------------
 
@@ -140,23 +177,29 @@ class Layout:
     def parallel(self):
         """The lines of parallel { }; none if nothing could be split."""
         rules = [line for line in self.lines if line]
-        used = {line.axis: Number(str(self.axes[line.axis])) for line in rules}
+        used = [(line.axis, Number(str(self.axes[line.axis]))) for line in rules]
+        for line in self.stages:
+            used.insert(self.draw.randint(0, len(used)), (line.axis, Number(str(line.ranks))))
+        rules += self.stages
         if not rules:
             return []
+        used = dict(used)
         lines = [Mesh(used), *rules] + (self.zero() if self.draw.random() < 0.7 else [])
         if self.draw.random() < 0.4:
             lines.append(Recompute(Name(self.draw.choice(["none", "selective", "full"]))))
         return lines
 
 
-def add_layout(draw, program, most_ranks=8):
-    """Gives the program a layout, and a batch that its ranks can share."""
-    layout = Layout(draw, program, most_ranks)
+def add_layout(draw, program, most_ranks=8, staged=STAGED):
+    """Gives the program a layout, and a batch that its ranks can share; for stages, of a few micro-batches."""
+    layout = Layout(draw, program, most_ranks, staged=staged)
     program.parallel = layout.parallel()
     ranks = layout.split.get("batch", 1)
     microbatch = program.train.get("microbatch", program.train["batch"]).value
     accumulation = 1 if program.whole else min(2, program.train["batch"].value // microbatch)
-    if ranks > 1:
+    if layout.stages and not program.whole:
+        accumulation = draw.choice([1, 2, 3, 4, 5])
+    if ranks > 1 or layout.stages:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
     return layout

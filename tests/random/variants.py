@@ -38,12 +38,12 @@ def random_of(case, what):
     return random.Random(f"{what} {case.seed}")
 
 
-def mesh(comm, most_ranks=8):
+def mesh(comm, most_ranks=8, staged=layouts.STAGED):
     """A layout for several ranks, unless the program says one already."""
     def change(case, tools):
         case.how.comm = comm
         if not case.program.parallel:
-            layouts.add_layout(random_of(case, comm), case.program, most_ranks)
+            layouts.add_layout(random_of(case, comm), case.program, most_ranks, staged)
     return change
 
 
@@ -69,6 +69,7 @@ CHANGES = {
     "cuda": (cuda, 1),
     "tcp": (mesh("tcp"), 8),
     "mpi": (mesh("mpi", 4), 1.5),
+    "stages": (mesh("tcp", staged=1), 1.5),  # a pipeline, where there is a repeat
     "checkpoint": (checkpoint, 2),
     "sanitize": (sanitized, 0.7),
 }
@@ -78,7 +79,7 @@ ALONE = 4  # how often base is drawn where it is not tried anyway
 
 # Several at once, with how often they are drawn.
 JOINED = {"tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+cuda": 2, "tcp+sanitize": 1,
-          "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
+          "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
           "auto+exact": 1}
 
 

@@ -1,0 +1,172 @@
+"""Stages of a pipeline as processes: the training of one process, in every schedule; and a stage that does not answer.
+
+Sums over micro-batches are added up in the same order as by one process, so that where nothing else is split every bit is
+the same, even of parameters after some steps.  What two stages have in common is added up over both at the end of a step:
+then only rounding differs."""
+import re
+import signal
+import time
+
+import pytest
+from conftest import QUICK, error_of, layout_of, read_log, start
+from test_layouts import SEQ, reference, same_training  # noqa: F401 (a fixture)
+from test_tcp import ranks, without_times  # noqa: F401 (a fixture)
+
+STEPS = 8
+FOUR = {"layers": 4}
+
+
+def micro(mesh, accumulation):
+    return {"microbatch": 8 // (mesh.get("dp", 1) * accumulation)}
+
+
+# --- The same training ---------------------------------------------------------------------------------------------
+
+KINDS = {  # mesh, micro-batches, settings of layout_of
+    "pp2-naive": (dict(pp=2), 4, dict(schedule="naive")),
+    "pp4-gpipe": (dict(pp=4), 8, dict(schedule="gpipe", recompute="full")),
+    "pp4": (dict(pp=4), 8, {}),
+    "pp4-few": (dict(pp=4), 2, {}),
+    "dp2-pp2-zero1": (dict(dp=2, pp=2), 4, dict(zero=1)),
+    "pp2-dp2-zero2-gpipe": (dict(pp=2, dp=2), 4, dict(zero=2, schedule="gpipe", recompute="selective")),
+    "dp2-pp2-zero3": (dict(dp=2, pp=2), 2, dict(zero=3)),
+    "pp2-tp2-seq": (dict(pp=2, tp=2), 4, dict(otherwise=SEQ, recompute="selective")),
+    "cp2-pp2": (dict(cp=2, pp=2), 4, {}),
+    "dp2-tp2-pp2-zero3": (dict(dp=2, tp=2, pp=2), 4, dict(zero=3, otherwise=SEQ)),
+    "pp4-tp2-gpipe": (dict(pp=4, tp=2), 4, dict(schedule="gpipe", otherwise=SEQ)),
+}
+OF_EACH = {
+    "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe"],
+    "gpt2": ["pp4", "dp2-pp2-zero3"],
+    "bert": ["pp4-gpipe", "pp2-tp2-seq"],
+}
+
+
+@pytest.mark.parametrize("model, kind", [(model, kind) for model, kinds in OF_EACH.items() for kind in kinds])
+def test_layout(compiled, train, reference, model, kind):  # noqa: F811
+    """llama has a tensor at each end, gpt2 and bert one at both; bert has dropout."""
+    mesh, accumulation, how = KINDS[kind]
+    trainer = compiled(model, layout_of(model, mesh, **how), FOUR, micro(mesh, accumulation))
+    same_training(train(trainer, STEPS), reference(model, tuple(FOUR.items()))[:STEPS])
+
+
+def test_short_floats(compiled, train, reference):  # noqa: F811
+    mesh, precision = dict(dp=2, pp=2), "fp16"
+    trainer = compiled("llama", layout_of("llama", mesh, zero=1), FOUR, {"precision": precision, **micro(mesh, 4)})
+    same_training(train(trainer, STEPS), reference("llama", tuple(FOUR.items()), {"precision": precision})[:STEPS], precision)
+
+
+def trained(trainer, text, folder, name, *options):
+    """(the checkpoint, the numbers of each step)"""
+    start(trainer.command("--data", text, "--data-format", "bytes", "--log", "log", "--overwrite", "--save", name, *options), folder)
+    numbers = [(line["step"], line["loss"], line["grad_norm"]) for line in read_log(folder / "log")]
+    return (folder / name).read_bytes(), numbers
+
+
+@pytest.fixture(scope="session")
+def alone(compiled, text, tmp_path_factory):
+    """The checkpoint of one process that has the same micro-batches, none of whose gradients is clipped."""
+    trainer = compiled("llama", (), FOUR, {"microbatch": 2, "clip": 1e9})
+    return trained(trainer, text, tmp_path_factory.mktemp("alone"), "a", "--steps", STEPS)
+
+
+@pytest.mark.parametrize("stages, schedule", [(2, "1f1b"), (4, "naive"), (4, "gpipe"), (4, "1f1b")])
+def test_same_bits(compiled, text, tmp_path, alone, stages, schedule):
+    layout = layout_of("llama", dict(pp=stages), schedule=schedule)
+    checkpoint, numbers = trained(compiled("llama", layout, FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "a", "--steps", STEPS)
+    assert [line[:2] for line in numbers] == [line[:2] for line in alone[1]]
+    assert checkpoint == alone[0]
+
+
+@pytest.mark.parametrize("kind", ["pp4", "dp2-tp2-pp2-zero3"])
+def test_tcp(compiled, train, kind):
+    """The same steps as over MPI, to the last bit."""
+    mesh, accumulation, how = KINDS[kind]
+    logs = [train(compiled("llama", layout_of("llama", mesh, **how), FOUR, micro(mesh, accumulation), *options), 5)
+            for options in [(), (QUICK, "--comm=tcp")]]
+    assert without_times(logs[0]) == without_times(logs[1])
+
+
+# --- Checkpoints -----------------------------------------------------------------------------------------------------
+
+def test_checkpoints(compiled, text, tmp_path):
+    """Of one mesh, read and written by the others, byte for byte; going on with one's own is exact, too."""
+    staged = [compiled("llama", layout_of("llama", mesh, **how), FOUR, micro(mesh, accumulation))
+              for mesh, accumulation, how in (KINDS["pp4"], KINDS["dp2-tp2-pp2-zero3"])]
+    one = compiled("llama", (), FOUR, {"microbatch": 2, "clip": 1e9})
+    for trainer in staged:
+        half = trained(trainer, text, tmp_path, "half", "--steps", 2)[0]
+        unbroken = trained(trainer, text, tmp_path, "a", "--steps", 4)
+        assert trained(trainer, text, tmp_path, "a", "--steps", 4, "--load", "half") == unbroken
+        for other in (one, *staged):
+            start(other.command("--steps", 0, "--load", "half", "--save", "again", "--overwrite"), tmp_path)
+            assert (tmp_path / "again").read_bytes() == half
+
+
+def test_going_on_in_stages(compiled, text, tmp_path, alone):
+    """What one process began."""
+    trained(compiled("llama", (), FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "half", "--steps", STEPS // 2)
+    staged = compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 2, "clip": 1e9})
+    assert trained(staged, text, tmp_path, "a", "--steps", STEPS, "--load", "half")[0] == alone[0]
+
+
+# --- A stage that does not answer ------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def stages(compiled):
+    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1})
+
+
+@pytest.fixture(scope="session")
+def staged_tcp(compiled):
+    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1}, QUICK, "--comm=tcp")
+
+
+def assert_names(message, rank, seconds):
+    """The rank that is silent, and the message or the sum that another one waits for, with its place in the model."""
+    said = re.match(r"error: (?:rank \d: )?rank (\d) \(pp \1\) has waited (\d+) s in (.*) for (.*), which does not answer: check", message)
+    assert said and said[4] == f"rank {rank} (pp {rank})" and int(said[1]) != rank and int(said[2]) >= seconds, message
+    assert re.match(r"(send|all_reduce) over pp at '.+' \(|the meeting of all ranks between two steps", said[3]), message
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_silence(stages, running, rank):
+    one = running(stages, "--timeout", 1)
+    begin = time.monotonic()
+    one.signal(rank, signal.SIGSTOP)
+    status, _, stderr = one.end()
+    assert status == 1 and 1 <= time.monotonic() - begin < 40
+    assert_names(error_of(stderr), rank, 1)
+
+
+def test_killed(stages, running, tmp_path):
+    one = running(stages, "--save", "a", "--save-every", 2)
+    one.signal(2, signal.SIGKILL)
+    status, _, stderr = one.end(20)
+    assert status != 0 and "signal 9" in stderr
+    start(stages.command("--steps", 0, "--load", "a"), tmp_path)
+
+
+@pytest.mark.parametrize("how, rank", [("stopped", 1), ("killed", 2)])
+def test_silence_over_tcp(staged_tcp, ranks, how, rank):  # noqa: F811
+    ranks.add_numbered(staged_tcp, "--steps", 10**6, "--print-every", 1, "--timeout", 2)
+    for _ in range(3):
+        assert ranks.processes[0].stdout.readline().startswith("step ")
+    ranks.processes[rank].send_signal(signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
+    status, _, stderr = ranks.end()
+    assert status == [-signal.SIGKILL if q == rank else 1 for q in range(4)]
+    if how == "stopped":
+        assert_names(error_of(stderr), rank, 2)
+    else:
+        assert f"rank {rank} (process {ranks.processes[rank].pid} on " in error_of(stderr)
+        assert ") ended without a message" in error_of(stderr)
+
+
+def test_signal_to_one_stage(stages, running, tmp_path):
+    """All finish the same step and save it."""
+    one = running(stages, "--save", "a", "--log", "log")
+    one.signal(2, signal.SIGTERM)
+    status, _, stderr = one.end()
+    assert status == 128 + signal.SIGTERM and "error: " not in stderr
+    step = int(re.search(r"interrupted at step (\d+): resume with --load a", stderr)[1])
+    assert read_log(tmp_path / "log")[-1]["step"] == step
