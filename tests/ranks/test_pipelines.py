@@ -123,10 +123,14 @@ def staged_tcp(compiled):
 
 
 def assert_names(message, rank, seconds):
-    """The rank that is silent, and the message or the sum that another one waits for, with its place in the model."""
-    said = re.match(r"error: (?:rank \d: )?rank (\d) \(pp \1\) has waited (\d+) s in (.*) for (.*), which does not answer: check", message)
-    assert said and said[4] == f"rank {rank} (pp {rank})" and int(said[1]) != rank and int(said[2]) >= seconds, message
-    assert re.match(r"(send|all_reduce) over pp at '.+' \(|the meeting of all ranks between two steps", said[3]), message
+    """The rank that is silent, and the message or the sum that another one waits for, with its place in the model.  On a
+    loaded machine a rank that waits for one that waits may be the first to give up, which it says."""
+    said = re.match(r"error: (?:rank \d: )?rank (\d) \(pp \1\) has waited (\d+) s in (.*) for (.*), which "
+                    r"(does not answer|answers, but waits for others): check", message)
+    assert said and int(said[2]) >= seconds, message
+    if said[5] == "does not answer":
+        assert said[4] == f"rank {rank} (pp {rank})" and int(said[1]) != rank, message
+    assert re.match(r"(send|all_reduce) over pp at '.+' \(|the meeting of all ranks between two steps|the barrier", said[3]), message
 
 
 @pytest.mark.parametrize("rank", [0, 2])
