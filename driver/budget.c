@@ -68,24 +68,6 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
     return m;
 }
 
-typedef struct {
-    Module *m;
-    double flops;
-} WorkSum;
-
-static void add_flops(void *context, const Func *f, const Op *op, double times)
-{
-    WorkSum *sum = context;
-    sum->flops += op_work(sum->m, NULL, op).rank * times;
-}
-
-static double flops_of_step(Module *m, const Func *step)
-{
-    WorkSum sum = { .m = m };
-    visit_program(m, step, add_flops, &sum);
-    return sum.flops;
-}
-
 /* Does it fit? */
 static bool try_candidate(Search *search, Candidate *candidate)
 {
@@ -94,7 +76,7 @@ static bool try_candidate(Search *search, Candidate *candidate)
         return false;
     const Func *step = func_with_role(m, STEP);
     candidate->memory = step->frame;
-    candidate->flops = flops_of_step(m, step);
+    candidate->flops = flops_run(m, step);
     free_module(m);
     const Candidate *least = &search->least;
     if (!least->memory || candidate->memory < least->memory ||

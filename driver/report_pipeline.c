@@ -9,6 +9,7 @@
 #include "map.h"
 #include "schedule/slots.h"
 #include "stages.h"
+#include "uses.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -55,15 +56,6 @@ static bool find_halves(Survey *s)
     return s->forward && s->backward;
 }
 
-static void note_needed(Survey *s, const Op *op)
-{
-    if (!op || map_get(&s->made_first, op))
-        return;
-    map_put(&s->made_first, op, s);
-    for (int i = 0; i < op->args.count; i++)
-        note_needed(s, arg(op, i)->def);
-}
-
 /* --- Work -------------------------------------------------------------------------------------------- */
 
 static void note_path(Survey *s, const Op *op, uint64_t stages)
@@ -78,17 +70,6 @@ static void note_path(Survey *s, const Op *op, uint64_t stages)
         paths->path[paths->count++] = op->path;
 }
 
-typedef struct {
-    Module *m;
-    double flops;
-} WorkSum;
-
-static void add_flops(void *context, const Func *f, const Op *op, double times)
-{
-    WorkSum *sum = context;
-    sum->flops += op_work(sum->m, NULL, op).rank * times;
-}
-
 /* Adds to the FLOPs of each stage that runs it. */
 static void add_op(Survey *s, const Op *op, double times, double *flops)
 {
@@ -99,18 +80,16 @@ static void add_op(Survey *s, const Op *op, double times, double *flops)
         return;
     }
     const uint64_t all = ALL_STAGES >> (64 - s->stages), on = stages_running(s->m, op) & all;
-    WorkSum sum = { s->m, op_work(s->m, NULL, op).rank };
-    if (callee)
-        visit_program(s->m, callee, add_flops, &sum);
+    const double work = op_work(s->m, NULL, op).rank + (callee ? flops_run(s->m, callee) : 0);
     for (int stage = 0; stage < s->stages; stage++)
-        flops[stage] += on >> stage & 1 ? sum.flops * times : 0;
+        flops[stage] += on >> stage & 1 ? work * times : 0;
     note_path(s, op, on);
 }
 
 static void add_work(Survey *s)
 {
     const Func *micro = find_func(s->m, s->loop->attrs.callee);
-    note_needed(s, s->forward);
+    note_with_operands(&s->made_first, s->forward);
     for (const Op *op = micro->first; op; op = op->next)
         add_op(s, op, 1, map_get(&s->made_first, op) ? s->p->forward : s->p->backward);
 }

@@ -275,6 +275,7 @@ typedef struct Module {
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
     struct Map *needed;           /* see note_stages() in stages.h */
+    int stage_axis;               /* the axis of these stages */
     struct PipelineSlots *slots;  /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets; /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:

@@ -169,8 +169,8 @@ static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_
 uint64_t stages_running(const Module *m, const Op *op)
 {
     const unsigned traits = info(op)->traits;
-    Stages on = { 0, m->needed ? pipeline_axis(m) : -1 };
-    if (on.axis < 0 || plain_callee(m, op)) /* which says for each of its own ops */
+    Stages on = { 0, m->stage_axis };
+    if (!m->needed || plain_callee(m, op)) /* which says for each of its own ops */
         return ALL_STAGES;
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];
@@ -179,7 +179,7 @@ uint64_t stages_running(const Module *m, const Op *op)
     }
     if (traits & MOVES && traits & SENDS)
         on.at |= arg(op, 0)->type.on.at;
-    return on.at && unless_all(m, on).at ? on.at : on.at ? ALL_STAGES : 0;
+    return on.at && !unless_all(m, on).at ? ALL_STAGES : on.at;
 }
 
 void note_stages(Module *m)
@@ -189,6 +189,7 @@ void note_stages(Module *m)
     Map *needed = NEW(&m->arena, Map);
     *needed = stages_needed(m, true);
     m->needed = needed;
+    m->stage_axis = pipeline_axis(m);
 }
 
 Map stages_needed(Module *m, bool with_state)

@@ -41,6 +41,26 @@ const Users *users_of(const Uses *uses, const Value *value)
     return users ? users : &none;
 }
 
+int uses_in(const Func *f, const Value *value)
+{
+    int uses = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            uses += arg(op, i) == value;
+    for (int i = 0; i < f->results.count; i++)
+        uses += f->results.at[i] == value;
+    return uses;
+}
+
+void note_with_operands(Map *set, const Op *op)
+{
+    if (!op || map_get(set, op))
+        return;
+    map_put(set, op, set);
+    for (int i = 0; i < op->args.count; i++)
+        note_with_operands(set, arg(op, i)->def);
+}
+
 void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with)
 {
     Users *users = map_get(&uses->users, old);

@@ -19,6 +19,12 @@ Uses find_uses(Arena *arena, const Func *f);
 
 const Users *users_of(const Uses *uses, const Value *value);
 
+/* How often a value is read by ops of f, and returned. */
+int uses_in(const Func *f, const Value *value);
+
+/* Puts an op, and all those that it needs, into a set of keys. */
+void note_with_operands(Map *set, const Op *op);
+
 /* Adds a new op, or one whose operands have changed. */
 void note_op(Uses *uses, Op *op);
 

@@ -284,11 +284,10 @@ void rt_receive(Rt *rt, int id, int from, void *data);
  *
  * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  What outlives an
  * action lies in rings of slots: micro-batch i is in slot i mod the number of slots of the rank's stage. */
-typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHT, RT_ACTIONS } RtAction;
+typedef enum { RT_FORWARD, RT_BACKWARD, RT_ACTIONS } RtAction;
 
 typedef struct {
-    unsigned char
-        kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned char kind; /* 'F', 'B': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
     unsigned short micro;
 } RtEvent;
 
@@ -302,7 +301,7 @@ typedef struct {
 } RtStageMessage;
 
 typedef struct {
-    int axis, stages;
+    int axis;
     const RtRing *ring;
     const RtStageMessage *message[2]; /* activations, gradients */
     int nmessages[2];

@@ -129,7 +129,7 @@ static int write_messages(Host *h, const PipelineSlots *slots, const Op *call, c
 static char event_letter(const Event *e)
 {
     if (!e->is_message)
-        return "FBW"[e->action.kind];
+        return "FB"[e->action.kind];
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
@@ -161,7 +161,6 @@ static void write_table(Host *h, const PipelineSlots *slots, const int nmessages
     FILL(h->functions.out,
          "static const RtPipeline pipeline = {\n"
          "    .axis = $axis,\n"
-         "    .stages = $stages,\n"
          "    .ring = rings,\n"
          "    .message = { activations, gradients },\n"
          "    .nmessages = { $forward, $backward },\n"
@@ -170,8 +169,7 @@ static void write_table(Host *h, const PipelineSlots *slots, const int nmessages
          "    .nevents = (const int[]){ $counts },\n"
          "    .micros = $micros,\n"
          "};\n\n",
-         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "stages", arena_text(&m->arena, "%d", s->ranks) },
-         { "forward", arena_text(&m->arena, "%d", nmessages[0]) },
+         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "forward", arena_text(&m->arena, "%d", nmessages[0]) },
          { "backward", arena_text(&m->arena, "%d", nmessages[1]) }, { "events", events }, { "counts", counts },
          { "micros", arena_text(&m->arena, "%d", s->micros) });
 }

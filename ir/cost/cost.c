@@ -12,7 +12,7 @@ static double share_of_ranks(const Module *m, const Func *f, const Op *op)
     if (f->role == KERNEL) /* counted at its call */
         return 1;
     const Stages on = op->results.count ? result(op)->type.on : (Stages){ 0 };
-    const int axis = on.at ? on.axis : m->needed ? pipeline_axis(m) : -1;
+    const int axis = on.at ? on.axis : m->needed ? m->stage_axis : -1;
     if (axis < 0)
         return 1;
     const uint64_t all = ALL_STAGES >> (64 - m->axis_size[axis]), own = m->needed ? stages_running(m, op) : on.at;
@@ -54,13 +54,21 @@ static Axes axes_of_dim(const Dim *dim)
     return axes;
 }
 
-/* The axis of the stages in whose loop a function runs, as a set; 0: it runs in none. */
+static bool runs_on_one_stage(const Module *m, const Op *op)
+{
+    const uint64_t on = m->needed ? stages_running(m, op) & ALL_STAGES >> (64 - m->axis_size[m->stage_axis]) : 0;
+    return on && !(on & (on - 1));
+}
+
+/* The axis of the stages in whose loop a function runs, or of which one alone calls it, as a set; 0: none. */
 static Axes stages_around(const Module *m, const Func *f)
 {
     for (const Func *caller = m->funcs; caller; caller = caller->next)
         for (const Op *op = caller->role == KERNEL ? NULL : caller->first; op; op = op->next)
             if (op->attrs.callee == f->name)
-                return runs_in_stages(op) ? 1u << op->attrs.dims.dim[0].split.axis[0] : stages_around(m, caller);
+                return runs_in_stages(op)         ? 1u << op->attrs.dims.dim[0].split.axis[0]
+                       : runs_on_one_stage(m, op) ? 1u << m->stage_axis
+                                                  : stages_around(m, caller);
     return 0;
 }
 
@@ -81,6 +89,24 @@ Work op_work(Module *m, const Func *f, const Op *op)
     work.axes = ~used & ((1u << m->naxes) - 1);
     work.alike = work.rank * (1 - 1 / (double)count_ranks(m, work.axes));
     return work;
+}
+
+typedef struct {
+    Module *m;
+    double flops;
+} WorkSum;
+
+static void add_flops(void *context, const Func *f, const Op *op, double times)
+{
+    WorkSum *sum = context;
+    sum->flops += op_work(sum->m, NULL, op).rank * times;
+}
+
+double flops_run(Module *m, const Func *f)
+{
+    WorkSum sum = { .m = m };
+    visit_program(m, f, add_flops, &sum);
+    return sum.flops;
 }
 
 /* --- Messages ----------------------------------------------------------------------------------- */

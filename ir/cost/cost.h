@@ -30,6 +30,8 @@ typedef struct {
 } Work;
 Work op_work(Module *m, const Func *f, const Op *op); /* an op of f; NULL: of any function */
 
+double flops_run(Module *m, const Func *f); /* of one call, on one rank */
+
 /* The traffic of a collective.  `volume` is as in the literature (ZeRO, arXiv 1910.02054, section 7): a gather or a
  * scatter costs the bytes of the tensor as the group holds it, an all-reduce twice that.  Each of n ranks sends (n - 1)
  * / n of it. */

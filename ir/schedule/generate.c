@@ -62,17 +62,25 @@ static void gpipe(Program *p)
 
 /* --- One forward, one backward -------------------------------------------------------------------- */
 
+/* F and B in turns, `ahead` F first; `add_one` adds the number-th of the rank. */
+static void alternate(Program *p, int ahead, int total, void (*add_one)(Program *p, ActionKind kind, int number))
+{
+    for (int f = 0; f < ahead; f++)
+        add_one(p, FORWARD_ACTION, f);
+    for (int b = 0; b < total; b++) {
+        if (b + ahead < total)
+            add_one(p, FORWARD_ACTION, b + ahead);
+        add_one(p, BACKWARD_ACTION, b);
+    }
+}
+
+static void add_of_micro(Program *p, ActionKind kind, int micro) { add(p, kind, 0, micro); }
+
 /* Narayanan et al., arXiv 2006.09503: as many F ahead as there are ranks behind. */
 static void one_f_one_b(Program *p)
 {
-    const int micros = p->s->micros, ahead = smaller(p->s->ranks - 1 - p->rank, micros);
-    for (int f = 0; f < ahead; f++)
-        add(p, FORWARD_ACTION, 0, f);
-    for (int b = 0; b < micros; b++) {
-        if (b + ahead < micros)
-            add(p, FORWARD_ACTION, 0, b + ahead);
-        add(p, BACKWARD_ACTION, 0, b);
-    }
+    const int micros = p->s->micros;
+    alternate(p, smaller(p->s->ranks - 1 - p->rank, micros), micros, add_of_micro);
 }
 
 /* The same with chunks: Narayanan et al., arXiv 2104.04473.  Groups of `ranks` micro-batches go through the chunks. */
@@ -86,14 +94,7 @@ static void add_interleaved(Program *p, ActionKind kind, int number)
 static void interleaved(Program *p)
 {
     const int ranks = p->s->ranks, chunks = p->s->chunks, total = p->s->micros * chunks;
-    const int ahead = smaller((ranks - 1 - p->rank) * 2 + (chunks - 1) * ranks, total);
-    for (int f = 0; f < ahead; f++)
-        add_interleaved(p, FORWARD_ACTION, f);
-    for (int b = 0; b < total; b++) {
-        if (b + ahead < total)
-            add_interleaved(p, FORWARD_ACTION, b + ahead);
-        add_interleaved(p, BACKWARD_ACTION, b);
-    }
+    alternate(p, smaller((ranks - 1 - p->rank) * 2 + (chunks - 1) * ranks, total), total, add_interleaved);
 }
 
 /* --- Zero bubble ---------------------------------------------------------------------------------- */

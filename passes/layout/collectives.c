@@ -16,21 +16,11 @@
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "tensor_layout.h"
+#include "uses.h"
 
 #include <string.h>
 
 static Type type_after(const Op *reshard) { return result(reshard)->type; }
-
-static int uses_in(const Func *f, const Value *value)
-{
-    int uses = 0;
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->args.count; i++)
-            uses += arg(op, i) == value;
-    for (int i = 0; i < f->results.count; i++)
-        uses += f->results.at[i] == value;
-    return uses;
-}
 
 static bool is_reshard(const Op *op) { return op && info(op)->traits & WISHES; }
 

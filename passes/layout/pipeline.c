@@ -20,6 +20,7 @@
 #include "schedule/slots.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
+#include "uses.h"
 
 typedef struct {
     Module *m;
@@ -41,24 +42,6 @@ static bool find_loops(Cut *cut)
         *loop = op;
     }
     return cut->forward && cut->backward;
-}
-
-static void note_needed(Cut *cut, const Op *op)
-{
-    if (!op || map_get(&cut->needed, op))
-        return;
-    map_put(&cut->needed, op, cut);
-    for (int i = 0; i < op->args.count; i++)
-        note_needed(cut, arg(op, i)->def);
-}
-
-static int uses_in(const Func *f, const Value *value)
-{
-    int uses = index_of(&f->results, value) >= 0;
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->args.count; i++)
-            uses += arg(op, i) == value;
-    return uses;
 }
 
 /* What a loop carries is received into its operand's memory: nothing else may be there, nor may the loop hand a value
@@ -229,7 +212,7 @@ void pass_pipeline(Module *m)
     Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
-    note_needed(&cut, cut.forward);
+    note_with_operands(&cut.needed, cut.forward);
     replace_ops(&cut);
     loop->attrs.stages = m->train.stages;
 }

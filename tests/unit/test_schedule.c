@@ -7,19 +7,10 @@
 
 #include <cmocka.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#include "schedule_test.h"
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 static int larger(int a, int b) { return a > b ? a : b; }
-
-static PipelineSchedule *make(Arena *arena, const char *name, int ranks, int chunks, int micros)
-{
-    const char *why, *help;
-    PipelineSchedule *s = make_schedule(arena, name, ranks, chunks, micros, &why, &help);
-    if (!s || !order_messages(arena, s, &why))
-        fail_msg("%s, %d ranks, %d chunks, %d micro-batches: %s", name, ranks, chunks, micros, why);
-    return s;
-}
 
 /* --- What is published: bubbles, and activations held --------------------------------------------- */
 
