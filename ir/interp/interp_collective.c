@@ -78,7 +78,7 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
             place[i] = source[i].place[at[i]];
             is_there &= place[i] >= 0;
         }
-        part->data[n] = is_there ? fetch(in, x, from, place, terms, nterms) : padding_number(in, y->type->dtype);
+        part->data[n] = is_there ? fetch(in, x, from, place, terms, nterms) : unwritten_number(in, y->type->dtype);
         for (int i = y->type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
             at[i] = 0;
     }

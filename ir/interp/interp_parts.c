@@ -6,6 +6,7 @@
 #include "interp_parts.h"
 #include "stages.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,9 +194,18 @@ Sharded hold(Interp *in, const Type *type)
     return held;
 }
 
-double padding_number(const Interp *in, DType dtype)
+/* Of state: finite, as the step leaves it. */
+static double padding_number(const Interp *in, DType dtype)
 {
     return is_float(dtype) ? in->numbers->scattered(0.8) : 1; /* a valid index of every dim */
+}
+
+/* Loops over a whole dim leave its padding as the memory was; a split dim cut out of it shows that. */
+double unwritten_number(const Interp *in, DType dtype)
+{
+    if (!is_float(dtype))
+        return INT32_MIN;
+    return in->options->exact ? in->numbers->scattered(0.8) : NAN; /* residues are all numbers */
 }
 
 /* Calls `copy` for every element of a rank's part and its index in the whole tensor; -1: padding. */

@@ -77,7 +77,7 @@ Sharded hold(Interp *in, const Type *type); /* zeros; fails on impossible splits
 Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
 Tensor put_together(Interp *in, const Sharded *held);                                /* malloc'ed */
 bool copies_agree(Interp *in, const Sharded *held, Name name);
-double padding_number(const Interp *in, DType dtype); /* the contents of padding that was not computed */
+double unwritten_number(const Interp *in, DType dtype); /* the contents of padding that no op wrote */
 
 /* --- Walking over a space: interp_walk.c -------------------------------------------------- */
 enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 10 };

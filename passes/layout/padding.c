@@ -9,7 +9,8 @@
  *
  * Inputs and state are finite in their padding: the step zeroes it in all new state.  In a product with such an
  * operand, only the other one needs a neutral padding: a finite number times 0.  Computed values may be infinite in
- * their padding; then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
+ * their padding, or what the memory held before, where they are cut out of a whole dim, whose padding no loop writes;
+ * then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
  * the op that computes the operand.
  */
 #include "manager/pass.h"
@@ -63,12 +64,12 @@ static int last_float(const Op *op)
     return at;
 }
 
-/* Must this operand be neutral in its padding?  Of a library op, the gradient, which is the last float operand; of
- * others, computed operands; if none is computed, the first. */
+/* Must this operand be neutral in its padding?  Computed operands; of a library op also the gradient, which is its last
+ * float operand; of others, if none is computed, the first.  (Indices have a rule of their own.) */
 static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
 {
     if (info(op)->family == LIBRARY)
-        return at == last_float(op);
+        return is_float(arg(op, at)->type.dtype) && (at == last_float(op) || !is_given(m, f, arg(op, at)));
     int computed = 0;
     for (int i = 0; i < op->args.count; i++)
         computed += !is_given(m, f, arg(op, i));
@@ -117,11 +118,23 @@ static void mask_operands(Module *m, Func *f, Op *op)
 
 /* --- State --------------------------------------------------------------------------------------- */
 
-/* `value` with zeros in its padding: set where it is computed, before collectives. */
+/* Is what is padding in `after` padding in `before`, too?  A whole dim has none. */
+static bool has_padding_of(const Type *before, const Type *after)
+{
+    for (int i = 0; i < after->rank; i++) {
+        const int at = find_dim(before, after->dim[i].name);
+        if (has_ragged_end(&after->dim[i]) && (at < 0 || !has_ragged_end(&before->dim[at])))
+            return false;
+    }
+    return true;
+}
+
+/* `value` with zeros in its padding: set where it is computed, before collectives that hand them on. */
 static Value *finite_state(Module *m, Func *step, Value *value)
 {
     Op *def = value->def;
-    if (def && info(def)->family == COLLECTIVE && def->args.count == 1) {
+    if (def && info(def)->family == COLLECTIVE && def->args.count == 1 &&
+        has_padding_of(&arg(def, 0)->type, &value->type)) {
         def->args.at[0] = finite_state(m, step, arg(def, 0));
         return value;
     }

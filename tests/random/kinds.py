@@ -90,6 +90,8 @@ KINDS = {
     "rope_pairs": Kind("pairs of a rotation that begin at odd elements", "crash", drawn=False, later=True),
     "returned_product": Kind("a product that a repeat returns is stored in another order for a second one", "refused",
                              drawn=False, later=True),
+    "unwritten_padding": Kind("a query cut out of a whole dim, whose padding nobody writes", "not a number", drawn=False,
+                              later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
