@@ -263,11 +263,11 @@ static bool pad_dims(Module *m, const Op *op, Type *type)
     return true;
 }
 
-/* The same tensor, so sums and maxima may stay pending. */
+/* The same tensor, so sums and maxima may stay pending.  No order: a copy with memory of its own. */
 INFER(reorder)
 {
     results[0] = arg(op, 0)->type;
-    return put_in_order(m, op, &results[0]) && pad_dims(m, op, &results[0]);
+    return (!op->attrs.order.count || put_in_order(m, op, &results[0])) && pad_dims(m, op, &results[0]);
 }
 
 INFER(cast)

@@ -109,8 +109,10 @@ void copy_initial(LoopText *l, const Value *from, const Value *to)
     int64_t count = local_bytes(m, &to->type) / dtype_bytes(to->type.dtype);
     if (!holds(m, l->op, from, count) || !holds(m, l->op, to, count))
         return;
-    const Stages held = passes_on(l) ? end_stage(m, l->op, false) : from->type.on; /* others receive it */
-    if (held.at && !l->t->is_half)
+    const Stages held = passes_on(l)            ? end_stage(m, l->op, false) /* others receive it */
+                        : runs_in_stages(l->op) ? (Stages){ 0 }              /* all have received it */
+                                                : from->type.on;
+    if (held.at)
         fprintf(l->before.out, "if (%s)\n    ", stages_condition(l->t, held));
     fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), local_bytes(m, &to->type)),
           l->before.out);

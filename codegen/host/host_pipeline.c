@@ -27,10 +27,27 @@ typedef struct {
     const Op *call;
 } HalfText;
 
+/* Where micro-batches write what they add up to result i of the loop, in its frame. */
+static const char *sum_pointer(LoopText *l, int i)
+{
+    int64_t at = l->buffer;
+    for (int j = 0; j < i; j++)
+        if (!is_carried_in_place(l->op, l->callee, j))
+            at += aligned_bytes(local_bytes(l->t->h->m, &l->op->results.at[j]->type));
+    return is_carried_in_place(l->op, l->callee, i)
+               ? pointer_to(l->t, l->op->results.at[i])
+               : typed_in_frame(l->t, element_type(l->op->results.at[i]->type.dtype), at);
+}
+
 /* The pointer that the micro-batch's function gets as its pointer `number`. */
 static const char *micro_pointer(HalfText *half, int number)
 {
     const Func *micro = half->l.callee;
+    for (int i = 0; i < half->l.op->attrs.carried; i++) {
+        const Storage *s = micro->results.at[i]->storage;
+        if (!is_carried_in_place(half->l.op, micro, i) && s->base == BY_POINTER && s->pointer == number)
+            return sum_pointer(&half->l, i);
+    }
     for (int i = 0; i < micro->params.count; i++) {
         const Storage *s = micro->params.at[i]->storage;
         if (s->base != BY_POINTER || s->pointer != number)
@@ -60,6 +77,17 @@ static const char *value_pointer(HalfText *half, const Value *value)
     return offset ? arena_text(arena, "(%s *)%s + %" PRId64, element_type(value->type.dtype), slot, offset) : slot;
 }
 
+/* The statement that puts a sum where the next micro-batch reads it, if this half has written it elsewhere. */
+static const char *returned_sum(HalfText *half, int i)
+{
+    Module *m = half->t.h->m;
+    const Value *sum = half->l.callee->results.at[i], *whole = half->l.op->results.at[i];
+    if (sum->def != half->call || is_carried_in_place(half->l.op, half->l.callee, i))
+        return "";
+    return half->t.h->dialect->copy(m, pointer_to(&half->t, whole), sum_pointer(&half->l, i),
+                                    local_bytes(m, &whole->type));
+}
+
 static void write_half(HalfText *half, const char *name)
 {
     Host *h = half->t.h;
@@ -77,7 +105,9 @@ static void write_half(HalfText *half, const char *name)
         if (c->takes[i])
             items[count++] =
                 value_pointer(half, i < call->args.count ? arg(call, i) : call->results.at[i - call->args.count]);
-    const char *text = wrapped_list(m, arena_text(&m->arena, "%s(", c->name), count, items, ");\n", 4);
+    char *text = wrapped_list(m, arena_text(&m->arena, "%s(", c->name), count, items, ");\n", 4);
+    for (int i = 0; i < half->l.op->attrs.carried; i++)
+        text = arena_text(&m->arena, "%s%s", text, returned_sum(half, i));
     write_statement(&half->t, place_text(m, call), text);
     FILL(h->functions.out, "static void $name(Rt *rt, char *arena, int64_t micro)\n{\n    $body\n}\n\n",
          { "name", name }, { "body", close_text(&m->arena, &half->t.body) });
@@ -207,7 +237,7 @@ void write_pipeline(LoopText *l)
         new_identifier(&half.t.names, "pipeline");
         write_half(&half, names[i]);
     }
-    write_rings(h, slots, l->buffer);
+    write_rings(h, slots, l->buffer + iteration_buffers(h->m, l->op, l->callee) - slots->bytes);
     nmessages[0] = write_messages(h, slots, forward, "activations");
     nmessages[1] = write_messages(h, slots, backward, "gradients");
     write_events(h, slots->schedule);

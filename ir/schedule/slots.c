@@ -109,9 +109,12 @@ static void place_rings(PipelineSlots *all)
 
 const PipelineSlots *pipeline_slots(Module *m, const Op *loop)
 {
+    return m->slots && m->slots->loop == loop ? m->slots : plan_slots(m, loop);
+}
+
+const PipelineSlots *plan_slots(Module *m, const Op *loop)
+{
     const Func *micro = find_func(m, loop->attrs.callee);
-    if (m->slots && m->slots->loop == loop)
-        return m->slots;
     PipelineSlots *all = m->slots = NEW(&m->arena, PipelineSlots);
     all->loop = loop;
     all->schedule = schedule_of_loop(m, loop, loop->attrs.stages);

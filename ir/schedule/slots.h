@@ -27,8 +27,9 @@ typedef struct PipelineSlots {
 /* The schedule of a loop over micro-batches, certified; NULL after reporting why it cannot be. */
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name);
 
-/* The slots of a loop with {stages}. */
+/* The slots of a loop with {stages}; plan_slots: anew, since its callee has been placed again. */
 const PipelineSlots *pipeline_slots(Module *m, const Op *loop);
+const PipelineSlots *plan_slots(Module *m, const Op *loop);
 
 /* The ring of a value of its callee; -1: it has none. */
 int ring_of(const PipelineSlots *slots, const Value *value);

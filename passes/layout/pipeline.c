@@ -44,19 +44,30 @@ static bool find_loops(Cut *cut)
     return cut->forward && cut->backward;
 }
 
-/* What a loop carries is received into its operand's memory: nothing else may be there, nor may the loop hand a value
- * on unchanged, or in the place of another one. */
-static bool owns_carried(const Cut *cut, const Op *loop)
+static Value *copy_of(Builder b, const Op *loop, Value *value)
 {
-    const Func *body = find_func(cut->m, loop->attrs.callee);
+    b.loc = loop->loc, b.path = loop->path, b.where = loop->where;
+    return BUILD(&b, OP_reorder, NO_ATTRS, value);
+}
+
+/* Has the value memory that nothing else is in? */
+static bool has_own_memory(const Value *value)
+{
+    return value->def && !(info(value->def)->family == VIEW || info(value->def)->family == LEAF);
+}
+
+/* What a loop carries is received into the memory of its operand, and sent from that of the body's result: neither may
+ * be that of another value.  (Carried values may trade places, or be read elsewhere, too.) */
+static void own_carried(const Cut *cut, Op *loop)
+{
+    Func *body = find_func(cut->m, loop->attrs.callee);
     for (int i = 0; i < loop->attrs.carried; i++) {
-        const Value *given = arg(loop, i), *left = body->results.at[i];
-        if (!given->def || info(given->def)->family == VIEW || uses_in(cut->micro, given) != 1)
-            return false;
-        if (!left->def || info(left->def)->family == VIEW || index_of(&body->results, left) != i)
-            return false;
+        Value *given = arg(loop, i), *left = body->results.at[i];
+        if (!has_own_memory(given) || uses_in(cut->micro, given) != 1)
+            loop->args.at[i] = copy_of(builder_at(cut->m, cut->micro, loop), loop, given);
+        if (!has_own_memory(left) || index_of(&body->results, left) != i)
+            body->results.at[i] = copy_of(builder_at(cut->m, body, NULL), loop, left);
     }
-    return true;
 }
 
 /* --- One half as a function ------------------------------------------------------------------------ */
@@ -194,8 +205,6 @@ static bool can_cut(Cut *cut, const Op *loop)
     if (loop && !find_loops(cut))
         return refuse_cut(cut->m, loop,
                           "the stages of a pipeline are those of one repeat, once forward and once backward");
-    if (loop && (!owns_carried(cut, cut->forward) || !owns_carried(cut, cut->backward)))
-        return refuse_cut(cut->m, loop, "what the repeat carries is read elsewhere, too, or handed on unchanged");
     if (stray)
         return refuse_cut(cut->m, stray,
                           "a stage of the pipeline needs this of another one, not only what the repeat carries");
@@ -212,6 +221,8 @@ void pass_pipeline(Module *m)
     Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
+    own_carried(&cut, cut.forward);
+    own_carried(&cut, cut.backward);
     note_with_operands(&cut.needed, cut.forward);
     replace_ops(&cut);
     loop->attrs.stages = m->train.stages;

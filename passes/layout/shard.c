@@ -305,8 +305,6 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 
 /* --- Calls and loops -------------------------------------------------------------------------- */
 
-static Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL; }
-
 /* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split. */
 static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
 {
@@ -316,22 +314,12 @@ static Type type_for_callee(const Shard *s, const Func *caller, const Value *val
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
-/* The rules may split the dim of a loop: its slices are then on the stages of a pipeline. */
-static void split_loop(const Shard *s, Op *op)
-{
-    if (!looped_dim(op))
-        return;
-    Type along = { .rank = 1, .dim = { op->attrs.dims.dim[0] } };
-    split_by_rules(&s->rules, &along, 0, NULL);
-    op->attrs.dims.dim[0] = along.dim[0];
-}
-
-/* The stages on which a call needs its i-th operand. */
-static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, int i)
+/* The stages on which a call needs its i-th operand; `to`: where its operands come together, if they must. */
+static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, int i, Stages to)
 {
     const Stages given = arg(op, i)->type.on;
     if (!runs_in_stages(op))
-        return is_staged(callee) ? callee->params.at[i]->type.on : given;
+        return is_staged(callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
     const Stages first = end_stage(s->m, op, false);
     return i >= op->attrs.carried ? (Stages){ 0 } : common_stages(given, first).axis < 0 ? first : given;
 }
@@ -341,13 +329,14 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
     Name dim = looped_dim(op);
     int carried = dim ? (int)op->attrs.carried : 0;
     bool *open = NEW_ARRAY(&s->m->arena, bool, carried + 1);
+    const bool is_staged = !runs_in_stages(op) && has_pipeline(&s->rules, callee);
     for (int i = 0; i < callee->params.count; i++) {
         Type *param = &callee->params.at[i]->type;
         Type given = type_for_callee(s, f, arg(op, i));
         given = i >= carried && dim ? without_dim(given, dim) : given;
         open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
         given.dtype = param->dtype;
-        given.on = runs_in_stages(op) ? (Stages){ 0 } : given.on;
+        given.on = is_staged ? given.on : (Stages){ 0 };
         *param = i < carried ? layout_type(&s->rules, *param) : given;
     }
     Map uses = s->uses;
@@ -360,15 +349,17 @@ static void assign_call(Shard *s, Func *f, Op *op)
 {
     Func *callee = find_func(s->m, op->attrs.callee);
     Name dim = looped_dim(op);
-    split_loop(s, op);
+    Stages to;
+    split_loop(&s->rules, op);
     if (!map_get(&s->visited, callee))
         enter_callee(s, f, op, callee);
+    moves_operands(op, &(Type){ 0 }, &to);
     for (int i = 0; i < op->args.count; i++) {
         Value *value = arg(op, i);
         Type wanted = callee->params.at[i]->type;
         if (dim && find_dim(&value->type, dim) == 0)
             wanted = with_dim_first(wanted, op->attrs.dims.dim[0]);
-        wanted.on = stages_for_call(s, op, callee, i);
+        wanted.on = stages_for_call(s, op, callee, i, to);
         bool from_zeros = !same_dims(&value->type, &wanted) && is_zeros(value);
         op->args.at[i] = from_zeros ? zeros_held_as(s, f, op, &wanted)
                                     : reshard(s, f, op, value, &wanted, (Reader){ callee->name, ANY_PURPOSE });

@@ -5,7 +5,6 @@
 #include "stage_layout.h"
 
 #include "stages.h"
-#include "tensor_layout.h"
 
 int64_t bytes_of(const Type *type) { return element_count(type) * dtype_bytes(type->dtype); }
 
@@ -25,6 +24,28 @@ bool moves_operands(const Op *op, const Type *space, Stages *to)
     if (!splits_space && common.axis < 0)
         *to = largest->type.on;
     return splits_space || (common.axis < 0 && !adds_stages(op));
+}
+
+Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL; }
+
+void split_loop(const LayoutRules *rules, Op *op)
+{
+    if (!looped_dim(op))
+        return;
+    Type along = { .rank = 1, .dim = { op->attrs.dims.dim[0] } };
+    split_by_rules(rules, &along, 0, NULL);
+    op->attrs.dims.dim[0] = along.dim[0];
+}
+
+bool has_pipeline(const LayoutRules *rules, const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        Op loop = *op;
+        split_loop(rules, &loop);
+        if (runs_in_stages(&loop) || (op->attrs.callee && has_pipeline(rules, find_func(rules->m, op->attrs.callee))))
+            return true;
+    }
+    return false;
 }
 
 bool place_params(Module *m)

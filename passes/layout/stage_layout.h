@@ -2,11 +2,19 @@
 #ifndef MPC_STAGE_LAYOUT_H
 #define MPC_STAGE_LAYOUT_H
 
-#include "ir.h"
+#include "tensor_layout.h"
 
 /* The stages on which the op has to have all its operands, if it cannot run on those that hold them: all stages, if
  * these split its space; else those of the largest operand, if no stage holds all. */
 bool moves_operands(const Op *op, const Type *space, Stages *to);
+
+Name looped_dim(const Op *op); /* NULL: no loop */
+
+/* The rules may split the dim of a loop: its slices are then on the stages of a pipeline. */
+void split_loop(const LayoutRules *rules, Op *op);
+
+/* Is a pipeline in this function?  All else runs as one op does: where its operands are. */
+bool has_pipeline(const LayoutRules *rules, const Func *f);
 
 /* Puts parameters on the stages that read them; true if some are then not on all stages. */
 bool place_params(Module *m);

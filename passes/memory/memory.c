@@ -304,7 +304,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
     if (op->attrs.stages && op->attrs.dims.count)
-        op->attrs.slots = pipeline_slots(m, op)->bytes;
+        op->attrs.slots = plan_slots(m, op)->bytes;
     return aligned_bytes(callee->frame) + iteration_buffers(m, op, callee);
 }
 

@@ -184,6 +184,7 @@ static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
         last = last->next;
     Value *old = op->results.at[i], *fresh = NEW(&m->arena, Value);
     *fresh = (Value){ .name = fresh_name(m), .type = *own, .def = op };
+    fresh->type.in_flight = old->type.in_flight;
     op->results.at[i] = fresh;
     Op *copy = add_copy(m, f, op, last->next, fresh, &old->type);
     copy->results.at[0] = old;

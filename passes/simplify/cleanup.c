@@ -12,9 +12,15 @@ static bool same_attrs(const Op *a, const Op *b)
     return attrs_equal(&attrs, &b->attrs);
 }
 
+/* A copy in the order of its operand, made for the sake of its own memory. */
+static bool is_own_copy(const Op *op)
+{
+    return op->kind == OP_reorder && !op->attrs.order.count && !op->attrs.dims.count;
+}
+
 bool same_op(const Op *a, const Op *b)
 {
-    return a->kind == b->kind && a->args.count == b->args.count &&
+    return a->kind == b->kind && !is_own_copy(a) && a->args.count == b->args.count &&
            (a->args.count == 0 || memcmp(a->args.at, b->args.at, (size_t)a->args.count * sizeof *a->args.at) == 0) &&
            same_attrs(a, b);
 }

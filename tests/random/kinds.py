@@ -92,6 +92,12 @@ KINDS = {
                              drawn=False, later=True),
     "unwritten_padding": Kind("a query cut out of a whole dim, whose padding nobody writes", "not a number", drawn=False,
                               later=True),
+    "in_flight_copy": Kind("a copy of what a wait gives is typed as in flight", "signal|in flight", drawn=False, later=True),
+    "stage_sum": Kind("micro-batches of a pipeline add up to memory that is not the sum's own", "not carried in place", drawn=False, later=True),
+    "stale_slots": Kind("slots of a pipeline planned before copies were added", "no slots", drawn=False, later=True),
+    "loop_operands": Kind("a plain repeat carries values of different stages", "no stage holds", drawn=False, later=True),
+    "carried_places": Kind("values that a pipeline carries trade places, or are read elsewhere", "wrong", drawn=False, later=True),
+    "stage_copy": Kind("a loop beside the pipeline is started on stages that do not run it", "wrong", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
