@@ -50,6 +50,7 @@ const char *use_offset(Module *m, const Dim *dim);      /* the same, noted as us
 char *position_in_whole(Module *m, const Dim *dim, const char *index);
 
 char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
+char *parts_initialiser(Module *m, const Dim *dim); /* the elements of each rank */
 
 void write_offset_declarations(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out);
 void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out);      /* their C variables, and a setter */

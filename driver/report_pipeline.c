@@ -70,19 +70,25 @@ static void note_path(Survey *s, const Op *op, uint64_t stages)
         paths->path[paths->count++] = op->path;
 }
 
-/* Adds to the FLOPs of each stage that runs it. */
-static void add_op(Survey *s, const Op *op, double times, double *flops)
+static double copies_on(const Survey *s, const Op *loop, int stage)
+{
+    return loop ? (double)part_size(s->m, &loop->attrs.dims.dim[0], stage) : 1;
+}
+
+/* Adds to the FLOPs of each stage that runs it; `around`: the loop in stages around it, or NULL. */
+static void add_op(Survey *s, const Op *op, const Op *around, double times, double *flops)
 {
     const Func *callee = op->attrs.callee ? find_func(s->m, op->attrs.callee) : NULL;
     if (callee && callee->role != KERNEL) {
+        const double turns = runs_in_stages(op) ? 1 : (double)rank_iterations(s->m, op);
         for (const Op *inner = callee->first; inner; inner = inner->next)
-            add_op(s, inner, times * (double)rank_iterations(s->m, op), flops);
+            add_op(s, inner, runs_in_stages(op) ? op : around, times * turns, flops);
         return;
     }
     const uint64_t all = ALL_STAGES >> (64 - s->stages), on = stages_running(s->m, op) & all;
     const double work = op_work(s->m, NULL, op).rank + (callee ? flops_run(s->m, callee) : 0);
     for (int stage = 0; stage < s->stages; stage++)
-        flops[stage] += on >> stage & 1 ? work * times : 0;
+        flops[stage] += on >> stage & 1 ? work * times * copies_on(s, around, stage) : 0;
     note_path(s, op, on);
 }
 
@@ -91,7 +97,7 @@ static void add_work(Survey *s)
     const Func *micro = find_func(s->m, s->loop->attrs.callee);
     note_with_operands(&s->made_first, s->forward);
     for (const Op *op = micro->first; op; op = op->next)
-        add_op(s, op, 1, map_get(&s->made_first, op) ? s->p->forward : s->p->backward);
+        add_op(s, op, NULL, 1, map_get(&s->made_first, op) ? s->p->forward : s->p->backward);
 }
 
 /* What a loop in stages carries from one to the next. */
@@ -110,7 +116,7 @@ static double carried_bytes(const Survey *s, const Op *half)
 static const char *slices_text(const Survey *s, int stage)
 {
     const Dim *dim = &loop_within(s->m, s->forward)->attrs.dims.dim[0];
-    const int64_t each = local_size(s->m, dim), first = stage * each, last = first + each - 1;
+    const int64_t first = part_first(s->m, dim, stage), last = first + part_size(s->m, dim, stage) - 1;
     const char *end = strstr(dim->name, ".copy");
     const bool is_copy = end && strcmp(end, ".copy") == 0;
     const char *name = arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - dim->name) : (int)strlen(dim->name),

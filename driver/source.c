@@ -42,6 +42,7 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .zero = o->zero,
                              .recompute = o->recompute,
                              .schedule = o->schedule,
+                             .stages = o->stages,
                              .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
                              .shrink = shrink };
     Module *m = lower_mdl(file, &run->source, &options, diags, settings);

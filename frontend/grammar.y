@@ -58,7 +58,7 @@
 
 %nterm <Ast *> lines line statement last body names name type dims dim expr call args arguments argument
 %nterm <Ast *> arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
-%nterm <Ast *> zero_options pipeline_options over otherwise
+%nterm <Ast *> numbers zero_options pipeline_options over otherwise
 %nterm <bool> no_decay
 
 %%
@@ -277,6 +277,13 @@ options:
 option:
   name                              { $$ = $name; }
 | NAME '=' expr                     { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+| NAME '=' '[' numbers ']'          { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = MAKE(A_LIST, @$, .child = $numbers)); }
+;
+
+numbers:
+  expr                              { $$ = $expr; }
+| numbers[list] ',' expr            { $$ = append_ast($list, $expr); }
 ;
 
 %%

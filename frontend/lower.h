@@ -16,9 +16,9 @@ typedef struct {
 typedef struct {
     const Override *defines, *sets;
     int ndefines, nsets;
-    const char *mesh, *zero, *recompute, *schedule; /* NULL: as in the file */
-    int64_t largest_head;                           /* the largest head that the target's attention supports; 0: any */
-    int64_t shrink; /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
+    const char *mesh, *zero, *recompute, *schedule, *stages; /* NULL: as in the file */
+    int64_t largest_head; /* the largest head that the target's attention supports; 0: any */
+    int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
 } LowerOptions;
 
 /* An effective setting, for plan.json. */

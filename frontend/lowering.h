@@ -55,6 +55,7 @@ typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S
 
 typedef struct Body Body;
 enum { TRIALS = 3 };
+enum { MAX_COPIES = 100000 }; /* of a repeat */
 
 typedef struct Symbol {
     SymbolKind kind;

@@ -2,11 +2,13 @@
 #include "layout.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- Words ---------------------------------------------------------------------------------- */
 
 static const char *const schedules[] = { "naive", "gpipe", "1f1b", "interleaved", "zb", NULL };
+static const char *const pipeline_options[] = { "schedule", "chunks", "stages", NULL };
 static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 
@@ -84,10 +86,10 @@ static void check_given_once(Lower *l, const Ast *options)
 }
 
 /* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
-static void split_layers(Module *m, Name copies, int axis)
+static void split_layers(Module *m, Name copies, int axis, Name parts)
 {
     ShardRule *rule = NEW(&m->arena, ShardRule), **end = &m->rules;
-    *rule = (ShardRule){ .axis = axis };
+    *rule = (ShardRule){ .axis = axis, .parts = parts };
     add_name(&rule->dims, copies);
     while (*end)
         end = &(*end)->next;
@@ -106,15 +108,6 @@ static void set_schedule(Lower *l, Loc loc, const char *word)
         complain(l, (Where){ .at = loc, .help = "schedule = 1f1b" }, "the schedule %s is not implemented yet", word);
 }
 
-/* The largest number of stages, up to `most`, that divides the copies. */
-static int64_t stages_that_divide(int64_t copies, int64_t most)
-{
-    int64_t stages = most < copies ? most : copies;
-    while (copies % stages)
-        stages--;
-    return stages;
-}
-
 static bool splits_dims(const Module *m, const MeshAxis *axis)
 {
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
@@ -123,21 +116,108 @@ static bool splits_dims(const Module *m, const MeshAxis *axis)
     return false;
 }
 
+/* --- The copies of each stage: stages = [7, 8, 8, 9] or --stages=7,8,8,9 ----------------------------------- */
+
+typedef struct {
+    int64_t part[MAX_STAGES], sum;
+    int count;
+} Parts;
+
+/* `example`: a list that would do; NULL: any. */
+static bool bad_parts(Lower *l, const Ast *ast, const char *example, const char *why)
+{
+    if (l->options->stages)
+        fail_command(l, said_text(l, "--stages", l->options->stages),
+                     arena_text(l->arena, "--stages=%s", example ? example : "7,8,8,9"), "%s", why);
+    else
+        complain(
+            l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "stages = [%s]", example ? example : "7,8,8,9") },
+            "%s", why);
+    return false;
+}
+
+static const char *example_of_parts(Lower *l, int64_t copies, int64_t stages)
+{
+    const char *text = "";
+    for (int64_t i = 0; i < stages; i++)
+        text = arena_text(l->arena, "%s%s%lld", text, i ? "," : "",
+                          (long long)(copies / stages + (i >= stages - copies % stages)));
+    return text;
+}
+
+static bool read_parts(Lower *l, const Ast *ast, Parts *parts)
+{
+    const char *said = l->options->stages;
+    const Ast *item = !said && ast->child->kind == A_LIST ? ast->child->child : NULL;
+    if (!said && !item)
+        return bad_parts(l, ast, NULL, "'stages' is a list of numbers, one for each stage");
+    for (bool more = true; more; parts->count++) {
+        int64_t copies = 0;
+        char *end = NULL;
+        if (parts->count == MAX_STAGES)
+            return bad_parts(l, ast, NULL, arena_text(l->arena, "there are more than %d stages", MAX_STAGES));
+        if (item && !integer_of(l, item, "the copies of a stage", 1, MAX_COPIES, &copies))
+            return false;
+        if (said && ((copies = strtoll(said, &end, 10)) < 1 || copies > MAX_COPIES || (*end && *end != ',')))
+            return bad_parts(l, ast, NULL, "each stage has a number of copies, from 1");
+        parts->part[parts->count] = copies;
+        parts->sum += copies;
+        more = said ? *end == ',' : item->next != NULL;
+        said = said ? end + 1 : NULL;
+        item = item ? item->next : NULL;
+    }
+    return true;
+}
+
+/* The model is shrunk for verification: two stages of three copies, the larger half of the copies where it was. */
+static Name shrunk_parts(Lower *l, const Parts *parts, const Repeated *repeated)
+{
+    int64_t first = 0;
+    for (int i = 0; i < parts->count / 2; i++)
+        first += parts->part[i];
+    const int64_t one = repeated->copies - 1,
+                  part[] = { 2 * first > parts->sum ? one : 1, 2 * first > parts->sum ? 1 : one };
+    return parts_text(l->m, part, 2);
+}
+
+/* NULL: the stages share the copies as their work suggests, or after reporting. */
+static Name parts_of(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+{
+    Parts parts = { .count = 0 };
+    if ((!ast && !l->options->stages) || !read_parts(l, ast, &parts))
+        return NULL;
+    if (l->options->shrink)
+        return axis->size == 2 && repeated->copies > 1 ? shrunk_parts(l, &parts, repeated) : NULL;
+    const char *example = example_of_parts(l, repeated->copies, axis->size);
+    if (parts.count != axis->size)
+        return bad_parts(l, ast, example,
+                         arena_text(l->arena, "%d stages are given, and %s = %lld", parts.count, axis->name,
+                                    (long long)axis->size)),
+               NULL;
+    if (parts.sum != repeated->copies)
+        return bad_parts(l, ast, example,
+                         arena_text(l->arena, "the stages have %lld copies together, and '%s' has %lld",
+                                    (long long)parts.sum, repeated->name, (long long)repeated->copies)),
+               NULL;
+    return parts_text(l->m, parts.part, parts.count);
+}
+
 static void set_stages(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
 {
+    const Ast *stages = option_named(ast->child, "stages");
     const int64_t most = axis->size < MAX_STAGES ? axis->size : MAX_STAGES;
     if (splits_dims(l->m, axis))
         complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
                  "%s splits dims, too", axis->name);
-    else if (repeated->copies % axis->size || axis->size > MAX_STAGES)
+    else if (repeated->copies < axis->size || axis->size > MAX_STAGES)
         complain(l,
                  (Where){ .at = ast->init->loc,
                           .help = arena_text(l->arena, "%s = %lld", axis->name,
-                                             (long long)stages_that_divide(repeated->copies, most)) },
-                 "%lld stages cannot share the %lld copies of '%s' evenly", (long long)axis->size,
-                 (long long)repeated->copies, ast->name);
+                                             (long long)(repeated->copies < most ? repeated->copies : most)) },
+                 "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size, (long long)repeated->copies,
+                 ast->name);
     else
-        split_layers(l->m, repeated->dim, axis->first);
+        split_layers(l->m, repeated->dim, axis->first, parts_of(l, stages, repeated, axis));
 }
 
 static void check_stages(Layout *p, const Ast *ast)
@@ -146,14 +226,17 @@ static void check_stages(Layout *p, const Ast *ast)
     const Ast *schedule = option_named(ast->child, "schedule"), *chunks = option_named(ast->child, "chunks");
     int64_t count = 1;
     for (const Ast *option = ast->child; option; option = option->next)
-        if (option->kind != A_KEYWORD || (strcmp(option->name, "schedule") != 0 && strcmp(option->name, "chunks") != 0))
-            complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..." },
+        if (option->kind != A_KEYWORD || !is_word(pipeline_options, option->name, &(NearMiss){ .name = option->name }))
+            complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..., stages = [...]" },
                      "pipeline has no option '%s'", option->name);
     check_given_once(l, ast->child);
     const Repeated *repeated = check_repeated(p, ast);
     const MeshAxis *axis = use_axis(p, ast->init);
     if (repeated && axis && axis->size > 1)
         set_stages(l, ast, repeated, axis);
+    else if (axis && l->options->stages)
+        bad_parts(l, ast, example_of_parts(l, repeated ? repeated->copies : 1, 1),
+                  arena_text(l->arena, "%s has one rank", axis->name));
     const char *word = "1f1b";
     if (schedule || l->options->schedule)
         word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
@@ -353,7 +436,9 @@ void check_pipeline(Layout *p)
     const Ast *pipeline = only_statement(p, A_PIPELINE);
     if (pipeline)
         check_stages(p, pipeline);
-    else if (l->options->schedule)
-        fail_command(l, said_text(l, "--schedule", l->options->schedule), "pipeline h over pp",
-                     "the file has no 'pipeline'");
+    else if (l->options->schedule || l->options->stages)
+        fail_command(l,
+                     l->options->schedule ? said_text(l, "--schedule", l->options->schedule)
+                                          : said_text(l, "--stages", l->options->stages),
+                     "pipeline h over pp", "the file has no 'pipeline'");
 }

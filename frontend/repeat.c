@@ -3,6 +3,7 @@
  * Existing names that the body assigns are carried from copy to copy; the parameters of its instances are stacked along
  * a new dim, one slice per copy.
  */
+#include "layout.h"
 #include "lowering.h"
 
 #include <string.h>
@@ -222,11 +223,11 @@ static void note_repeated(Lower *l, const char *name, const Dim *copies)
 
 static int64_t copies_of(Lower *l, const Ast *ast)
 {
-    enum { MOST_COPIES = 100000, SHRUNK = 2 };
+    const int64_t shrunk = only_statement(l->layout, A_PIPELINE) ? 3 : 2; /* 3: stages differ */
     int64_t copies = 1;
-    if (!integer_of(l, ast->init, "the number of copies", 1, MOST_COPIES, &copies))
+    if (!integer_of(l, ast->init, "the number of copies", 1, MAX_COPIES, &copies))
         return 0;
-    return l->options->shrink && copies > SHRUNK ? SHRUNK : copies;
+    return l->options->shrink && copies > shrunk ? shrunk : copies;
 }
 
 /* The dim that counts the copies: "h.copy"; of a repeat directly inside another "h.copy.2". */

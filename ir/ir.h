@@ -30,6 +30,7 @@ typedef struct {
 typedef struct {
     int8_t count;
     int8_t axis[MAX_SPLIT];
+    Name parts; /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
 } Split;
 
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
@@ -224,6 +225,7 @@ typedef struct ShardRule {
     int axis;
     Name otherwise; /* NULL: none */
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
+    Name parts;     /* "3+9": see Split */
     struct ShardRule *next;
 } ShardRule;
 
@@ -389,9 +391,12 @@ int dtype_bytes(DType dtype);            /* of one element in memory */
 DType dtype_named(Name name);            /* N_DTYPES if unknown */
 int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
-bool splits_evenly(const Module *m, const Dim *dim);     /* into blocks of equal size in memory */
-int64_t local_size(const Module *m, const Dim *dim);     /* elements in memory on one rank: padded / ranks */
-int64_t local_bytes(const Module *m, const Type *type);  /* in memory, on one rank */
+bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal size in memory */
+int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
+int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
+Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9" */
+int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
+int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
 char *stages_text(Module *m, Stages on);                 /* "pp=0+3", in the arena */
 char *type_text(Module *m, const Type *type);            /* in the arena */

@@ -68,8 +68,8 @@ int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)
     return bytes + loop->attrs.slots;
 }
 
-bool is_written_behind(const Module *m, const Op *loop, int i, int64_t iteration)
+bool is_written_behind(const Op *loop, int i, int64_t iteration, int64_t iterations)
 {
-    const int64_t left = rank_iterations(m, loop) - 1 - iteration;
+    const int64_t left = iterations - 1 - iteration;
     return loop->results.at[i]->type.in_flight ? iteration % 2 == 0 : left % 2 == 1;
 }

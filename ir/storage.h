@@ -38,7 +38,7 @@ int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee); 
 
 /* Of the i-th carried value, not updated in place: does that iteration, from 0, write to the buffer after the callee's
  * frame (true) or to the storage of the loop's result? */
-bool is_written_behind(const Module *m, const Op *loop, int i, int64_t iteration);
+bool is_written_behind(const Op *loop, int i, int64_t iteration, int64_t iterations);
 
 /* Does no program of the module, as placed by the memory pass, overwrite a live value?  True before that pass.  The
  * module must have passed verify_module. */

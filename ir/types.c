@@ -105,7 +105,10 @@ Names dims_lacking(const Type *of, const Type *in)
     return names;
 }
 
-static bool split_equal(Split a, Split b) { return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0; }
+static bool split_equal(Split a, Split b)
+{
+    return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0 && a.parts == b.parts;
+}
 
 bool dim_equal(const Dim *a, const Dim *b)
 {
@@ -252,13 +255,72 @@ int64_t split_count(const Module *m, Split split)
     return count;
 }
 
+/* The number of parts; `at`: of those before it, *before is the sum of the sizes, and *size the size of its own. */
+static int64_t read_parts(Name parts, int64_t at, int64_t *before, int64_t *size)
+{
+    const char *text = parts;
+    int64_t count = 0;
+    *before = *size = 0;
+    for (char *end; *text; text = end + (*end == '+')) {
+        const int64_t own = strtoll(text, &end, 10);
+        *before += count < at ? own : 0;
+        *size = count == at ? own : *size;
+        count++;
+    }
+    return count;
+}
+
+Name parts_text(Module *m, const int64_t *part, int64_t count)
+{
+    char *text = "";
+    for (int64_t i = 0; i < count; i++)
+        text = arena_text(&m->arena, "%s%s%lld", text, i ? "+" : "", (long long)part[i]);
+    return intern_text(m, text);
+}
+
+int64_t part_size(const Module *m, const Dim *dim, int64_t rank)
+{
+    int64_t before, size = local_size(m, dim);
+    if (dim->split.parts)
+        read_parts(dim->split.parts, rank, &before, &size);
+    return size;
+}
+
+int64_t part_first(const Module *m, const Dim *dim, int64_t rank)
+{
+    int64_t before = rank * local_size(m, dim), size;
+    if (dim->split.parts)
+        read_parts(dim->split.parts, rank, &before, &size);
+    return before;
+}
+
+/* As many parts as ranks, which are the dim together, and none is empty. */
+static bool has_right_parts(const Module *m, const Dim *dim)
+{
+    int64_t before, size;
+    const int64_t count = read_parts(dim->split.parts, MAX_STAGES, &before, &size);
+    bool good = dim->split.count == 1 && !dim->zigzag && count == split_count(m, dim->split) && before == dim->size &&
+                dim->padded == dim->size;
+    for (int64_t i = 0; good && i < count; i++)
+        good = part_size(m, dim, i) > 0;
+    return good;
+}
+
 bool splits_evenly(const Module *m, const Dim *dim)
 {
+    if (dim->split.parts)
+        return has_right_parts(m, dim);
     int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
     return dim->padded >= dim->size && dim->padded % split_count(m, dim->split) == 0 && dim->padded % pieces == 0;
 }
 
-int64_t local_size(const Module *m, const Dim *dim) { return dim->padded / split_count(m, dim->split); }
+int64_t local_size(const Module *m, const Dim *dim)
+{
+    int64_t before, size, most = dim->padded / split_count(m, dim->split);
+    for (int64_t i = 0; dim->split.parts && i < read_parts(dim->split.parts, i, &before, &size); i++)
+        most = size > most ? size : most;
+    return most;
+}
 
 int64_t local_bytes(const Module *m, const Type *type)
 {

@@ -38,12 +38,19 @@ static bool lies_as(const LoopText *l, const Value *here, const Value *there)
     return good || internal_error(l->t->h->m, l->op, "an operand has other strides than its callee expects");
 }
 
+/* The index of the last iteration. */
+static const char *last_index(const LoopText *l)
+{
+    Arena *arena = &l->t->h->m->arena;
+    return l->copies ? arena_text(arena, "%s - 1", l->copies) : arena_text(arena, "%" PRId64, l->iterations - 1);
+}
+
 /* The number of iterations after this one, or before it. */
 static char *iterations(const LoopText *l, bool after)
 {
     Arena *arena = &l->t->h->m->arena;
     return l->op->attrs.reverse == after ? arena_text(arena, "%s", l->index)
-                                         : arena_text(arena, "(%" PRId64 " - %s)", l->iterations - 1, l->index);
+                                         : arena_text(arena, "(%s - %s)", last_index(l), l->index);
 }
 
 /* The pointer to a slice of a value, or to all of it if it does not have the loop's dim. */
@@ -128,7 +135,9 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     *next = new_identifier(&t->names, arena_text(arena, "%s_next", iteration));
     const char *behind = typed_in_frame(t, type, l->buffer), *there = pointer_to(t, to);
     if (passes_on(l)) { /* what arrives lies where the first iteration does not write */
-        const char *arrival = is_written_behind(t->h->m, l->op, i, -1) ? behind : there;
+        const char *arrival = l->copies ? arena_text(arena, "(%s %% 2 ? %s : %s)", l->copies, behind, there)
+                              : is_written_behind(l->op, i, -1, l->iterations) ? behind
+                                                                               : there;
         fprintf(l->before.out, "const %s *%s = %s ? %s : %s;\n", type, iteration,
                 stages_condition(t, end_stage(t->h->m, l->op, false)), pointer_to(t, from), arrival);
         pass_on(l, i, arrival, there);
@@ -185,10 +194,20 @@ static char *loop_head(const LoopText *l)
 {
     Arena *arena = &l->t->h->m->arena;
     if (l->op->attrs.reverse)
-        return arena_text(arena, "for (int64_t %s = %" PRId64 "; %s >= 0; %s--) {", l->index, l->iterations - 1,
-                          l->index, l->index);
-    return arena_text(arena, "for (int64_t %s = 0; %s < %" PRId64 "; %s++) {", l->index, l->index, l->iterations,
-                      l->index);
+        return arena_text(arena, "for (int64_t %s = %s; %s >= 0; %s--) {", l->index, last_index(l), l->index, l->index);
+    return arena_text(arena, "for (int64_t %s = 0; %s < %s; %s++) {", l->index, l->index,
+                      l->copies ? l->copies : arena_text(arena, "%" PRId64, l->iterations), l->index);
+}
+
+/* Stages with parts of different sizes: the number of iterations depends on the rank. */
+static void count_copies(LoopText *l)
+{
+    const Dim *dim = &l->op->attrs.dims.dim[0];
+    if (!runs_in_stages(l->op) || !dim->split.parts)
+        return;
+    l->copies = new_identifier(&l->t->names, arena_text(&l->t->h->m->arena, "%s_count", dim->name));
+    fprintf(l->before.out, "const int64_t %s = %s[%s];\n", l->copies, parts_initialiser(l->t->h->m, dim),
+            rank_stage(l->t, dim->split.axis[0]));
 }
 
 /* For --trace: distinguishes the iterations. */
@@ -222,12 +241,14 @@ void write_loop(FuncText *t, const Op *op)
         return;
     }
     const char **pointers = NEW_ARRAY(&m->arena, const char *, l.c->npointers + 1);
+    count_copies(&l);
     fill_pointers(&l, pointers);
     char *call = call_text(&l, pointers, l.dim ? 8 : 4), *before = close_text(&m->arena, &l.before);
     char *first = close_text(&m->arena, &l.first), *last = close_text(&m->arena, &l.last);
     char *after = close_text(&m->arena, &l.after);
-    const char *comment = arena_text(&m->arena, "%s: @%s, %" PRId64 " times%s", place_text(m, op), callee->name,
-                                     l.iterations, op->attrs.reverse ? ", from the last to the first" : "");
+    const char *comment =
+        arena_text(&m->arena, "%s: @%s, %s%" PRId64 " times%s", place_text(m, op), callee->name,
+                   l.copies ? "at most " : "", l.iterations, op->attrs.reverse ? ", from the last to the first" : "");
     Text text;
     open_text(&text);
     if (l.dim)

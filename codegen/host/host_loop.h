@@ -9,7 +9,8 @@ typedef struct {
     const Op *op;
     const Func *callee;
     const HostFunc *c;
-    int64_t iterations;
+    int64_t iterations;       /* on the rank that has most */
+    const char *copies;       /* the variable with those of this rank, if ranks differ; else NULL */
     Name dim;                 /* NULL: a call */
     const char *index;        /* the loop's variable */
     int64_t buffer;           /* offset of the next iteration buffer */

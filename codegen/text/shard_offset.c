@@ -15,9 +15,17 @@ const char *offset_variable(Module *m, const Dim *dim)
         is_plain &= !strchr(m->axis[dim->split.axis[i]], '_');
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
     }
-    const char *kind = dim->zigzag ? "zigzag" : "offset";
+    const char *kind = dim->zigzag ? "zigzag" : dim->split.parts ? "uneven" : "offset";
     return hashed_identifier(m, arena_text(&m->arena, "%s_%s_%" PRId64 "_over%s", kind, dim->name, dim->padded, axes),
                              is_plain);
+}
+
+char *parts_initialiser(Module *m, const Dim *dim)
+{
+    char *parts = "";
+    for (int64_t i = 0; i < split_count(m, dim->split); i++)
+        parts = arena_text(&m->arena, "%s%s%" PRId64, parts, i ? ", " : "", part_size(m, dim, i));
+    return arena_text(&m->arena, "(const int64_t[]){ %s }", parts);
 }
 
 char *split_initialiser(Module *m, const Dim *dim)
@@ -25,6 +33,8 @@ char *split_initialiser(Module *m, const Dim *dim)
     char *axes = "";
     for (int i = 0; i < dim->split.count; i++)
         axes = arena_text(&m->arena, "%s%s%d", axes, i ? ", " : "", dim->split.axis[i]);
+    if (dim->split.parts)
+        return arena_text(&m->arena, "{ .count = 1, .axis = { %s }, .parts = %s }", axes, parts_initialiser(m, dim));
     return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s }", dim->split.count, axes,
                                          dim->zigzag ? ", .zigzag = true" : "")
                             : "{ .count = 0 }";
@@ -34,7 +44,8 @@ char *split_initialiser(Module *m, const Dim *dim)
 
 static bool same_offset(const Dim *a, const Dim *b)
 {
-    return a->name == b->name && a->padded == b->padded && a->zigzag == b->zigzag && a->split.count == b->split.count &&
+    return a->name == b->name && a->padded == b->padded && a->zigzag == b->zigzag && a->split.parts == b->split.parts &&
+           a->split.count == b->split.count &&
            memcmp(a->split.axis, b->split.axis, (size_t)a->split.count * sizeof *a->split.axis) == 0;
 }
 
@@ -69,7 +80,7 @@ char *position_in_whole(Module *m, const Dim *dim, const char *index)
     if (dim->split.count == 0)
         return arena_text(&m->arena, "%s", index);
     const char *offset = use_offset(m, dim);
-    if (dim->zigzag)
+    if (dim->zigzag || dim->split.parts)
         return arena_text(&m->arena, "rt_position(%s, %s)", offset, index);
     return strcmp(index, "0") == 0 ? arena_text(&m->arena, "%s.first", offset)
                                    : arena_text(&m->arena, "(%s.first + %s)", offset, index);

@@ -19,6 +19,13 @@ static double share_of_ranks(const Module *m, const Func *f, const Op *op)
     return __builtin_popcountll(own & all) / (double)m->axis_size[axis];
 }
 
+/* Of a call or loop, on a rank: stages may run different numbers of iterations. */
+static double mean_iterations(const Module *m, const Op *op)
+{
+    return runs_in_stages(op) ? (double)op->attrs.dims.dim[0].size / (double)split_count(m, op->attrs.dims.dim[0].split)
+                              : (double)rank_iterations(m, op);
+}
+
 /* f is called `times` times, of which `last` are last iterations, which start nothing for the next one. */
 static void visit_times(const Module *m, const Func *f, double times, double last, CostVisit visit, void *context)
 {
@@ -27,7 +34,7 @@ static void visit_times(const Module *m, const Func *f, double times, double las
         const double share = share_of_ranks(m, f, op);
         visit(context, f, op, (handed_on(f, op) < 0 ? times : times - last) * share);
         if (callee)
-            visit_times(m, callee, times * share * (double)rank_iterations(m, op), times, visit, context);
+            visit_times(m, callee, times * share * mean_iterations(m, op), times, visit, context);
     }
 }
 

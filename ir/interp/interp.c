@@ -124,7 +124,7 @@ static bool run_call(Interp *in, const Op *op, const Sharded args[], Sharded res
         return run_kernel(in, callee, args, results);
     if (!begin_iterations(in, op, callee, &iterations))
         return false;
-    begin_iteration(in, &iterations, 0, 0);
+    begin_iteration(in, &iterations, 0);
     bool good = run_func(in, callee, args, results);
     end_iteration(in, &iterations);
     return good;
@@ -175,11 +175,6 @@ static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t 
     return good;
 }
 
-static bool rank_runs(const Interp *in, int rank)
-{
-    return !in->running.at || is_on(in->running, coordinate(in, rank, in->running.axis));
-}
-
 static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
 {
     for (int rank = 0; rank < in->ranks; rank++)
@@ -210,29 +205,42 @@ static void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[]
     }
 }
 
+/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
+static void fill_unwritten(const Interp *in, Sharded *held)
+{
+    for (int rank = 0; rank < in->ranks; rank++)
+        for (int64_t i = 0; i < held->part[rank].count; i++)
+            held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
+}
+
 static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     const int carried = (int)op->attrs.carried, n = op->results.count;
     Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
     const Func *callee = callee_of(in, op);
-    Iterations iterations;
+    Iterations iterations = { 0 };
     if (!callee || (in->memory && !begin_iterations(in, op, callee, &iterations)))
         return false;
     for (int i = 0; i < carried; i++)
         now[i] = args[i];
-    const int64_t slices = rank_iterations(in->m, op); /* of a stage */
+    for (int i = carried; i < n && dim->split.parts; i++)
+        fill_unwritten(in, &results[i]);
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
-        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration;
-        const bool arrives = runs_in_stages(op) && iteration % slices == 0 && iteration > 0;
-        if (runs_in_stages(op))
-            enter_stage(in, dim, (int)(at / slices), now, arrives ? carried : 0);
-        at %= runs_in_stages(op) ? slices : dim->size;
+        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size;
+        bool arrives = false;
+        if (runs_in_stages(op)) {
+            const int64_t stage = block_with(in, dim, at, &at);
+            slices = part_size(in->m, dim, stage);
+            arrives = at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
+            enter_stage(in, dim, (int)stage, now, arrives ? carried : 0);
+        }
+        iterations.iterations = slices;
         for (int i = 0; in->memory && arrives && i < carried; i++)
             if (!arrive(in, &iterations, i, &now[i]))
                 return false;
         if (in->memory)
-            begin_iteration(in, &iterations, at, rank_iterations(in->m, op) - 1 - iteration % slices);
+            begin_iteration(in, &iterations, at);
         if (!run_iteration(in, op, callee, at, args, now, out))
             return false;
         if (in->memory)
@@ -299,7 +307,7 @@ static bool check_value(Interp *in, const Sharded *held, Name name)
 {
     DType dtype = held->type->dtype;
     for (int rank = 0; rank < in->ranks && !is_float(dtype); rank++)
-        for (int64_t i = 0; i < held->part[rank].count; i++)
+        for (int64_t i = 0; rank_runs(in, rank) && i < held->part[rank].count; i++)
             if (!number_fits(dtype, held->part[rank].data[i]))
                 return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is not a valid %s",
                                   held->part[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);

@@ -86,6 +86,8 @@ bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     const Dim *dim = &table->type->dim[at];
     const Sharded rest = renamed(in, table, dim->name, NULL);
     for (int rank = 0; rank < in->ranks; rank++) {
+        if (!rank_runs(in, rank))
+            continue;
         const int64_t stride = table->part[rank].stride[at];
         Walk w = { 0 };
         walk_dims(&w, y->type, &y->part[rank]);
@@ -118,6 +120,8 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
             return cannot_run(in, "the operands split '%s' differently", index->type->dim[i].name);
     }
     for (int rank = 0; rank < in->ranks; rank++) {
+        if (!rank_runs(in, rank))
+            continue;
         const int64_t stride = y->part[rank].stride[at];
         Walk w = { 0 };
         walk_dims(&w, x->type, &x->part[rank]);

@@ -39,7 +39,7 @@ bool same_place(const Dim *a, const Dim *b)
 {
     if (a->size != b->size || a->split.count != b->split.count)
         return false;
-    if (a->split.count && (a->padded != b->padded || a->zigzag != b->zigzag))
+    if (a->split.count && (a->padded != b->padded || a->zigzag != b->zigzag || a->split.parts != b->split.parts))
         return false;
     for (int i = 0; i < a->split.count; i++)
         if (a->split.axis[i] != b->split.axis[i])
@@ -93,6 +93,11 @@ static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
     int64_t number = block_of(in, dim, rank);
     Cut cut = cut_of(in, dim);
     Stretch s = { { number * cut.block, 0 }, { (number + 1) * cut.block, 0 } };
+    if (dim->split.parts) { /* all have memory for most; what is left of it has positions behind the dim */
+        const int64_t first = part_first(in->m, dim, number), count = part_size(in->m, dim, number);
+        const int64_t most = local_size(in->m, dim), left = dim->padded + number * most;
+        s = (Stretch){ { first, left }, { first + count, left + most - count } };
+    }
     if (dim->zigzag) {
         int64_t holder = number / cut.inner, begin = number % cut.inner * cut.block, end = begin + cut.block;
         int64_t left = holder * cut.piece, right = (cut.pieces - 1 - holder) * cut.piece;
@@ -106,7 +111,7 @@ static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
     return s;
 }
 
-static int64_t part_size(const Interp *in, const Dim *dim, int rank)
+static int64_t size_of_part(const Interp *in, const Dim *dim, int rank)
 {
     Stretch s = stretch_of(in, dim, rank);
     return s.end[0] - s.begin[0] + s.end[1] - s.begin[1];
@@ -115,7 +120,7 @@ static int64_t part_size(const Interp *in, const Dim *dim, int rank)
 int64_t *positions_of(Interp *in, const Dim *dim, int rank)
 {
     Stretch s = stretch_of(in, dim, rank);
-    int64_t *position = NEW_ARRAY(&in->arena, int64_t, part_size(in, dim, rank) + 1), n = 0;
+    int64_t *position = NEW_ARRAY(&in->arena, int64_t, size_of_part(in, dim, rank) + 1), n = 0;
     for (int i = 0; i < 2; i++)
         for (int64_t p = s.begin[i]; p < s.end[i]; p++)
             position[n++] = p;
@@ -133,6 +138,15 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
         bool right = piece > from_right;
         first = (right ? from_right : piece) * cut.inner;
         position = position % cut.piece + (right ? cut.piece : 0); /* the right piece comes after the left one */
+    }
+    if (dim->split.parts && position >= dim->padded) {
+        const int64_t most = local_size(in->m, dim), behind = position - dim->padded;
+        return *place = part_size(in->m, dim, behind / most) + behind % most, behind / most;
+    }
+    if (dim->split.parts) {
+        while (position >= part_first(in->m, dim, first + 1))
+            first++;
+        return *place = position - part_first(in->m, dim, first), first;
     }
     *place = position % cut.block;
     return first + position / cut.block;
@@ -154,6 +168,11 @@ bool rank_holds(const Interp *in, const Type *type, int rank)
     return !on.at || is_on(on, coordinate(in, rank, on.axis));
 }
 
+bool rank_runs(const Interp *in, int rank)
+{
+    return !in->running.at || is_on(in->running, coordinate(in, rank, in->running.axis));
+}
+
 int *ranks_along(Interp *in, Axes axes, Stages on, int *count)
 {
     int *distance = NEW_ARRAY(&in->arena, int, in->ranks);
@@ -173,7 +192,7 @@ static Part make_part(Interp *in, const Type *type, int rank)
 {
     Part part = { .count = 1 };
     for (int i = type->rank - 1; i >= 0; i--) {
-        part.size[i] = part_size(in, &type->dim[i], rank);
+        part.size[i] = size_of_part(in, &type->dim[i], rank);
         part.stride[i] = part.count;
         part.count *= part.size[i];
     }

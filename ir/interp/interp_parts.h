@@ -61,6 +61,7 @@ bool same_place(const Dim *a, const Dim *b);          /* does every rank hold th
 
 /* The block of a dim that a rank holds: its index among the ranks along the dim's axes. */
 int64_t block_of(const Interp *in, const Dim *dim, int rank);
+bool rank_runs(const Interp *in, int rank); /* in a loop in stages: is its stage the one that runs? */
 /* The block that holds an element of a dim, and the element's index in that part. */
 int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *place);
 /* The rank that holds a block and has coordinate 0 on all other axes. */
@@ -116,11 +117,12 @@ typedef struct {
     const Op *op;
     const Func *callee;
     Activation outer;
-    int64_t *carried; /* addresses of the carried values for the next iteration */
+    int64_t iterations; /* on the rank that runs them */
+    int64_t *carried;   /* addresses of the carried values for the next iteration */
 } Iterations;
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
 bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */
-void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left);
+void begin_iteration(Interp *in, Iterations *t, int64_t at);
 void end_iteration(Interp *in, Iterations *t);
 
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */

@@ -105,6 +105,17 @@ static const Value *other_writer(const Cell *cell, const Value *value, int width
     return cell->writer;
 }
 
+/* A loop in stages writes the copies that a stage has, and not the rest of the memory for those of the largest. */
+static bool is_unwritten(const Interp *in, const Cursor *c, int rank)
+{
+    for (int i = 0; i < c->value->type.rank; i++) {
+        const Dim *dim = &c->value->type.dim[i];
+        if (dim->split.parts && c->at[i] >= part_size(in->m, dim, block_of(in, dim, rank)))
+            return true;
+    }
+    return false;
+}
+
 static bool read_part(Interp *in, const Value *value, int64_t address, const Part *part, int rank)
 {
     const int width = dtype_bytes(value->type.dtype);
@@ -115,7 +126,7 @@ static bool read_part(Interp *in, const Value *value, int64_t address, const Par
         Cell *cell = &in->memory->rank[rank][c.address];
         cell->when = in->memory->when;
         cell->reader = value;
-        if (cell->width == width && same_bits(cell->value, part->data[n]))
+        if ((cell->width == width && same_bits(cell->value, part->data[n])) || is_unwritten(in, &c, rank))
             continue;
         const Value *other = other_writer(cell, value, width);
         return cannot_run(in, "element %lld of %%%s is not at byte %lld of rank %d: %s%s", (long long)n, value->name,
@@ -347,7 +358,7 @@ static bool begin_carried(Interp *in, Iterations *t, int i)
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t)
 {
     bool good = true;
-    *t = (Iterations){ .op = op, .callee = callee, .outer = in->now };
+    *t = (Iterations){ .op = op, .callee = callee, .outer = in->now, .iterations = 1 };
     t->carried = NEW_ARRAY(&in->arena, int64_t, op->args.count + 1);
     const Values *const lists[] = { &op->args, &op->results, &callee->params, &callee->results };
     for (int k = 0; k < 4; k++)
@@ -368,11 +379,11 @@ static int64_t slice_address(const Interp *in, const Op *op, const Value *value,
 
 /* A value not carried in place alternates between a buffer after the callee's frame and the storage of the loop's
  * result, so that the last iteration writes to the latter. */
-void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
+void begin_iteration(Interp *in, Iterations *t, int64_t at)
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    const int64_t iteration = rank_iterations(in->m, op) - 1 - left;
+    const int64_t iteration = op->attrs.reverse ? t->iterations - 1 - at : at;
     int64_t *pointer = NEW_ARRAY(&in->arena, int64_t, nargs + nresults + 1);
     int64_t frame = in->now.base + op->attrs.frame, buffer = frame + aligned_bytes(t->callee->frame);
     for (int i = 0; i < nargs; i++)
@@ -382,9 +393,9 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at, int64_t left)
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool swaps = i < op->attrs.carried && !is_carried_in_place(t->op, t->callee, i);
-        pointer[nargs + i] = i >= op->attrs.carried                                ? slice_address(in, op, value, at)
-                             : swaps && is_written_behind(in->m, op, i, iteration) ? buffer
-                                                                                   : address_of(in, value);
+        pointer[nargs + i] = i >= op->attrs.carried ? slice_address(in, op, value, at)
+                             : swaps && is_written_behind(op, i, iteration, t->iterations) ? buffer
+                                                                                           : address_of(in, value);
         if (swaps)
             buffer += aligned_bytes(local_bytes(in->m, &value->type));
     }
@@ -399,7 +410,7 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
     const Op *op = t->op;
     int64_t buffer = in->now.base + op->attrs.frame + aligned_bytes(t->callee->frame);
     t->carried[i] = address_of(in, op->results.at[i]);
-    if (!is_carried_in_place(op, t->callee, i) && is_written_behind(in->m, op, i, -1)) {
+    if (!is_carried_in_place(op, t->callee, i) && is_written_behind(op, i, -1, t->iterations)) {
         for (int j = 0; j < i; j++)
             buffer +=
                 is_carried_in_place(op, t->callee, j) ? 0 : aligned_bytes(local_bytes(in->m, &op->results.at[j]->type));

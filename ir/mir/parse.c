@@ -348,6 +348,8 @@ static void read_rule(Parser *p, ShardRule **end)
     if (accept(p, "else"))
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
+    if (accept(p, "parts"))
+        rule->parts = read_parts(p);
 }
 
 static void read_saved(Parser *p, Saved **end)

@@ -168,7 +168,19 @@ static int64_t read_size(Parser *p)
     return p->failed ? 1 : size;
 }
 
-/* name:size~padded/axes, /z/axes for zigzag blocks */
+/* (3+9) */
+Name read_parts(Parser *p)
+{
+    char *text = "";
+    expect(p, "(");
+    do
+        text = arena_text(&p->module->arena, "%s%s%lld", text, *text ? "+" : "", (long long)read_size(p));
+    while (!p->failed && accept(p, "+"));
+    expect(p, ")");
+    return intern_text(p->module, text);
+}
+
+/* name:size~padded/axes, /z/axes for zigzag blocks, /axis(3+9) for parts of different sizes */
 static Dim read_dim(Parser *p)
 {
     Dim dim = { .name = read_name(p) };
@@ -181,10 +193,13 @@ static Dim read_dim(Parser *p)
         dim.zigzag = true;
     if (dim.zigzag || accept(p, "/"))
         dim.split = read_split(p);
+    if (dim.split.count && peek(p) == '(')
+        dim.split.parts = read_parts(p);
     if (p->failed)
         return (Dim){ .name = dim.name, .size = 1, .padded = 1 };
     if (!splits_evenly(p->module, &dim))
-        fail(p, from(p, begin), "the size in memory is at least the size, and divides by the axes");
+        fail(p, from(p, begin),
+             "the size in memory is at least the size, and divides by the axes, or parts make it up");
     return dim;
 }
 

@@ -26,7 +26,7 @@ const char *const init_name[N_INITS] = {
 
 static size_t dim_room(const Module *m, const Dim *dim)
 {
-    size_t room = strlen(dim->name) + 64;
+    size_t room = strlen(dim->name) + 64 + (dim->split.parts ? strlen(dim->split.parts) : 0);
     for (int i = 0; i < dim->split.count; i++)
         room += strlen(m->axis[dim->split.axis[i]]) + 1;
     return room;
@@ -39,7 +39,7 @@ static char *put(char *end, const char *text)
     return end + length;
 }
 
-/* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks. */
+/* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks; (3+9): the parts of ranks. */
 static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
     end = put(end, dim->name);
@@ -48,7 +48,7 @@ static char *put_dim(const Module *m, const Dim *dim, char *end)
         end += sprintf(end, "~%" PRId64, dim->padded);
     for (int i = 0; i < dim->split.count; i++)
         end = put(put(end, i ? "+" : dim->zigzag ? "/z/" : "/"), m->axis[dim->split.axis[i]]);
-    return end;
+    return dim->split.parts ? put(put(put(end, "("), dim->split.parts), ")") : end;
 }
 
 static size_t axes_room(const Module *m)
@@ -358,8 +358,9 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
     fputs("  shard ", out);
     print_Names(m, rule->dims, out);
-    fprintf(out, " over %s%s%s%s\n", m->axis[rule->axis], rule->otherwise ? " else " : "",
+    fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
+    fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 
 void print_module(Module *m, FILE *out)

@@ -330,9 +330,10 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
-        pointer[nargs + i] = !is_carried                                          ? slice_address(t, value, at)
-                             : swaps && is_written_behind(c->m, op, i, iteration) ? buffer
-                                                                                  : address_of(t->place, value);
+        pointer[nargs + i] = !is_carried ? slice_address(t, value, at)
+                             : swaps && is_written_behind(op, i, iteration, t->iterations)
+                                 ? buffer
+                                 : address_of(t->place, value);
         buffer += swaps ? aligned_bytes(local_bytes(c->m, &value->type)) : 0;
     }
     for (int i = 0; i < op->attrs.carried; i++)
@@ -401,10 +402,11 @@ static bool lie_as_expected(const Check *c, const Iterations *t)
     return good;
 }
 
-static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
+static bool check_iterations(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee,
+                             int64_t iterations)
 {
     const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
-    Iterations t = { place, op, callee, dim, rank_iterations(c->m, op), place->base + op->attrs.frame, NULL };
+    Iterations t = { place, op, callee, dim, iterations, place->base + op->attrs.frame, NULL };
     t.carried = NEW_ARRAY(&c->m->arena, int64_t, op->args.count + 1);
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
                 lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
@@ -414,6 +416,17 @@ static bool check_call(Check *c, const Place *place, const Scene *scene, const O
         good = check_iteration(c, scene, &t, iteration);
     }
     return good;
+}
+
+/* Buffers alternate so that the last iteration writes to the result: stages with an odd and with an even number of
+ * iterations differ. */
+static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
+{
+    const int64_t most = rank_iterations(c->m, op);
+    bool good = check_iterations(c, place, scene, op, callee, most), differ = false;
+    for (int64_t stage = 0; runs_in_stages(op) && stage < split_count(c->m, op->attrs.dims.dim[0].split); stage++)
+        differ |= (most - part_size(c->m, &op->attrs.dims.dim[0], stage)) % 2 != 0;
+    return good && (!differ || check_iterations(c, place, scene, op, callee, most - 1));
 }
 
 /* --- Functions ------------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@
 #include <float.h>
 #include <stdint.h>
 
-static bool has_ragged_end(const Dim *dim) { return dim->split.count && dim->padded > dim->size; }
+static bool has_ragged_end(const Dim *dim) { return dim->split.count && (dim->padded > dim->size || dim->split.parts); }
 
 static Value *constant(Builder *b, double value, const char *dtype)
 {

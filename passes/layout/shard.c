@@ -16,6 +16,7 @@
  * zero they are reduced to shards.  Each pass starts from the program without layout, so each can run alone.
  */
 #include "accumulator.h"
+#include "balance.h"
 #include "map.h"
 #include "simplify/cleanup.h"
 #include "stage_layout.h"
@@ -329,7 +330,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
     Name dim = looped_dim(op);
     int carried = dim ? (int)op->attrs.carried : 0;
     bool *open = NEW_ARRAY(&s->m->arena, bool, carried + 1);
-    const bool is_staged = !runs_in_stages(op) && has_pipeline(&s->rules, callee);
+    const bool is_staged = !runs_in_stages(op) && (!dim || has_pipeline(&s->rules, callee));
     for (int i = 0; i < callee->params.count; i++) {
         Type *param = &callee->params.at[i]->type;
         Type given = type_for_callee(s, f, arg(op, i));
@@ -484,6 +485,7 @@ static void assign_layout(Module *m, Extent extent)
         comes_again |= has_extent(m, later);
     if (!has_extent(m, extent) || (m->hurried && comes_again))
         return;
+    balance_stages(m);
     Shard s = { .m = m, .rules = layout_rules(m, extent) };
     for (Param *param = m->params; param; param = param->next)
         param->type.on = (Stages){ 0 };

@@ -48,13 +48,22 @@ int64_t rt_part_size(const Rt *rt, RtSplit split, int64_t padded)
 {
     int blocks;
     block_of(rt->program, rt->rank, split.axis, split.count, &blocks);
-    return padded / blocks;
+    int64_t most = 0;
+    for (int i = 0; i < blocks && split.parts; i++)
+        most = split.parts[i] > most ? split.parts[i] : most;
+    return split.parts ? most : padded / blocks;
 }
 
 RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
 {
     int blocks, block = block_of(rt->program, rt->rank, split.axis, split.count, &blocks);
     int64_t length = padded / blocks;
+    if (split.parts) {
+        int64_t first = 0;
+        for (int i = 0; i < block; i++)
+            first += split.parts[i];
+        return (RtPart){ .first = first, .jump_from = split.parts[block], .jump = padded };
+    }
     if (!split.zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
     int64_t n = rt->program->axes[split.axis[0]].size, r = rt_coordinate(rt, split.axis[0]);

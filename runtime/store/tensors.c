@@ -53,7 +53,7 @@ static bool holds_copy(const Rt *rt, const RtTensor *tensor, int d, int64_t copy
     if (tensor->split[d].count == 0)
         return true;
     *index -= part.first;
-    return *index >= 0 && *index < rt_part_size(rt, tensor->split[d], tensor->padded[d]);
+    return *index >= 0 && *index < part.jump_from;
 }
 
 static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)

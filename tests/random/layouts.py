@@ -56,7 +56,7 @@ class Layout:
         """The line, if a repeat can be shared out; its number of copies becomes a const, by which it is named."""
         body = self.program.model.body if self.draw.random() < 0.9 else None  # mpc refuses most of the others
         choices = [(repeat, count, ranks) for repeat, count in repeats_of(self.program, body)
-                   for ranks in (2, 3, 4) if count % ranks == 0 and ranks <= most_ranks]
+                   for ranks in (2, 3, 4) if ranks <= count and ranks <= most_ranks]
         if not choices:
             return []
         repeat, count, ranks = self.draw.choice(choices)
@@ -68,6 +68,9 @@ class Layout:
             repeat.count, self.known[name] = Name(name), count
         schedule = self.draw.choice(SCHEDULES + [None])
         line = Pipeline(calls[0] if calls else repeat.count.name, "pp", {"schedule": Name(schedule)} if schedule else {})
+        if self.draw.random() < 0.4:
+            ends = [0, *sorted(self.draw.sample(range(1, count), ranks - 1)), count]
+            line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
         line.ranks = ranks
         return [line]
 

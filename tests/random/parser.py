@@ -240,7 +240,11 @@ class Parser:
 
     def option(self):
         name = self.name()
-        return name, self.expression() if self.accept("=") else None
+        if not self.accept("="):
+            return name, None
+        if self.peek() == "[":
+            return name, self.bracketed("[", "]", lambda: self.listed("]", self.expression))
+        return name, self.expression()
 
     def layout_zero(self):
         zero = Zero(int(self.next()), [])

@@ -77,6 +77,8 @@ def line_text(s):
 
 
 def option_text(name, value):
+    if isinstance(value, list):
+        return f"{name} = [{', '.join(map(expression_text, value))}]"
     return name if value is None else f"{name} = {expression_text(value)}"
 
 

@@ -198,8 +198,29 @@ def test_examples(report, options):
     """gpt2 in 4 stages: its head is the last one's, and the sum of all stages is the program's."""
     figures = report("--mesh=dp=2,pp=4,tp=2", *options, file=HERE.parents[1] / "examples/gpt2.mdl", batch=128)
     stages = figures["pipeline"]["stages"]
-    assert [stage["holds"].split(",")[0] for stage in stages] == [f"h.{3 * i} to h.{3 * i + 2}" for i in range(4)]
+    assert [stage["holds"].split(",")[0] for stage in stages] == ["h.0 to h.2", "h.3 to h.6", "h.7 to h.10", "h.11"]
     assert "logits" in stages[3]["holds"] and stages[3]["share"] > 1.5 * stages[0]["share"]
     of_loop = sum(stage["forward_flops"] + stage["backward_flops"] for stage in stages) * figures["micro_batches"] / 4
     assert of_loop == pytest.approx(figures["work"]["rank"], rel=0.01)  # and the optimizer's
     assert of_loop < figures["work"]["rank"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8])
+def test_balance(report, ranks):
+    """No stage could hand a copy to another one, so that the slowest of the two were faster."""
+    figures = report(f"--mesh=pp={ranks}", file=HERE.parents[1] / "examples/gpt2.mdl")
+    stages = figures["pipeline"]["stages"]
+    flops = [stage["forward_flops"] + stage["backward_flops"] for stage in stages]
+    copies = [int(last or first) - int(first) + 1 for first, last in
+              (re.match(r"h\.(\d+)(?: to h\.(\d+))?", stage["holds"]).groups() for stage in stages)]
+    assert sum(copies) == 12
+    one = min(flop / count for flop, count in zip(flops, copies))
+    for giver, count in zip(flops, copies):
+        assert count == 1 or all(taker + one >= giver * (1 - 1e-6) for taker in flops)
+
+
+def test_stages_by_hand(report):
+    figures = report("--mesh=pp=3", "--stages=1,9,2", file=HERE.parents[1] / "examples/gpt2.mdl")
+    stages = figures["pipeline"]["stages"]
+    assert [stage["holds"].split(",")[0] for stage in stages] == ["h.0", "h.1 to h.9", "h.10 to h.11"]
+    assert stages[1]["forward_flops"] == pytest.approx(9 * stages[0]["forward_flops"], rel=1e-2)

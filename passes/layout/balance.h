@@ -1,0 +1,11 @@
+/* balance.h -- how many copies of a repeat each stage of a pipeline runs. */
+#ifndef MPC_BALANCE_H
+#define MPC_BALANCE_H
+
+#include "ir.h"
+
+/* Sets the parts of the rules that split copies of a repeat and do not say them, so that stages do equally much; not of
+ * a program that is laid out already. */
+void balance_stages(Module *m);
+
+#endif
