@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = dict(embed=16384, kv_heads=8, group=16, head=128, ff=53248, vocab=128256, seq=8192)
-MESH = "dp=64,cp=2,tp=8"
+MESH, STAGES = "dp=64,cp=2,tp=8", "dp=4,cp=2,tp=8,pp=16"  # 1024 ranks each
 DEPTHS = (12, 48, 96, 126)
 RUNS = 9
 
@@ -30,14 +30,16 @@ def compile_once(layers, mesh):
 
 
 def row(layers):
-    """One rank and the mesh take turns, so that what else the machine does meets both."""
-    for mesh in ("", MESH):
+    """One rank and the meshes take turns, so that what else the machine does meets all.  16 stages need as many layers."""
+    meshes = ["", MESH] + [STAGES] * (layers >= 16)
+    for mesh in meshes:
         compile_once(layers, mesh)
-    alone, many = zip(*[(compile_once(layers, ""), compile_once(layers, MESH)) for _ in range(RUNS)])
+    turns = [[compile_once(layers, mesh) for mesh in meshes] for _ in range(RUNS)]
     cells = [layers]
     for which, of in ((0, statistics.median), (1, min)):
-        one, mesh = (of([times[which] for times in runs]) for runs in (alone, many))
-        cells += [f"{one:.1f}", f"{mesh:.1f}", f"{mesh / one:.2f}"]
+        times = [of([turn[i][which] for turn in turns]) for i in range(len(meshes))]
+        cells += [f"{times[0]:.1f}", f"{times[1]:.1f}", f"{times[1] / times[0]:.2f}"]
+        cells += [f"{times[2]:.1f}", f"{times[2] / times[1]:.2f}"] if len(times) > 2 else ["", ""]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -45,8 +47,10 @@ def table(say):
     """Markdown."""
     lines = ["## Compile time at Llama-405B's sizes", "",
              f"`mpc compile --no-cc` of {RUNS} runs, whole process with every check after every pass: the median, and the least",
-             "processor time, which other work on the machine disturbs less. ms; ratio: of the mesh to 1 rank.", "",
-             f"| layers | 1 rank | `{MESH}` | ratio | processor: 1 rank | `{MESH}` | ratio |", "|" + " --- |" * 7]
+             f"processor time, which other work on the machine disturbs less. ms; ratios: of the mesh to 1 rank, and of the",
+             f"pipeline, `{STAGES}`, to the mesh.", "",
+             f"| layers | 1 rank | `{MESH}` | ratio | pipeline | ratio | processor: 1 rank | `{MESH}` | ratio | pipeline | ratio |",
+             "|" + " --- |" * 11]
     for layers in DEPTHS:
         lines.append(row(layers))
         say("   " + lines[-1])

@@ -44,9 +44,9 @@ extern const char *const work_name[N_WORKS];
 typedef struct {
     TimelinePicture picture;
     Costs costs;
-    double *forward, *backward; /* by stage: FLOPs of one micro-batch */
-    double message_bytes;       /* from a stage to the next one, of one micro-batch */
-    const char **contents;      /* by stage: "h.0 to h.3, x" */
+    double *forward, *backward, *weight; /* by stage: FLOPs of one micro-batch; weight: 0, or not in backward */
+    double message_bytes;                /* from a stage to the next one, of one micro-batch */
+    const char **contents;               /* by stage: "h.0 to h.3, x" */
 } PipelineReport;
 
 typedef struct {

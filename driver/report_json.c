@@ -180,9 +180,11 @@ static void add_stages(const PipelineReport *p, cJSON *object)
         cJSON_AddNumberToObject(entry, "rank", rank_of_stage(p->picture.schedule, stage));
         cJSON_AddNumberToObject(entry, "forward_flops", p->forward[stage]);
         cJSON_AddNumberToObject(entry, "backward_flops", p->backward[stage]);
+        cJSON_AddNumberToObject(entry, "weight_flops", p->weight[stage]);
         cJSON_AddNumberToObject(entry, "share", stage_share(p, stage));
         cJSON_AddNumberToObject(entry, "forward_time", p->costs.forward[stage]);
         cJSON_AddNumberToObject(entry, "backward_time", p->costs.backward[stage]);
+        cJSON_AddNumberToObject(entry, "weight_time", p->costs.weight[stage]);
         cJSON_AddNumberToObject(entry, "in_flight_bytes", p->picture.activation_bytes[stage]);
     }
 }

@@ -30,6 +30,7 @@ typedef struct {
     int stages;
     const Op *loop;               /* over micro-batches */
     const Op *forward, *backward; /* of the loop's callee: the loops in stages, or the calls of the halves */
+    const Op *weights;            /* of a schedule that divides backward; else NULL */
     Map made_first;               /* ops that `forward` needs, and itself */
     Paths *only;                  /* by stage: ops that no other one runs */
 } Survey;
@@ -47,7 +48,8 @@ static bool find_halves(Survey *s)
     const Func *micro = find_func(s->m, s->loop->attrs.callee);
     for (const Op *op = micro->first; op; op = op->next) {
         const Op *loop = loop_within(s->m, op);
-        const Op **half = loop && loop->attrs.reverse ? &s->backward : &s->forward;
+        const bool is_weights = loop && loop->attrs.reverse && !loop->attrs.carried && s->backward;
+        const Op **half = is_weights ? &s->weights : loop && loop->attrs.reverse ? &s->backward : &s->forward;
         if (loop && *half)
             return false;
         if (loop)
@@ -97,7 +99,10 @@ static void add_work(Survey *s)
     const Func *micro = find_func(s->m, s->loop->attrs.callee);
     note_with_operands(&s->made_first, s->forward);
     for (const Op *op = micro->first; op; op = op->next)
-        add_op(s, op, NULL, 1, map_get(&s->made_first, op) ? s->p->forward : s->p->backward);
+        add_op(s, op, NULL, 1,
+               op == s->weights              ? s->p->weight
+               : map_get(&s->made_first, op) ? s->p->forward
+                                             : s->p->backward);
 }
 
 /* What a loop in stages carries from one to the next. */
@@ -149,8 +154,8 @@ double stage_share(const PipelineReport *p, int stage)
 {
     double all = 0;
     for (int i = 0; i < stage_count(p->picture.schedule); i++)
-        all += p->forward[i] + p->backward[i];
-    return all > 0 ? (p->forward[stage] + p->backward[stage]) / all : 0;
+        all += p->forward[i] + p->backward[i] + p->weight[i];
+    return all > 0 ? (p->forward[stage] + p->backward[stage] + p->weight[stage]) / all : 0;
 }
 
 static void name_stages(Survey *s)
@@ -173,6 +178,7 @@ static void set_costs(Survey *s, const Options *o)
 {
     PipelineReport *p = s->p;
     double *forward = NEW_ARRAY(s->arena, double, s->stages), *backward = NEW_ARRAY(s->arena, double, s->stages);
+    double *weight = NEW_ARRAY(s->arena, double, s->stages);
     double speed = number_of(o->gpu_flops);
     int slowest = 0;
     for (int stage = 1; stage < s->stages; stage++)
@@ -184,10 +190,11 @@ static void set_costs(Survey *s, const Options *o)
     for (int stage = 0; stage < s->stages; stage++) {
         forward[stage] = p->forward[stage] / speed;
         backward[stage] = p->backward[stage] / speed;
+        weight[stage] = p->weight[stage] / speed;
     }
     p->costs = (Costs){ .forward = forward,
                         .backward = backward,
-                        .weight = NEW_ARRAY(s->arena, double, s->stages),
+                        .weight = weight,
                         .message = o->link ? p->message_bytes / number_of(o->link) : 0 };
     p->picture.costs = &p->costs;
 }
@@ -247,6 +254,7 @@ static void fill_in(Survey *s, const Report *r)
     picture->published_bubble = published_bubble(schedule->name, schedule->ranks, schedule->chunks, schedule->micros);
     s->p->forward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->backward = NEW_ARRAY(s->arena, double, s->stages);
+    s->p->weight = NEW_ARRAY(s->arena, double, s->stages);
     s->p->message_bytes = fmax(carried_bytes(s, s->forward), carried_bytes(s, s->backward));
     add_work(s);
     name_stages(s);

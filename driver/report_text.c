@@ -180,11 +180,16 @@ static void print_work(const Report *r)
 
 static void print_stages(const PipelineReport *p)
 {
-    printf("    %-5s %14s %14s %9s %12s  %s\n", "stage", "forward", "backward", "share", "in flight", "holds");
-    for (int stage = 0; stage < stage_count(p->picture.schedule); stage++)
-        printf("    %-5d %8.4g GFLOP %8.4g GFLOP %7.2f %% %9.2f MB  %s\n", stage, p->forward[stage] / 1e9,
-               p->backward[stage] / 1e9, 100 * stage_share(p, stage), megabytes(p->picture.activation_bytes[stage]),
+    const bool splits = p->picture.schedule->splits_backward;
+    printf("    %-5s %14s %14s%s %9s %12s  %s\n", "stage", "forward", "backward", splits ? "        weights" : "",
+           "share", "in flight", "holds");
+    for (int stage = 0; stage < stage_count(p->picture.schedule); stage++) {
+        printf("    %-5d %8.4g GFLOP %8.4g GFLOP", stage, p->forward[stage] / 1e9, p->backward[stage] / 1e9);
+        if (splits)
+            printf(" %8.4g GFLOP", p->weight[stage] / 1e9);
+        printf(" %7.2f %% %9.2f MB  %s\n", 100 * stage_share(p, stage), megabytes(p->picture.activation_bytes[stage]),
                p->contents[stage]);
+    }
     printf("    a stage sends %.2f MB to the next one, and as much back\n", megabytes(p->message_bytes));
 }
 

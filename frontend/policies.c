@@ -99,9 +99,9 @@ static void split_layers(Module *m, Name copies, int axis, Name parts)
 static void set_schedule(Lower *l, Loc loc, const char *word)
 {
     static const char *const done[] = {
-        [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b"
+        [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_ZB_H1] = "zb"
     };
-    for (StageSchedule schedule = STAGES_NAIVE; schedule <= STAGES_ONE_F_ONE_B; schedule++)
+    for (StageSchedule schedule = STAGES_NAIVE; schedule <= STAGES_ZB_H1; schedule++)
         if (strcmp(word, done[schedule]) == 0)
             l->m->train.stages = schedule;
     if (!l->m->train.stages)
@@ -205,6 +205,7 @@ static Name parts_of(Lower *l, const Ast *ast, const Repeated *repeated, const M
 static void set_stages(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
 {
     const Ast *stages = option_named(ast->child, "stages");
+    Name parts = NULL;
     const int64_t most = axis->size < MAX_STAGES ? axis->size : MAX_STAGES;
     if (splits_dims(l->m, axis))
         complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
@@ -217,7 +218,8 @@ static void set_stages(Lower *l, const Ast *ast, const Repeated *repeated, const
                  "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size, (long long)repeated->copies,
                  ast->name);
     else
-        split_layers(l->m, repeated->dim, axis->first, parts_of(l, stages, repeated, axis));
+        split_layers(l->m, repeated->dim, axis->first, parts = parts_of(l, stages, repeated, axis));
+    note(l, "parallel.stages", parts ? parts : "balanced", stages, l->options->stages);
 }
 
 static void check_stages(Layout *p, const Ast *ast)

@@ -255,19 +255,27 @@ int64_t split_count(const Module *m, Split split)
     return count;
 }
 
-/* The number of parts; `at`: of those before it, *before is the sum of the sizes, and *size the size of its own. */
-static int64_t read_parts(Name parts, int64_t at, int64_t *before, int64_t *size)
+/* What "3+9" says: the number of parts, their sum, the largest and smallest, and of part `at` the first element and
+ * the size. */
+typedef struct {
+    int64_t count, sum, most, least, first, size;
+} Parts;
+
+static Parts read_parts(Name parts, int64_t at)
 {
-    const char *text = parts;
-    int64_t count = 0;
-    *before = *size = 0;
-    for (char *end; *text; text = end + (*end == '+')) {
-        const int64_t own = strtoll(text, &end, 10);
-        *before += count < at ? own : 0;
-        *size = count == at ? own : *size;
-        count++;
+    Parts p = { .least = INT64_MAX };
+    for (const char *text = parts; *text; text += *text == '+') {
+        int64_t size = 0;
+        for (; *text >= '0' && *text <= '9'; text++)
+            size = size * 10 + (*text - '0');
+        p.first += p.count < at ? size : 0;
+        p.size = p.count == at ? size : p.size;
+        p.most = size > p.most ? size : p.most;
+        p.least = size < p.least ? size : p.least;
+        p.sum += size;
+        p.count++;
     }
-    return count;
+    return p;
 }
 
 Name parts_text(Module *m, const int64_t *part, int64_t count)
@@ -280,30 +288,20 @@ Name parts_text(Module *m, const int64_t *part, int64_t count)
 
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank)
 {
-    int64_t before, size = local_size(m, dim);
-    if (dim->split.parts)
-        read_parts(dim->split.parts, rank, &before, &size);
-    return size;
+    return dim->split.parts ? read_parts(dim->split.parts, rank).size : local_size(m, dim);
 }
 
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank)
 {
-    int64_t before = rank * local_size(m, dim), size;
-    if (dim->split.parts)
-        read_parts(dim->split.parts, rank, &before, &size);
-    return before;
+    return dim->split.parts ? read_parts(dim->split.parts, rank).first : rank * local_size(m, dim);
 }
 
 /* As many parts as ranks, which are the dim together, and none is empty. */
 static bool has_right_parts(const Module *m, const Dim *dim)
 {
-    int64_t before, size;
-    const int64_t count = read_parts(dim->split.parts, MAX_STAGES, &before, &size);
-    bool good = dim->split.count == 1 && !dim->zigzag && count == split_count(m, dim->split) && before == dim->size &&
-                dim->padded == dim->size;
-    for (int64_t i = 0; good && i < count; i++)
-        good = part_size(m, dim, i) > 0;
-    return good;
+    const Parts parts = read_parts(dim->split.parts, 0);
+    return dim->split.count == 1 && !dim->zigzag && parts.count == split_count(m, dim->split) &&
+           parts.sum == dim->size && dim->padded == dim->size && parts.least > 0;
 }
 
 bool splits_evenly(const Module *m, const Dim *dim)
@@ -316,10 +314,7 @@ bool splits_evenly(const Module *m, const Dim *dim)
 
 int64_t local_size(const Module *m, const Dim *dim)
 {
-    int64_t before, size, most = dim->padded / split_count(m, dim->split);
-    for (int64_t i = 0; dim->split.parts && i < read_parts(dim->split.parts, i, &before, &size); i++)
-        most = size > most ? size : most;
-    return most;
+    return dim->split.parts ? read_parts(dim->split.parts, 0).most : dim->padded / split_count(m, dim->split);
 }
 
 int64_t local_bytes(const Module *m, const Type *type)

@@ -286,10 +286,11 @@ void rt_receive(Rt *rt, int id, int from, void *data);
  *
  * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  What outlives an
  * action lies in rings of slots: micro-batch i is in slot i mod the number of slots of the rank's stage. */
-typedef enum { RT_FORWARD, RT_BACKWARD, RT_ACTIONS } RtAction;
+typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHTS, RT_ACTIONS } RtAction;
 
 typedef struct {
-    unsigned char kind; /* 'F', 'B': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned char
+        kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
     unsigned short micro;
 } RtEvent;
 
@@ -307,8 +308,8 @@ typedef struct {
     const RtRing *ring;
     const RtStageMessage *message[2]; /* activations, gradients */
     int nmessages[2];
-    void (*action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
-    const RtEvent *const *event; /* by stage */
+    void (*action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* RT_WEIGHTS may be NULL */
+    const RtEvent *const *event;                                    /* by stage */
     const int *nevents;
     int micros;
 } RtPipeline;

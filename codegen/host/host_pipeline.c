@@ -159,7 +159,7 @@ static int write_messages(Host *h, const PipelineSlots *slots, const Op *call, c
 static char event_letter(const Event *e)
 {
     if (!e->is_message)
-        return "FB"[e->action.kind];
+        return "FBW"[e->action.kind];
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
@@ -179,10 +179,11 @@ static void write_events(Host *h, const PipelineSchedule *s)
     fputs("\n", out);
 }
 
-static void write_table(Host *h, const PipelineSlots *slots, const int nmessages[2])
+static void write_table(Host *h, const PipelineSlots *slots, const int nmessages[2], bool has_weights)
 {
     Module *m = h->m;
     const PipelineSchedule *s = slots->schedule;
+    const char *weights = has_weights ? ", weight_action" : "";
     char *events = "", *counts = "";
     for (int rank = 0; rank < s->ranks; rank++) {
         events = arena_text(&m->arena, "%s%sevents_%d", events, rank ? ", " : "", rank);
@@ -194,12 +195,13 @@ static void write_table(Host *h, const PipelineSlots *slots, const int nmessages
          "    .ring = rings,\n"
          "    .message = { activations, gradients },\n"
          "    .nmessages = { $forward, $backward },\n"
-         "    .action = { forward_action, backward_action },\n"
+         "    .action = { forward_action, backward_action$weights },\n"
          "    .event = (const RtEvent *const[]){ $events },\n"
          "    .nevents = (const int[]){ $counts },\n"
          "    .micros = $micros,\n"
          "};\n\n",
-         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "forward", arena_text(&m->arena, "%d", nmessages[0]) },
+         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "weights", weights },
+         { "forward", arena_text(&m->arena, "%d", nmessages[0]) },
          { "backward", arena_text(&m->arena, "%d", nmessages[1]) }, { "events", events }, { "counts", counts },
          { "micros", arena_text(&m->arena, "%d", s->micros) });
 }
@@ -212,17 +214,18 @@ void write_pipeline(LoopText *l)
     Host *h = t->h;
     const PipelineSlots *slots = pipeline_slots(h->m, l->op);
     const Op *forward = l->callee->first, *backward = forward ? forward->next : NULL;
-    if (!slots->schedule || !backward || backward != l->callee->last || !forward->attrs.stages) {
+    const Op *weights = backward ? backward->next : NULL;
+    if (!slots->schedule || !backward || !forward->attrs.stages || (weights ? weights : backward) != l->callee->last) {
         internal_error(h->m, l->op, "a micro-batch is not cut in two halves");
         return;
     }
     int nmessages[2];
-    const char *const names[] = { "forward_action", "backward_action" };
-    const Op *const calls[] = { forward, backward };
-    host_half(h, find_func(h->m, forward->attrs.callee));
-    host_half(h, find_func(h->m, backward->attrs.callee));
+    const char *const names[] = { "forward_action", "backward_action", "weight_action" };
+    const Op *const calls[] = { forward, backward, weights };
+    for (int i = 0; i < 3 && calls[i]; i++)
+        host_half(h, find_func(h->m, calls[i]->attrs.callee));
     fputs("static const RtPipeline pipeline;\n\n", h->functions.out);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3 && calls[i]; i++) {
         HalfText half = {
             .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .stages = ALL_STAGES },
             .l = *l,
@@ -241,7 +244,7 @@ void write_pipeline(LoopText *l)
     nmessages[0] = write_messages(h, slots, forward, "activations");
     nmessages[1] = write_messages(h, slots, backward, "gradients");
     write_events(h, slots->schedule);
-    write_table(h, slots, nmessages);
+    write_table(h, slots, nmessages, weights != NULL);
     for (int i = 0; i < l->op->attrs.carried; i++)
         copy_initial(l, arg(l->op, i), l->op->results.at[i]);
     fprintf(l->before.out, "rt_pipeline(rt, &pipeline, %s);\n", t->frame);

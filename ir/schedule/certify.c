@@ -285,7 +285,7 @@ static bool fits(const Proof *p, int rank, const Event *e, int stage, int held, 
                                    event_text(p, e), held, what, stage, slots, slots == 1 ? "" : "s");
 }
 
-static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *unread[N_DIRECTIONS])
+static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *deferred, int *unread[N_DIRECTIONS])
 {
     static const char *const what[N_DIRECTIONS] = { "unread activations", "unread gradients" };
     const PipelineSchedule *s = p->s;
@@ -305,6 +305,11 @@ static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *unrea
             return false;
         if (e->action.kind == (s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION))
             saved[stage]--;
+        if (s->splits_backward && e->action.kind == BACKWARD_ACTION &&
+            !fits(p, rank, e, stage, ++deferred[stage], s->deferred[stage], "deferred weight gradients"))
+            return false;
+        if (e->action.kind == WEIGHT_ACTION)
+            deferred[stage]--;
         const Message read = { is_back, is_back ? stage + 1 : stage - 1, e->action.micro };
         if (e->action.kind != WEIGHT_ACTION && is_cell(p, read.stage, read.micro) &&
             p->got[is_back][cell(p, read.stage, read.micro)])
@@ -316,10 +321,11 @@ static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *unrea
 static bool check_slots(const Proof *p)
 {
     int *saved = NEW_ARRAY(p->arena, int, stage_count(p->s)), *unread[N_DIRECTIONS];
+    int *deferred = NEW_ARRAY(p->arena, int, stage_count(p->s));
     for (int i = 0; i < N_DIRECTIONS; i++)
         unread[i] = NEW_ARRAY(p->arena, int, stage_count(p->s));
     for (int rank = 0; rank < p->s->ranks; rank++)
-        if (!check_slots_of_rank(p, rank, saved, unread))
+        if (!check_slots_of_rank(p, rank, saved, deferred, unread))
             return false;
     return true;
 }

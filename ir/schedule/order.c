@@ -82,7 +82,7 @@ static void count(int *now, int *most, int stage, int change)
 static void count_slots(Arena *arena, PipelineSchedule *s)
 {
     const ActionKind last = s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
-    int *held = NEW_ARRAY(arena, int, stage_count(s)), *unread[2];
+    int *held = NEW_ARRAY(arena, int, stage_count(s)), *waiting = NEW_ARRAY(arena, int, stage_count(s)), *unread[2];
     for (int i = 0; i < 2; i++)
         unread[i] = NEW_ARRAY(arena, int, stage_count(s));
     for (int rank = 0; rank < s->ranks; rank++)
@@ -96,6 +96,8 @@ static void count_slots(Arena *arena, PipelineSchedule *s)
                 continue;
             }
             count(held, s->activations, a.stage, (a.kind == FORWARD_ACTION) - (a.kind == last));
+            count(waiting, s->deferred, a.stage,
+                  s->splits_backward ? (a.kind == BACKWARD_ACTION) - (a.kind == WEIGHT_ACTION) : 0);
             const int before = a.kind == FORWARD_ACTION ? a.stage - 1 : a.stage + 1;
             if (a.kind != WEIGHT_ACTION && before >= 0 && before < stage_count(s) && rank_of_stage(s, before) != rank)
                 count(unread[a.kind == BACKWARD_ACTION], s->received[a.kind == BACKWARD_ACTION], a.stage, -1);
@@ -115,6 +117,7 @@ bool order_messages(Arena *arena, PipelineSchedule *s, const char **why)
     for (rank = 0; rank < s->ranks; rank++)
         s->event[rank] = NEW_ARRAY(arena, Event, 3 * s->nactions[rank]); /* each may receive once, and send once */
     s->activations = NEW_ARRAY(arena, int, stage_count(s));
+    s->deferred = NEW_ARRAY(arena, int, stage_count(s));
     for (int i = 0; i < 2; i++)
         s->received[i] = NEW_ARRAY(arena, int, stage_count(s));
     const Item *items = items_in_order(arena, s, &t, &n);

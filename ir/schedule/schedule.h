@@ -64,6 +64,7 @@ typedef struct {
     Event **event;
     /* Filled by order_messages(): buffers ("slots") that a rank needs, at most. */
     int *activations; /* by stage: micro-batches between F and their last backward action (B, or W where split) */
+    int *deferred;    /* by stage: micro-batches between B and W */
     int *received[2]; /* by stage: activations / gradients received and not yet read by their F / B */
 } PipelineSchedule;
 

@@ -4,7 +4,7 @@
  *
  *   enters a stage   from its message until the action that reads it: as many as messages are unread at most
  *   leaves a stage   until it is sent: of the forward pass, until the gradient is back, at most
- *   other            from the forward to the backward action: as many as micro-batches are in flight at most
+ *   other            from the forward to the last backward action, or from B to W: as many as are in between at most
  */
 #include "slots.h"
 
@@ -12,7 +12,7 @@
 #include "storage.h"
 
 static const char *const schedule_name[] = {
-    [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b"
+    [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_ZB_H1] = "zb-h1"
 };
 
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name)
@@ -51,21 +51,37 @@ static bool enters_stage(const Func *half, int i)
     return is_carried(loop, &loop->args, half->results.at[i]);
 }
 
+static bool is_read_later(const Op *call, const Value *value)
+{
+    for (const Op *later = call->next; later; later = later->next)
+        if (is_read_by(later, value))
+            return true;
+    return false;
+}
+
 /* Does the i-th result of a half have a slot for each micro-batch in flight? */
 static bool is_in_flight(const Func *half, const Op *call, int i)
 {
     const Op *loop = stage_loop(half);
     const bool backward = loop->attrs.reverse > 0;
     if (enters_stage(half, i))
-        return !backward && call->next && is_read_by(call->next, call->results.at[i]);
+        return !backward && is_read_later(call, call->results.at[i]);
     return !backward || !is_carried(loop, &loop->results, half->results.at[i]);
+}
+
+/* Of so many micro-batches a stage keeps it: from F to the last backward action, or from B to W. */
+static int held_micros(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
+{
+    if (!is_in_flight(half, call, i))
+        return 0;
+    return stage_loop(half)->attrs.reverse ? s->deferred[stage] : s->activations[stage];
 }
 
 /* How many slots a stage needs of it. */
 static int slots_needed(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
 {
     const bool backward = stage_loop(half)->attrs.reverse > 0;
-    const int held = is_in_flight(half, call, i) ? s->activations[stage] : 0;
+    const int held = held_micros(s, half, call, i, stage);
     if (enters_stage(half, i))
         return at_least_one(s->received[backward][stage] + held);
     return at_least_one(held ? held : s->micros > 1 ? 2 : 1);
@@ -87,7 +103,8 @@ static void add_to_ring(Module *m, PipelineSlots *all, const Op *call, int i)
     }
     ring->begin = begin < ring->begin ? begin : ring->begin;
     ring->end = end > ring->end ? end : ring->end;
-    ring->in_flight |= is_in_flight(find_func(m, call->attrs.callee), call, i);
+    ring->in_flight |= is_in_flight(find_func(m, call->attrs.callee), call, i) &&
+                       !stage_loop(find_func(m, call->attrs.callee))->attrs.reverse;
     for (int stage = 0; stage < all->schedule->ranks; stage++) {
         const int needed = slots_needed(all->schedule, find_func(m, call->attrs.callee), call, i, stage);
         ring->slots[stage] = needed > ring->slots[stage] ? needed : ring->slots[stage];

@@ -12,7 +12,7 @@ typedef struct {
     const Value *value;    /* the first of them; others are interleaved with it */
     int64_t begin, end;    /* of the range in the frame of one micro-batch */
     int64_t offset, bytes; /* of the first slot, from the slots of the loop on; of each slot */
-    bool in_flight;        /* has each micro-batch in flight a slot? */
+    bool in_flight;        /* has each micro-batch in flight, from its F on, a slot? */
     int *slots;            /* by stage */
 } Ring;
 

@@ -10,6 +10,8 @@
  *     return %8, %9                               return %6, %7, %8, %9
  *   }                                           }
  *
+ * A schedule that divides the backward part, see weight_loop.h, has a third function, @micro.weights.
+ *
  * The loops run in stages.  What the loop of the forward pass needs, and the loop itself, is forward; all else is
  * backward, the last stage's head too: so nothing of its logits is kept from one to the other.  What the loops carry is
  * returned by both functions: it enters and leaves stages, and so its memory belongs to the caller, whose loop over
@@ -21,14 +23,20 @@
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "uses.h"
+#include "weight_loop.h"
 
 typedef struct {
     Module *m;
     Func *micro;
-    Op *forward, *backward; /* the loops */
-    Op *last;               /* before the calls are added */
-    Map needed;             /* ops that `forward` needs, and itself */
+    Op *forward, *backward, *weights; /* the loops; `weights`: NULL, if `backward` computes their gradients, too */
+    Op *last;                         /* before the calls are added */
+    Map needed;                       /* ops that `forward` needs, and itself */
 } Cut;
+
+static ActionKind part_of(const Cut *cut, const Op *op)
+{
+    return op == cut->weights ? WEIGHT_ACTION : map_get(&cut->needed, op) ? FORWARD_ACTION : BACKWARD_ACTION;
+}
 
 /* The two loops; false if there are more, so that the micro-batch would pass all stages more than once. */
 static bool find_loops(Cut *cut)
@@ -95,12 +103,12 @@ static Value *inside(Cut *cut, Half *half, Builder *b, Value *value)
 
 static const Op *next_op(const Cut *cut, const Op *op) { return op == cut->last ? NULL : op->next; }
 
-static bool is_read_by(const Cut *cut, const Value *value, bool forward)
+static bool is_read_outside(const Cut *cut, const Value *value, ActionKind part)
 {
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
-        if ((map_get(&cut->needed, op) != NULL) == forward && index_of(&op->args, value) >= 0)
+        if (part_of(cut, op) != part && index_of(&op->args, value) >= 0)
             return true;
-    return false;
+    return index_of(&cut->micro->results, value) >= 0;
 }
 
 static void give_back(Cut *cut, Half *half, Value *value)
@@ -111,15 +119,14 @@ static void give_back(Cut *cut, Half *half, Value *value)
     push_value(&cut->m->arena, &half->func->results, map_get(&half->inside, value));
 }
 
-/* Moves the ops of one half into a function, and returns its call. */
-static Op *cut_half(Cut *cut, bool forward, const char *name, Map *instead)
+/* Moves the ops of one part into a function, and calls it. */
+static void cut_half(Cut *cut, ActionKind part, const Op *loop, const char *name, Map *instead)
 {
     Module *m = cut->m;
     Half half = { .func = add_func(m, intern_format(m, "%s.%s", cut->micro->name, name), PLAIN),
                   .inside.arena = &m->arena };
-    const Op *loop = forward ? cut->forward : cut->backward;
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op)) {
-        if ((map_get(&cut->needed, op) != NULL) != forward || info(op)->family == LEAF)
+        if (part_of(cut, op) != part || info(op)->family == LEAF)
             continue;
         Builder b = { .module = m, .func = half.func, .loc = op->loc, .path = op->path, .where = op->where };
         Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
@@ -134,9 +141,8 @@ static Op *cut_half(Cut *cut, bool forward, const char *name, Map *instead)
         give_back(cut, &half, loop->results.at[i]);
     }
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
-        for (int i = 0; i < op->results.count && (map_get(&cut->needed, op) != NULL) == forward; i++)
-            if (info(op)->family != LEAF && ((forward && is_read_by(cut, op->results.at[i], false)) ||
-                                             index_of(&cut->micro->results, op->results.at[i]) >= 0))
+        for (int i = 0; i < op->results.count && part_of(cut, op) == part; i++)
+            if (info(op)->family != LEAF && is_read_outside(cut, op->results.at[i], part))
                 give_back(cut, &half, op->results.at[i]);
     Builder b = builder_at(m, cut->micro, NULL);
     b.path = loop->path, b.where = loop->where, b.loc = loop->loc;
@@ -150,15 +156,16 @@ static Op *cut_half(Cut *cut, bool forward, const char *name, Map *instead)
         call->results.at[i]->name = half.outputs.at[i]->name;
         map_put(instead, half.outputs.at[i], call->results.at[i]);
     }
-    return call;
 }
 
 static void replace_ops(Cut *cut)
 {
     Map instead = { .arena = &cut->m->arena };
     cut->last = cut->micro->last;
-    cut_half(cut, true, "forward", &instead);
-    cut_half(cut, false, "backward", &instead);
+    cut_half(cut, FORWARD_ACTION, cut->forward, "forward", &instead);
+    cut_half(cut, BACKWARD_ACTION, cut->backward, "backward", &instead);
+    if (cut->weights)
+        cut_half(cut, WEIGHT_ACTION, cut->weights, "weights", &instead);
     for (int i = 0; i < cut->micro->results.count; i++) {
         Value *now = map_get(&instead, cut->micro->results.at[i]);
         cut->micro->results.at[i] = now ? now : cut->micro->results.at[i];
@@ -208,7 +215,7 @@ static bool can_cut(Cut *cut, const Op *loop)
     if (stray)
         return refuse_cut(cut->m, stray,
                           "a stage of the pipeline needs this of another one, not only what the repeat carries");
-    return loop && schedule_of_loop(cut->m, loop, cut->m->train.stages);
+    return loop != NULL;
 }
 
 void pass_pipeline(Module *m);
@@ -221,6 +228,11 @@ void pass_pipeline(Module *m)
     Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
+    const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages);
+    if (!schedule)
+        return;
+    if (schedule->splits_backward)
+        cut.weights = divide_backward(m, cut.micro, &cut.backward);
     own_carried(&cut, cut.forward);
     own_carried(&cut, cut.backward);
     note_with_operands(&cut.needed, cut.forward);

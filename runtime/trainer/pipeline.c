@@ -80,6 +80,10 @@ static void run_event(Pipeline *r, RtEvent event)
         prepare(r, event.kind == 'B', micro);
         r->p->action[event.kind == 'B' ? RT_BACKWARD : RT_FORWARD](r->rt, r->arena, micro);
         return;
+    case 'W':
+        if (r->p->action[RT_WEIGHTS])
+            r->p->action[RT_WEIGHTS](r->rt, r->arena, micro);
+        return;
     default:
         start_messages(r, event.kind == 'S' || event.kind == 'R', event.kind == 's' || event.kind == 'S', micro);
     }

@@ -85,6 +85,7 @@ PIPELINES = [  # mesh, schedule, zero, micro-batch, options of the trainer
     ("dp=1,tp=1,pp=2", "1f1b", 0, 2, ()),
     ("dp=1,tp=1,pp=2", "1f1b", 0, 2, ("--no-graph",)),
     ("dp=2,tp=1,pp=2", "gpipe", 3, 1, ()),
+    ("dp=1,tp=1,pp=2", "zb", 1, 1, ()),
 ]
 
 

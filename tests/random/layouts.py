@@ -7,7 +7,7 @@ from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipelin
                   statements_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
-SCHEDULES = ["naive", "gpipe", "1f1b"]
+SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 

@@ -33,11 +33,15 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
     "pp2-tp2-seq": (dict(pp=2, tp=2), 4, dict(otherwise=SEQ, recompute="selective")),
     "cp2-pp2": (dict(cp=2, pp=2), 4, {}),
     "dp2-tp2-pp2-zero3": (dict(dp=2, tp=2, pp=2), 4, dict(zero=3, otherwise=SEQ)),
+    "pp2-zb": (dict(pp=2), 8, dict(schedule="zb", recompute="selective")),
+    "dp2-pp2-zero3-zb": (dict(dp=2, pp=2), 4, dict(zero=3, schedule="zb", stages=[3, 1])),
+    "pp3-tp2-uneven": (dict(pp=3, tp=2), 4, dict(otherwise=SEQ, stages=[1, 2, 1])),
     "pp4-tp2-gpipe": (dict(pp=4, tp=2), 4, dict(schedule="gpipe", otherwise=SEQ)),
 }
 OF_EACH = {
-    "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe"],
-    "gpt2": ["pp4", "dp2-pp2-zero3"],
+    "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe",
+              "dp2-pp2-zero3-zb", "pp3-tp2-uneven"],
+    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb"],
     "bert": ["pp4-gpipe", "pp2-tp2-seq"],
 }
 
@@ -70,9 +74,10 @@ def alone(compiled, text, tmp_path_factory):
     return trained(trainer, text, tmp_path_factory.mktemp("alone"), "a", "--steps", STEPS)
 
 
-@pytest.mark.parametrize("stages, schedule", [(2, "1f1b"), (4, "naive"), (4, "gpipe"), (4, "1f1b")])
-def test_same_bits(compiled, text, tmp_path, alone, stages, schedule):
-    layout = layout_of("llama", dict(pp=stages), schedule=schedule)
+@pytest.mark.parametrize("ranks, schedule, stages", [(2, "1f1b", None), (4, "naive", None), (4, "gpipe", None), (4, "1f1b", None),
+                                                     (3, "1f1b", [1, 2, 1]), (2, "naive", [1, 3])])
+def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages):
+    layout = layout_of("llama", dict(pp=ranks), schedule=schedule, stages=stages)
     checkpoint, numbers = trained(compiled("llama", layout, FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "a", "--steps", STEPS)
     assert [line[:2] for line in numbers] == [line[:2] for line in alone[1]]
     assert checkpoint == alone[0]

@@ -314,7 +314,7 @@ static void test_a_slot_too_few(void **state)
         Arena arena = { 0 };
         const char *why;
         PipelineSchedule *s = make(&arena, schedules[n].name, 4, schedules[n].fewest_chunks, 8);
-        int *counts[] = { s->activations, s->received[0], s->received[1] };
+        int *counts[] = { s->activations, s->received[0], s->received[1], s->deferred };
         for (size_t k = 0; k < COUNT(counts); k++)
             for (int stage = 0; stage < stage_count(s); stage++) {
                 if (!counts[k][stage])

@@ -28,7 +28,7 @@ MESHES = [(1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 2), (1, 1, 4), (1, 2, 1), (1, 
 ROUNDS = 3  # of all meshes, each with other settings
 PIPELINES = [(2, 1, 1, 1), (4, 1, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (2, 1, 1, 2), (4, 1, 1, 2), (2, 1, 2, 1),
              (2, 2, 1, 2)]  # pp, dp, cp, tp
-SCHEDULES = ["naive", "gpipe", "1f1b"]
+SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
 
 
 def layouts():
