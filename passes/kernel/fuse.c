@@ -18,6 +18,7 @@
 #include "manager/pass.h"
 #include "simplify/cleanup.h"
 #include "simplify/rewrite.h"
+#include "stages.h"
 #include "storage.h"
 
 #include <string.h>
@@ -67,6 +68,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
 {
     FusionGroup *g = NEW(&p->m->arena, FusionGroup);
     *g = (FusionGroup){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
+    g->stages = stages_running(p->m, op);
     if (g->product)
         return g;
     g->space = loop_space(p->m, op);
@@ -125,8 +127,11 @@ static bool hold_alike(const FusionGroup *a, const FusionGroup *b)
     return true;
 }
 
+/* (A kernel that more stages run would also write what they got from another one.) */
 static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
+    if (a->stages != b->stages)
+        return false;
     if (a->product || b->product)
         return a->product && b->product && !a->epilogue && !b->epilogue &&
                share_left(p->ops[a->index], p->ops[b->index]) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
@@ -297,7 +302,7 @@ static bool merge_after(Fusion *p, const Op *before, const Op *op)
 {
     FusionGroup *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
     as.product = true;
-    if (has_way_around(p, product, own))
+    if (product->stages != own->stages || has_way_around(p, product, own))
         return false;
     merge(p, product, own, as);
     return true;
@@ -450,9 +455,11 @@ void pass_fuse(Module *m)
         drop_dead(f);
         last = f;
     }
+    note_stages(m);
     for (Func *f = m->funcs; f; f = f->next) {
         fuse_func(m, f);
         if (f == last) /* kernels follow */
             break;
     }
+    m->needed = NULL;
 }

@@ -16,6 +16,7 @@ typedef struct FusionGroup {
     Names inner;                /* if has_inner */
     int last;                   /* the last of its ops in the list of siblings */
     int size;                   /* how many ops */
+    uint64_t stages;            /* of a pipeline, that run it: all of its ops */
     struct FusionGroup *merged; /* merged into this one */
     struct FusionGroup *apart;  /* the last group to which there was a path through other nodes ... */
     int between;                /* ... one op on that path */

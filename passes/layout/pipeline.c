@@ -61,17 +61,25 @@ static Value *copy_of(Builder b, const Op *loop, Value *value)
 /* Has the value memory that nothing else is in? */
 static bool has_own_memory(const Value *value)
 {
-    return value->def && !(info(value->def)->family == VIEW || info(value->def)->family == LEAF);
+    return value->def && info(value->def)->family != VIEW && info(value->def)->family != LEAF;
+}
+
+/* Is it written only on the stages that need it?  Collectives and loops run on all that have its type. */
+static bool is_written_where_needed(const Value *value)
+{
+    const Op *op = value->def;
+    return info(op)->family != CONTROL && !(info(op)->traits & (MOVES | SENDS | WAITS | WISHES));
 }
 
 /* What a loop carries is received into the memory of its operand, and sent from that of the body's result: neither may
- * be that of another value.  (Carried values may trade places, or be read elsewhere, too.) */
+ * be that of another value, and nothing but the message may write the former.  (Carried values may trade places, or be
+ * read elsewhere, too.) */
 static void own_carried(const Cut *cut, Op *loop)
 {
     Func *body = find_func(cut->m, loop->attrs.callee);
     for (int i = 0; i < loop->attrs.carried; i++) {
         Value *given = arg(loop, i), *left = body->results.at[i];
-        if (!has_own_memory(given) || uses_in(cut->micro, given) != 1)
+        if (!has_own_memory(given) || !is_written_where_needed(given) || uses_in(cut->micro, given) != 1)
             loop->args.at[i] = copy_of(builder_at(cut->m, cut->micro, loop), loop, given);
         if (!has_own_memory(left) || index_of(&body->results, left) != i)
             body->results.at[i] = copy_of(builder_at(cut->m, body, NULL), loop, left);
@@ -228,6 +236,7 @@ void pass_pipeline(Module *m)
     Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
+    share_equal(cut.micro); /* now, not when carried values have their memory */
     const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages);
     if (!schedule)
         return;

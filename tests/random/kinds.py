@@ -98,6 +98,8 @@ KINDS = {
     "loop_operands": Kind("a plain repeat carries values of different stages", "no stage holds", drawn=False, later=True),
     "carried_places": Kind("values that a pipeline carries trade places, or are read elsewhere", "wrong", drawn=False, later=True),
     "stage_copy": Kind("a loop beside the pipeline is started on stages that do not run it", "wrong", drawn=False, later=True),
+    "stage_entry": Kind("a collective or a shared kernel writes where a stage receives what is carried", "wrong", drawn=False,
+                        later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
