@@ -139,6 +139,13 @@ typedef struct Repeated {
     struct Repeated *next;
 } Repeated;
 
+/* A dim that counts the copies of a repeat; the repeat is lowered several times, at one place of the file. */
+typedef struct CopyDim {
+    Name dim;
+    Loc loc;
+    struct CopyDim *next;
+} CopyDim;
+
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
 typedef struct Reported {
     Loc at;
@@ -179,6 +186,7 @@ struct Lower {
 
     Labelled *labelled;
     Repeated *repeated;
+    CopyDim *copy_dims;
     Values counts; /* AS_TOTALS: the results */
     Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
     bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */

@@ -230,14 +230,25 @@ static int64_t copies_of(Lower *l, const Ast *ast)
     return l->options->shrink && copies > shrunk ? shrunk : copies;
 }
 
-/* The dim that counts the copies: "h.copy"; of a repeat directly inside another "h.copy.2". */
-static Name copy_name(Lower *l, Name instance)
+/* Does the dim count the copies of another repeat? */
+static bool is_taken(const Lower *l, Name dim, Loc loc)
+{
+    for (const CopyDim *copies = l->copy_dims; copies; copies = copies->next)
+        if (copies->dim == dim && copies->loc.begin != loc.begin)
+            return true;
+    return false;
+}
+
+/* The dim that counts the copies: "h.copy"; of a repeat directly inside another, or another one of that name,
+ * "h.copy.2". */
+static Name copy_name(Lower *l, Name instance, Loc loc)
 {
     Name name = intern_format(l->m, "%s.copy", instance);
-    int deep = 1;
-    for (const Body *frame = l->frame; frame; frame = frame->outer)
-        if (frame->prefix == instance)
-            name = intern_format(l->m, "%s.copy.%d", instance, ++deep);
+    for (int number = 2; is_taken(l, name, loc); number++)
+        name = intern_format(l->m, "%s.copy.%d", instance, number);
+    CopyDim *copies = NEW(l->arena, CopyDim);
+    *copies = (CopyDim){ name, loc, l->copy_dims };
+    l->copy_dims = copies;
     return name;
 }
 
@@ -264,7 +275,7 @@ void lower_repeat(Lower *l, const Ast *ast)
     make_tensors(l, carried);
     Body *body = NEW(l->arena, Body);
     *body = (Body){ .outer = l->frame, .prefix = name };
-    body->copy = (Dim){ .name = copy_name(l, name), .size = copies, .padded = copies };
+    body->copy = (Dim){ .name = copy_name(l, name, ast->name_loc), .size = copies, .padded = copies };
     body->func = NEW(l->arena, Func);
     bool good = lower_body(l, ast, body, carried) && copies > 0;
     if (!carried && copies > 0)

@@ -370,6 +370,12 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
                           arg(op, i)->name, stages_text(m, given));
         on = both;
     }
+    for (int i = 0; i < op->args.count && on.at && !adds_stages(op); i++) {
+        const Type *type = &arg(op, i)->type;
+        if (type->partial & 1u << on.axis && !is_on_all(on, type->on))
+            return REFUSE("all_reduce it first", "%s would lose terms of %%%s, which are on other stages than on(%s)",
+                          info(op)->name, arg(op, i)->name, stages_text(m, on));
+    }
     if (adds_stages(op)) {
         const Stages a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
         on = a.at && b.at ? (Stages){ a.at | b.at, a.axis } : (Stages){ 0 };

@@ -223,7 +223,7 @@ static double padding_number(const Interp *in, DType dtype)
 double unwritten_number(const Interp *in, DType dtype)
 {
     if (!is_float(dtype))
-        return INT32_MIN;
+        return dtype == BOOL ? 1 : INT32_MIN;
     return in->options->exact ? in->numbers->scattered(0.8) : NAN; /* residues are all numbers */
 }
 

@@ -238,7 +238,8 @@ static bool forget_region(Interp *in, const Value *named, int64_t from, int64_t 
     if (bytes && !is_inside(in, named, from, bytes))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
-        forget_bytes(in->memory->rank[rank], from, bytes);
+        if (rank_runs(in, rank))
+            forget_bytes(in->memory->rank[rank], from, bytes);
     return true;
 }
 
@@ -332,6 +333,8 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
 static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
 {
     for (int rank = 0; rank < in->ranks && from != to; rank++) {
+        if (!rank_runs(in, rank))
+            continue;
         Cell *cells = in->memory->rank[rank];
         Cell *copy = NEW_ARRAY(&in->arena, Cell, bytes + 1);
         memcpy(copy, &cells[from], (size_t)bytes * sizeof *copy);

@@ -184,6 +184,10 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
                    grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
         pending &= may ? pending_with_stages(&value->type) & (grows ? s->rules.stages : ~0u) : 0;
     }
+    for (int i = 0; i < op->args.count && pending; i++) { /* of a product: each term needs the other factor */
+        const Stages terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
+        pending &= (i >= *first && i <= *last) || is_on_all(on, terms) ? ~0u : ~axis_bit(on.axis);
+    }
     return pending;
 }
 

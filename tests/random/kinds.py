@@ -100,6 +100,10 @@ KINDS = {
     "stage_copy": Kind("a loop beside the pipeline is started on stages that do not run it", "wrong", drawn=False, later=True),
     "stage_entry": Kind("a collective or a shared kernel writes where a stage receives what is carried", "wrong", drawn=False,
                         later=True),
+    "copy_names": Kind("two repeats count their copies by one dim; a sum over stages loses terms in a product", "refused",
+                       drawn=False, later=True),
+    "unwritten_bool": Kind("--verify-passes: memory of copies that a stage does not have", "verifier", drawn=False, later=True),
+    "stage_copies": Kind("--verify-passes: a loop inside a stage copies on all of them", "verifier", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
