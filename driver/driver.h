@@ -27,6 +27,9 @@ bool run_failed(Run *run, const char *format, ...) __attribute__((format(printf,
 /* The text of a file ("-": standard input) into run->source, and diagnostics for it. */
 bool read_source(Run *run, const char *path);
 
+/* A file that the model names; `context` is the Run.  NULL: *why says why it cannot be read. */
+Source *read_text(void *context, const char *path, const char **why);
+
 /* An atomically created file: written under a temporary name, then renamed. */
 typedef struct {
     const char *path, *aside; /* NULL: a device or pipe, written to directly */

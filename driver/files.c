@@ -70,6 +70,23 @@ bool read_source(Run *run, const char *path)
     return true;
 }
 
+Source *read_text(void *context, const char *path, const char **why)
+{
+    Run *run = context;
+    FILE *in = fopen(path, "rb");
+    size_t size = 0;
+    char *text = in ? read_all(in, &size) : NULL;
+    *why = !in || ferror(in) ? strerror(errno) : size > MOST_BYTES ? "it is too large" : NULL;
+    if (in)
+        fclose(in);
+    Source *source = *why ? NULL : NEW(&run->arena, Source);
+    if (source)
+        *source =
+            (Source){ arena_text(&run->arena, "%s", path), arena_text(&run->arena, "%s", text), (int)strlen(text) };
+    free(text);
+    return source;
+}
+
 bool make_folder(Run *run, const char *path)
 {
     return make_folders(path, false) || run_failed(run, "cannot make the folder %s: %s", path,

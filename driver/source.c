@@ -43,6 +43,8 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .recompute = o->recompute,
                              .schedule = o->schedule,
                              .stages = o->stages,
+                             .read_text = read_text,
+                             .context = run,
                              .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
                              .shrink = shrink };
     Module *m = lower_mdl(file, &run->source, &options, diags, settings);

@@ -116,6 +116,36 @@ static bool splits_dims(const Module *m, const MeshAxis *axis)
     return false;
 }
 
+/* The file of a schedule, schedule = "my.csv" or --schedule=my.csv; NULL: it is a word.  A path in the model is one
+ * from the model's folder. */
+static const char *schedule_file(Lower *l, const Ast *schedule)
+{
+    const char *said = l->options->schedule, *slash = strrchr(l->source->path, '/');
+    if (said)
+        return strpbrk(said, "./") ? said : NULL;
+    if (!schedule || schedule->child->kind != A_STRING)
+        return NULL;
+    const char *path = schedule->child->name;
+    return *path == '/' || !slash
+               ? path
+               : arena_text(l->arena, "%.*s%s", (int)(slash - l->source->path) + 1, l->source->path, path);
+}
+
+/* A model that is shrunk for verification has fewer stages and micro-batches than the table. */
+static void use_table(Lower *l, const Ast *schedule, const char *path, bool has_stages)
+{
+    const char *why;
+    Source *table = l->options->read_text(l->options->context, path, &why);
+    if (!table && l->options->schedule)
+        fail_command(l, said_text(l, "--schedule", l->options->schedule), NULL, "cannot read %s: %s", path, why);
+    else if (!table)
+        complain(l, (Where){ .at = schedule->loc }, "cannot read %s: %s", path, why);
+    else if (has_stages && l->options->shrink)
+        l->m->train.stages = strchr(table->text, 'W') ? STAGES_ZB_H1 : STAGES_ONE_F_ONE_B;
+    else if (has_stages)
+        l->m->train.stages = STAGES_TABLE, l->m->table = table;
+}
+
 /* --- The copies of each stage: stages = [7, 8, 8, 9] or --stages=7,8,8,9 ----------------------------------- */
 
 typedef struct {
@@ -239,8 +269,10 @@ static void check_stages(Layout *p, const Ast *ast)
     else if (axis && l->options->stages)
         bad_parts(l, ast, example_of_parts(l, repeated ? repeated->copies : 1, 1),
                   arena_text(l->arena, "%s has one rank", axis->name));
-    const char *word = "1f1b";
-    if (schedule || l->options->schedule)
+    const char *word = "1f1b", *file = schedule_file(l, schedule);
+    if (file)
+        word = file;
+    else if (schedule || l->options->schedule)
         word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
                          l->options->schedule);
     if (chunks && integer_of(l, chunks->child, "'chunks'", 1, 1024, &count) && count > 1 && word &&
@@ -249,7 +281,9 @@ static void check_stages(Layout *p, const Ast *ast)
                  "only an interleaved schedule has chunks");
     if (word)
         note(l, "parallel.schedule", word, schedule, l->options->schedule);
-    if (word && axis && axis->size > 1)
+    if (file)
+        use_table(l, schedule, file, axis && axis->size > 1);
+    else if (word && axis && axis->size > 1)
         set_schedule(l, schedule ? schedule->loc : ast->loc, word);
 }
 

@@ -276,6 +276,7 @@ typedef struct Module {
     int inferred_room;
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
+    Source *table;                /* the user's schedule, see schedule/table.c; NULL: none */
     struct Map *needed;           /* see note_stages() in stages.h */
     int stage_axis;               /* the axis of these stages */
     struct PipelineSlots *slots;  /* of the loop with {stages}, once it is placed: see schedule/slots.h */

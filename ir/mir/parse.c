@@ -370,6 +370,16 @@ static void read_saved(Parser *p, Saved **end)
     expect(p, ")");
 }
 
+/* table "schedule.csv" "F0.0,B0.0..." */
+static void read_table(Parser *p)
+{
+    const char *path = read_quoted(p), *text = read_quoted(p);
+    if (p->failed)
+        return;
+    p->module->table = NEW(&p->module->arena, Source);
+    *p->module->table = (Source){ path, text, (int)strlen(text) };
+}
+
 static void read_module(Parser *p)
 {
     Module *m = p->module;
@@ -379,6 +389,8 @@ static void read_module(Parser *p)
     expect(p, "{");
     if (accept(p, "source"))
         m->source = read_quoted(p);
+    if (accept(p, "table"))
+        read_table(p);
     if (accept(p, "mesh"))
         read_mesh(p);
     while (accept(p, "dim")) {

@@ -371,6 +371,13 @@ void print_module(Module *m, FILE *out)
         print_quoted(m->source, out);
         fputc('\n', out);
     }
+    if (m->table) {
+        fputs("  table ", out);
+        print_quoted(m->table->path, out);
+        fputc(' ', out);
+        print_quoted(m->table->text, out);
+        fputc('\n', out);
+    }
     for (int i = 0; i < m->naxes; i++)
         fprintf(out, "%s%s=%" PRId64 "%s", i ? ", " : "  mesh ", m->axis[i], m->axis_size[i],
                 i + 1 < m->naxes ? "" : "\n");

@@ -15,15 +15,29 @@ static const char *const schedule_name[] = {
     [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_ZB_H1] = "zb-h1"
 };
 
+/* The user's table; its errors are those of its file. */
+static PipelineSchedule *read_table(Module *m, int ranks, int micros)
+{
+    Diags diags = { .arena = &m->arena, .source = m->table, .out = m->diags->out };
+    PipelineSchedule *s = read_schedule(&m->arena, &diags, ranks, 1, micros);
+    m->diags->errors += diags.errors;
+    return s;
+}
+
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name)
 {
-    const char *why = NULL, *help = NULL;
-    const int ranks = (int)m->axis_size[pipeline_axis(m)];
-    PipelineSchedule *s =
-        make_schedule(&m->arena, schedule_name[name], ranks, 1, (int)loop->attrs.dims.dim[0].size, &why, &help);
+    if (name == STAGES_TABLE && !m->table) {
+        error_at(m->diags, (Where){ .at = loop->loc }, "the schedule is a table, and the module has none");
+        return NULL;
+    }
+    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name[name];
+    const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = (int)loop->attrs.dims.dim[0].size;
+    PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, micros)
+                                               : make_schedule(&m->arena, called, ranks, 1, micros, &why, &help);
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
         return s;
-    error_at(m->diags, (Where){ .at = loop->loc, .help = help }, "the schedule %s: %s", schedule_name[name], why);
+    if (why)
+        error_at(m->diags, (Where){ .at = loop->loc, .help = help }, "the schedule %s: %s", called, why);
     return NULL;
 }
 

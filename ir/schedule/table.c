@@ -185,6 +185,24 @@ static void check_cells(const Table *t, int rank)
     }
 }
 
+/* Sums over micro-batches are added in their order, and slots are taken in it. */
+static void check_micros(const Table *t, int rank)
+{
+    const PipelineSchedule *s = t->s;
+    for (int i = 0; i < s->nactions[rank]; i++) {
+        const Action a = s->action[rank][i];
+        for (int j = i + 1; j < s->nactions[rank]; j++) {
+            const Action later = s->action[rank][j];
+            if (later.kind != a.kind || later.stage != a.stage || later.micro > a.micro)
+                continue;
+            wrong(t, t->loc[rank][j], "micro-batches pass a stage in order",
+                  arena_text(t->arena, "rank %d does %s after %s", rank, action_text(t->arena, later),
+                             action_text(t->arena, a)));
+            return;
+        }
+    }
+}
+
 /* All that is missing of a rank is one error. */
 static void check_missing(const Table *t, int rank)
 {
@@ -243,6 +261,8 @@ PipelineSchedule *read_schedule(Arena *arena, Diags *diags, int ranks, int chunk
         check_cells(&t, rank);
     for (int rank = 0; diags->errors == errors && rank < ranks; rank++)
         check_missing(&t, rank);
+    for (int rank = 0; diags->errors == errors && rank < ranks; rank++)
+        check_micros(&t, rank);
     if (diags->errors == errors)
         check_order(&t);
     return diags->errors > errors ? NULL : s;

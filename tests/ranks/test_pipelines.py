@@ -83,6 +83,21 @@ def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages):
     assert checkpoint == alone[0]
 
 
+TABLES = {
+    "late": "F0.0,F0.1,F0.2,F0.3,B0.0,B0.1,B0.2,B0.3\nF1.0,F1.1,F1.2,B1.0,F1.3,B1.1,B1.2,B1.3\n",
+    "weights last": "# by hand\n F0.0, F0.1, B0.0, F0.2, B0.1, F0.3, B0.2, B0.3, W0.0, W0.1, W0.2, W0.3\n\n"
+                    "F1.0,B1.0,F1.1,B1.1,W1.0,F1.2,B1.2,F1.3,B1.3,W1.1,W1.2,W1.3\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table(compiled, train, reference, tmp_path, name):  # noqa: F811
+    """A schedule of the user's own."""
+    (tmp_path / "own.csv").write_text(TABLES[name])
+    layout = layout_of("llama", dict(pp=2), schedule=f'"{tmp_path}/own.csv"')
+    same_training(train(compiled("llama", layout, FOUR, {"microbatch": 2}), STEPS), reference("llama", tuple(FOUR.items()))[:STEPS])
+
+
 @pytest.mark.parametrize("kind", ["pp4", "dp2-tp2-pp2-zero3"])
 def test_tcp(compiled, train, kind):
     """The same steps as over MPI, to the last bit."""
