@@ -3,10 +3,10 @@
 
     make bench                      everything; writes bench/results/DATE-cpu-N-threads.md
     python3 bench/run.py --quick    one shape beside PyTorch, few steps, nothing written
-    python3 bench/run.py --only compile|xla|ranks|pytorch       one part; nothing written
+    python3 bench/run.py --only compile|xla|ranks|pipelines|pytorch       one part; nothing written
     python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      PyTorch's rows whose name holds the text; nothing written
 
-compile_time.py, layouts.py (collectives, beside XLA's) and ranks.py (processes beside threads) are parts; the one here is
+compile_time.py, layouts.py (collectives, beside XLA's), ranks.py (processes beside threads) and pipelines.py are parts; the one here is
 step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
 in a process of its own with the same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each
 weight of a product and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the
@@ -26,6 +26,7 @@ from pathlib import Path
 import compile_time
 import layouts
 import peers
+import pipelines
 import ranks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,7 +146,8 @@ def row(label, shape, batch, seq, precision, peers, args, text):
 SECTIONS = {"pytorch": against_pytorch,
             "compile": lambda args, text: compile_time.table(say),
             "xla": lambda args, text: layouts.table(say),
-            "ranks": lambda args, text: ranks.table(say, OUT, text, args.steps)}
+            "ranks": lambda args, text: ranks.table(say, OUT, text, args.steps),
+            "pipelines": lambda args, text: pipelines.table(say, OUT, text, args.steps)}
 
 
 def chosen_sections(args):

@@ -22,25 +22,22 @@ const char *axes_list(Arena *arena, const Module *m, Axes axes)
 
 /* --- Rows ---------------------------------------------------------------------------------------- */
 
-static bool same_traffic(const TrafficRow *row, const Op *op, TensorClass kind)
+/* The row of the same traffic, or a new one. */
+static TrafficRow *traffic_row(Report *r, const TrafficRow *like)
 {
-    return row->first->kind == op->kind && row->first->attrs.axis == op->attrs.axis &&
-           row->first->attrs.cause == op->attrs.cause && row->kind == kind &&
-           arg(row->first, 0)->type.dtype == arg(op, 0)->type.dtype;
-}
-
-static TrafficRow *traffic_row(Report *r, const Op *op, TensorClass kind)
-{
-    for (int i = 0; i < r->nrows; i++)
-        if (same_traffic(&r->row[i], op, kind))
+    for (int i = 0; i < r->nrows; i++) {
+        const TrafficRow *row = &r->row[i];
+        if (row->name == like->name && row->axes == like->axes && row->cause == like->cause &&
+            row->kind == like->kind && row->from.dtype == like->from.dtype)
             return &r->row[i];
+    }
     if (r->nrows == r->row_room) {
         TrafficRow *grown = NEW_ARRAY(&r->run->arena, TrafficRow, r->row_room = r->row_room ? 2 * r->row_room : 32);
         for (int i = 0; i < r->nrows; i++)
             grown[i] = r->row[i];
         r->row = grown;
     }
-    r->row[r->nrows] = (TrafficRow){ .first = op, .kind = kind };
+    r->row[r->nrows] = *like;
     return &r->row[r->nrows++];
 }
 
@@ -65,13 +62,42 @@ static void add_traffic(Report *r, const Op *op, double times)
 {
     /* The class of a gathered or summed tensor is that of the result, which is known from its readers; scalars have
      * none. */
-    TensorClass kind = class_of(&r->classes, result(op));
+    const TrafficRow like = { .first = op,
+                              .name = info(op)->name,
+                              .axes = info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis,
+                              .cause = op->attrs.cause ? op->attrs.cause : intern_text(r->m, "program"),
+                              .from = arg(op, 0)->type,
+                              .to = result(op)->type,
+                              .kind = class_of(&r->classes, result(op)) };
     Traffic traffic = op_traffic(r->m, op);
-    TrafficRow *row = traffic_row(r, op, kind);
+    TrafficRow *row = traffic_row(r, &like);
     row->tensors += times;
     row->messages += joins_message(op) ? 0 : times;
     row->volume += traffic.volume * times;
     row->sent += traffic.sent * times;
+}
+
+/* What a loop in stages carries from each stage but the last to the next one: the mean of all. */
+static void add_stage_traffic(Report *r, const Op *loop, double times)
+{
+    static const char name[] = "send";
+    const Split split = loop->attrs.dims.dim[0].split;
+    const double ranks = (double)split_count(r->m, split), share = (ranks - 1) / ranks * times;
+    for (int i = 0; i < loop->attrs.carried; i++) {
+        const Value *carried = loop->results.at[i];
+        const TrafficRow like = { .first = loop,
+                                  .name = name,
+                                  .axes = 1u << split.axis[0],
+                                  .cause = intern_format(r->m, "pipeline.%s", loop->attrs.callee),
+                                  .from = carried->type,
+                                  .to = carried->type,
+                                  .kind = ACTIVATIONS };
+        TrafficRow *row = traffic_row(r, &like);
+        row->tensors += share;
+        row->messages += share;
+        row->volume += (double)local_bytes(r->m, &carried->type) * share;
+        row->sent += (double)local_bytes(r->m, &carried->type) * share;
+    }
 }
 
 static void add_work(Report *r, const Func *f, const Op *op, double times)
@@ -113,6 +139,8 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
     Report *r = context;
     if (info(op)->traits & SENDS)
         add_traffic(r, op, times);
+    if (runs_in_stages(op))
+        add_stage_traffic(r, op, times);
     add_work(r, f, op, times);
     add_precision(r, op);
     for (int i = 0; i < op->results.count; i++)

@@ -17,9 +17,13 @@
 
 #include <cjson/cJSON.h>
 
-/* Collectives of one kind over the same axes, of tensors of one class, with one cause. */
+/* Collectives of one kind over the same axes, of tensors of one class, with one cause; or what stages hand on. */
 typedef struct {
     const Op *first;
+    const char *name; /* "all_reduce", "send" */
+    Axes axes;
+    Name cause; /* "shard.dot", "pipeline.h" */
+    Type from, to;
     TensorClass kind;
     double messages, tensors; /* per step; a message has the tensors of a bucket */
     double volume, sent;      /* bytes per step: see Traffic */

@@ -89,12 +89,12 @@ static void add_traffic_row(const Report *r, cJSON *list, const TrafficRow *row)
     Module *m = r->m;
     const Op *op = row->first;
     cJSON *entry = add_entry(list);
-    add_text(entry, "axes", axes_list(&r->run->arena, m, op->attrs.axis));
-    add_json_integer(entry, "group", count_ranks(m, op->attrs.axis));
-    add_text(entry, "collective", info(op)->name);
+    add_text(entry, "axes", axes_list(&r->run->arena, m, row->axes));
+    add_json_integer(entry, "group", count_ranks(m, row->axes));
+    add_text(entry, "collective", row->name);
     add_text(entry, "class", class_name[row->kind]);
-    add_text(entry, "dtype", dtype_name[arg(op, 0)->type.dtype]);
-    add_text(entry, "cause", op->attrs.cause ? op->attrs.cause : "program");
+    add_text(entry, "dtype", dtype_name[row->from.dtype]);
+    add_text(entry, "cause", row->cause);
     cJSON_AddNumberToObject(entry, "messages", row->messages);
     cJSON_AddNumberToObject(entry, "tensors", row->tensors);
     cJSON_AddNumberToObject(entry, "volume", row->volume);
@@ -102,8 +102,8 @@ static void add_traffic_row(const Report *r, cJSON *list, const TrafficRow *row)
     cJSON *first = cJSON_AddObjectToObject(entry, "first");
     add_text(first, "op", op->path);
     add_text(first, "where", op->where);
-    add_text(first, "from", type_text(m, &arg(op, 0)->type));
-    add_text(first, "to", type_text(m, &result(op)->type));
+    add_text(first, "from", type_text(m, &row->from));
+    add_text(first, "to", type_text(m, &row->to));
 }
 
 static void add_traffic(const Report *r, cJSON *json)

@@ -82,24 +82,23 @@ static double sent_over(const Report *r, Axes axes)
 {
     double bytes = 0;
     for (int i = 0; i < r->nrows; i++)
-        bytes += r->row[i].first->attrs.axis == axes ? r->row[i].sent : 0;
+        bytes += r->row[i].axes == axes ? r->row[i].sent : 0;
     return bytes;
 }
 
 static void print_traffic_row(const Report *r, const TrafficRow *row)
 {
     const Op *op = row->first;
-    printf("    %-14s %-15s %-5s %8.0f %8.0f %12.2f  %-20s %s%s%s\n", info(op)->name, class_name[row->kind],
-           dtype_name[arg(op, 0)->type.dtype], row->messages, row->tensors, megabytes(row->sent),
-           op->attrs.cause ? op->attrs.cause : "program", op->path ? op->path : "", op->where ? " " : "",
-           op->where ? op->where : "");
-    printf("    %14s %s -> %s\n", "", type_text(r->m, &arg(op, 0)->type), type_text(r->m, &result(op)->type));
+    printf("    %-14s %-15s %-5s %8.0f %8.0f %12.2f  %-20s %s%s%s\n", row->name, class_name[row->kind],
+           dtype_name[row->from.dtype], row->messages, row->tensors, megabytes(row->sent), row->cause,
+           op->path ? op->path : "", op->where ? " " : "", op->where ? op->where : "");
+    printf("    %14s %s -> %s\n", "", type_text(r->m, &row->from), type_text(r->m, &row->to));
 }
 
 static bool is_first_of_axes(const Report *r, int at)
 {
     for (int i = 0; i < at; i++)
-        if (r->row[i].first->attrs.axis == r->row[at].first->attrs.axis)
+        if (r->row[i].axes == r->row[at].axes)
             return false;
     return true;
 }
@@ -112,13 +111,13 @@ static void print_traffic(const Report *r)
     for (int i = 0; i < r->nrows; i++) {
         if (!is_first_of_axes(r, i))
             continue;
-        Axes axes = r->row[i].first->attrs.axis;
+        Axes axes = r->row[i].axes;
         printf("  over %s (%lld ranks): sends %.2f MB\n", axes_list(&r->run->arena, r->m, axes),
                (long long)count_ranks(r->m, axes), megabytes(sent_over(r, axes)));
         printf("    %-14s %-15s %-5s %8s %8s %12s  %-20s %s\n", "collective", "of", "dtype", "messages", "tensors",
                "MB sent", "cause", "first");
         for (int j = i; j < r->nrows; j++)
-            if (r->row[j].first->attrs.axis == axes)
+            if (r->row[j].axes == axes)
                 print_traffic_row(r, &r->row[j]);
     }
 }
