@@ -115,8 +115,10 @@ static void check_rank_count(Layout *p, const Ast *mesh)
 /* For verification, a few ranks are sufficient. */
 static void shrink_mesh(Layout *p)
 {
-    for (int i = 0; i < p->naxes && p->l->options->shrink; i++)
-        p->axis[i].size = p->axis[i].size > 2 ? 2 : p->axis[i].size;
+    for (int i = 0; i < p->naxes; i++) {
+        p->axis[i].declared = p->axis[i].size;
+        p->axis[i].size = p->l->options->shrink && p->axis[i].size > 2 ? 2 : p->axis[i].size;
+    }
 }
 
 /* --- Axes of the module ---------------------------------------------------------------------- */
@@ -331,6 +333,10 @@ void read_layout(Lower *l)
         if (ast->kind == A_SHARD)
             read_shard(p, ast);
     fit_shrunk_dims(l);
-    l->data_ranks = l->batch ? ranks_of(l->m, axes_over(l->m, intern_text(l->m, l->batch->name), false)) : 1;
+    const Axes of_batch = l->batch ? axes_over(l->m, intern_text(l->m, l->batch->name), false) : 0;
+    l->data_ranks = l->declared_ranks = ranks_of(l->m, of_batch);
+    for (int i = 0; i < p->naxes; i++)
+        if (of_batch >> p->axis[i].first & ((1u << p->axis[i].count) - 1))
+            l->declared_ranks = l->declared_ranks / p->axis[i].size * p->axis[i].declared;
     read_policies(p);
 }

@@ -10,7 +10,7 @@ enum { MOST_RANKS = INT32_MAX };
  * shares it. */
 typedef struct {
     const char *name;
-    int64_t size;
+    int64_t size, declared; /* declared: before the mesh was shrunk for verification */
     Loc loc;
     bool used, on_command_line;
     int first, count;

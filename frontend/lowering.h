@@ -170,7 +170,8 @@ struct Lower {
     Variant variant;
     int64_t batch_size; /* of the batch dim in this variant */
     struct Layout *layout;
-    int64_t data_ranks; /* number of ranks among which a micro-step's sequences are divided */
+    int64_t data_ranks;     /* number of ranks among which a micro-step's sequences are divided */
+    int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
 
     Body *frame;
     Scope *scope;

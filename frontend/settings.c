@@ -439,10 +439,10 @@ static void check_schedule(Reader *r)
         fail_at(r, SCHEDULE, NULL, arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));
 }
 
-/* For verification: at most two micro-batches of two sequences per rank. */
-static void shrink_batch(Train *t, int64_t ranks)
+/* For verification: at most two micro-batches of two sequences per rank; one, if there is one. */
+static void shrink_batch(Train *t, int64_t ranks, int64_t declared_ranks)
 {
-    int64_t micros = t->batch / (t->microbatch * ranks);
+    int64_t micros = t->batch / (t->microbatch * declared_ranks);
     t->microbatch = t->microbatch < 2 ? t->microbatch : 2;
     t->batch = t->microbatch * ranks * (micros < 2 ? micros : 2);
 }
@@ -467,7 +467,7 @@ void read_settings(Lower *l)
     if (good)
         check_batch(&r);
     if (l->options->shrink && good)
-        shrink_batch(&l->m->train, l->data_ranks);
+        shrink_batch(&l->m->train, l->data_ranks, l->declared_ranks);
     if (l->m->train.microbatch < 1)
         l->m->train.batch = l->m->train.microbatch = 1; /* after an error: so that the rest can be checked */
     l->m->train.microbatch *= l->data_ranks;            /* from here on: of all ranks together */

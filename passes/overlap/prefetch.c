@@ -28,9 +28,9 @@ static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
 {
     const int at = index_of(&p->f->params, arg(op, 0));
     const Value *whole = at >= p->loop->attrs.carried ? arg(p->loop, at) : NULL;
-    return op->attrs.started && !runs_in_stages(p->loop) && op->attrs.purpose == WEIGHT && whole &&
-           shown_by(whole) == whole && find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 &&
-           index_of(&p->f->results, result(wait)) < 0;
+    return op->attrs.started && !runs_in_stages(p->loop) && !result(p->loop)->type.on.at &&
+           op->attrs.purpose == WEIGHT && whole && shown_by(whole) == whole &&
+           find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
 }
 
 static Value *new_value(Prefetch *p, Name name, const Type *type, Op *def)
