@@ -37,7 +37,11 @@ struct Rt {
         atomic_bool is_awaited; /* does the computation wait for them? */
         double timeout;
     } waiting;
+    atomic_int action, micro; /* in a pipeline: 'F', 'B' or 'W' of which micro-batch is next; 0: none */
 };
+
+/* " before F of micro-batch 3", in a pipeline; else "". */
+const char *rt_action_text(const Rt *rt);
 
 /* --- error.c ------------------------------------------------------------------------------ */
 

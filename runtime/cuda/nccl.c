@@ -469,8 +469,8 @@ void rt_gpu_collectives_watch(Rt *rt, double seconds)
     check_channels(rt, seconds);
     const RtCollective *at = look(rt, seconds);
     if (seconds - c->changed > rt->waiting.timeout)
-        rt_fail("%s has waited %.0f s%s%s: check whether the other ranks still run; --timeout SECONDS waits "
+        rt_fail("%s has waited %.0f s%s%s%s: check whether the other ranks still run; --timeout SECONDS waits "
                 "longer",
-                rt_comm_place(rt, rt->rank), seconds - c->changed, at ? " in " : " for its GPU, outside of collectives",
-                at ? rt_collective_text(rt, at) : "");
+                rt_comm_place(rt, rt->rank), seconds - c->changed, rt_action_text(rt),
+                at ? " in " : " for its GPU, outside of collectives", at ? rt_collective_text(rt, at) : "");
 }

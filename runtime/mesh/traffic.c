@@ -82,9 +82,9 @@ static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_secon
         all_answer = all_answer && !silent[rank];
     }
     if (!rt->program->comm->is_done(group->channel) && (is_second || !all_answer))
-        rt_fail("%s has waited %.0f s in %s for %s, which %s: check whether it still runs; --timeout "
+        rt_fail("%s has waited %.0f s%s in %s for %s, which %s: check whether it still runs; --timeout "
                 "SECONDS waits longer",
-                rt_comm_place(rt, rt->rank), seconds, rt_collective_text(rt, rt->waiting.of),
+                rt_comm_place(rt, rt->rank), seconds, rt_action_text(rt), rt_collective_text(rt, rt->waiting.of),
                 places_text(rt, all_answer ? awaited : silent),
                 all_answer ? "answers, but waits for others" : "does not answer");
     free(awaited);

@@ -71,9 +71,24 @@ static void prepare(Pipeline *r, bool backward, int64_t micro)
     }
 }
 
+const char *rt_action_text(const Rt *rt)
+{
+    const int action = atomic_load(&rt->action);
+    return action ? rt_text(" before %c of micro-batch %d", action, atomic_load(&rt->micro)) : "";
+}
+
+/* For messages about ranks that wait. */
+static void tell_action(Rt *rt, int action, int micro)
+{
+    atomic_store(&rt->action, action);
+    atomic_store(&rt->micro, micro);
+}
+
 static void run_event(Pipeline *r, RtEvent event)
 {
     const int64_t micro = event.micro;
+    if (event.kind == 'F' || event.kind == 'B' || event.kind == 'W')
+        tell_action(r->rt, event.kind, event.micro);
     switch (event.kind) {
     case 'F':
     case 'B':
@@ -101,6 +116,7 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
         run_event(&r, p->event[r.stage][i]);
     }
     RT_ITERATION(rt, "micro", -1);
+    tell_action(rt, 0, 0);
     for (int backward = 0; backward < 2; backward++) {
         for (int i = 0; i < p->nmessages[backward]; i++)
             for (int slot = 0; slot < p->micros; slot++)

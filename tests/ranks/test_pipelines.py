@@ -145,7 +145,7 @@ def staged_tcp(compiled):
 def assert_names(message, rank, seconds):
     """The rank that is silent, and the message or the sum that another one waits for, with its place in the model.  On a
     loaded machine a rank that waits for one that waits may be the first to give up, which it says."""
-    said = re.match(r"error: (?:rank \d: )?rank (\d) \(pp \1\) has waited (\d+) s in (.*) for (.*), which "
+    said = re.match(r"error: (?:rank \d: )?rank (\d) \(pp \1\) has waited (\d+) s(?: before [FBW] of micro-batch \d+)? in (.*) for (.*), which "
                     r"(does not answer|answers, but waits for others): check", message)
     assert said and int(said[2]) >= seconds, message
     if said[5] == "does not answer":
