@@ -8,6 +8,7 @@
 
 #include "manager/pass.h"
 #include "near.h"
+#include "stages.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -226,7 +227,9 @@ static void explain_split(Explain *e, const Dim *dim, int axis)
     Arena *arena = &e->run->arena;
     int length = (int)strcspn(m->axis[axis], "."); /* "tp.kv_heads" is a part of tp */
     const char *rule = setting_text(e, arena_text(arena, "parallel.shard.%.*s", length, m->axis[axis]));
-    if (!is_by_rule(m, axis, dim->name))
+    if (axis == pipeline_axis(m))
+        rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.schedule"), setting_text(e, "parallel.stages"));
+    else if (!is_by_rule(m, axis, dim->name))
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.zero"), setting_text(e, "parallel.zero.over"));
     because(e, arena_text(arena, "%s over %s%s: %s", dim->name, m->axis[axis],
                           dim->zigzag && dim->split.axis[0] == axis ? " in zig-zag" : "", rule));

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from conftest import MPC, run
+from conftest import HERE, MPC, run
 
 
 @pytest.fixture
@@ -48,6 +48,13 @@ def test_parameter_that_is_whole(explain):
     assert "f32[embed:64]" in stage(text, "as declared")
     assert not re.search(r"embed:64/", text)
     assert re.search(r"all_reduce +over dp +1 times", text)
+
+
+def test_stages(explain):
+    """Which copies a stage holds, and who said so."""
+    gpt2 = HERE.parents[1] / "examples/gpt2.mdl"
+    text = explain("h.attn.wq", "--mesh=dp=2,pp=2", "--stages=7,5", file=gpt2)
+    assert "f32[h.copy:12/pp(7+5)" in text and "parallel.stages = 7+5 (command line)" in text and "null" not in text
 
 
 def test_value(explain):
