@@ -14,6 +14,7 @@
  */
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "stages.h"
 
 typedef struct {
     Module *m;
@@ -90,8 +91,9 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Ma
     Op *call = made->def;
     Name dim = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     int at = index_of(&call->results, made);
-    Value *param =
-        add_param(a->m, callee, new_name(a, callee, sum->name), dim ? without_dim(sum->type, dim) : sum->type);
+    Type type = dim ? without_dim(sum->type, dim) : sum->type;
+    type.on = is_staged(callee) ? type.on : (Stages){ 0 };
+    Value *param = add_param(a->m, callee, new_name(a, callee, sum->name), type);
     push_value(&a->m->arena, &call->args, sum);
     Builder b = builder_at(a->m, callee, NULL);
     b.path = add->path, b.where = add->where, b.loc = add->loc;
