@@ -113,6 +113,8 @@ class Statements(Operations):
             inner.enter(local)
         reads_before = {name: inner.scope.locals[name] for name in names}
         inner.draw_statements(self.draw.choice([0, 0, 1, 2, 3]))
+        if self.draw.random() < 0.3:
+            inner.scope.attempt(inner.block_call)
         if not inner.turn(names):
             return None
         for name in names:
@@ -123,6 +125,8 @@ class Statements(Operations):
         for name in self.state.entropies.intersection(names):  # a mean would count labels that the body may have made
             again = self.scope.assign(name, Value(binary("*", name, 1.0), self.scope.locals[name].dims))
             again.optional = True
+        if self.scope.depth == 0 and self.draw.random() < 0.25:  # one after the other, as an encoder and a decoder
+            self.scope.attempt(self.repeat)
         return names
 
     def enter(self, local):
