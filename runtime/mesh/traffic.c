@@ -69,6 +69,12 @@ static char *places_text(const Rt *rt, const bool *listed)
     return text;
 }
 
+const char *rt_action_text(const Rt *rt)
+{
+    const int action = atomic_load(&rt->action);
+    return action ? rt_text(" before %c of micro-batch %d", action, atomic_load(&rt->micro)) : "";
+}
+
 /* After the time-out: ends all ranks if one that it waits for does not answer.  If all answer, they wait too, and the
  * rank that waits for the silent one reports it; after a second time-out it reports in any case. */
 static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_second)

@@ -71,12 +71,6 @@ static void prepare(Pipeline *r, bool backward, int64_t micro)
     }
 }
 
-const char *rt_action_text(const Rt *rt)
-{
-    const int action = atomic_load(&rt->action);
-    return action ? rt_text(" before %c of micro-batch %d", action, atomic_load(&rt->micro)) : "";
-}
-
 /* For messages about ranks that wait. */
 static void tell_action(Rt *rt, int action, int micro)
 {
