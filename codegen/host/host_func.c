@@ -199,7 +199,7 @@ char *stages_condition(FuncText *t, Stages on)
     return arena_text(arena, "0x%llx >> %s & 1", (unsigned long long)on.at, stage);
 }
 
-/* Ends the statements of some stages, and begins those of others. */
+/* Ends the statements of some stages, and begins those of others.  What no stage needs is left out. */
 static void guard(FuncText *t, uint64_t stages)
 {
     Module *m = t->h->m;
@@ -208,8 +208,9 @@ static void guard(FuncText *t, uint64_t stages)
     if (t->stages != ALL_STAGES) {
         char *guarded = close_text(&m->arena, &t->guarded);
         const Stages before = { t->stages, t->h->pipeline };
-        FILL(t->body.out, "\nif ($condition) {\n    $guarded\n}\n", { "condition", stages_condition(t, before) },
-             { "guarded", guarded });
+        if (before.at)
+            FILL(t->body.out, "\nif ($condition) {\n    $guarded\n}\n", { "condition", stages_condition(t, before) },
+                 { "guarded", guarded });
     }
     t->stages = stages;
     t->comment = NULL;
