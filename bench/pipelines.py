@@ -5,7 +5,6 @@ schedule, and beside what the schedule permits.
     python3 bench/pipelines.py --small      a model of a few seconds, to see that it works
 """
 
-import argparse
 import json
 import subprocess
 
@@ -71,17 +70,5 @@ def table(say, folder, data, steps, small=False):
             "|" + " --- |" * 9, *rows, ""]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--steps", type=int, default=5)
-    args = parser.parse_args()
-    folder = ROOT / "out" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    from run import make_text
-    say = lambda text: print(text, flush=True)  # noqa: E731
-    say("\n".join(table(say, folder, make_text(), args.steps, args.small)))
-
-
 if __name__ == "__main__":
-    main()
+    ranks.stand_alone(__doc__, table, 5)

@@ -98,18 +98,20 @@ def table(say, folder, data, steps, small=False, only=""):
             *[row(name, trainer, alone) for name, trainer in trainers], ""]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def stand_alone(description, table, steps, *texts):
+    """Prints a table of `make bench`; `texts`: names of its options besides --small and --steps."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=steps)
+    for text in texts:
+        parser.add_argument(f"--{text}", default="")
     args = parser.parse_args()
     folder = ROOT / "out" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     from run import make_text
     say = lambda text: print(text, flush=True)  # noqa: E731
-    say("\n".join(table(say, folder, make_text(), args.steps, args.small, args.only)))
+    say("\n".join(table(say, folder, make_text(), **vars(args))))
 
 
 if __name__ == "__main__":
-    main()
+    stand_alone(__doc__, table, 8, "only")

@@ -32,8 +32,7 @@ typedef struct {
     int count;
     int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
     bool zigzag;
-    const int64_t
-        *parts; /* along one axis: the elements of each rank, in memory for the largest part; NULL: as above */
+    const int64_t *parts; /* along one axis: each rank's elements, in memory for the most; NULL: as above */
 } RtSplit;
 
 typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;

@@ -26,18 +26,19 @@ static PipelineSchedule *read_table(Module *m, int ranks, int micros)
 
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name)
 {
+    const Loc loc = loop ? loop->loc : (Loc){ 0 };
     if (name == STAGES_TABLE && !m->table) {
-        error_at(m->diags, (Where){ .at = loop->loc }, "the schedule is a table, and the module has none");
+        error_at(m->diags, (Where){ .at = loc }, "the schedule is a table, and the module has none");
         return NULL;
     }
     const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name[name];
-    const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = (int)loop->attrs.dims.dim[0].size;
+    const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = loop ? (int)loop->attrs.dims.dim[0].size : 1;
     PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, micros)
                                                : make_schedule(&m->arena, called, ranks, 1, micros, &why, &help);
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
         return s;
     if (why)
-        error_at(m->diags, (Where){ .at = loop->loc, .help = help }, "the schedule %s: %s", called, why);
+        error_at(m->diags, (Where){ .at = loc, .help = help }, "the schedule %s: %s", called, why);
     return NULL;
 }
 

@@ -24,7 +24,8 @@ typedef struct PipelineSlots {
     int64_t bytes; /* of all, on the stage that has most */
 } PipelineSlots;
 
-/* The schedule of a loop over micro-batches, certified; NULL after reporting why it cannot be. */
+/* The schedule of a loop over micro-batches (NULL: there is one micro-batch), certified; NULL after reporting why it
+ * cannot be. */
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name);
 
 /* The slots of a loop with {stages}; plan_slots: anew, since its callee has been placed again. */

@@ -234,6 +234,9 @@ void pass_pipeline(Module *m)
     inline_calls(m);
     Op *loop = micro_loop(m);
     Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
+    if (!loop && m->train.stages == STAGES_TABLE &&
+        pipeline_axis(m) >= 0) /* nothing to interleave, but it is checked */
+        schedule_of_loop(m, NULL, STAGES_TABLE);
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
     share_equal(cut.micro); /* now, not when carried values have their memory */
