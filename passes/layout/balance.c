@@ -23,16 +23,6 @@ static bool runs_copies(const Balance *b, const Op *op)
     return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].name == b->dim;
 }
 
-static bool has_copies(const Balance *b, const Func *f)
-{
-    for (const Op *op = f->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
-        if (runs_copies(b, op) || (callee && callee->role != KERNEL && has_copies(b, callee)))
-            return true;
-    }
-    return false;
-}
-
 static double flops_of(const Balance *b, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
@@ -67,7 +57,7 @@ static void weigh_beside_copies(Balance *b, const Func *f)
     }
 }
 
-/* Once for each function in which the copies run. */
+/* Once for each function in which the copies run; not inside of them. */
 static void weigh(Balance *b, const Func *f)
 {
     bool is_here = false;
@@ -77,18 +67,18 @@ static void weigh(Balance *b, const Func *f)
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
         is_here |= runs_copies(b, op);
-        if (!runs_copies(b, op) && callee && callee->role != KERNEL && has_copies(b, callee))
+        if (!runs_copies(b, op) && callee)
             weigh(b, callee);
     }
     if (is_here)
         weigh_beside_copies(b, f);
 }
 
-static int64_t copies_in(const Module *m, Name dim)
+static int64_t copies_in(const Balance *b)
 {
-    for (const Func *f = m->funcs; f; f = f->next)
+    for (const Func *f = b->m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
-            if (info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].name == dim)
+            if (runs_copies(b, op))
                 return op->attrs.dims.dim[0].size;
     return 0;
 }
@@ -123,7 +113,7 @@ void balance_stages(Module *m)
         return;
     for (ShardRule *rule = m->rules; rule; rule = rule->next) {
         Balance b = { .m = m, .dim = rule->dims.name[0], .seen.arena = &m->arena };
-        const int64_t copies = copies_in(m, b.dim), stages = m->axis_size[rule->axis];
+        const int64_t copies = copies_in(&b), stages = m->axis_size[rule->axis];
         if (!copies || copies < stages || stages > MAX_STAGES || rule->parts)
             continue;
         weigh(&b, step);
