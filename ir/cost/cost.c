@@ -121,9 +121,10 @@ double flops_run(Module *m, const Func *f)
 Traffic op_traffic(const Module *m, const Op *op)
 {
     int64_t before = local_bytes(m, &arg(op, 0)->type), after = local_bytes(m, &result(op)->type);
-    const Stages on = arg(op, 0)->type.on; /* these alone, if they are the group */
-    const bool among = on.at && op->attrs.axis >> on.axis & 1;
-    Traffic traffic = { .ranks = among ? __builtin_popcountll(on.at) : count_ranks(m, op->attrs.axis),
+    const Stages on = arg(op, 0)->type.on, to = result(op)->type.on; /* these alone, if they are the group */
+    const bool moves = info(op)->traits & MOVES, among = on.at && (moves || op->attrs.axis >> on.axis & 1);
+    const uint64_t stages = !moves ? on.at : to.at ? on.at | to.at : ALL_STAGES >> (64 - m->axis_size[on.axis]);
+    Traffic traffic = { .ranks = among ? __builtin_popcountll(stages) : count_ranks(m, op->attrs.axis),
                         .volume = (double)(before > after ? before : after) };
     if (op->kind == OP_all_reduce) /* a reduce-scatter, and an all-gather */
         traffic.volume *= 2;

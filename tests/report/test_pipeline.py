@@ -224,3 +224,15 @@ def test_stages_by_hand(report):
     stages = figures["pipeline"]["stages"]
     assert [stage["holds"].split(",")[0] for stage in stages] == ["h.0", "h.1 to h.9", "h.10 to h.11"]
     assert stages[1]["forward_flops"] == pytest.approx(9 * stages[0]["forward_flops"], rel=1e-2)
+
+
+@pytest.mark.parametrize("schedule", ["naive", "1f1b", "zb"])
+def test_bytes_are_those_that_move(report, tmp_path, schedule):
+    """Of two stages, each sends as much as the other: activations one, their gradients the other."""
+    (tmp_path / "text").write_bytes(bytes(range(8)) * 4096)
+    options = ("--mesh=pp=2", f"--schedule={schedule}")
+    run(MPC, "compile", PIPE, "-o", tmp_path / "out", "--cflags=-O1", *options)
+    run("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2, tmp_path / "out/trainer", "--data", "text",
+        "--data-format", "bytes", "--steps", 2, "--log", "log", cwd=tmp_path)
+    last = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+    assert last["sent_bytes"] == report(*options, file=PIPE)["communication"]["sent"] > 0
