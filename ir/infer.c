@@ -43,12 +43,7 @@ Axes split_axes(Split split)
 
 bool same_split(const Dim *a, const Dim *b)
 {
-    if (a->split.count != b->split.count || a->zigzag != b->zigzag || a->split.parts != b->split.parts)
-        return false;
-    for (int i = 0; i < a->split.count; i++)
-        if (a->split.axis[i] != b->split.axis[i])
-            return false;
-    return true;
+    return a->zigzag == b->zigzag && split_equal(a->split, b->split);
 }
 
 /* Adds the dims of one operand to the space. */
