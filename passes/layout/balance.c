@@ -16,8 +16,8 @@
 typedef struct {
     Module *m;
     int axis;                 /* of the pipeline */
-    Name dim;                 /* that counts the copies of the chunk */
-    double copy, first, last; /* FLOPs of one copy of any chunk, and of what is before and after all */
+    Name dim;                 /* that counts the copies of the first chunk */
+    double copy, first, last; /* FLOPs of one copy, and of what is before and after all */
     Map seen;
 } Balance;
 
@@ -102,40 +102,49 @@ static int64_t copies_in(const Module *m, const ShardRule *rule)
     return 0;
 }
 
-/* The parts of the ranks of a chunk; NULL: all are alike.  Each stage gets one copy at first.  Of equally good ones the
- * later stage gets a copy: it keeps fewer micro-batches.  before, after: FLOPs beside the copies, on the first and the
- * last stage of the chunk. */
-static Name balanced_parts(const Balance *b, int64_t copies, int ranks, double before, double after, bool reversed)
+/* The parts of the ranks of a chunk; NULL: all are alike.  Each stage gets one copy at first.  Of equally good ranks the
+ * later stage gets a copy: it keeps fewer micro-batches.  `load`: FLOPs of each rank, of what it runs already. */
+static Name balanced_parts(const Balance *b, const ShardRule *rule, int64_t copies, int ranks, double *load)
 {
     const double copy = b->copy > 0 ? b->copy : 1;
-    int64_t stage[MAX_STAGES], part[MAX_STAGES];
+    int64_t part[MAX_STAGES];
     bool alike = true;
-    for (int i = 0; i < ranks; i++)
-        stage[i] = 1;
+    for (int rank = 0; rank < ranks; rank++)
+        part[rank] = 1, load[rank] += copy;
     for (int64_t left = copies - ranks; left > 0; left--) {
-        int least = 0;
-        double least_flops = 0;
+        int least = rule->reversed ? ranks - 1 : 0;
         for (int i = 0; i < ranks; i++) {
-            const double flops = copy * (double)stage[i] + (i == 0 ? before : 0) + (i == ranks - 1 ? after : 0);
-            if (i == 0 || flops <= least_flops)
-                least = i, least_flops = flops;
+            const int rank = rule->reversed ? ranks - 1 - i : i;
+            least = load[rank] <= load[least] ? rank : least;
         }
-        stage[least]++;
+        part[least]++;
+        load[least] += copy;
     }
-    for (int i = 0; i < ranks; i++) {
-        alike &= stage[i] == stage[0];
-        part[reversed ? ranks - 1 - i : i] = stage[i];
-    }
-    return alike && !reversed ? NULL : parts_text(b->m, part, ranks);
+    for (int rank = 1; rank < ranks; rank++)
+        alike &= part[rank] == part[0];
+    return alike && !rule->reversed ? NULL : parts_text(b->m, part, ranks);
 }
 
-/* Is there a chunk among these rules? */
-static bool has_chunk(const Module *m, const ShardRule *rules, const ShardRule *end, int axis)
+/* The next rule of a chunk over the axis, from this one on; NULL: there is none. */
+static ShardRule *next_chunk(const Module *m, ShardRule *rule, int axis)
 {
-    for (const ShardRule *rule = rules; rule != end; rule = rule->next)
-        if (rule->axis == axis && copies_in(m, rule))
-            return true;
-    return false;
+    while (rule && (rule->axis != axis || !copies_in(m, rule)))
+        rule = rule->next;
+    return rule;
+}
+
+/* What is before all chunks is on the first rank of the first one, what is after them on the last rank of the last. */
+static void balance_chunks(Balance *b, ShardRule *first, int ranks)
+{
+    double load[MAX_STAGES] = { 0 };
+    const ShardRule *last = first;
+    for (ShardRule *rule = first; rule; rule = next_chunk(b->m, rule->next, b->axis))
+        last = rule;
+    load[first->reversed ? ranks - 1 : 0] += b->first;
+    load[last->reversed ? 0 : ranks - 1] += b->last;
+    for (ShardRule *rule = first; rule; rule = next_chunk(b->m, rule->next, b->axis))
+        if (!rule->parts && copies_in(b->m, rule) >= ranks)
+            rule->parts = balanced_parts(b, rule, copies_in(b->m, rule), ranks, load);
 }
 
 void balance_stages(Module *m)
@@ -143,15 +152,12 @@ void balance_stages(Module *m)
     const Func *step = func_with_role(m, STEP);
     if (pipeline_axis(m) >= 0 || !step) /* laid out already */
         return;
-    for (ShardRule *rule = m->rules; rule; rule = rule->next) {
-        Balance b = { .m = m, .axis = rule->axis, .dim = rule->dims.name[0], .seen.arena = &m->arena };
-        const int64_t copies = copies_in(m, rule), ranks = m->axis_size[rule->axis];
-        if (!copies || copies < ranks || ranks > MAX_STAGES || rule->parts)
+    for (int axis = 0; axis < m->naxes; axis++) {
+        ShardRule *first = next_chunk(m, m->rules, axis);
+        if (!first || m->axis_size[axis] > MAX_STAGES)
             continue;
-        const bool is_first = !has_chunk(m, m->rules, rule, rule->axis);
-        const bool is_last = !has_chunk(m, rule->next, NULL, rule->axis);
+        Balance b = { .m = m, .axis = axis, .dim = first->dims.name[0], .seen.arena = &m->arena };
         weigh(&b, step);
-        rule->parts =
-            balanced_parts(&b, copies, (int)ranks, is_first ? b.first : 0, is_last ? b.last : 0, rule->reversed);
+        balance_chunks(&b, first, (int)m->axis_size[axis]);
     }
 }
