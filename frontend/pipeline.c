@@ -195,7 +195,10 @@ static void complain_of_schedule(Lower *l, const Ast *ast, const char *help, con
         complain(l, (Where){ .at = ast->loc, .help = help }, "%s", why);
 }
 
-static int micro_batches(const Module *m) { return (int)(m->train.batch / m->train.microbatch); }
+static int micro_batches(const Module *m)
+{
+    return m->train.microbatch ? (int)(m->train.batch / m->train.microbatch) : 1;
+}
 
 /* A model that is shrunk for verification has fewer stages and micro-batches than the table. */
 static void use_table(Layout *p, const Ast *schedule, const char *path, const MeshAxis *axis)
@@ -239,10 +242,11 @@ static void use_schedule(Layout *p, const Ast *ast, const char *word, const Mesh
     const char *why, *help;
     const PipelineSchedule *s =
         make_schedule(l->arena, schedule_name(schedule), ranks, chunks, micro_batches(l->m), &why, &help);
-    l->m->train.stages = schedule;
-    p->pipeline.placement = s ? s->placement : CYCLIC;
     if (!s && !l->options->shrink)
         complain_of_schedule(l, ast, help, why);
+    if (p->pipeline.rule)
+        l->m->train.stages = schedule;
+    p->pipeline.placement = s ? s->placement : CYCLIC;
 }
 
 static int64_t default_chunks(const Lower *l, const Ast *schedule)
@@ -282,12 +286,11 @@ static void set_schedule(Layout *p, const Ast *ast, const MeshAxis *axis)
                          l->options->schedule);
     if (word)
         note_policy(l, "parallel.schedule", word, schedule, l->options->schedule);
-    if (p->pipeline.chunks > 1)
-        note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks),
-                    option_named(ast->child, "chunks"), l->options->chunks);
+    note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks),
+                option_named(ast->child, "chunks"), l->options->chunks);
     if (file)
         use_table(p, schedule, file, axis);
-    else if (word && axis && axis->size > 1 && l->m->train.microbatch)
+    else if (word && axis && (axis->size == 1 || p->pipeline.rule))
         use_schedule(p, schedule ? schedule : ast, word, axis);
 }
 

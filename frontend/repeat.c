@@ -223,11 +223,10 @@ static void note_repeated(Lower *l, const char *name, const Dim *copies)
 
 static int64_t copies_of(Lower *l, const Ast *ast)
 {
-    const int64_t shrunk = shrunk_copies(l);
     int64_t copies = 1;
     if (!integer_of(l, ast->init, "the number of copies", 1, MAX_COPIES, &copies))
         return 0;
-    return l->options->shrink && copies > shrunk ? shrunk : copies;
+    return l->options->shrink && copies > shrunk_copies(l) ? shrunk_copies(l) : copies;
 }
 
 /* Does the dim count the copies of another repeat? */

@@ -10,7 +10,7 @@ from conftest import MPC, ROOT
 COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "help"]
 
 
-LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages"}
+LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
 
 
 def options_of(command):
@@ -259,6 +259,7 @@ def compile_effect(option, mpc):
         "recompute": lambda: from_command_line("parallel.recompute", "full", "--recompute=full"),
         "schedule": lambda: from_command_line("parallel.schedule", "gpipe", "--schedule=gpipe"),
         "stages": lambda: from_command_line("parallel.stages", "2+1", "-Dlayers=3", "--mesh=pp=2", "--stages=2,1"),
+        "chunks": lambda: from_command_line("parallel.chunks", "2", "-Dlayers=4", "--mesh=pp=2", "--schedule=naive", "--chunks=2"),
         "target": lambda: compiled("-o", "out", "--target=cuda", "--no-cc") and (here / "out/kernels.cu").exists(),
         "comm": lambda: links_no_mpi(mpc),
         "nvrtc": lambda: reports_registers(mpc),
@@ -294,6 +295,7 @@ def test_compile_option_has_an_effect(mpc, option):
     ("recompute", ["--recompute=none"], "ok"),
     ("schedule", ["--schedule=1f1b"], "ok"),
     ("stages", ["-Dlayers=3", "--mesh=pp=2", "--stages=1,2"], "ok"),
+    ("chunks", ["-Dlayers=4", "--mesh=pp=2", "--schedule=gpipe", "--chunks=2"], "ok"),
     ("target", ["--target=cuda"], "ok"),
     ("verbose", ["-v"], "\n  weight decay:    "),
 ])
@@ -302,7 +304,7 @@ def test_check_option_has_an_effect(mpc, option, words, expected):
     assert expected in mpc("check", "tiny.mdl", *words).stdout
 
 
-@pytest.mark.parametrize("words", [["--mesh=xx=1"], ["--zero=3"], ["--recompute=half"], ["--schedule=none"], ["--stages=1"]])
+@pytest.mark.parametrize("words", [["--mesh=xx=1"], ["--zero=3"], ["--recompute=half"], ["--schedule=none"], ["--stages=1"], ["--chunks=0"]])
 def test_check_looks_at_options(mpc, words):
     assert "error: " in mpc("check", "mixed.mdl", *words, status=1).stderr
 
