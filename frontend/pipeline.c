@@ -146,6 +146,15 @@ static Parts parts_of(Lower *l, const Ast *ast, const Repeated *repeated, int64_
     return (Parts){ .count = 0 };
 }
 
+/* Does the model itself run the copies, and no other repeat? */
+static bool is_outermost(const Module *m, Name copies)
+{
+    for (const Op *op = func_with_role(m, MODEL)->first; op; op = op->next)
+        if (op->attrs.dims.count && op->attrs.callee && op->attrs.dims.dim[0].name == copies)
+            return true;
+    return false;
+}
+
 /* Can so many stages share the copies? */
 static bool check_copies(Layout *p, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
 {
@@ -155,6 +164,11 @@ static bool check_copies(Layout *p, const Ast *ast, const Repeated *repeated, co
     if (splits_dims(l->m, axis)) {
         complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
                  "%s splits dims, too", axis->name);
+        return false;
+    }
+    if (chunks > 1 && !is_outermost(l->m, repeated->dim)) {
+        complain(l, (Where){ .at = ast->name_loc, .help = "chunks = 1" },
+                 "the repeat of '%s' is inside another one, and cannot be cut in chunks", ast->name);
         return false;
     }
     if (axis->size <= most)

@@ -38,6 +38,9 @@ void note_stages(Module *m);
 uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
 
+/* Is it a part of a micro-batch, whose messages between stages the schedule sends? */
+bool is_part_of_micro(const Module *m, const Func *f);
+
 /* The loop over micro-batches of the step: the only one around the loops in stages; NULL: there is none. */
 Op *micro_loop(const Module *m);
 

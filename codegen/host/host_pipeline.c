@@ -168,9 +168,10 @@ static const char *write_messages(Messages *t, const char *name, int chunk)
 }
 
 /* The call's result that is this value of its function. */
-static const Value *result_of_part(const Module *m, const Op *call, const Value *value)
+static const Value *result_of_part(Module *m, const Op *call, const Value *value)
 {
-    return call->results.at[index_of(&find_func(m, call->attrs.callee)->results, value)];
+    const int i = index_of(&find_func(m, call->attrs.callee)->results, value);
+    return i >= 0 ? call->results.at[i] : (internal_error(m, call, "a message is no result of its part"), value);
 }
 
 /* A row for each value that the loop carries from stage to stage. */

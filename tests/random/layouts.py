@@ -8,6 +8,7 @@ from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipelin
 
 AXES = ["dp", "cp", "tp", "ep"]
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
+CHUNK_SCHEDULES = ["naive", "gpipe", "interleaved", "interleaved"]
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 
@@ -66,12 +67,17 @@ class Layout:
             name = next(name for name in ("copies", "copies2") if name not in self.known)
             self.program.declarations.insert(0, Const(name, Number(str(count))))
             repeat.count, self.known[name] = Name(name), count
-        schedule = self.draw.choice(SCHEDULES + [None])
+        chunks = [n for n in (2, 3, 4) if n * ranks <= count] if repeat in self.program.model.body else []
+        chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.7 else 1
+        named = CHUNK_SCHEDULES + ["zb"] * (chunks == 2) if chunks > 1 else SCHEDULES + [None]
+        schedule = self.draw.choice([name for name in named if name != "interleaved" or not self.program.whole])
         line = Pipeline(calls[0] if calls else repeat.count.name, "pp", {"schedule": Name(schedule)} if schedule else {})
+        if chunks > 1 and (chunks, schedule) != (2, "interleaved"):  # which has two by default
+            line.options["chunks"] = Number(str(chunks))
         if self.draw.random() < 0.4:
-            ends = [0, *sorted(self.draw.sample(range(1, count), ranks - 1)), count]
+            ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
-        line.ranks = ranks
+        line.ranks, line.multiple = ranks, ranks if schedule == "interleaved" else 1
         return [line]
 
     # --- Which dims --------------------------------------------------------------------------------------------------
@@ -201,7 +207,8 @@ def add_layout(draw, program, most_ranks=8, staged=STAGED):
     microbatch = program.train.get("microbatch", program.train["batch"]).value
     accumulation = 1 if program.whole else min(2, program.train["batch"].value // microbatch)
     if layout.stages and not program.whole:
-        accumulation = draw.choice([1, 2, 3, 4, 5])
+        multiple = layout.stages[0].multiple
+        accumulation = multiple * draw.choice([1, 2, 3, 4, 5] if multiple == 1 else [1, 2])
     if ranks > 1 or layout.stages:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
