@@ -210,11 +210,19 @@ static void count_copies(LoopText *l)
             rank_stage(l->t, dim->split.axis[0]));
 }
 
-/* For --trace: distinguishes the iterations. */
-static char *iteration_text(const LoopText *l, const char *iteration)
+/* For --trace: distinguishes the iterations, by their number among those of all stages. */
+static char *iteration_text(const LoopText *l)
 {
     Module *m = l->t->h->m;
+    const char *iteration =
+        runs_in_stages(l->op) ? position_in_whole(m, &l->op->attrs.dims.dim[0], l->index) : l->index;
     return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", string_text(m, l->dim), iteration);
+}
+
+static char *end_of_iterations(const LoopText *l)
+{
+    Module *m = l->t->h->m;
+    return arena_text(&m->arena, "RT_ITERATION(rt, %s, -1);", string_text(m, l->dim));
 }
 
 void write_loop(FuncText *t, const Op *op)
@@ -253,9 +261,8 @@ void write_loop(FuncText *t, const Op *op)
     open_text(&text);
     if (l.dim)
         FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n$after\n",
-             { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l, l.index) },
-             { "first", first }, { "call", call }, { "last", last }, { "over", iteration_text(&l, "-1") },
-             { "after", after });
+             { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l) }, { "first", first },
+             { "call", call }, { "last", last }, { "over", end_of_iterations(&l) }, { "after", after });
     else
         fputs(call, text.out);
     write_statement(t, comment, close_text(&m->arena, &text));

@@ -3,6 +3,7 @@
  * Messages are started where the schedule has them and run in the background, one after the other.  The schedule is
  * free of deadlock even if each of them blocks both sides until both have come, and so is this queue. */
 #include "state.h"
+#include "trace.h"
 
 #include <stdlib.h>
 
@@ -78,6 +79,18 @@ static void tell_action(Rt *rt, int action, int micro)
     atomic_store(&rt->micro, micro);
 }
 
+static void run_action(const Pipeline *r, RtAction action, int64_t micro)
+{
+    if (r->p->action[action])
+        RT_RUN(r->rt, RT_TRACED_ACTION, r->p->action[action](r->rt, r->arena, micro));
+}
+
+/* The action that an event is, or whose message it is. */
+static char action_of(RtEvent event)
+{
+    return event.kind == 's' || event.kind == 'r' ? 'F' : event.kind == 'S' || event.kind == 'R' ? 'B' : event.kind;
+}
+
 static void run_event(Pipeline *r, RtEvent event)
 {
     const int64_t micro = event.micro;
@@ -87,11 +100,10 @@ static void run_event(Pipeline *r, RtEvent event)
     case 'F':
     case 'B':
         prepare(r, event.kind == 'B', micro);
-        r->p->action[event.kind == 'B' ? RT_BACKWARD : RT_FORWARD](r->rt, r->arena, micro);
+        run_action(r, event.kind == 'B' ? RT_BACKWARD : RT_FORWARD, micro);
         return;
     case 'W':
-        if (r->p->action[RT_WEIGHTS])
-            r->p->action[RT_WEIGHTS](r->rt, r->arena, micro);
+        run_action(r, RT_WEIGHTS, micro);
         return;
     default:
         start_messages(r, event.kind == 'S' || event.kind == 'R', event.kind == 's' || event.kind == 'S', micro);
@@ -106,10 +118,11 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
         r.of[backward].sent = none_of((int64_t)p->nmessages[backward] * p->micros);
     }
     for (int i = 0; i < p->nevents[r.stage]; i++) {
-        RT_ITERATION(rt, "micro", p->event[r.stage][i].micro);
-        run_event(&r, p->event[r.stage][i]);
+        const RtEvent event = p->event[r.stage][i];
+        rt_trace_action(rt, r.stage, action_of(event), event.micro);
+        run_event(&r, event);
     }
-    RT_ITERATION(rt, "micro", -1);
+    rt_trace_action(rt, 0, 0, -1);
     tell_action(rt, 0, 0);
     for (int backward = 0; backward < 2; backward++) {
         for (int i = 0; i < p->nmessages[backward]; i++)
