@@ -30,7 +30,7 @@ void print_help(void)
         "Usage: mpc COMMAND [OPTION]... [FILE]\nCompiles a model (.mdl) into a program that trains it.\n\nCommands\n");
     for (int i = 0; i < NCOMMANDS; i++)
         printf("  mpc %-8s %-18s  %s\n", command_table[i].name, command_table[i].operand, command_table[i].phrase);
-    printf("  mpc --version                     print the version\n"
+    printf("  mpc --version                    print the version\n"
            "\n'mpc help COMMAND' lists a command's options. Exit status: 0; 1 for errors in a file; 2 for mistakes on "
            "the\n"
            "command line.\n\nExample\n  %s\n",

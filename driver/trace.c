@@ -87,7 +87,7 @@ static bool check_missing(const Merge *merge)
     const char *missing = "";
     for (int rank = 0; rank < merge->ranks; rank++)
         if (!merge->of[rank])
-            missing = arena_text(&run->arena, "%s%s%d", missing, *missing ? ", " : "", rank);
+            missing = arena_text(&run->arena, "%s%srank %d", missing, *missing ? ", " : "", rank);
     if (*missing && !run->options->partial)
         return run_failed(run,
                           "of the %d ranks of this run there is no file of %s: give it too, or merge the others with "
@@ -156,7 +156,8 @@ int run_trace(Run *run)
 {
     const Options *o = run->options;
     if (strcmp(o->operand, "merge") != 0)
-        return usage_error(o->command, "there is no 'mpc trace %s': mpc trace merge FILE.json", o->operand);
+        return usage_error(o->command, "there is no 'mpc trace %s': mpc trace %s", o->operand,
+                           command_table[o->command].operand);
     if (!o->files.count)
         return usage_error(o->command, "no file is given: mpc trace merge trace.json");
     Merge merge = { .run = run };
