@@ -86,6 +86,18 @@ def test_events_lie_in_their_step_and_action(traced):
         assert inside > 2 * MICRO * 10
 
 
+def test_rows_nest(traced):
+    """Of two events of a row, one lies within the other or after it: others are not drawn."""
+    for events in traced[1]:
+        for row in range(4):
+            around = []
+            for event in sorted((e for e in events if e["tid"] == row), key=lambda e: (e["ts"], -e["dur"])):
+                while around and end(around[-1]) <= event["ts"] + 1e-3:
+                    around.pop()
+                assert not around or lies_in(event, around[-1]), (around[-1], event)
+                around.append(event)
+
+
 def test_waits_say_what_for(traced):
     """A wait before an action of a micro-batch says which; with what messages say, it is all the time there is."""
     _, of_rank, _ = traced
