@@ -1,8 +1,8 @@
 /* report_pipeline.c -- the pipeline of a program: the work of each stage, and the picture of its schedule.
  *
  * A micro-batch is a forward and a backward action on each stage.  Their FLOPs are those of the ops that the stage
- * runs, divided by --gpu-flops; without it, times are relative.  Forward is the loop in stages and what it needs, as in
- * passes/layout/pipeline.c, also where micro-batches run one after the other.
+ * runs, divided by --gpu-flops; without it, times are relative.  Forward is what a loop in stages needs, and the loop
+ * itself, as in passes/layout/pipeline.c, also where micro-batches run one after the other.
  */
 #include "report.h"
 
@@ -23,16 +23,24 @@ typedef struct {
     Name path[MOST_PATHS + 1];
 } Paths;
 
+/* What a rank does of a micro-batch in one kind of action for one of its stages: a loop in stages and what belongs to
+ * it, or a call of all that. */
+typedef struct {
+    const Op *op, *loop;
+    ActionKind kind;
+    int chunk;
+} Part;
+
 typedef struct {
     Module *m;
     Arena *arena;
     PipelineReport *p;
-    int stages;
-    const Op *loop;               /* over micro-batches */
-    const Op *forward, *backward; /* of the loop's callee: the loops in stages, or the calls of the halves */
-    const Op *weights;            /* of a schedule that divides backward; else NULL */
-    Map made_first;               /* ops that `forward` needs, and itself */
-    Paths *only;                  /* by stage: ops that no other one runs */
+    int ranks, chunks, stages;
+    const Op *loop; /* over micro-batches */
+    Part part[N_ACTION_KINDS * MAX_CHUNKS];
+    int nparts;
+    Map part_of; /* op of a micro-batch -> its Part */
+    Paths *only; /* by stage: ops that no other rank runs */
 } Survey;
 
 /* --- What belongs to forward, and what to backward -------------------------------------------------- */
@@ -42,29 +50,80 @@ static const Op *loop_within(const Module *m, const Op *op)
     return runs_in_stages(op) ? op : op->attrs.stages ? stage_loop(find_func(m, op->attrs.callee)) : NULL;
 }
 
-/* False: there are not one loop in stages forward and one backward. */
-static bool find_halves(Survey *s)
+/* Loops of one chunk are along one dim: forward, backward, and for the gradients of weights.  False: a micro-batch does
+ * not pass each stage once forward and once backward. */
+static bool find_parts(Survey *s)
 {
     const Func *micro = find_func(s->m, s->loop->attrs.callee);
+    int backward = 0;
     for (const Op *op = micro->first; op; op = op->next) {
         const Op *loop = loop_within(s->m, op);
-        const bool is_weights = loop && loop->attrs.reverse && !loop->attrs.carried && s->backward;
-        const Op **half = is_weights ? &s->weights : loop && loop->attrs.reverse ? &s->backward : &s->forward;
-        if (loop && *half)
+        if (!loop)
+            continue;
+        Part part = { op, loop, FORWARD_ACTION, s->chunks };
+        for (int i = 0; i < s->nparts; i++)
+            if (s->part[i].loop->attrs.dims.dim[0].name == loop->attrs.dims.dim[0].name)
+                part.kind++, part.chunk = s->part[i].chunk;
+        if (part.kind == N_ACTION_KINDS || (part.kind == FORWARD_ACTION) == loop->attrs.reverse ||
+            part.chunk == MAX_CHUNKS)
             return false;
-        if (loop)
-            *half = op;
+        s->chunks += part.kind == FORWARD_ACTION;
+        backward += part.kind == BACKWARD_ACTION;
+        s->part[s->nparts++] = part;
     }
-    return s->forward && s->backward;
+    return s->chunks && backward == s->chunks;
+}
+
+static const Part *find_part(const Survey *s, ActionKind kind, int chunk)
+{
+    const Part *part = s->part;
+    while (part->kind != kind || part->chunk != chunk)
+        part++;
+    return part;
+}
+
+/* An op is where its operands are, or in the first backward part; `own`: a part. */
+static void assign_part(Survey *s, const Op *op)
+{
+    const Part *at = find_part(s, BACKWARD_ACTION, s->chunks - 1);
+    if (map_get(&s->part_of, op))
+        return;
+    for (int i = 0; i < op->args.count; i++) {
+        const Part *made = arg(op, i)->def ? map_get(&s->part_of, arg(op, i)->def) : NULL;
+        at = made > at ? made : at;
+    }
+    for (int i = 0; i < s->nparts; i++)
+        at = s->part[i].op == op ? &s->part[i] : at;
+    map_put(&s->part_of, op, (void *)(uintptr_t)at);
+}
+
+static void assign_parts(Survey *s)
+{
+    const Func *micro = find_func(s->m, s->loop->attrs.callee);
+    for (int chunk = 0; chunk < s->chunks; chunk++) {
+        Map needed = { .arena = s->arena };
+        const Part *part = find_part(s, FORWARD_ACTION, chunk);
+        note_with_operands(&needed, part->op);
+        for (const Op *op = micro->first; op; op = op->next)
+            if (map_get(&needed, op) && !map_get(&s->part_of, op))
+                map_put(&s->part_of, op, (void *)(uintptr_t)part);
+    }
+    for (const Op *op = micro->first; op; op = op->next)
+        assign_part(s, op);
 }
 
 /* --- Work -------------------------------------------------------------------------------------------- */
 
-static void note_path(Survey *s, const Op *op, uint64_t stages)
+static int stage_of(const Survey *s, const Part *part, int rank)
 {
-    if (!op->path || op->path == s->forward->path || !stages || stages & (stages - 1))
+    return stage_on_rank(s->p->picture.schedule, rank, part->chunk);
+}
+
+static void note_path(Survey *s, const Part *part, const Op *op, uint64_t ranks)
+{
+    if (!op->path || op->path == part->op->path || !ranks || ranks & (ranks - 1))
         return;
-    Paths *paths = &s->only[__builtin_ctzll(stages)];
+    Paths *paths = &s->only[stage_of(s, part, __builtin_ctzll(ranks))];
     for (int i = 0; i < paths->count; i++)
         if (paths->path[i] == op->path)
             return;
@@ -72,47 +131,44 @@ static void note_path(Survey *s, const Op *op, uint64_t stages)
         paths->path[paths->count++] = op->path;
 }
 
-static double copies_on(const Survey *s, const Op *loop, int stage)
-{
-    return loop ? (double)part_size(s->m, &loop->attrs.dims.dim[0], stage) : 1;
-}
-
 /* Adds to the FLOPs of each stage that runs it; `around`: the loop in stages around it, or NULL. */
-static void add_op(Survey *s, const Op *op, const Op *around, double times, double *flops)
+static void add_op(Survey *s, const Part *part, const Op *op, const Op *around, double times)
 {
+    double *const flops[] = { s->p->forward, s->p->backward, s->p->weight };
     const Func *callee = op->attrs.callee ? find_func(s->m, op->attrs.callee) : NULL;
     if (callee && callee->role != KERNEL) {
         const double turns = runs_in_stages(op) ? 1 : (double)rank_iterations(s->m, op);
         for (const Op *inner = callee->first; inner; inner = inner->next)
-            add_op(s, inner, runs_in_stages(op) ? op : around, times * turns, flops);
+            add_op(s, part, inner, runs_in_stages(op) ? op : around, times * turns);
         return;
     }
-    const uint64_t all = ALL_STAGES >> (64 - s->stages), on = stages_running(s->m, op) & all;
-    const double work = op_work(s->m, NULL, op).rank + (callee ? flops_run(s->m, callee) : 0);
-    for (int stage = 0; stage < s->stages; stage++)
-        flops[stage] += on >> stage & 1 ? work * times * copies_on(s, around, stage) : 0;
-    note_path(s, op, on);
+    const uint64_t all = ALL_STAGES >> (64 - s->ranks), on = stages_running(s->m, op) & all;
+    const double work = (op_work(s->m, NULL, op).rank + (callee ? flops_run(s->m, callee) : 0)) * times;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const double copies = around ? (double)part_size(s->m, &around->attrs.dims.dim[0], rank) : 1;
+        flops[part->kind][stage_of(s, part, rank)] += on >> rank & 1 ? work * copies : 0;
+    }
+    note_path(s, part, op, on);
 }
 
 static void add_work(Survey *s)
 {
-    const Func *micro = find_func(s->m, s->loop->attrs.callee);
-    note_with_operands(&s->made_first, s->forward);
-    for (const Op *op = micro->first; op; op = op->next)
-        add_op(s, op, NULL, 1,
-               op == s->weights              ? s->p->weight
-               : map_get(&s->made_first, op) ? s->p->forward
-                                             : s->p->backward);
+    assign_parts(s);
+    for (const Op *op = find_func(s->m, s->loop->attrs.callee)->first; op; op = op->next)
+        add_op(s, map_get(&s->part_of, op), op, NULL, 1);
 }
 
-/* What a loop in stages carries from one to the next. */
-static double carried_bytes(const Survey *s, const Op *half)
+/* What a loop in stages carries from one to the next, at most. */
+static double message_bytes(const Survey *s)
 {
-    const Op *loop = loop_within(s->m, half);
-    double bytes = 0;
-    for (int i = 0; i < loop->attrs.carried; i++)
-        bytes += (double)local_bytes(s->m, &loop->results.at[i]->type);
-    return bytes;
+    double most = 0;
+    for (int i = 0; i < s->nparts; i++) {
+        double bytes = 0;
+        for (int j = 0; j < s->part[i].loop->attrs.carried; j++)
+            bytes += (double)local_bytes(s->m, &s->part[i].loop->results.at[j]->type);
+        most = fmax(most, bytes);
+    }
+    return most;
 }
 
 /* --- Texts ------------------------------------------------------------------------------------------- */
@@ -120,12 +176,16 @@ static double carried_bytes(const Survey *s, const Op *half)
 /* "h.0 to h.3", where `h` is the instance that is repeated; of several instances, "layers 0 to 3". */
 static const char *slices_text(const Survey *s, int stage)
 {
-    const Dim *dim = &loop_within(s->m, s->forward)->attrs.dims.dim[0];
-    const int64_t first = part_first(s->m, dim, stage), last = first + part_size(s->m, dim, stage) - 1;
-    const char *end = strstr(dim->name, ".copy");
+    const int chunk = stage / s->ranks, rank = rank_of_stage(s->p->picture.schedule, stage);
+    const Dim *dim = &find_part(s, FORWARD_ACTION, chunk)->loop->attrs.dims.dim[0];
+    const char *whole = find_part(s, FORWARD_ACTION, 0)->loop->attrs.dims.dim[0].name, *end = strstr(whole, ".copy");
     const bool is_copy = end && strcmp(end, ".copy") == 0;
-    const char *name = arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - dim->name) : (int)strlen(dim->name),
-                                  dim->name, is_copy ? "." : " ");
+    const char *name =
+        arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - whole) : (int)strlen(whole), whole, is_copy ? "." : " ");
+    int64_t first = part_first(s->m, dim, rank);
+    for (int before = 0; before < chunk; before++)
+        first += find_part(s, FORWARD_ACTION, before)->loop->attrs.dims.dim[0].size;
+    const int64_t last = first + part_size(s->m, dim, rank) - 1;
     if (first == last)
         return arena_text(s->arena, "%s%" PRId64, name, first);
     return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, is_copy ? name : "", last);
@@ -201,22 +261,34 @@ static void set_costs(Survey *s, const Options *o)
 
 /* --- Memory ------------------------------------------------------------------------------------------- */
 
-/* All ranks allocate the same arena.  What micro-batches in flight hold of it is shown over time, on the stage with
- * most of them all of it; the rest is fixed.  With schedule naive it has no slots, and all is fixed. */
+static int chunk_of_ring(const PipelineSlots *slots, const Ring *ring)
+{
+    const StagePart *part = slots->part;
+    while (part->call != ring->call)
+        part++;
+    return part->chunk;
+}
+
+/* All ranks allocate the same arena.  What micro-batches in flight hold of it is shown over time, on the rank with most
+ * of them all of it; the rest is fixed.  With schedule naive it has no slots, and all is fixed. */
 static void set_memory(Survey *s, int64_t arena)
 {
     const PipelineSchedule *schedule = s->p->picture.schedule;
     const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
-    double *fixed = NEW_ARRAY(s->arena, double, s->stages), *held = NEW_ARRAY(s->arena, double, s->stages), bytes = 0;
-    int most = 0;
+    double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages), most = 0;
     for (int i = 0; slots && i < slots->nrings; i++)
-        bytes += slots->ring[i].in_flight ? (double)slots->ring[i].bytes : 0;
-    for (int stage = 0; stage < s->stages; stage++)
-        most = schedule->activations[stage] > most ? schedule->activations[stage] : most;
-    for (int stage = 0; stage < s->stages; stage++) {
-        fixed[stage] = (double)arena - most * bytes;
-        held[stage] = bytes;
+        for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
+            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] += (double)slots->ring[i].bytes;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        double all = 0;
+        for (int chunk = 0; chunk < s->chunks; chunk++) {
+            const int stage = stage_on_rank(schedule, rank, chunk);
+            all += schedule->activations[stage] * held[stage];
+        }
+        most = fmax(most, all);
     }
+    for (int rank = 0; rank < s->ranks; rank++)
+        fixed[rank] = (double)arena - most;
     s->p->picture.fixed_bytes = fixed;
     s->p->picture.activation_bytes = held;
 }
@@ -229,7 +301,7 @@ static PipelineSchedule *schedule_of(Survey *s, const char **why)
     if (s->loop->attrs.stages)
         return pipeline_slots(s->m, s->loop)->schedule;
     PipelineSchedule *schedule =
-        make_schedule(s->arena, "naive", s->stages, 1, (int)s->loop->attrs.dims.dim[0].size, why, &help);
+        make_schedule(s->arena, "naive", s->ranks, s->chunks, (int)s->loop->attrs.dims.dim[0].size, why, &help);
     return schedule && order_messages(s->arena, schedule, why) ? schedule : NULL;
 }
 
@@ -241,7 +313,7 @@ static const char *refusal(Survey *s)
         return "train.batch is train.microbatch, and one micro-batch is not scheduled";
     if (!s->loop)
         return "the repeat that runs in stages is inside another one";
-    return find_halves(s) ? NULL : "a micro-batch does not pass the stages once forward and once backward";
+    return find_parts(s) ? NULL : "a micro-batch does not pass the stages once forward and once backward";
 }
 
 static void fill_in(Survey *s, const Report *r)
@@ -255,7 +327,7 @@ static void fill_in(Survey *s, const Report *r)
     s->p->forward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->backward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->weight = NEW_ARRAY(s->arena, double, s->stages);
-    s->p->message_bytes = fmax(carried_bytes(s, s->forward), carried_bytes(s, s->backward));
+    s->p->message_bytes = message_bytes(s);
     add_work(s);
     name_stages(s);
     set_costs(s, r->run->options);
@@ -265,18 +337,19 @@ static void fill_in(Survey *s, const Report *r)
 PipelineReport *report_pipeline(const Report *r, const char **why)
 {
     Arena *arena = &r->run->arena;
-    const int axis = pipeline_axis(r->m), stages = axis < 0 ? 0 : (int)r->m->axis_size[axis];
+    const int axis = pipeline_axis(r->m);
     *why = NULL;
     if (axis < 0)
         return NULL;
     Survey s = { .m = r->m,
                  .arena = arena,
                  .p = NEW(arena, PipelineReport),
-                 .stages = stages,
+                 .ranks = (int)r->m->axis_size[axis],
                  .loop = micro_loop(r->m),
-                 .made_first.arena = arena,
-                 .only = NEW_ARRAY(arena, Paths, stages) };
+                 .part_of.arena = arena };
     *why = refusal(&s);
+    s.stages = s.ranks * s.chunks;
+    s.only = NEW_ARRAY(arena, Paths, s.stages + 1);
     if (*why || !(s.p->picture.schedule = schedule_of(&s, why)))
         return NULL;
     fill_in(&s, r);

@@ -1,8 +1,9 @@
-/* layout.h -- shared by layout.c (mesh, shard) and policies.c (pipeline, zero, recompute). */
+/* layout.h -- shared by layout.c (mesh, shard), policies.c (zero, recompute) and pipeline.c. */
 #ifndef MPC_LAYOUT_H
 #define MPC_LAYOUT_H
 
 #include "lowering.h"
+#include "schedule/schedule.h"
 
 enum { MOST_RANKS = INT32_MAX };
 
@@ -17,11 +18,26 @@ typedef struct {
     bool only_second; /* of a pair of dims: the first one cannot be split */
 } MeshAxis;
 
+/* The copies of each stage, in the order of the model; none: as their work suggests. */
+typedef struct {
+    int64_t part[MAX_STAGES], sum;
+    int count;
+} Parts;
+
+typedef struct {
+    ShardRule *rule; /* of the dim that counts the copies; NULL: no stages */
+    int64_t copies;
+    int chunks; /* stages of each rank */
+    Placement placement;
+    Parts parts;
+} Pipeline;
+
 struct Layout {
     Lower *l;
     const Ast *parallel; /* NULL: the file has none */
     MeshAxis axis[MAX_AXES];
     int naxes;
+    Pipeline pipeline;
     bool is_model_wrong; /* tensors are missing: unknown dims are not reported */
 };
 
@@ -37,7 +53,21 @@ Axes axes_over(const Module *m, Name dim, bool otherwise);
 /* The dim of an item of `shard` for the number-th module axis of the mesh axis. */
 const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 
-void read_policies(Layout *p);  /* zero, recompute: before the model is lowered */
-void check_pipeline(Layout *p); /* after the model is lowered: it names an instance */
+void read_policies(Layout *p);   /* zero, recompute: before the model is lowered */
+void check_pipeline(Layout *p);  /* after the model is lowered: it names an instance */
+int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
+
+/* Cuts the repeat whose copies `dim` counts in `count` loops of so many copies each, and gives their dims. */
+void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *dims);
+
+/* --- Words and options (policies.c) --------------------------------------------------------- */
+
+bool is_word(const char *const words[], const char *word, NearMiss *near);
+
+/* A word from the command line or else from the file; NULL after reporting. */
+const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
+                      const char *said);
+void note_policy(Lower *l, const char *name, const char *value, const Ast *ast, bool said);
+void check_given_once(Lower *l, const Ast *options); /* rejects repeated options */
 
 #endif

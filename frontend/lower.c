@@ -132,6 +132,7 @@ static void lower_variants(Lower *l)
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
+    cut_pipeline(l);
     remove_uncalled(l->m);
 }
 

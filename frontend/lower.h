@@ -16,7 +16,7 @@ typedef struct {
 typedef struct {
     const Override *defines, *sets;
     int ndefines, nsets;
-    const char *mesh, *zero, *recompute, *schedule, *stages; /* NULL: as in the file */
+    const char *mesh, *zero, *recompute, *schedule, *stages, *chunks; /* NULL: as in the file */
     /* The text of a file that the model names, as of a path from the current folder; NULL with the reason in *why. */
     Source *(*read_text)(void *context, const char *path, const char **why);
     void *context;

@@ -1,4 +1,4 @@
-/* policies.c -- `parallel { }`: pipeline, zero and recompute. */
+/* policies.c -- `parallel { }`: zero and recompute; words and options of all policies. */
 #include "layout.h"
 
 #include <inttypes.h>
@@ -7,12 +7,10 @@
 
 /* --- Words ---------------------------------------------------------------------------------- */
 
-static const char *const schedules[] = { "naive", "gpipe", "1f1b", "interleaved", "zb", NULL };
-static const char *const pipeline_options[] = { "schedule", "chunks", "stages", NULL };
 static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 
-static bool is_word(const char *const words[], const char *word, NearMiss *near)
+bool is_word(const char *const words[], const char *word, NearMiss *near)
 {
     for (int i = 0; words[i]; i++) {
         offer(near, words[i]);
@@ -22,7 +20,7 @@ static bool is_word(const char *const words[], const char *word, NearMiss *near)
     return false;
 }
 
-static const char *word_list(Lower *l, const char *const words[])
+const char *word_list(Lower *l, const char *const words[])
 {
     const char *list = words[0];
     for (int i = 1; words[i]; i++)
@@ -30,9 +28,8 @@ static const char *word_list(Lower *l, const char *const words[])
     return list;
 }
 
-/* A word from the command line or else from the file; NULL after reporting. */
-static const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
-                             const char *said)
+const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
+                      const char *said)
 {
     const char *word = said ? said : ast && (ast->kind == A_NAME || ast->kind == A_ZERO) ? ast->name : "";
     NearMiss near = { .name = word };
@@ -48,243 +45,19 @@ static const char *read_word(Lower *l, const char *what, const char *const words
     return NULL;
 }
 
-static void note(Lower *l, const char *name, const char *value, const Ast *ast, bool said)
+void note_policy(Lower *l, const char *name, const char *value, const Ast *ast, bool said)
 {
     add_setting(l, name, value, "", said ? "command line" : ast ? where_text(l, ast->loc) : "default");
 }
 
-/* --- pipeline ----------------------------------------------------------------- */
-
-static const Ast *option_named(const Ast *list, const char *name)
-{
-    while (list && (list->kind != A_KEYWORD || strcmp(list->name, name) != 0))
-        list = list->next;
-    return list;
-}
-
-static const Repeated *check_repeated(Layout *p, const Ast *ast)
-{
-    NearMiss near = { .name = ast->name };
-    for (const Repeated *r = p->l->repeated; r; r = r->next) {
-        if (strcmp(r->name, ast->name) == 0)
-            return r;
-        offer(&near, r->name);
-    }
-    complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
-             "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
-    return NULL;
-}
-
 /* Rejects repeated options. */
-static void check_given_once(Lower *l, const Ast *options)
+void check_given_once(Lower *l, const Ast *options)
 {
     for (const Ast *option = options; option; option = option->next)
         for (const Ast *before = options; before != option; before = before->next)
             if (strcmp(before->name, option->name) == 0)
                 complain(l, (Where){ .at = option->loc }, "'%s' is already specified at %s", option->name,
                          position_text(l, before->loc));
-}
-
-/* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
-static void split_layers(Module *m, Name copies, int axis, Name parts)
-{
-    ShardRule *rule = NEW(&m->arena, ShardRule), **end = &m->rules;
-    *rule = (ShardRule){ .axis = axis, .parts = parts };
-    add_name(&rule->dims, copies);
-    while (*end)
-        end = &(*end)->next;
-    *end = rule;
-}
-
-static void set_schedule(Lower *l, Loc loc, const char *word)
-{
-    static const char *const done[] = {
-        [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_ZB_H1] = "zb"
-    };
-    for (StageSchedule schedule = STAGES_NAIVE; schedule <= STAGES_ZB_H1; schedule++)
-        if (strcmp(word, done[schedule]) == 0)
-            l->m->train.stages = schedule;
-    if (!l->m->train.stages)
-        complain(l, (Where){ .at = loc, .help = "schedule = 1f1b" }, "the schedule %s is not implemented yet", word);
-}
-
-static bool splits_dims(const Module *m, const MeshAxis *axis)
-{
-    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
-        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
-            return true;
-    return false;
-}
-
-/* The file of a schedule, schedule = "my.csv" or --schedule=my.csv; NULL: it is a word.  A path in the model is one
- * from the model's folder. */
-static const char *schedule_file(Lower *l, const Ast *schedule)
-{
-    const char *said = l->options->schedule, *slash = strrchr(l->source->path, '/');
-    if (said)
-        return strpbrk(said, "./") ? said : NULL;
-    if (!schedule || schedule->child->kind != A_STRING)
-        return NULL;
-    const char *path = schedule->child->name;
-    return *path == '/' || !slash
-               ? path
-               : arena_text(l->arena, "%.*s%s", (int)(slash - l->source->path) + 1, l->source->path, path);
-}
-
-/* A model that is shrunk for verification has fewer stages and micro-batches than the table. */
-static void use_table(Lower *l, const Ast *schedule, const char *path, bool has_stages)
-{
-    const char *why;
-    Source *table = l->options->read_text(l->options->context, path, &why);
-    if (!table && l->options->schedule)
-        fail_command(l, said_text(l, "--schedule", l->options->schedule), NULL, "cannot read %s: %s", path, why);
-    else if (!table)
-        complain(l, (Where){ .at = schedule->loc }, "cannot read %s: %s", path, why);
-    else if (has_stages && l->options->shrink)
-        l->m->train.stages = strchr(table->text, 'W') ? STAGES_ZB_H1 : STAGES_ONE_F_ONE_B;
-    else if (has_stages)
-        l->m->train.stages = STAGES_TABLE, l->m->table = table;
-}
-
-/* --- The copies of each stage: stages = [7, 8, 8, 9] or --stages=7,8,8,9 ----------------------------------- */
-
-typedef struct {
-    int64_t part[MAX_STAGES], sum;
-    int count;
-} Parts;
-
-/* `example`: a list that would do; NULL: any. */
-static bool bad_parts(Lower *l, const Ast *ast, const char *example, const char *why)
-{
-    if (l->options->stages)
-        fail_command(l, said_text(l, "--stages", l->options->stages),
-                     arena_text(l->arena, "--stages=%s", example ? example : "7,8,8,9"), "%s", why);
-    else
-        complain(
-            l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "stages = [%s]", example ? example : "7,8,8,9") },
-            "%s", why);
-    return false;
-}
-
-static const char *example_of_parts(Lower *l, int64_t copies, int64_t stages)
-{
-    const char *text = "";
-    for (int64_t i = 0; i < stages; i++)
-        text = arena_text(l->arena, "%s%s%lld", text, i ? "," : "",
-                          (long long)(copies / stages + (i >= stages - copies % stages)));
-    return text;
-}
-
-static bool read_parts(Lower *l, const Ast *ast, Parts *parts)
-{
-    const char *said = l->options->stages;
-    const Ast *item = !said && ast->child->kind == A_LIST ? ast->child->child : NULL;
-    if (!said && !item)
-        return bad_parts(l, ast, NULL, "'stages' is a list of numbers, one for each stage");
-    for (bool more = true; more; parts->count++) {
-        int64_t copies = 0;
-        char *end = NULL;
-        if (parts->count == MAX_STAGES)
-            return bad_parts(l, ast, NULL, arena_text(l->arena, "there are more than %d stages", MAX_STAGES));
-        if (item && !integer_of(l, item, "the copies of a stage", 1, MAX_COPIES, &copies))
-            return false;
-        if (said && ((copies = strtoll(said, &end, 10)) < 1 || copies > MAX_COPIES || (*end && *end != ',')))
-            return bad_parts(l, ast, NULL, "each stage has a number of copies, from 1");
-        parts->part[parts->count] = copies;
-        parts->sum += copies;
-        more = said ? *end == ',' : item->next != NULL;
-        said = said ? end + 1 : NULL;
-        item = item ? item->next : NULL;
-    }
-    return true;
-}
-
-/* The model is shrunk for verification: two stages of three copies, the larger half of the copies where it was. */
-static Name shrunk_parts(Lower *l, const Parts *parts, const Repeated *repeated)
-{
-    int64_t first = 0;
-    for (int i = 0; i < parts->count / 2; i++)
-        first += parts->part[i];
-    const int64_t one = repeated->copies - 1,
-                  part[] = { 2 * first > parts->sum ? one : 1, 2 * first > parts->sum ? 1 : one };
-    return parts_text(l->m, part, 2);
-}
-
-/* NULL: the stages share the copies as their work suggests, or after reporting. */
-static Name parts_of(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
-{
-    Parts parts = { .count = 0 };
-    if ((!ast && !l->options->stages) || !read_parts(l, ast, &parts))
-        return NULL;
-    if (l->options->shrink)
-        return axis->size == 2 && repeated->copies > 1 ? shrunk_parts(l, &parts, repeated) : NULL;
-    const char *example = example_of_parts(l, repeated->copies, axis->size);
-    if (parts.count != axis->size)
-        return bad_parts(l, ast, example,
-                         arena_text(l->arena, "%d stages are given, and %s = %lld", parts.count, axis->name,
-                                    (long long)axis->size)),
-               NULL;
-    if (parts.sum != repeated->copies)
-        return bad_parts(l, ast, example,
-                         arena_text(l->arena, "the stages have %lld copies together, and '%s' has %lld",
-                                    (long long)parts.sum, repeated->name, (long long)repeated->copies)),
-               NULL;
-    return parts_text(l->m, parts.part, parts.count);
-}
-
-static void set_stages(Lower *l, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
-{
-    const Ast *stages = option_named(ast->child, "stages");
-    Name parts = NULL;
-    const int64_t most = axis->size < MAX_STAGES ? axis->size : MAX_STAGES;
-    if (splits_dims(l->m, axis))
-        complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
-                 "%s splits dims, too", axis->name);
-    else if (repeated->copies < axis->size || axis->size > MAX_STAGES)
-        complain(l,
-                 (Where){ .at = ast->init->loc,
-                          .help = arena_text(l->arena, "%s = %lld", axis->name,
-                                             (long long)(repeated->copies < most ? repeated->copies : most)) },
-                 "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size, (long long)repeated->copies,
-                 ast->name);
-    else
-        split_layers(l->m, repeated->dim, axis->first, parts = parts_of(l, stages, repeated, axis));
-    note(l, "parallel.stages", parts ? parts : "balanced", stages, l->options->stages);
-}
-
-static void check_stages(Layout *p, const Ast *ast)
-{
-    Lower *l = p->l;
-    const Ast *schedule = option_named(ast->child, "schedule"), *chunks = option_named(ast->child, "chunks");
-    int64_t count = 1;
-    for (const Ast *option = ast->child; option; option = option->next)
-        if (option->kind != A_KEYWORD || !is_word(pipeline_options, option->name, &(NearMiss){ .name = option->name }))
-            complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..., stages = [...]" },
-                     "pipeline has no option '%s'", option->name);
-    check_given_once(l, ast->child);
-    const Repeated *repeated = check_repeated(p, ast);
-    const MeshAxis *axis = use_axis(p, ast->init);
-    if (repeated && axis && axis->size > 1)
-        set_stages(l, ast, repeated, axis);
-    else if (axis && l->options->stages)
-        bad_parts(l, ast, example_of_parts(l, repeated ? repeated->copies : 1, 1),
-                  arena_text(l->arena, "%s has one rank", axis->name));
-    const char *word = "1f1b", *file = schedule_file(l, schedule);
-    if (file)
-        word = file;
-    else if (schedule || l->options->schedule)
-        word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
-                         l->options->schedule);
-    if (chunks && integer_of(l, chunks->child, "'chunks'", 1, 1024, &count) && count > 1 && word &&
-        strcmp(word, "interleaved") != 0)
-        complain(l, (Where){ .at = chunks->loc, .help = "schedule = interleaved" },
-                 "only an interleaved schedule has chunks");
-    if (word)
-        note(l, "parallel.schedule", word, schedule, l->options->schedule);
-    if (file)
-        use_table(l, schedule, file, axis && axis->size > 1);
-    else if (word && axis && axis->size > 1)
-        set_schedule(l, schedule ? schedule->loc : ast->loc, word);
 }
 
 /* --- zero ----------------------------------------------------------------------------------------- */
@@ -390,9 +163,9 @@ static void read_zero(Layout *p, const Ast *ast)
     if (!t->zero_axes) /* one rank: nothing to split */
         t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
     if (stage)
-        note(l, "parallel.zero", stage, ast, l->options->zero);
+        note_policy(l, "parallel.zero", stage, ast, l->options->zero);
     if (axes)
-        note(l, "parallel.zero.over", axes, ast->init, NULL);
+        note_policy(l, "parallel.zero.over", axes, ast->init, NULL);
     note_zero_options(l, ast);
 }
 
@@ -447,10 +220,10 @@ static void read_recompute(Lower *l, const Ast *ast)
     else if (value || said)
         word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
     t->recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
-    note(l, "parallel.recompute",
-         t->recompute == RECOMPUTE_AUTO ? arena_text(l->arena, "auto(%" PRId64 ")", t->recompute_budget)
-                                        : Recompute_words[t->recompute],
-         value, said);
+    note_policy(l, "parallel.recompute",
+                t->recompute == RECOMPUTE_AUTO ? arena_text(l->arena, "auto(%" PRId64 ")", t->recompute_budget)
+                                               : Recompute_words[t->recompute],
+                value, said);
 }
 
 /* --- The whole statement --------------------------------------------------------------------- */
@@ -464,17 +237,4 @@ void read_policies(Layout *p)
     else if (l->options->zero)
         fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no 'zero'");
     read_recompute(l, only_statement(p, A_RECOMPUTE));
-}
-
-void check_pipeline(Layout *p)
-{
-    Lower *l = p->l;
-    const Ast *pipeline = only_statement(p, A_PIPELINE);
-    if (pipeline)
-        check_stages(p, pipeline);
-    else if (l->options->schedule || l->options->stages)
-        fail_command(l,
-                     l->options->schedule ? said_text(l, "--schedule", l->options->schedule)
-                                          : said_text(l, "--stages", l->options->stages),
-                     "pipeline h over pp", "the file has no 'pipeline'");
 }

@@ -223,7 +223,7 @@ static void note_repeated(Lower *l, const char *name, const Dim *copies)
 
 static int64_t copies_of(Lower *l, const Ast *ast)
 {
-    const int64_t shrunk = only_statement(l->layout, A_PIPELINE) ? 3 : 2; /* 3: stages differ */
+    const int64_t shrunk = shrunk_copies(l);
     int64_t copies = 1;
     if (!integer_of(l, ast->init, "the number of copies", 1, MAX_COPIES, &copies))
         return 0;

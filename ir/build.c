@@ -113,6 +113,16 @@ Param *find_param(const Module *m, Name name)
     return map_get(&index->params, name);
 }
 
+void insert_param(Module *m, Param *before, Param *param)
+{
+    find_param(m, param->name);
+    param->next = before->next;
+    before->next = param;
+    map_put(&m->index->params, param->name, param);
+    if (m->index->last == before)
+        m->index->last = param;
+}
+
 Input *find_input(const Module *m, Name name)
 {
     Input *input = m->inputs;

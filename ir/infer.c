@@ -41,15 +41,7 @@ Axes split_axes(Split split)
     return axes;
 }
 
-bool same_split(const Dim *a, const Dim *b)
-{
-    if (a->split.count != b->split.count || a->zigzag != b->zigzag || a->split.parts != b->split.parts)
-        return false;
-    for (int i = 0; i < a->split.count; i++)
-        if (a->split.axis[i] != b->split.axis[i])
-            return false;
-    return true;
-}
+bool same_split(const Dim *a, const Dim *b) { return a->zigzag == b->zigzag && split_equal(a->split, b->split); }
 
 /* Adds the dims of one operand to the space. */
 static bool join(Module *m, const Op *op, const Type *type, Type *space)

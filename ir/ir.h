@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64 };
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16 };
 
 typedef const char *Name; /* interned: equal names are equal pointers */
 typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module */
@@ -30,7 +30,8 @@ typedef struct {
 typedef struct {
     int8_t count;
     int8_t axis[MAX_SPLIT];
-    Name parts; /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
+    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
+    bool reversed; /* with `parts`: the last rank has the first elements */
 } Split;
 
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
@@ -191,9 +192,10 @@ typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
 
 /* A trainable tensor.  Functions have it as a parameter of the same name. */
 typedef struct Param {
-    Name name; /* "h.attn.wq" */
-    Name path; /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
-    Type type; /* as the optimizer holds it */
+    Name name;     /* "h.attn.wq" */
+    Name path;     /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
+    int64_t first; /* the number of its first copy, for the first star: those before are other parameters */
+    Type type;     /* as the optimizer holds it */
     InitKind init;
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
@@ -226,6 +228,7 @@ typedef struct ShardRule {
     Name otherwise; /* NULL: none */
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
     Name parts;     /* "3+9": see Split */
+    bool reversed;
     struct ShardRule *next;
 } ShardRule;
 
@@ -380,6 +383,7 @@ bool has_name(const Names *names, Name name);
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */
 bool type_equal(const Type *a, const Type *b);
+bool split_equal(Split a, Split b);
 bool dim_equal(const Dim *a, const Dim *b);
 bool same_base(const Storage *a, const Storage *b); /* the frame, or the same pointer */
 bool same_dims(const Type *a, const Type *b);       /* equal but for dtype */
@@ -413,6 +417,7 @@ Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
+void insert_param(Module *m, Param *before, Param *param); /* after `before` */
 Input *find_input(const Module *m, Name name);
 const Input *longest_input(const Module *m); /* one with a sequence dim, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */

@@ -33,6 +33,8 @@ bool is_staged(const Func *f)
     return false;
 }
 
+bool is_send(const Op *op) { return info(op)->traits & MOVES && info(op)->traits & SENDS; }
+
 bool runs_in_stages(const Op *op)
 {
     return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].split.count > 0;
@@ -53,10 +55,12 @@ int pipeline_axis(const Module *m)
     return -1;
 }
 
+bool runs_up(const Op *loop) { return !loop->attrs.reverse == !loop->attrs.dims.dim[0].split.reversed; }
+
 Stages end_stage(const Module *m, const Op *loop, bool last)
 {
     const int axis = loop->attrs.dims.dim[0].split.axis[0];
-    const int64_t at = last != (loop->attrs.reverse > 0) ? m->axis_size[axis] - 1 : 0;
+    const int64_t at = last == runs_up(loop) ? m->axis_size[axis] - 1 : 0;
     return (Stages){ UINT64_C(1) << at, axis };
 }
 

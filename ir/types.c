@@ -105,9 +105,10 @@ Names dims_lacking(const Type *of, const Type *in)
     return names;
 }
 
-static bool split_equal(Split a, Split b)
+bool split_equal(Split a, Split b)
 {
-    return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0 && a.parts == b.parts;
+    return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0 && a.parts == b.parts &&
+           a.reversed == b.reversed;
 }
 
 bool dim_equal(const Dim *a, const Dim *b)
@@ -255,10 +256,10 @@ int64_t split_count(const Module *m, Split split)
     return count;
 }
 
-/* What "3+9" says: the number of parts, their sum, the largest and smallest, and of part `at` the first element and
- * the size. */
+/* What "3+9" says: the number of parts, their sum, the largest and smallest, and the size of part `at` and the sum of
+ * those before it. */
 typedef struct {
-    int64_t count, sum, most, least, first, size;
+    int64_t count, sum, most, least, before, size;
 } Parts;
 
 static Parts read_parts(Name parts, int64_t at)
@@ -268,7 +269,7 @@ static Parts read_parts(Name parts, int64_t at)
         int64_t size = 0;
         for (; *text >= '0' && *text <= '9'; text++)
             size = size * 10 + (*text - '0');
-        p.first += p.count < at ? size : 0;
+        p.before += p.count < at ? size : 0;
         p.size = p.count == at ? size : p.size;
         p.most = size > p.most ? size : p.most;
         p.least = size < p.least ? size : p.least;
@@ -293,7 +294,10 @@ int64_t part_size(const Module *m, const Dim *dim, int64_t rank)
 
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank)
 {
-    return dim->split.parts ? read_parts(dim->split.parts, rank).first : rank * local_size(m, dim);
+    if (!dim->split.parts)
+        return rank * local_size(m, dim);
+    const Parts parts = read_parts(dim->split.parts, rank);
+    return dim->split.reversed ? parts.sum - parts.before - parts.size : parts.before;
 }
 
 /* As many parts as ranks, which are the dim together, and none is empty. */
@@ -306,8 +310,8 @@ static bool has_right_parts(const Module *m, const Dim *dim)
 
 bool splits_evenly(const Module *m, const Dim *dim)
 {
-    if (dim->split.parts)
-        return has_right_parts(m, dim);
+    if (dim->split.parts || dim->split.reversed)
+        return dim->split.parts && has_right_parts(m, dim);
     int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
     return dim->padded >= dim->size && dim->padded % split_count(m, dim->split) == 0 && dim->padded % pieces == 0;
 }

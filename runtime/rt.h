@@ -33,6 +33,7 @@ typedef struct {
     int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
     bool zigzag;
     const int64_t *parts; /* along one axis: each rank's elements, in memory for the most; NULL: as above */
+    bool reversed;        /* with `parts`: the last rank has the first elements */
 } RtSplit;
 
 typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;
@@ -45,8 +46,9 @@ typedef struct {
 
 /* A tensor that outlives a step: a parameter, or a part of the optimizer's state.
  *
- * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those: a
- * checkpoint holds one tensor for each copy, named with the copy's number, with the remaining dims.  Padding is never
+ * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those, the
+ * outermost from `first_copy` on: a checkpoint holds one tensor for each copy, named with the copy's number, with the
+ * remaining dims.  Padding is never
  * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
  * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
@@ -54,6 +56,7 @@ typedef struct {
     const char *state; /* NULL for a parameter, else its kind of state: "m", "v", "momentum"; or a scalar's name */
     RtType type;
     int rank, copies;
+    int64_t first_copy;
     const char *dim[RT_MAX_RANK];
     int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
     RtSplit split[RT_MAX_RANK];
@@ -283,19 +286,23 @@ void rt_receive(Rt *rt, int id, int from, void *data);
 
 /* --- Pipelines ------------------------------------------------------------------------------------
  *
- * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  What outlives an
- * action lies in rings of slots: micro-batch i is in slot i mod the number of slots of the rank's stage. */
+ * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  A rank has one stage
+ * in each chunk.  What outlives an action lies in rings of slots: micro-batch i is in slot i mod the number of slots of
+ * the rank. */
 typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHTS, RT_ACTIONS } RtAction;
 
 typedef struct {
     unsigned char
         kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned char chunk; /* of this rank's stage */
+    unsigned char peer;  /* of a message: the other rank, along the axis */
+    bool border;         /* of a message: is it from one chunk to the next? */
     unsigned short micro;
 } RtEvent;
 
 typedef struct {
     int64_t offset, bytes; /* of the first slot, in the arena; of one slot */
-    const int *slots;      /* by stage */
+    const int *slots;      /* by rank */
 } RtRing;
 
 typedef struct {
@@ -303,14 +310,18 @@ typedef struct {
 } RtStageMessage;
 
 typedef struct {
-    int axis;
+    const RtStageMessage *message;
+    int count;
+} RtStageMessages;
+
+typedef struct {
+    int axis, chunks, micros;
+    const int *const *stage; /* by rank and chunk */
     const RtRing *ring;
-    const RtStageMessage *message[2]; /* activations, gradients */
-    int nmessages[2];
-    void (*action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* RT_WEIGHTS may be NULL */
-    const RtEvent *const *event;                                    /* by stage */
+    const RtStageMessages *inner[2], *border[2]; /* activations, gradients; by chunk: inside it, and to the next one */
+    void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */
+    const RtEvent *const *event;                                           /* by rank */
     const int *nevents;
-    int micros;
 } RtPipeline;
 
 void rt_pipeline(Rt *rt, const RtPipeline *pipeline, char *arena);

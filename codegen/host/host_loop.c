@@ -98,8 +98,8 @@ static void pass_on(LoopText *l, int i, const char *at, const char *left)
     const RtCollective c = stage_message(m, &value->type, first.axis);
     const char *cause = arena_text(&m->arena, "pipeline.%s: %s", l->callee->name, type_text(m, &arg(l->op, i)->type));
     const int id = add_message(t->h, &c, value->type.dtype, l->op, cause);
-    const char *stage = rank_stage(t, first.axis), *ahead = l->op->attrs.reverse ? "- 1" : "+ 1",
-               *behind = l->op->attrs.reverse ? "+ 1" : "- 1";
+    const char *stage = rank_stage(t, first.axis), *ahead = runs_up(l->op) ? "+ 1" : "- 1",
+               *behind = runs_up(l->op) ? "- 1" : "+ 1";
     fprintf(l->before.out, "if (%s != %d)\n    rt_receive(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(first.at), id,
             stage, behind, at);
     fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(last.at), id,
@@ -210,20 +210,43 @@ static void count_copies(LoopText *l)
             rank_stage(l->t, dim->split.axis[0]));
 }
 
-/* For --trace: distinguishes the iterations, by their number among those of all stages. */
+/* --- Tracing ------------------------------------------------------------------------------- */
+
+/* The number of a loop's first copy: those before are counted by the loops of other chunks. */
+static int64_t first_copy(const Module *m, Name dim)
+{
+    for (const Param *param = m->params; param; param = param->next)
+        if (find_dim(&param->type, dim) >= 0)
+            return param->first;
+    return 0;
+}
+
+/* "h.copy" of "h.copy.chunk2": a trace counts the copies of all chunks, and of all stages, alike. */
+static const char *traced_dim(const LoopText *l)
+{
+    Module *m = l->t->h->m;
+    const char *copy = strstr(l->dim, ".copy"), *chunk = copy ? strstr(copy, ".chunk") : NULL;
+    return string_text(m, chunk ? arena_text(&m->arena, "%.*s", (int)(chunk - l->dim), l->dim) : l->dim);
+}
+
 static char *iteration_text(const LoopText *l)
 {
     Module *m = l->t->h->m;
-    const char *iteration =
-        runs_in_stages(l->op) ? position_in_whole(m, &l->op->attrs.dims.dim[0], l->index) : l->index;
-    return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", string_text(m, l->dim), iteration);
+    const char *number = l->index;
+    if (runs_in_stages(l->op)) {
+        const int64_t first = first_copy(m, l->dim);
+        number = position_in_whole(m, &l->op->attrs.dims.dim[0], l->index);
+        number = first ? arena_text(&m->arena, "%" PRId64 " + %s", first, number) : number;
+    }
+    return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", traced_dim(l), number);
 }
 
 static char *end_of_iterations(const LoopText *l)
 {
-    Module *m = l->t->h->m;
-    return arena_text(&m->arena, "RT_ITERATION(rt, %s, -1);", string_text(m, l->dim));
+    return arena_text(&l->t->h->m->arena, "RT_ITERATION(rt, %s, -1);", traced_dim(l));
 }
+
+/* --- The statement -------------------------------------------------------------------------- */
 
 void write_loop(FuncText *t, const Op *op)
 {

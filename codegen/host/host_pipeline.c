@@ -137,23 +137,64 @@ static void write_rings(Host *h, const PipelineSlots *slots, int64_t base)
     fputs("};\n\n", out);
 }
 
-/* The messages of one direction: a row for each value that the loop carries. */
-static int write_messages(Host *h, const PipelineSlots *slots, const Op *call, const char *name)
+/* The messages of one chunk, inside it or to the next one. */
+typedef struct {
+    Host *h;
+    const PipelineSlots *slots;
+    Text rows;
+    int count;
+} Messages;
+
+static void add_row(Messages *t, const Op *op, const Value *left, const Value *entered)
 {
-    Module *m = h->m;
-    const Func *half = find_func(m, call->attrs.callee);
-    const Op *loop = stage_loop(half);
-    fprintf(h->functions.out, "static const RtStageMessage %s[] = {\n", name);
-    for (int i = 0; i < loop->attrs.carried; i++) {
-        const Value *left = call->results.at[index_of(&half->results, loop->results.at[i])];
-        const Value *entered = call->results.at[index_of(&half->results, arg(loop, i))];
-        const RtCollective c = stage_message(m, &left->type, h->pipeline);
-        const char *cause = arena_text(&m->arena, "pipeline.%s: %s", loop->attrs.callee, type_text(m, &left->type));
-        fprintf(h->functions.out, "    { %d, %d, %d },\n", add_message(h, &c, left->type.dtype, loop, cause),
-                ring_of(slots, left), ring_of(slots, entered));
-    }
-    fputs("};\n\n", h->functions.out);
-    return (int)loop->attrs.carried;
+    Module *m = t->h->m;
+    const RtCollective c = stage_message(m, &left->type, t->h->pipeline);
+    const char *of = op->attrs.callee ? op->attrs.callee : op->path ? op->path : info(op)->name;
+    const char *cause = arena_text(&m->arena, "pipeline.%s: %s", of, type_text(m, &left->type));
+    fprintf(t->rows.out, "    { %d, %d, %d },\n", add_message(t->h, &c, left->type.dtype, op, cause),
+            ring_of(t->slots, left), ring_of(t->slots, entered));
+    t->count++;
+}
+
+/* Writes the table; returns what refers to it. */
+static const char *write_messages(Messages *t, const char *name, int chunk)
+{
+    Arena *arena = &t->h->m->arena;
+    char *rows = close_text(arena, &t->rows);
+    if (!t->count)
+        return "{ NULL, 0 }"; /* an array is not empty */
+    fprintf(t->h->functions.out, "static const RtStageMessage %s_%d[] = {\n%s};\n\n", name, chunk, rows);
+    return arena_text(arena, "{ %s_%d, %d }", name, chunk, t->count);
+}
+
+/* The call's result that is this value of its function. */
+static const Value *result_of_part(const Module *m, const Op *call, const Value *value)
+{
+    return call->results.at[index_of(&find_func(m, call->attrs.callee)->results, value)];
+}
+
+/* A row for each value that the loop carries from stage to stage. */
+static const char *write_inner(Host *h, const PipelineSlots *slots, const StagePart *part)
+{
+    Messages t = { h, slots, .count = 0 };
+    open_text(&t.rows);
+    for (int i = 0; i < part->loop->attrs.carried; i++)
+        add_row(&t, part->loop, result_of_part(h->m, part->call, part->loop->results.at[i]),
+                result_of_part(h->m, part->call, arg(part->loop, i)));
+    return write_messages(&t, part->kind == FORWARD_ACTION ? "activations" : "gradients", part->chunk);
+}
+
+/* A row for each value that the part, if there is one, receives from the chunk before. */
+static const char *write_border(Host *h, const PipelineSlots *slots, const StagePart *part, int before)
+{
+    Messages t = { h, slots, .count = 0 };
+    const Func *f = part ? find_func(h->m, part->call->attrs.callee) : NULL;
+    open_text(&t.rows);
+    for (const Op *op = f ? f->first : NULL; op; op = op->next)
+        if (is_send(op))
+            add_row(&t, op, arg(part->call, index_of(&f->params, arg(op, 0))),
+                    result_of_part(h->m, part->call, result(op)));
+    return write_messages(&t, part && part->kind ? "gradients_after" : "activations_after", before);
 }
 
 static char event_letter(const Event *e)
@@ -163,88 +204,147 @@ static char event_letter(const Event *e)
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
+/* { 's', chunk, peer, border, micro }: see RtEvent. */
+static char *event_text(Module *m, const PipelineSchedule *s, const Event *e)
+{
+    const Message *message = &e->message;
+    if (!e->is_message)
+        return arena_text(&m->arena, "{ '%c', %d, 0, 0, %d }", event_letter(e), e->action.stage / s->ranks,
+                          e->action.micro);
+    const int to = message->stage + (message->backward ? -1 : 1);
+    const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
+    return arena_text(&m->arena, "{ '%c', %d, %d, %d, %d }", event_letter(e), own / s->ranks, rank_of_stage(s, other),
+                      own / s->ranks != other / s->ranks, message->micro);
+}
+
 static void write_events(Host *h, const PipelineSchedule *s)
 {
-    enum { IN_ROW = 12 };
+    enum { IN_ROW = 5 };
     FILE *out = h->functions.out;
     for (int rank = 0; rank < s->ranks; rank++) {
         fprintf(out, "static const RtEvent events_%d[] = {", rank);
-        for (int i = 0; i < s->nevents[rank]; i++) {
-            const Event *e = &s->event[rank][i];
-            fprintf(out, "%s{ '%c', %d },", i % IN_ROW ? " " : "\n    ", event_letter(e),
-                    e->is_message ? e->message.micro : e->action.micro);
-        }
+        for (int i = 0; i < s->nevents[rank]; i++)
+            fprintf(out, "%s%s,", i % IN_ROW ? " " : "\n    ", event_text(h->m, s, &s->event[rank][i]));
         fputs("\n};\n", out);
     }
     fputs("\n", out);
 }
 
-static void write_table(Host *h, const PipelineSlots *slots, const int nmessages[2], bool has_weights)
+static const StagePart *find_part(const PipelineSlots *slots, ActionKind kind, int chunk)
+{
+    for (int i = 0; i < slots->nparts; i++)
+        if (slots->part[i].kind == kind && slots->part[i].chunk == chunk)
+            return &slots->part[i];
+    return NULL;
+}
+
+static const char *action_name(Module *m, const StagePart *part)
+{
+    static const char *const names[] = { "forward", "backward", "weight" };
+    return part ? arena_text(&m->arena, "%s_action_%d", names[part->kind], part->chunk) : "NULL";
+}
+
+/* Lists with an item for each chunk. */
+typedef struct {
+    char *inner[2], *border[2], *action[N_ACTION_KINDS];
+} Lists;
+
+static void append(Module *m, char **list, const char *item)
+{
+    *list = *list ? arena_text(&m->arena, "%s, %s", *list, item) : arena_text(&m->arena, "%s", item);
+}
+
+static Lists write_lists(Host *h, const PipelineSlots *slots)
+{
+    Lists lists = { .inner = { NULL } };
+    for (int chunk = 0; chunk < slots->schedule->chunks; chunk++) {
+        for (ActionKind kind = FORWARD_ACTION; kind <= BACKWARD_ACTION; kind++) {
+            const int next = kind == FORWARD_ACTION ? chunk + 1 : chunk - 1;
+            append(h->m, &lists.inner[kind], write_inner(h, slots, find_part(slots, kind, chunk)));
+            append(h->m, &lists.border[kind], write_border(h, slots, find_part(slots, kind, next), chunk));
+        }
+        for (ActionKind kind = FORWARD_ACTION; kind < N_ACTION_KINDS; kind++)
+            append(h->m, &lists.action[kind], action_name(h->m, find_part(slots, kind, chunk)));
+    }
+    return lists;
+}
+
+static void write_table(Host *h, const PipelineSlots *slots)
 {
     Module *m = h->m;
     const PipelineSchedule *s = slots->schedule;
-    const char *weights = has_weights ? ", weight_action" : "";
-    char *events = "", *counts = "";
+    const Lists lists = write_lists(h, slots);
+    char *events = NULL, *counts = NULL, *stages = NULL;
     for (int rank = 0; rank < s->ranks; rank++) {
-        events = arena_text(&m->arena, "%s%sevents_%d", events, rank ? ", " : "", rank);
-        counts = arena_text(&m->arena, "%s%s%d", counts, rank ? ", " : "", s->nevents[rank]);
+        char *own = NULL;
+        for (int chunk = 0; chunk < s->chunks; chunk++)
+            append(m, &own, arena_text(&m->arena, "%d", stage_on_rank(s, rank, chunk)));
+        append(m, &stages, arena_text(&m->arena, "(const int[]){ %s }", own));
+        append(m, &events, arena_text(&m->arena, "events_%d", rank));
+        append(m, &counts, arena_text(&m->arena, "%d", s->nevents[rank]));
     }
+    fputs("#define MESSAGES(...) ((const RtStageMessages[]){ __VA_ARGS__ })\n"
+          "#define ACTIONS(...) ((void (*const[])(Rt *, char *, int64_t)){ __VA_ARGS__ })\n\n",
+          h->functions.out);
     FILL(h->functions.out,
          "static const RtPipeline pipeline = {\n"
          "    .axis = $axis,\n"
+         "    .chunks = $chunks,\n"
+         "    .micros = $micros,\n"
+         "    .stage = (const int *const[]){ $stages },\n"
          "    .ring = rings,\n"
-         "    .message = { activations, gradients },\n"
-         "    .nmessages = { $forward, $backward },\n"
-         "    .action = { forward_action, backward_action$weights },\n"
+         "    .inner = { MESSAGES($activations), MESSAGES($gradients) },\n"
+         "    .border = { MESSAGES($activations_after), MESSAGES($gradients_after) },\n"
+         "    .action = { ACTIONS($forward), ACTIONS($backward), ACTIONS($weights) },\n"
          "    .event = (const RtEvent *const[]){ $events },\n"
          "    .nevents = (const int[]){ $counts },\n"
-         "    .micros = $micros,\n"
          "};\n\n",
-         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "weights", weights },
-         { "forward", arena_text(&m->arena, "%d", nmessages[0]) },
-         { "backward", arena_text(&m->arena, "%d", nmessages[1]) }, { "events", events }, { "counts", counts },
-         { "micros", arena_text(&m->arena, "%d", s->micros) });
+         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "chunks", arena_text(&m->arena, "%d", s->chunks) },
+         { "micros", arena_text(&m->arena, "%d", s->micros) }, { "stages", stages }, { "activations", lists.inner[0] },
+         { "gradients", lists.inner[1] }, { "activations_after", lists.border[0] },
+         { "gradients_after", lists.border[1] }, { "forward", lists.action[FORWARD_ACTION] },
+         { "backward", lists.action[BACKWARD_ACTION] }, { "weights", lists.action[WEIGHT_ACTION] },
+         { "events", events }, { "counts", counts });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */
+
+static void write_action(const LoopText *l, const PipelineSlots *slots, const StagePart *part)
+{
+    FuncText *t = l->t;
+    Host *h = t->h;
+    HalfText half = {
+        .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .stages = ALL_STAGES },
+        .l = *l,
+        .slots = slots,
+        .call = part->call
+    };
+    half.l.t = &half.t;
+    half.l.index = "micro";
+    new_identifier(&half.t.names, "rt");
+    new_identifier(&half.t.names, t->frame);
+    new_identifier(&half.t.names, "micro");
+    new_identifier(&half.t.names, "pipeline");
+    write_half(&half, action_name(h->m, part));
+}
 
 void write_pipeline(LoopText *l)
 {
     FuncText *t = l->t;
     Host *h = t->h;
     const PipelineSlots *slots = pipeline_slots(h->m, l->op);
-    const Op *forward = l->callee->first, *backward = forward ? forward->next : NULL;
-    const Op *weights = backward ? backward->next : NULL;
-    if (!slots->schedule || !backward || !forward->attrs.stages || (weights ? weights : backward) != l->callee->last) {
-        internal_error(h->m, l->op, "a micro-batch is not cut in two halves");
+    if (!slots->schedule || slots->part[slots->nparts - 1].call != l->callee->last) {
+        internal_error(h->m, l->op, "a micro-batch is not cut in parts");
         return;
     }
-    int nmessages[2];
-    const char *const names[] = { "forward_action", "backward_action", "weight_action" };
-    const Op *const calls[] = { forward, backward, weights };
-    for (int i = 0; i < 3 && calls[i]; i++)
-        host_half(h, find_func(h->m, calls[i]->attrs.callee));
+    for (int i = 0; i < slots->nparts; i++)
+        host_half(h, find_func(h->m, slots->part[i].call->attrs.callee));
     fputs("static const RtPipeline pipeline;\n\n", h->functions.out);
-    for (int i = 0; i < 3 && calls[i]; i++) {
-        HalfText half = {
-            .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .stages = ALL_STAGES },
-            .l = *l,
-            .slots = slots,
-            .call = calls[i]
-        };
-        half.l.t = &half.t;
-        half.l.index = "micro";
-        new_identifier(&half.t.names, "rt");
-        new_identifier(&half.t.names, t->frame);
-        new_identifier(&half.t.names, "micro");
-        new_identifier(&half.t.names, "pipeline");
-        write_half(&half, names[i]);
-    }
+    for (int i = 0; i < slots->nparts; i++)
+        write_action(l, slots, &slots->part[i]);
     write_rings(h, slots, l->buffer + iteration_buffers(h->m, l->op, l->callee) - slots->bytes);
-    nmessages[0] = write_messages(h, slots, forward, "activations");
-    nmessages[1] = write_messages(h, slots, backward, "gradients");
     write_events(h, slots->schedule);
-    write_table(h, slots, nmessages, weights != NULL);
+    write_table(h, slots);
     for (int i = 0; i < l->op->attrs.carried; i++)
         copy_initial(l, arg(l->op, i), l->op->results.at[i]);
     fprintf(l->before.out, "rt_pipeline(rt, &pipeline, %s);\n", t->frame);

@@ -104,6 +104,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
         { "type", element_constant(value->type.dtype) },
         { "rank", integer_text(m, value->type.rank) },
         { "copies", integer_text(m, count_copies(path)) },
+        { "first_copy", param && param->first ? integer_text(m, param->first) : NULL },
         { "dim", dim_list(m, value, 0) },
         { "size", dim_list(m, value, 1) },
         { "padded", dim_list(m, value, 3) },

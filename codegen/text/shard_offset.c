@@ -34,7 +34,8 @@ char *split_initialiser(Module *m, const Dim *dim)
     for (int i = 0; i < dim->split.count; i++)
         axes = arena_text(&m->arena, "%s%s%d", axes, i ? ", " : "", dim->split.axis[i]);
     if (dim->split.parts)
-        return arena_text(&m->arena, "{ .count = 1, .axis = { %s }, .parts = %s }", axes, parts_initialiser(m, dim));
+        return arena_text(&m->arena, "{ .count = 1, .axis = { %s }, .parts = %s%s }", axes, parts_initialiser(m, dim),
+                          dim->split.reversed ? ", .reversed = true" : "");
     return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s }", dim->split.count, axes,
                                          dim->zigzag ? ", .zigzag = true" : "")
                             : "{ .count = 0 }";
@@ -44,9 +45,7 @@ char *split_initialiser(Module *m, const Dim *dim)
 
 static bool same_offset(const Dim *a, const Dim *b)
 {
-    return a->name == b->name && a->padded == b->padded && a->zigzag == b->zigzag && a->split.parts == b->split.parts &&
-           a->split.count == b->split.count &&
-           memcmp(a->split.axis, b->split.axis, (size_t)a->split.count * sizeof *a->split.axis) == 0;
+    return a->name == b->name && a->padded == b->padded && a->zigzag == b->zigzag && split_equal(a->split, b->split);
 }
 
 static bool is_noted(const ShardOffsets *offsets, const Dim *dim)

@@ -9,19 +9,19 @@ _mpc()
     fi
     case ${COMP_WORDS[1]} in
     compile)
-        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --cflags= --verbose"
+        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --cflags= --verbose"
         files='*.mdl'
         ;;
     check)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --target= --verbose"
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --verbose"
         files='*.mdl'
         ;;
     report)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --target= --json --html= --gpu-flops= --link= --gpu-memory="
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --json --html= --gpu-flops= --link= --gpu-memory="
         files='*.mdl'
         ;;
     explain)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages="
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks="
         files='*.mdl'
         ;;
     fmt)

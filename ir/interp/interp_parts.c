@@ -37,14 +37,8 @@ bool is_splittable(const Interp *in, const Dim *dim) { return dim->split.count =
 
 bool same_place(const Dim *a, const Dim *b)
 {
-    if (a->size != b->size || a->split.count != b->split.count)
-        return false;
-    if (a->split.count && (a->padded != b->padded || a->zigzag != b->zigzag || a->split.parts != b->split.parts))
-        return false;
-    for (int i = 0; i < a->split.count; i++)
-        if (a->split.axis[i] != b->split.axis[i])
-            return false;
-    return true;
+    return a->size == b->size && split_equal(a->split, b->split) &&
+           (a->split.count == 0 || (a->padded == b->padded && a->zigzag == b->zigzag));
 }
 
 int64_t block_of(const Interp *in, const Dim *dim, int rank)
@@ -144,7 +138,8 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
         return *place = part_size(in->m, dim, behind / most) + behind % most, behind / most;
     }
     if (dim->split.parts) {
-        while (position >= part_first(in->m, dim, first + 1))
+        while (position - part_first(in->m, dim, first) < 0 ||
+               position - part_first(in->m, dim, first) >= part_size(in->m, dim, first))
             first++;
         return *place = position - part_first(in->m, dim, first), first;
     }

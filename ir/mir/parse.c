@@ -287,6 +287,7 @@ static void read_param(Parser *p, Param **end)
     param->name = read_name(p);
     param->loc = from(p, at);
     param->path = read_name(p);
+    param->first = accept(p, "from") ? read_int(p) : 0;
     expect(p, ":");
     param->type = read_type(p);
     expect(p, "=");
@@ -348,7 +349,10 @@ static void read_rule(Parser *p, ShardRule **end)
     if (accept(p, "else"))
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
-    if (accept(p, "parts"))
+    rule->reversed = accept(p, "reversed");
+    if (rule->reversed)
+        expect(p, "parts");
+    if (rule->reversed || accept(p, "parts"))
         rule->parts = read_parts(p);
 }
 

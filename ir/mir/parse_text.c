@@ -180,7 +180,8 @@ Name read_parts(Parser *p)
     return intern_text(p->module, text);
 }
 
-/* name:size~padded/axes, /z/axes for zigzag blocks, /axis(3+9) for parts of different sizes */
+/* name:size~padded/axes, /z/axes for zigzag blocks, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from
+ * the last rank to the first */
 static Dim read_dim(Parser *p)
 {
     Dim dim = { .name = read_name(p) };
@@ -191,8 +192,11 @@ static Dim read_dim(Parser *p)
         dim.padded = read_size(p);
     if (accept(p, "/z/"))
         dim.zigzag = true;
-    if (dim.zigzag || accept(p, "/"))
+    if (dim.zigzag || accept(p, "/")) {
+        const bool reversed = accept(p, "-");
         dim.split = read_split(p);
+        dim.split.reversed = reversed;
+    }
     if (dim.split.count && peek(p) == '(')
         dim.split.parts = read_parts(p);
     if (p->failed)

@@ -39,7 +39,8 @@ static char *put(char *end, const char *text)
     return end + length;
 }
 
-/* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks; (3+9): the parts of ranks. */
+/* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks; (3+9): the parts of ranks; -pp:
+ * from the last rank to the first. */
 static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
     end = put(end, dim->name);
@@ -47,7 +48,11 @@ static char *put_dim(const Module *m, const Dim *dim, char *end)
     if (dim->padded != dim->size)
         end += sprintf(end, "~%" PRId64, dim->padded);
     for (int i = 0; i < dim->split.count; i++)
-        end = put(put(end, i ? "+" : dim->zigzag ? "/z/" : "/"), m->axis[dim->split.axis[i]]);
+        end = put(put(end, i                     ? "+"
+                           : dim->zigzag         ? "/z/"
+                           : dim->split.reversed ? "/-"
+                                                 : "/"),
+                  m->axis[dim->split.axis[i]]);
     return dim->split.parts ? put(put(put(end, "("), dim->split.parts), ")") : end;
 }
 
@@ -309,10 +314,13 @@ static void print_func(Module *m, const Func *f, FILE *out)
     fputs("\n  }\n", out);
 }
 
-/* param %h.attn.wq h.*.attn.wq : f32[h.copy:12, embed:768] = normal(0.02, 0) no_decay loc(gpt2.mdl:20:5) */
+/* param %h.attn.wq h.*.attn.wq from 6 : f32[h.copy:12, embed:768] = normal(0.02, 0) no_decay loc(gpt2.mdl:20:5) */
 static void print_param(Module *m, const Param *param, FILE *out)
 {
-    fprintf(out, "  param %%%s %s : ", param->name, param->path);
+    fprintf(out, "  param %%%s %s ", param->name, param->path);
+    if (param->first)
+        fprintf(out, "from %" PRId64 " ", param->first);
+    fputs(": ", out);
     print_type(m, &param->type, out);
     fprintf(out, " = %s(", init_name[param->init]);
     print_Number(m, param->a, out);
@@ -360,7 +368,9 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
+    if (rule->parts)
+        fprintf(out, " %sparts(%s)", rule->reversed ? "reversed " : "", rule->parts);
+    fputc('\n', out);
 }
 
 void print_module(Module *m, FILE *out)

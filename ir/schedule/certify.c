@@ -318,6 +318,34 @@ static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *defer
     return true;
 }
 
+bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Lifetime *life, int slots, const char **why)
+{
+    const Proof proof = { .arena = arena, .s = s, .why = why };
+    int *holder = NEW_ARRAY(arena, int, slots); /* micro-batch + 1; 0: free */
+    for (int i = 0; i < s->nevents[rank]; i++) {
+        const Event *e = &s->event[rank][i];
+        const int stage = e->is_message ? receiving_stage(&e->message) : e->action.stage;
+        const int micro = e->is_message ? e->message.micro : e->action.micro;
+        const ActionKind kind = !e->is_message        ? e->action.kind
+                                : e->message.backward ? BACKWARD_ACTION
+                                                      : FORWARD_ACTION;
+        int *slot = &holder[micro % slots];
+        if (e->is_message == life->arrives && !(e->is_message && e->sends) && kind == life->made &&
+            stage == stage_on_rank(s, rank, life->made_chunk)) {
+            if (*slot)
+                return REFUSE(&proof, "rank %d %s into the slot that micro-batch %d still has: there are %d", rank,
+                              event_text(&proof, e), *slot - 1, slots);
+            *slot = micro + 1;
+        }
+        if (e->is_message || kind != life->read || stage != stage_on_rank(s, rank, life->read_chunk))
+            continue;
+        if (*slot != micro + 1)
+            return REFUSE(&proof, "rank %d %s, whose slot does not hold it", rank, event_text(&proof, e));
+        *slot = 0;
+    }
+    return true;
+}
+
 static bool check_slots(const Proof *p)
 {
     int *saved = NEW_ARRAY(p->arena, int, stage_count(p->s)), *unread[N_DIRECTIONS];

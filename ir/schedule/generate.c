@@ -17,6 +17,11 @@ int rank_of_stage(const PipelineSchedule *s, int stage)
     return s->placement == VEE && stage >= s->ranks ? s->ranks - 1 - rank : rank;
 }
 
+int stage_on_rank(const PipelineSchedule *s, int rank, int chunk)
+{
+    return chunk * s->ranks + (s->placement == VEE && chunk == 1 ? s->ranks - 1 - rank : rank);
+}
+
 /* --- The program of one rank ----------------------------------------------------------------------- */
 
 typedef struct {
@@ -29,10 +34,8 @@ static int actions_of_rank(const PipelineSchedule *s) { return s->chunks * s->mi
 
 static void add(Program *p, ActionKind kind, int chunk, int micro)
 {
-    const int ranks = p->s->ranks;
-    int stage = chunk * ranks + (p->s->placement == VEE && chunk == 1 ? ranks - 1 - p->rank : p->rank);
     assert(p->count < actions_of_rank(p->s));
-    p->action[p->count++] = (Action){ kind, stage, micro };
+    p->action[p->count++] = (Action){ kind, stage_on_rank(p->s, p->rank, chunk), micro };
 }
 
 static int smaller(int a, int b) { return a < b ? a : b; }

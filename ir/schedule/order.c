@@ -104,6 +104,28 @@ static void count_slots(Arena *arena, PipelineSchedule *s)
         }
 }
 
+/* Does the event make the value, or let it arrive? */
+static bool begins(const Event *e, const Lifetime *life, int stage)
+{
+    const bool back = life->made == BACKWARD_ACTION;
+    if (!e->is_message)
+        return !life->arrives && e->action.kind == life->made && e->action.stage == stage;
+    return life->arrives && !e->sends && e->message.backward == back && e->message.stage + (back ? -1 : 1) == stage;
+}
+
+int slots_needed(const PipelineSchedule *s, int rank, const Lifetime *life)
+{
+    const int made = stage_on_rank(s, rank, life->made_chunk), read = stage_on_rank(s, rank, life->read_chunk);
+    int now = 0, most = 1;
+    for (int i = 0; i < s->nevents[rank]; i++) {
+        const Event *e = &s->event[rank][i];
+        now += begins(e, life, made);
+        most = now > most ? now : most;
+        now -= !e->is_message && e->action.kind == life->read && e->action.stage == read;
+    }
+    return most;
+}
+
 bool order_messages(Arena *arena, PipelineSchedule *s, const char **why)
 {
     Timeline t;

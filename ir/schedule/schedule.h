@@ -91,6 +91,7 @@ const char *action_text(Arena *arena, Action action); /* as in a cell */
 bool check_counts(Arena *arena, int ranks, int chunks, int micros, const char **why, const char **help);
 
 int rank_of_stage(const PipelineSchedule *s, int stage);
+int stage_on_rank(const PipelineSchedule *s, int rank, int chunk); /* that chunk of the rank */
 int stage_count(const PipelineSchedule *s);
 
 /* Puts messages between the actions of a schedule that was made or read, and counts slots; false with *why if actions
@@ -103,6 +104,21 @@ bool order_messages(Arena *arena, PipelineSchedule *s, const char **why);
  * goes on only then); no more micro-batches in flight than the slots counted.  false: *why names rank, action, and the
  * cycle. */
 bool certify_schedule(Arena *arena, const PipelineSchedule *s, const char **why);
+
+/* How long a rank keeps what the micro-batches have of a value: it is made by an action of one chunk, or arrives in the
+ * message to it, and is last read by an action of this chunk or another one. */
+typedef struct {
+    ActionKind made, read;
+    int made_chunk, read_chunk;
+    bool arrives;
+} Lifetime;
+
+/* The slots that a rank needs, if micro-batch i is in slot i mod their number; order_messages() has been called. */
+int slots_needed(const PipelineSchedule *s, int rank, const Lifetime *life);
+
+/* Checks that no micro-batch takes a slot that another one still has; as certify_schedule() otherwise. */
+bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Lifetime *life, int slots,
+                   const char **why);
 
 typedef struct {
     double **start, **end; /* by rank, and by its actions */

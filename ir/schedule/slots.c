@@ -1,40 +1,42 @@
 /* slots.c -- what the micro-batches of a pipeline keep in memory between their actions.
  *
- * The results of a micro-batch's halves, see passes/layout/pipeline.c, are in slots after the frame of the loop:
- *
- *   enters a stage   from its message until the action that reads it: as many as messages are unread at most
- *   leaves a stage   until it is sent: of the forward pass, until the gradient is back, at most
- *   other            from the forward to the last backward action, or from B to W: as many as are in between at most
+ * The results of a micro-batch's parts, see passes/layout/pipeline.c, are in slots after the frame of the loop, as many
+ * as micro-batches are at most between the action that makes a result, or the message in which it arrives, and the last
+ * action that reads it.
  */
 #include "slots.h"
 
 #include "stages.h"
 #include "storage.h"
 
-static const char *const schedule_name[] = {
-    [STAGES_NAIVE] = "naive", [STAGES_GPIPE] = "gpipe", [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_ZB_H1] = "zb-h1"
-};
+const char *schedule_name(StageSchedule schedule)
+{
+    static const char *const name[] = { [STAGES_NAIVE] = "naive",      [STAGES_GPIPE] = "gpipe",
+                                        [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_INTERLEAVED] = "interleaved",
+                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v" };
+    return name[schedule];
+}
 
 /* The user's table; its errors are those of its file. */
-static PipelineSchedule *read_table(Module *m, int ranks, int micros)
+static PipelineSchedule *read_table(Module *m, int ranks, int chunks, int micros)
 {
     Diags diags = { .arena = &m->arena, .source = m->table, .out = m->diags->out };
-    PipelineSchedule *s = read_schedule(&m->arena, &diags, ranks, 1, micros);
+    PipelineSchedule *s = read_schedule(&m->arena, &diags, ranks, chunks, micros);
     m->diags->errors += diags.errors;
     return s;
 }
 
-PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name)
+PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks)
 {
     const Loc loc = loop ? loop->loc : (Loc){ 0 };
     if (name == STAGES_TABLE && !m->table) {
         error_at(m->diags, (Where){ .at = loc }, "the schedule is a table, and the module has none");
         return NULL;
     }
-    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name[name];
+    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name(name);
     const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = loop ? (int)loop->attrs.dims.dim[0].size : 1;
-    PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, micros)
-                                               : make_schedule(&m->arena, called, ranks, 1, micros, &why, &help);
+    PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, chunks, micros)
+                                               : make_schedule(&m->arena, called, ranks, chunks, micros, &why, &help);
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
         return s;
     if (why)
@@ -42,17 +44,44 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     return NULL;
 }
 
-const Op *stage_loop(const Func *half)
+const Op *stage_loop(const Func *part)
 {
-    const Op *op = half->first;
+    const Op *op = part->first;
     while (op && !runs_in_stages(op))
         op = op->next;
     return op;
 }
 
-static bool is_read_by(const Op *call, const Value *value) { return index_of(&call->args, value) >= 0; }
+/* --- Parts ------------------------------------------------------------------------------------------ */
 
-static int at_least_one(int count) { return count > 1 ? count : 1; }
+/* Those of a chunk loop along the same dim: forward, backward, and for the gradients of weights. */
+static void find_parts(Module *m, PipelineSlots *all, const Func *micro)
+{
+    int count = 0;
+    for (const Op *op = micro->first; op; op = op->next)
+        count += op->attrs.stages != NO_STAGES;
+    all->part = NEW_ARRAY(&m->arena, StagePart, count + 1);
+    for (const Op *op = micro->first; op; op = op->next) {
+        if (!op->attrs.stages)
+            continue;
+        StagePart *part = &all->part[all->nparts];
+        *part = (StagePart){ .call = op, .loop = stage_loop(find_func(m, op->attrs.callee)), .chunk = all->nparts };
+        for (int i = 0; i < all->nparts; i++)
+            if (all->part[i].loop->attrs.dims.dim[0].name == part->loop->attrs.dims.dim[0].name)
+                part->kind++, part->chunk = all->part[i].chunk;
+        all->nparts++;
+    }
+}
+
+static int count_chunks(const PipelineSlots *all)
+{
+    int chunks = 0;
+    for (int i = 0; i < all->nparts; i++)
+        chunks += all->part[i].kind == FORWARD_ACTION;
+    return chunks;
+}
+
+/* --- Slots ------------------------------------------------------------------------------------------ */
 
 static bool is_carried(const Op *loop, const Values *list, const Value *value)
 {
@@ -60,51 +89,38 @@ static bool is_carried(const Op *loop, const Values *list, const Value *value)
     return i >= 0 && i < loop->attrs.carried;
 }
 
-static bool enters_stage(const Func *half, int i)
+/* Does the i-th result of a part arrive on the rank, from another stage of its chunk, or from the chunk before? */
+static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *part, int i, int rank)
 {
-    const Op *loop = stage_loop(half);
-    return is_carried(loop, &loop->args, half->results.at[i]);
+    const Value *value = find_func(m, part->call->attrs.callee)->results.at[i];
+    const int ranks = all->schedule->ranks, at = stage_on_rank(all->schedule, rank, part->chunk) % ranks;
+    const bool is_first = at == (part->kind == FORWARD_ACTION ? 0 : ranks - 1);
+    return is_first ? value->def && is_send(value->def) : is_carried(part->loop, &part->loop->args, value);
 }
 
-static bool is_read_later(const Op *call, const Value *value)
+/* Of the i-th result of part number `number`. */
+static Lifetime lifetime_of(const Module *m, const PipelineSlots *all, int number, int i, int rank)
 {
-    for (const Op *later = call->next; later; later = later->next)
-        if (is_read_by(later, value))
-            return true;
-    return false;
+    const StagePart *made = &all->part[number], *read = made;
+    for (int later = number; later < all->nparts; later++)
+        if (index_of(&all->part[later].call->args, made->call->results.at[i]) >= 0)
+            read = &all->part[later];
+    return (Lifetime){ made->kind, read->kind, made->chunk, read->chunk, arrives(m, all, made, i, rank) };
 }
 
-/* Does the i-th result of a half have a slot for each micro-batch in flight? */
-static bool is_in_flight(const Func *half, const Op *call, int i)
+/* How many slots a rank needs of it.  What nothing reads later leaves the stage: with two, the next micro-batch need
+ * not wait for its message. */
+static int slots_of_result(const Module *m, const PipelineSlots *all, int number, int i, int rank)
 {
-    const Op *loop = stage_loop(half);
-    const bool backward = loop->attrs.reverse > 0;
-    if (enters_stage(half, i))
-        return !backward && is_read_later(call, call->results.at[i]);
-    return !backward || !is_carried(loop, &loop->results, half->results.at[i]);
-}
-
-/* Of so many micro-batches a stage keeps it: from F to the last backward action, or from B to W. */
-static int held_micros(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
-{
-    if (!is_in_flight(half, call, i))
-        return 0;
-    return stage_loop(half)->attrs.reverse ? s->deferred[stage] : s->activations[stage];
-}
-
-/* How many slots a stage needs of it. */
-static int slots_needed(const PipelineSchedule *s, const Func *half, const Op *call, int i, int stage)
-{
-    const bool backward = stage_loop(half)->attrs.reverse > 0;
-    const int held = held_micros(s, half, call, i, stage);
-    if (enters_stage(half, i))
-        return at_least_one(s->received[backward][stage] + held);
-    return at_least_one(held ? held : s->micros > 1 ? 2 : 1);
+    const Lifetime life = lifetime_of(m, all, number, i, rank);
+    const bool leaves = !life.arrives && life.made == life.read && life.made_chunk == life.read_chunk;
+    return leaves && all->schedule->micros > 1 ? 2 : slots_needed(all->schedule, rank, &life);
 }
 
 /* Adds a value of the frame to the ring of those with which it is interleaved, or to a new one. */
-static void add_to_ring(Module *m, PipelineSlots *all, const Op *call, int i)
+static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
 {
+    const Op *call = all->part[number].call;
     const Value *value = call->results.at[i];
     const int64_t begin = value->storage->at, end = begin + span_bytes(m, value);
     Ring *ring = NULL;
@@ -118,12 +134,31 @@ static void add_to_ring(Module *m, PipelineSlots *all, const Op *call, int i)
     }
     ring->begin = begin < ring->begin ? begin : ring->begin;
     ring->end = end > ring->end ? end : ring->end;
-    ring->in_flight |= is_in_flight(find_func(m, call->attrs.callee), call, i) &&
-                       !stage_loop(find_func(m, call->attrs.callee))->attrs.reverse;
-    for (int stage = 0; stage < all->schedule->ranks; stage++) {
-        const int needed = slots_needed(all->schedule, find_func(m, call->attrs.callee), call, i, stage);
-        ring->slots[stage] = needed > ring->slots[stage] ? needed : ring->slots[stage];
+    for (int rank = 0; rank < all->schedule->ranks; rank++) {
+        const int needed = slots_of_result(m, all, number, i, rank);
+        const Lifetime life = lifetime_of(m, all, number, i, rank);
+        ring->in_flight |= life.made == FORWARD_ACTION && life.read > FORWARD_ACTION;
+        ring->slots[rank] = needed > ring->slots[rank] ? needed : ring->slots[rank];
     }
+}
+
+/* Does each value have the slots that it needs?  By the other program: see schedule.h. */
+static bool certify_rings(Module *m, const PipelineSlots *all)
+{
+    const char *why;
+    for (int number = 0; number < all->nparts; number++)
+        for (int i = 0; i < all->part[number].call->results.count; i++)
+            for (int rank = 0; rank < all->schedule->ranks; rank++) {
+                const Value *value = all->part[number].call->results.at[i];
+                const int ring = value->storage->base == IN_FRAME ? ring_of(all, value) : -1;
+                const Lifetime life = lifetime_of(m, all, number, i, rank);
+                if (ring >= 0 &&
+                    !certify_slots(&m->arena, all->schedule, rank, &life, all->ring[ring].slots[rank], &why)) {
+                    error_at(m->diags, (Where){ .at = all->loop->loc }, "the slots of %%%s: %s", value->name, why);
+                    return false;
+                }
+            }
+    return true;
 }
 
 static void place_rings(PipelineSlots *all)
@@ -131,8 +166,8 @@ static void place_rings(PipelineSlots *all)
     for (int i = 0; i < all->nrings; i++) {
         Ring *ring = &all->ring[i];
         int most = 0;
-        for (int stage = 0; stage < all->schedule->ranks; stage++)
-            most = most > ring->slots[stage] ? most : ring->slots[stage];
+        for (int rank = 0; rank < all->schedule->ranks; rank++)
+            most = most > ring->slots[rank] ? most : ring->slots[rank];
         ring->bytes = aligned_bytes(ring->end - ring->begin);
         ring->offset = all->bytes;
         all->bytes += most * ring->bytes;
@@ -149,16 +184,19 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
     const Func *micro = find_func(m, loop->attrs.callee);
     PipelineSlots *all = m->slots = NEW(&m->arena, PipelineSlots);
     all->loop = loop;
-    all->schedule = schedule_of_loop(m, loop, loop->attrs.stages);
+    find_parts(m, all, micro);
+    all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, count_chunks(all));
     int most = 0;
     for (const Op *op = micro->first; op; op = op->next)
         most += op->results.count;
     all->ring = NEW_ARRAY(&m->arena, Ring, most + 1);
-    for (const Op *op = micro->first; op && all->schedule; op = op->next)
-        for (int i = 0; i < op->results.count && op->attrs.stages; i++)
-            if (op->results.at[i]->storage->base == IN_FRAME)
-                add_to_ring(m, all, op, i);
+    for (int number = 0; number < all->nparts && all->schedule; number++)
+        for (int i = 0; i < all->part[number].call->results.count; i++)
+            if (all->part[number].call->results.at[i]->storage->base == IN_FRAME)
+                add_to_ring(m, all, number, i);
     place_rings(all);
+    if (all->schedule && !certify_rings(m, all))
+        all->schedule = NULL;
     return all;
 }
 

@@ -8,25 +8,36 @@
 /* The slots of one value, or of several interleaved ones, for micro-batches in flight: micro-batch i is in slot i mod
  * the number of slots. */
 typedef struct {
-    const Op *call;        /* of the half whose results they are */
+    const Op *call;        /* of the part whose results they are */
     const Value *value;    /* the first of them; others are interleaved with it */
     int64_t begin, end;    /* of the range in the frame of one micro-batch */
     int64_t offset, bytes; /* of the first slot, from the slots of the loop on; of each slot */
     bool in_flight;        /* has each micro-batch in flight, from its F on, a slot? */
-    int *slots;            /* by stage */
+    int *slots;            /* by rank */
 } Ring;
+
+/* A part of a micro-batch: what a rank does in one kind of action for one of its stages. */
+typedef struct {
+    const Op *call, *loop; /* of its function; in it, the loop in stages */
+    ActionKind kind;
+    int chunk;
+} StagePart;
 
 typedef struct PipelineSlots {
     const Op *loop;
     PipelineSchedule *schedule; /* certified */
+    StagePart *part;            /* in the order of the calls */
+    int nparts;
     Ring *ring;
     int nrings;
-    int64_t bytes; /* of all, on the stage that has most */
+    int64_t bytes; /* of all, on the rank that has most */
 } PipelineSlots;
+
+const char *schedule_name(StageSchedule schedule); /* in schedule.def */
 
 /* The schedule of a loop over micro-batches (NULL: there is one micro-batch), certified; NULL after reporting why it
  * cannot be. */
-PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name);
+PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks);
 
 /* The slots of a loop with {stages}; plan_slots: anew, since its callee has been placed again. */
 const PipelineSlots *pipeline_slots(Module *m, const Op *loop);
@@ -35,7 +46,7 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop);
 /* The ring of a value of its callee; -1: it has none. */
 int ring_of(const PipelineSlots *slots, const Value *value);
 
-/* The loop in stages of one half of a micro-batch. */
-const Op *stage_loop(const Func *half);
+/* The loop in stages of a part of a micro-batch. */
+const Op *stage_loop(const Func *part);
 
 #endif

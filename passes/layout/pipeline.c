@@ -10,12 +10,14 @@
  *     return %8, %9                               return %6, %7, %8, %9
  *   }                                           }
  *
- * A schedule that divides the backward part, see weight_loop.h, has a third function, @micro.weights.
+ * A schedule that divides the backward part, see weight_loop.h, has a third function, @micro.weights.  Where ranks have
+ * several stages, there are so many functions for each chunk: @micro.forward.0, @micro.forward.1, ...
  *
  * The loops run in stages.  What the loop of the forward pass needs, and the loop itself, is forward; all else is
- * backward, the last stage's head too: so nothing of its logits is kept from one to the other.  What the loops carry is
- * returned by both functions: it enters and leaves stages, and so its memory belongs to the caller, whose loop over
- * micro-batches gets the attribute `schedule`.  Its meaning stays that of a loop.
+ * backward, the last stage's head too: so nothing of its logits is kept from one to the other.  What the loops carry,
+ * and what is sent from one chunk to the next, is returned by the functions: it enters and leaves stages, and so its
+ * memory belongs to the caller, whose loop over micro-batches gets the attribute `stages`.  Its meaning stays that of a
+ * loop.
  */
 #include "manager/pass.h"
 #include "map.h"
@@ -25,31 +27,99 @@
 #include "uses.h"
 #include "weight_loop.h"
 
+/* Parts are numbered as a micro-batch passes them: forward by chunk, backward from the last chunk to the first, and, if
+ * they are parts of their own, gradients of weights in that order. */
 typedef struct {
     Module *m;
     Func *micro;
-    Op *forward, *backward, *weights; /* the loops; `weights`: NULL, if `backward` computes their gradients, too */
-    Op *last;                         /* before the calls are added */
-    Map needed;                       /* ops that `forward` needs, and itself */
+    int chunks;
+    Op *loop[N_ACTION_KINDS][MAX_CHUNKS]; /* by chunk; of weights: NULL, if the backward one has no such part */
+    Op *last;                             /* before the calls are added */
+    Map part;                             /* op -> its part + 1 */
 } Cut;
 
-static ActionKind part_of(const Cut *cut, const Op *op)
+static int part_of(const Cut *cut, const Op *op) { return (int)(intptr_t)map_get(&cut->part, op) - 1; }
+
+static Op *loop_of_part(const Cut *cut, int part)
 {
-    return op == cut->weights ? WEIGHT_ACTION : map_get(&cut->needed, op) ? FORWARD_ACTION : BACKWARD_ACTION;
+    const int at = part % cut->chunks;
+    return cut->loop[part / cut->chunks][part < cut->chunks ? at : cut->chunks - 1 - at];
 }
 
-/* The two loops; false if there are more, so that the micro-batch would pass all stages more than once. */
+/* Each chunk has a loop forward and a loop backward, along a dim of its own; false: the micro-batch passes some stages
+ * more often, or is not differentiated. */
 static bool find_loops(Cut *cut)
 {
-    for (Op *op = cut->micro->first; op; op = op->next) {
-        Op **loop = op->attrs.reverse ? &cut->backward : &cut->forward;
-        if (!runs_in_stages(op))
-            continue;
-        if (*loop)
-            return false;
-        *loop = op;
+    int count[2] = { 0 };
+    for (Op *op = cut->micro->first; op; op = op->next)
+        if (runs_in_stages(op) && count[op->attrs.reverse]++ < MAX_CHUNKS)
+            cut->loop[op->attrs.reverse][count[op->attrs.reverse] - 1] = op;
+    cut->chunks = count[0];
+    bool good = count[0] == count[1] && count[0] > 0 && count[0] <= MAX_CHUNKS;
+    for (int i = 0; i < cut->chunks / 2 && good; i++) { /* backward, the last chunk is first */
+        Op *first = cut->loop[1][i];
+        cut->loop[1][i] = cut->loop[1][cut->chunks - 1 - i];
+        cut->loop[1][cut->chunks - 1 - i] = first;
     }
-    return cut->forward && cut->backward;
+    for (int i = 0; i < cut->chunks && good; i++) {
+        good = cut->loop[0][i]->attrs.dims.dim[0].name == cut->loop[1][i]->attrs.dims.dim[0].name;
+        for (int j = 0; j < i; j++)
+            good &= cut->loop[0][i]->attrs.dims.dim[0].name != cut->loop[0][j]->attrs.dims.dim[0].name;
+    }
+    return good;
+}
+
+static void set_part(Cut *cut, const Op *op, int part) { map_put(&cut->part, op, (void *)(intptr_t)(part + 1)); }
+
+/* What a forward loop needs is of its part. */
+static void assign_forward(Cut *cut)
+{
+    for (int chunk = 0; chunk < cut->chunks; chunk++) {
+        Map needed = { .arena = &cut->m->arena };
+        note_with_operands(&needed, cut->loop[FORWARD_ACTION][chunk]);
+        for (const Op *op = cut->micro->first; op; op = op->next)
+            if (map_get(&needed, op) && part_of(cut, op) < 0)
+                set_part(cut, op, chunk);
+    }
+}
+
+/* The part of a loop, and of what it carries at first, which nothing else reads; of other ops: the first of the
+ * backward ones. */
+static void assign_loops(Cut *cut)
+{
+    for (const Op *op = cut->micro->first; op; op = op->next)
+        if (part_of(cut, op) < 0)
+            set_part(cut, op, cut->chunks);
+    for (int part = cut->chunks; part < N_ACTION_KINDS * cut->chunks; part++) {
+        const Op *loop = loop_of_part(cut, part);
+        if (loop)
+            set_part(cut, loop, part);
+        for (int i = 0; loop && i < loop->attrs.carried; i++)
+            set_part(cut, arg(loop, i)->def, part);
+    }
+}
+
+/* All else is backward, where its operands are: in the first part that has them.  Returns a loop that would then be in
+ * a later part than its own; NULL: there is none. */
+static const Op *assign_parts(Cut *cut)
+{
+    assign_forward(cut);
+    assign_loops(cut);
+    for (const Op *op = cut->micro->first; op; op = op->next) {
+        const int own = part_of(cut, op);
+        int latest = -1; /* of its operands */
+        if (own < cut->chunks)
+            continue;
+        for (int i = 0; i < op->args.count; i++)
+            if (arg(op, i)->def && part_of(cut, arg(op, i)->def) > latest)
+                latest = part_of(cut, arg(op, i)->def);
+        if (runs_in_stages(op) && latest > own)
+            return op;
+        if (is_send(op) && latest >= own && latest % cut->chunks < cut->chunks - 1)
+            latest++; /* where it arrives */
+        set_part(cut, op, latest > own ? latest : own);
+    }
+    return NULL;
 }
 
 static Value *copy_of(Builder b, const Op *loop, Value *value)
@@ -64,11 +134,12 @@ static bool has_own_memory(const Value *value)
     return value->def && info(value->def)->family != VIEW && info(value->def)->family != LEAF;
 }
 
-/* Is it written only on the stages that need it?  Collectives and loops run on all that have its type. */
+/* Is it written only on the stages that need it?  Collectives and loops run on all that have its type; a message, when
+ * the schedule has it. */
 static bool is_written_where_needed(const Value *value)
 {
     const Op *op = value->def;
-    return info(op)->family != CONTROL && !(info(op)->traits & (MOVES | SENDS | WAITS | WISHES));
+    return is_send(op) || (info(op)->family != CONTROL && !(info(op)->traits & (MOVES | SENDS | WAITS | WISHES)));
 }
 
 /* What a loop carries is received into the memory of its operand, and sent from that of the body's result: neither may
@@ -86,32 +157,32 @@ static void own_carried(const Cut *cut, Op *loop)
     }
 }
 
-/* --- One half as a function ------------------------------------------------------------------------ */
+/* --- One part as a function ------------------------------------------------------------------------ */
 
 typedef struct {
     Func *func;
     Map inside; /* values of the micro-batch -> those of the function */
     Values args, outputs;
-} Half;
+} Part;
 
-static Value *inside(Cut *cut, Half *half, Builder *b, Value *value)
+static Value *inside(Cut *cut, Part *to, Builder *b, Value *value)
 {
-    Value *own = map_get(&half->inside, value);
+    Value *own = map_get(&to->inside, value);
     if (own)
         return own;
     if (value->def && info(value->def)->family == LEAF) { /* made again rather than kept */
         own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
     } else {
-        own = add_param(cut->m, half->func, value->name, value->type);
-        push_value(&cut->m->arena, &half->args, value);
+        own = add_param(cut->m, to->func, value->name, value->type);
+        push_value(&cut->m->arena, &to->args, value);
     }
-    map_put(&half->inside, value, own);
+    map_put(&to->inside, value, own);
     return own;
 }
 
 static const Op *next_op(const Cut *cut, const Op *op) { return op == cut->last ? NULL : op->next; }
 
-static bool is_read_outside(const Cut *cut, const Value *value, ActionKind part)
+static bool is_read_outside(const Cut *cut, const Value *value, int part)
 {
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
         if (part_of(cut, op) != part && index_of(&op->args, value) >= 0)
@@ -119,50 +190,59 @@ static bool is_read_outside(const Cut *cut, const Value *value, ActionKind part)
     return index_of(&cut->micro->results, value) >= 0;
 }
 
-static void give_back(Cut *cut, Half *half, Value *value)
+static void give_back(Cut *cut, Part *to, Value *value)
 {
-    if (index_of(&half->outputs, value) >= 0)
+    if (index_of(&to->outputs, value) >= 0)
         return;
-    push_value(&cut->m->arena, &half->outputs, value);
-    push_value(&cut->m->arena, &half->func->results, map_get(&half->inside, value));
+    push_value(&cut->m->arena, &to->outputs, value);
+    push_value(&cut->m->arena, &to->func->results, map_get(&to->inside, value));
+}
+
+static Name part_name(const Cut *cut, int part)
+{
+    static const char *const names[] = { "forward", "backward", "weights" };
+    const int at = part % cut->chunks, chunk = part < cut->chunks ? at : cut->chunks - 1 - at;
+    const char *name = names[part / cut->chunks];
+    return cut->chunks == 1 ? intern_format(cut->m, "%s.%s", cut->micro->name, name)
+                            : intern_format(cut->m, "%s.%s.%d", cut->micro->name, name, chunk);
 }
 
 /* Moves the ops of one part into a function, and calls it. */
-static void cut_half(Cut *cut, ActionKind part, const Op *loop, const char *name, Map *instead)
+static void cut_part(Cut *cut, int part, Map *instead)
 {
     Module *m = cut->m;
-    Half half = { .func = add_func(m, intern_format(m, "%s.%s", cut->micro->name, name), PLAIN),
-                  .inside.arena = &m->arena };
+    const Op *loop = loop_of_part(cut, part);
+    Part to = { .func = add_func(m, part_name(cut, part), PLAIN), .inside.arena = &m->arena };
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op)) {
         if (part_of(cut, op) != part || info(op)->family == LEAF)
             continue;
-        Builder b = { .module = m, .func = half.func, .loc = op->loc, .path = op->path, .where = op->where };
+        Builder b = { .module = m, .func = to.func, .loc = op->loc, .path = op->path, .where = op->where };
         Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
         for (int i = 0; i < op->args.count; i++)
-            own[i] = inside(cut, &half, &b, arg(op, i));
+            own[i] = inside(cut, &to, &b, arg(op, i));
         const Op *clone = clone_op(&b, op, own);
         for (int i = 0; i < op->results.count; i++)
-            map_put(&half.inside, op->results.at[i], clone->results.at[i]);
+            map_put(&to.inside, op->results.at[i], clone->results.at[i]);
     }
     for (int i = 0; i < loop->attrs.carried; i++) {
-        give_back(cut, &half, arg(loop, i));
-        give_back(cut, &half, loop->results.at[i]);
+        give_back(cut, &to, arg(loop, i));
+        give_back(cut, &to, loop->results.at[i]);
     }
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
         for (int i = 0; i < op->results.count && part_of(cut, op) == part; i++)
-            if (info(op)->family != LEAF && is_read_outside(cut, op->results.at[i], part))
-                give_back(cut, &half, op->results.at[i]);
+            if (info(op)->family != LEAF && (is_send(op) || is_read_outside(cut, op->results.at[i], part)))
+                give_back(cut, &to, op->results.at[i]);
     Builder b = builder_at(m, cut->micro, NULL);
     b.path = loop->path, b.where = loop->where, b.loc = loop->loc;
     Values args = { 0 };
-    for (int i = 0; i < half.args.count; i++) {
-        Value *now = map_get(instead, half.args.at[i]);
-        push_value(&m->arena, &args, now ? now : half.args.at[i]);
+    for (int i = 0; i < to.args.count; i++) {
+        Value *now = map_get(instead, to.args.at[i]);
+        push_value(&m->arena, &args, now ? now : to.args.at[i]);
     }
-    Op *call = build(&b, OP_call, (Attrs){ .callee = half.func->name, .stages = m->train.stages }, args.count, args.at);
-    for (int i = 0; i < half.outputs.count; i++) {
-        call->results.at[i]->name = half.outputs.at[i]->name;
-        map_put(instead, half.outputs.at[i], call->results.at[i]);
+    Op *call = build(&b, OP_call, (Attrs){ .callee = to.func->name, .stages = m->train.stages }, args.count, args.at);
+    for (int i = 0; i < to.outputs.count; i++) {
+        call->results.at[i]->name = to.outputs.at[i]->name;
+        map_put(instead, to.outputs.at[i], call->results.at[i]);
     }
 }
 
@@ -170,10 +250,9 @@ static void replace_ops(Cut *cut)
 {
     Map instead = { .arena = &cut->m->arena };
     cut->last = cut->micro->last;
-    cut_half(cut, FORWARD_ACTION, cut->forward, "forward", &instead);
-    cut_half(cut, BACKWARD_ACTION, cut->backward, "backward", &instead);
-    if (cut->weights)
-        cut_half(cut, WEIGHT_ACTION, cut->weights, "weights", &instead);
+    for (int part = 0; part < N_ACTION_KINDS * cut->chunks; part++)
+        if (loop_of_part(cut, part))
+            cut_part(cut, part, &instead);
     for (int i = 0; i < cut->micro->results.count; i++) {
         Value *now = map_get(&instead, cut->micro->results.at[i]);
         cut->micro->results.at[i] = now ? now : cut->micro->results.at[i];
@@ -184,12 +263,24 @@ static void replace_ops(Cut *cut)
     }
 }
 
-/* A message between stages that is not what a loop carries would be sent where the schedule does not expect it. */
+/* Does the message leave a chunk for the next one, from the last stage of the former to the first of the latter? */
+static bool joins_chunks(const Cut *cut, const Op *op)
+{
+    const int part = part_of(cut, op);
+    const bool first_of_kind = part % cut->chunks == 0;
+    if (part >= WEIGHT_ACTION * cut->chunks || first_of_kind || !is_send(op) || !arg(op, 0)->def)
+        return false;
+    return part_of(cut, arg(op, 0)->def) < part &&
+           same_stages(arg(op, 0)->type.on, end_stage(cut->m, loop_of_part(cut, part - 1), true)) &&
+           same_stages(result(op)->type.on, end_stage(cut->m, loop_of_part(cut, part), false));
+}
+
+/* Other messages between stages would be sent where the schedule does not expect them. */
 static const Op *stray_message(const Cut *cut)
 {
     const Axes axis = 1u << pipeline_axis(cut->m);
     for (const Op *op = cut->micro->first; op; op = op->next)
-        if (info(op)->traits & SENDS && (info(op)->traits & MOVES || op->attrs.axis & axis))
+        if (info(op)->traits & SENDS && (is_send(op) || op->attrs.axis & axis) && !joins_chunks(cut, op))
             return op;
     return NULL;
 }
@@ -214,16 +305,29 @@ static bool refuse_cut(const Module *m, const Op *at, const char *why)
 /* Can a schedule interleave the micro-batches? */
 static bool can_cut(Cut *cut, const Op *loop)
 {
-    const Op *nested = nested_loop(cut->m, cut->micro), *stray = loop ? stray_message(cut) : NULL;
+    const Op *nested = nested_loop(cut->m, cut->micro);
     if (nested)
         return refuse_cut(cut->m, nested, "the stages of a pipeline are in a repeat that is inside another one");
     if (loop && !find_loops(cut))
         return refuse_cut(cut->m, loop,
                           "the stages of a pipeline are those of one repeat, once forward and once backward");
-    if (stray)
-        return refuse_cut(cut->m, stray,
-                          "a stage of the pipeline needs this of another one, not only what the repeat carries");
     return loop != NULL;
+}
+
+/* The gradients of weights, and then all else. */
+static bool divide(Cut *cut, bool splits_backward)
+{
+    for (int chunk = 0; chunk < cut->chunks && splits_backward; chunk++)
+        cut->loop[WEIGHT_ACTION][chunk] = divide_backward(cut->m, cut->micro, &cut->loop[BACKWARD_ACTION][chunk]);
+    for (int chunk = 0; chunk < cut->chunks; chunk++) {
+        own_carried(cut, cut->loop[FORWARD_ACTION][chunk]);
+        own_carried(cut, cut->loop[BACKWARD_ACTION][chunk]);
+    }
+    const Op *misplaced = assign_parts(cut), *stray = misplaced ? NULL : stray_message(cut);
+    if (misplaced)
+        return refuse_cut(cut->m, misplaced, "this part of the pipeline needs what a later one computes");
+    return !stray || refuse_cut(cut->m, stray,
+                                "a stage of the pipeline needs this of another one, not only what the repeat carries");
 }
 
 void pass_pipeline(Module *m);
@@ -233,21 +337,13 @@ void pass_pipeline(Module *m)
         return;
     inline_calls(m);
     Op *loop = micro_loop(m);
-    Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .needed.arena = &m->arena };
-    if (!loop && m->train.stages == STAGES_TABLE &&
-        pipeline_axis(m) >= 0) /* nothing to interleave, but it is checked */
-        schedule_of_loop(m, NULL, STAGES_TABLE);
+    Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .part.arena = &m->arena };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
     share_equal(cut.micro); /* now, not when carried values have their memory */
-    const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages);
-    if (!schedule)
+    const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages, cut.chunks);
+    if (!schedule || !divide(&cut, schedule->splits_backward))
         return;
-    if (schedule->splits_backward)
-        cut.weights = divide_backward(m, cut.micro, &cut.backward);
-    own_carried(&cut, cut.forward);
-    own_carried(&cut, cut.backward);
-    note_with_operands(&cut.needed, cut.forward);
     replace_ops(&cut);
     loop->attrs.stages = m->train.stages;
 }

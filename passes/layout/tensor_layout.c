@@ -67,16 +67,16 @@ static int dim_meant(const LayoutRules *h, const Type *type, Name name)
     return at;
 }
 
-/* Splits the dim over one more axis, inside its present split, in these parts or evenly; false if it does not divide.
- */
-static bool split_once(const LayoutRules *h, Dim *dim, int axis, bool zigzag, Name parts)
+/* Splits the dim over the axis of a rule, inside its present split; false if it does not divide. */
+static bool split_once(const LayoutRules *h, Dim *dim, const ShardRule *rule, bool zigzag)
 {
     Dim more = *dim;
     if (more.split.count == MAX_SPLIT)
         return false;
     more.zigzag |= zigzag && more.split.count == 0;
-    more.split.axis[more.split.count++] = (int8_t)axis;
-    more.split.parts = parts ? parts : more.split.parts;
+    more.split.axis[more.split.count++] = (int8_t)rule->axis;
+    if (rule->parts)
+        more.split.parts = rule->parts, more.split.reversed = rule->reversed;
     if (!splits_evenly(h->m, &more))
         return false;
     *dim = more;
@@ -86,8 +86,7 @@ static bool split_once(const LayoutRules *h, Dim *dim, int axis, bool zigzag, Na
 static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
 {
     int at = dim_meant(h, type, name);
-    return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) &&
-           split_once(h, &type->dim[at], rule->axis, zigzag, rule->parts);
+    return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule, zigzag);
 }
 
 void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
@@ -109,7 +108,8 @@ static void split_state(const LayoutRules *h, Type *type)
     Axes taken = axes_in_use(type);
     for (int axis = h->m->naxes - 1; axis >= 0; axis--)
         for (int i = 0; i < type->rank && h->data.axes & ~taken & 1u << axis; i++)
-            if (!has_name(&h->looped, type->dim[i].name) && split_once(h, &type->dim[i], axis, false, NULL))
+            if (!has_name(&h->looped, type->dim[i].name) &&
+                split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, false))
                 taken |= 1u << axis;
 }
 

@@ -60,7 +60,7 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
     int64_t length = padded / blocks;
     if (split.parts) {
         int64_t first = 0;
-        for (int i = 0; i < block; i++)
+        for (int i = split.reversed ? block + 1 : 0; i < (split.reversed ? blocks : block); i++)
             first += split.parts[i];
         return (RtPart){ .first = first, .jump_from = split.parts[block], .jump = padded };
     }

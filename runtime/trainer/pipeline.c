@@ -7,8 +7,9 @@
 
 #include <stdlib.h>
 
-/* Of a direction, the numbers of messages: see rt_message_wait; -1: none. */
+/* The numbers of the messages of one table, see rt_message_wait; -1: none. */
 typedef struct {
+    const RtStageMessages *table;
     int64_t *arrival; /* [message][micro] */
     int64_t *sent;    /* [message][slot]: the last one from there */
 } Numbers;
@@ -17,11 +18,12 @@ typedef struct {
     Rt *rt;
     const RtPipeline *p;
     char *arena;
-    int stage;
-    Numbers of[2];
+    int rank;           /* along the axis */
+    Numbers *inner[2];  /* of each direction, by chunk */
+    Numbers *border[2]; /* from a chunk to the next one in that direction */
 } Pipeline;
 
-static int slots_of(const RtPipeline *p, int ring, int stage) { return p->ring[ring].slots[stage]; }
+static int slots_of(const RtPipeline *p, int ring, int rank) { return p->ring[ring].slots[rank]; }
 
 void *rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
@@ -43,33 +45,71 @@ static void await(Pipeline *r, int id, int64_t *number)
     *number = -1;
 }
 
-/* The neighbour that gets what the stage sends in a direction, or that sends what it gets. */
-static int neighbour(const Pipeline *r, bool backward, bool sends) { return r->stage + (backward == sends ? -1 : 1); }
-
-static void start_messages(Pipeline *r, bool backward, bool sends, int64_t micro)
+static Numbers *numbers_of(const RtPipeline *p, const RtStageMessages *tables)
 {
-    const RtPipeline *p = r->p;
-    const int other = neighbour(r, backward, sends);
-    for (int i = 0; i < p->nmessages[backward]; i++) {
-        const RtStageMessage *m = &p->message[backward][i];
-        void *data = rt_slot(r->rt, p, r->arena, sends ? m->leave : m->enter, micro);
+    Numbers *numbers = rt_allocate(p->chunks, sizeof *numbers);
+    for (int chunk = 0; chunk < p->chunks; chunk++) {
+        const int64_t count = (int64_t)tables[chunk].count * p->micros;
+        numbers[chunk] = (Numbers){ &tables[chunk], none_of(count), none_of(count) };
+    }
+    return numbers;
+}
+
+static void free_numbers(const RtPipeline *p, Numbers *numbers)
+{
+    for (int chunk = 0; chunk < p->chunks; chunk++) {
+        free(numbers[chunk].arrival);
+        free(numbers[chunk].sent);
+    }
+    free(numbers);
+}
+
+/* Those that come to a chunk from the one before in that direction; NULL: there is none before. */
+static Numbers *border_before(const Pipeline *r, bool backward, int chunk)
+{
+    const int before = backward ? chunk + 1 : chunk - 1;
+    return before >= 0 && before < r->p->chunks ? &r->border[backward][before] : NULL;
+}
+
+static void start_messages(Pipeline *r, RtEvent event)
+{
+    const bool backward = event.kind == 'S' || event.kind == 'R', sends = event.kind == 's' || event.kind == 'S';
+    Numbers *numbers = !event.border ? &r->inner[backward][event.chunk]
+                       : sends       ? &r->border[backward][event.chunk]
+                                     : border_before(r, backward, event.chunk);
+    for (int i = 0; i < numbers->table->count; i++) {
+        const RtStageMessage *m = &numbers->table->message[i];
+        void *data = rt_slot(r->rt, r->p, r->arena, sends ? m->leave : m->enter, event.micro);
+        const int64_t row = (int64_t)i * r->p->micros;
         if (sends)
-            r->of[backward].sent[i * p->micros + micro % slots_of(p, m->leave, r->stage)] =
-                rt_send_start(r->rt, m->id, other, data);
+            numbers->sent[row + event.micro % slots_of(r->p, m->leave, r->rank)] =
+                rt_send_start(r->rt, m->id, event.peer, data);
         else
-            r->of[backward].arrival[i * p->micros + micro] = rt_receive_start(r->rt, m->id, other, data);
+            numbers->arrival[row + event.micro] = rt_receive_start(r->rt, m->id, event.peer, data);
+    }
+}
+
+static void await_arrivals(Pipeline *r, Numbers *numbers, int64_t micro)
+{
+    for (int i = 0; numbers && i < numbers->table->count; i++)
+        await(r, numbers->table->message[i].id, &numbers->arrival[(int64_t)i * r->p->micros + micro]);
+}
+
+static void await_sent(Pipeline *r, Numbers *numbers, int64_t micro)
+{
+    for (int i = 0; i < numbers->table->count; i++) {
+        const RtStageMessage *m = &numbers->table->message[i];
+        await(r, m->id, &numbers->sent[(int64_t)i * r->p->micros + micro % slots_of(r->p, m->leave, r->rank)]);
     }
 }
 
 /* What the action reads has arrived, and what it writes over has been sent. */
-static void prepare(Pipeline *r, bool backward, int64_t micro)
+static void prepare(Pipeline *r, bool backward, int chunk, int64_t micro)
 {
-    const RtPipeline *p = r->p;
-    for (int i = 0; i < p->nmessages[backward]; i++) {
-        const RtStageMessage *m = &p->message[backward][i];
-        await(r, m->id, &r->of[backward].arrival[i * p->micros + micro]);
-        await(r, m->id, &r->of[backward].sent[i * p->micros + micro % slots_of(p, m->leave, r->stage)]);
-    }
+    await_arrivals(r, &r->inner[backward][chunk], micro);
+    await_arrivals(r, border_before(r, backward, chunk), micro);
+    await_sent(r, &r->inner[backward][chunk], micro);
+    await_sent(r, &r->border[backward][chunk], micro);
 }
 
 /* For messages about ranks that wait. */
@@ -77,12 +117,6 @@ static void tell_action(Rt *rt, int action, int micro)
 {
     atomic_store(&rt->action, action);
     atomic_store(&rt->micro, micro);
-}
-
-static void run_action(const Pipeline *r, RtAction action, int64_t micro)
-{
-    if (r->p->action[action])
-        RT_RUN(r->rt, RT_TRACED_ACTION, r->p->action[action](r->rt, r->arena, micro));
 }
 
 /* The action that an event is, or whose message it is. */
@@ -93,42 +127,39 @@ static char action_of(RtEvent event)
 
 static void run_event(Pipeline *r, RtEvent event)
 {
-    const int64_t micro = event.micro;
-    if (event.kind == 'F' || event.kind == 'B' || event.kind == 'W')
-        tell_action(r->rt, event.kind, event.micro);
-    switch (event.kind) {
-    case 'F':
-    case 'B':
-        prepare(r, event.kind == 'B', micro);
-        run_action(r, event.kind == 'B' ? RT_BACKWARD : RT_FORWARD, micro);
+    const RtAction kind = event.kind == 'F' ? RT_FORWARD : event.kind == 'B' ? RT_BACKWARD : RT_WEIGHTS;
+    if (event.kind != 'F' && event.kind != 'B' && event.kind != 'W') {
+        start_messages(r, event);
         return;
-    case 'W':
-        run_action(r, RT_WEIGHTS, micro);
-        return;
-    default:
-        start_messages(r, event.kind == 'S' || event.kind == 'R', event.kind == 's' || event.kind == 'S', micro);
     }
+    tell_action(r->rt, event.kind, event.micro);
+    if (kind != RT_WEIGHTS)
+        prepare(r, kind == RT_BACKWARD, event.chunk, event.micro);
+    if (r->p->action[kind][event.chunk])
+        RT_RUN(r->rt, RT_TRACED_ACTION, r->p->action[kind][event.chunk](r->rt, r->arena, event.micro));
 }
 
 void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
 {
-    Pipeline r = { .rt = rt, .p = p, .arena = arena, .stage = rt_coordinate(rt, p->axis) };
+    Pipeline r = { .rt = rt, .p = p, .arena = arena, .rank = rt_coordinate(rt, p->axis) };
     for (int backward = 0; backward < 2; backward++) {
-        r.of[backward].arrival = none_of((int64_t)p->nmessages[backward] * p->micros);
-        r.of[backward].sent = none_of((int64_t)p->nmessages[backward] * p->micros);
+        r.inner[backward] = numbers_of(p, p->inner[backward]);
+        r.border[backward] = numbers_of(p, p->border[backward]);
     }
-    for (int i = 0; i < p->nevents[r.stage]; i++) {
-        const RtEvent event = p->event[r.stage][i];
-        rt_trace_action(rt, r.stage, action_of(event), event.micro);
+    for (int i = 0; i < p->nevents[r.rank]; i++) {
+        const RtEvent event = p->event[r.rank][i];
+        rt_trace_action(rt, p->stage[r.rank][event.chunk], action_of(event), event.micro);
         run_event(&r, event);
     }
     rt_trace_action(rt, 0, 0, -1);
     tell_action(rt, 0, 0);
     for (int backward = 0; backward < 2; backward++) {
-        for (int i = 0; i < p->nmessages[backward]; i++)
-            for (int slot = 0; slot < p->micros; slot++)
-                await(&r, p->message[backward][i].id, &r.of[backward].sent[i * p->micros + slot]);
-        free(r.of[backward].arrival);
-        free(r.of[backward].sent);
+        for (int chunk = 0; chunk < p->chunks; chunk++)
+            for (int64_t micro = 0; micro < p->micros; micro++) {
+                await_sent(&r, &r.inner[backward][chunk], micro);
+                await_sent(&r, &r.border[backward][chunk], micro);
+            }
+        free_numbers(p, r.inner[backward]);
+        free_numbers(p, r.border[backward]);
     }
 }

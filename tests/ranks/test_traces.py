@@ -187,7 +187,8 @@ def test_one_clock(traced):
 
 
 def has_time_namespaces():
-    return shutil.which("unshare") and subprocess.run(["unshare", "--time", "--monotonic", "5000", "true"], capture_output=True).returncode == 0
+    command = ["unshare", "--time", "--monotonic", "5000", "true"]
+    return shutil.which("unshare") and subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(not has_time_namespaces(), reason="needs time namespaces, for a rank with a clock of its own")
@@ -200,6 +201,38 @@ def test_clocks_of_two_machines(compiled, ranks, tmp_path):  # noqa: F811
     assert status == [0, 0], stderr
     start([MPC, "trace", "merge", "trace.json", "-o", "all.json"], tmp_path)
     assert causes_are_before_effects(events_of(tmp_path / "all.json"), 1e3) == 2 * 2 * MICRO
+
+
+# --- Several stages a rank ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("schedule, stages", [("interleaved", [(0, 2), (1, 3)]), ("zb", [(0, 3), (1, 2)])])
+def test_chunks(compiled, text, tmp_path, schedule, stages):
+    """Actions, layers and messages say of which stage they are; each follows what it needs."""
+    trainer = pipeline(compiled, f"{schedule}, chunks = 2")
+    start(trainer.command("--data", text, "--data-format", "bytes", *TRACED), tmp_path)
+    start([MPC, "trace", "merge", "trace.json", "-o", "all.json"], tmp_path)
+    events = events_of(tmp_path / "all.json")
+    steps, last = steps_of(events), max(map(max, stages))
+    done = {}
+    for e in events:
+        if e["cat"] == "action":
+            step, = [step["name"] for step in steps if step["pid"] == e["pid"] and lies_in(e, step)]
+            key = step, e["args"]["action"], e["args"]["stage"], e["args"]["micro"]
+            assert key not in done and e["args"]["stage"] in stages[e["pid"]] and e["name"] == f"{key[1]}{key[3]}"
+            done[key] = e
+    assert set(done) == set(itertools.product(["step 2", "step 3"], "FBW" if schedule == "zb" else "FB", range(last + 1), range(MICRO)))
+    for (step, action, stage, micro), e in done.items():
+        before = ("F", stage - 1) if action == "F" else ("B", stage + 1) if action == "B" and stage < last else ("F", stage)
+        if before[1] >= 0:
+            assert end(done[(step, *before, micro)]) <= e["ts"] + 1e-3
+    layers = {(e["args"]["h.copy"], e["args"]["stage"], e["name"]) for e in events
+              if e.get("args", {}).get("kernel") == "h.attn.q" and "stage" in e["args"]}
+    assert layers == {(copy, copy, f"h.{copy}.attn.q") for copy in range(last + 1)}
+    rank_of = {stage: rank for rank, own in enumerate(stages) for stage in own}
+    borders = [s for s in range(last) if rank_of[s] != rank_of[s + 1]]
+    said = [(e["args"]["step"], e["name"]) for e in events if e["cat"] == "message" and e["args"]["from"] == e["pid"]]
+    assert sorted(said) == sorted((step, name) for step in (2, 3) for m in range(MICRO) for s in borders
+                                  for name in (f"send F{m} to stage {s + 1}", f"send B{m} to stage {s}"))
 
 
 # --- Without a schedule ------------------------------------------------------------------------------------------------

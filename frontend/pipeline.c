@@ -1,0 +1,383 @@
+/* pipeline.c -- `parallel { pipeline h over pp, schedule = ..., chunks = ..., stages = [...] }`: the repeat whose
+ * copies go to stages, and the order in which these run micro-batches. */
+#include "layout.h"
+#include "schedule/slots.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const schedules[] = { "naive", "gpipe", "1f1b", "interleaved", "zb", NULL };
+static const char *const pipeline_options[] = { "schedule", "chunks", "stages", NULL };
+
+static const Ast *option_named(const Ast *list, const char *name)
+{
+    while (list && (list->kind != A_KEYWORD || strcmp(list->name, name) != 0))
+        list = list->next;
+    return list;
+}
+
+static const Repeated *check_repeated(Layout *p, const Ast *ast)
+{
+    NearMiss near = { .name = ast->name };
+    for (const Repeated *r = p->l->repeated; r; r = r->next) {
+        if (strcmp(r->name, ast->name) == 0)
+            return r;
+        offer(&near, r->name);
+    }
+    complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
+             "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
+    return NULL;
+}
+
+/* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
+static ShardRule *split_layers(Module *m, Name copies, int axis, Name parts)
+{
+    ShardRule *rule = NEW(&m->arena, ShardRule), **end = &m->rules;
+    *rule = (ShardRule){ .axis = axis, .parts = parts };
+    add_name(&rule->dims, copies);
+    while (*end)
+        end = &(*end)->next;
+    return *end = rule;
+}
+
+static bool splits_dims(const Module *m, const MeshAxis *axis)
+{
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
+            return true;
+    return false;
+}
+
+/* The file of a schedule, schedule = "my.csv" or --schedule=my.csv; NULL: it is a word.  A path in the model is one
+ * from the model's folder. */
+static const char *schedule_file(Lower *l, const Ast *schedule)
+{
+    const char *said = l->options->schedule, *slash = strrchr(l->source->path, '/');
+    if (said)
+        return strpbrk(said, "./") ? said : NULL;
+    if (!schedule || schedule->child->kind != A_STRING)
+        return NULL;
+    const char *path = schedule->child->name;
+    return *path == '/' || !slash
+               ? path
+               : arena_text(l->arena, "%.*s%s", (int)(slash - l->source->path) + 1, l->source->path, path);
+}
+
+/* --- The copies of each stage: stages = [7, 8, 8, 9] or --stages=7,8,8,9 ----------------------------------- */
+
+/* `example`: a list that would do; NULL: any. */
+static bool bad_parts(Lower *l, const Ast *ast, const char *example, const char *why)
+{
+    if (l->options->stages)
+        fail_command(l, said_text(l, "--stages", l->options->stages),
+                     arena_text(l->arena, "--stages=%s", example ? example : "7,8,8,9"), "%s", why);
+    else
+        complain(
+            l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "stages = [%s]", example ? example : "7,8,8,9") },
+            "%s", why);
+    return false;
+}
+
+static const char *example_of_parts(Lower *l, int64_t copies, int64_t stages)
+{
+    const char *text = "";
+    for (int64_t i = 0; i < stages; i++)
+        text = arena_text(l->arena, "%s%s%lld", text, i ? "," : "",
+                          (long long)(copies / stages + (i >= stages - copies % stages)));
+    return text;
+}
+
+static bool read_parts(Lower *l, const Ast *ast, Parts *parts)
+{
+    const char *said = l->options->stages;
+    const Ast *item = !said && ast->child->kind == A_LIST ? ast->child->child : NULL;
+    if (!said && !item)
+        return bad_parts(l, ast, NULL, "'stages' is a list of numbers, one for each stage");
+    for (bool more = true; more; parts->count++) {
+        int64_t copies = 0;
+        char *end = NULL;
+        if (parts->count == MAX_STAGES)
+            return bad_parts(l, ast, NULL, arena_text(l->arena, "there are more than %d stages", MAX_STAGES));
+        if (item && !integer_of(l, item, "the copies of a stage", 1, MAX_COPIES, &copies))
+            return false;
+        if (said && ((copies = strtoll(said, &end, 10)) < 1 || copies > MAX_COPIES || (*end && *end != ',')))
+            return bad_parts(l, ast, NULL, "each stage has a number of copies, from 1");
+        parts->part[parts->count] = copies;
+        parts->sum += copies;
+        more = said ? *end == ',' : item->next != NULL;
+        said = said ? end + 1 : NULL;
+        item = item ? item->next : NULL;
+    }
+    return true;
+}
+
+/* The model is shrunk for verification: of two stages of three copies, the larger half of the copies is where it was;
+ * of more, each has one copy, and the last one what is left. */
+static void shrink_parts(Parts *parts, int64_t copies, int count)
+{
+    int64_t first = 0;
+    for (int i = 0; i < parts->count / 2; i++)
+        first += parts->part[i];
+    const bool first_is_larger = count == 2 && 2 * first > parts->sum;
+    for (int i = 0; i < count; i++)
+        parts->part[i] = i == (first_is_larger ? 0 : count - 1) ? copies - (count - 1) : 1;
+    parts->count = count;
+    parts->sum = copies;
+}
+
+/* Of all stages, in their order; none: the stages share the copies as their work suggests, or after reporting. */
+static Parts parts_of(Lower *l, const Ast *ast, const Repeated *repeated, int64_t count)
+{
+    Parts parts = { .count = 0 };
+    const char *example = example_of_parts(l, repeated->copies, count);
+    if ((!ast && !l->options->stages) || !read_parts(l, ast, &parts))
+        return (Parts){ .count = 0 };
+    if (l->options->shrink)
+        shrink_parts(&parts, repeated->copies, (int)count);
+    if (parts.count != count)
+        bad_parts(l, ast, example,
+                  arena_text(l->arena, "%d stages are given, and there are %lld", parts.count, (long long)count));
+    else if (parts.sum != repeated->copies)
+        bad_parts(l, ast, example,
+                  arena_text(l->arena, "the stages have %lld copies together, and '%s' has %lld", (long long)parts.sum,
+                             repeated->name, (long long)repeated->copies));
+    else
+        return parts;
+    return (Parts){ .count = 0 };
+}
+
+/* Can so many stages share the copies? */
+static bool check_copies(Layout *p, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const int chunks = p->pipeline.chunks;
+    const int64_t most = MAX_STAGES < repeated->copies / chunks ? MAX_STAGES : repeated->copies / chunks;
+    if (splits_dims(l->m, axis)) {
+        complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
+                 "%s splits dims, too", axis->name);
+        return false;
+    }
+    if (axis->size <= most)
+        return true;
+    complain(l,
+             (Where){ .at = ast->init->loc,
+                      .help = most ? arena_text(l->arena, "%s = %lld", axis->name, (long long)most)
+                                   : arena_text(l->arena, "chunks = %lld", (long long)repeated->copies) },
+             "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size * chunks,
+             (long long)repeated->copies, ast->name);
+    return false;
+}
+
+static void set_stages(Layout *p, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const Ast *stages = option_named(ast->child, "stages");
+    const int chunks = p->pipeline.chunks;
+    Name text = NULL;
+    if (check_copies(p, ast, repeated, axis)) {
+        p->pipeline.parts = parts_of(l, stages, repeated, axis->size * chunks);
+        if (p->pipeline.parts.count)
+            text = parts_text(l->m, p->pipeline.parts.part, p->pipeline.parts.count);
+        p->pipeline.rule = split_layers(l->m, repeated->dim, axis->first, chunks == 1 ? text : NULL);
+        p->pipeline.copies = repeated->copies;
+    }
+    note_policy(l, "parallel.stages", text ? text : "balanced", stages, l->options->stages);
+}
+
+/* --- Schedules: schedule = zb, chunks = 2 or --schedule=zb --chunks=2 ------------------------------------------ */
+
+static void complain_of_schedule(Lower *l, const Ast *ast, const char *help, const char *why)
+{
+    if (l->options->schedule || l->options->chunks)
+        fail_command(l,
+                     l->options->schedule ? said_text(l, "--schedule", l->options->schedule)
+                                          : said_text(l, "--chunks", l->options->chunks),
+                     help, "%s", why);
+    else
+        complain(l, (Where){ .at = ast->loc, .help = help }, "%s", why);
+}
+
+static int micro_batches(const Module *m) { return (int)(m->train.batch / m->train.microbatch); }
+
+/* A model that is shrunk for verification has fewer stages and micro-batches than the table. */
+static void use_table(Layout *p, const Ast *schedule, const char *path, const MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const char *why;
+    const bool has_stages = axis && axis->size > 1;
+    Source *table = l->options->read_text(l->options->context, path, &why);
+    if (!table && l->options->schedule)
+        fail_command(l, said_text(l, "--schedule", l->options->schedule), NULL, "cannot read %s: %s", path, why);
+    else if (!table)
+        complain(l, (Where){ .at = schedule->loc }, "cannot read %s: %s", path, why);
+    if (!table || !has_stages)
+        return;
+    if (l->options->shrink) {
+        l->m->train.stages = p->pipeline.chunks > 1     ? STAGES_INTERLEAVED
+                             : strchr(table->text, 'W') ? STAGES_ZB_H1
+                                                        : STAGES_ONE_F_ONE_B;
+        return;
+    }
+    Diags diags = { .arena = l->arena, .source = table, .out = l->diags->out };
+    const PipelineSchedule *s =
+        read_schedule(l->arena, &diags, (int)axis->size, p->pipeline.chunks, micro_batches(l->m));
+    l->diags->errors += diags.errors;
+    l->m->train.stages = STAGES_TABLE;
+    l->m->table = table;
+    p->pipeline.placement = s ? s->placement : CYCLIC;
+}
+
+/* One that is generated.  `zb` with two chunks is ZB-V. */
+static void use_schedule(Layout *p, const Ast *ast, const char *word, const MeshAxis *axis)
+{
+    static const StageSchedule stages[] = { STAGES_NAIVE, STAGES_GPIPE, STAGES_ONE_F_ONE_B, STAGES_INTERLEAVED,
+                                            STAGES_ZB_H1 };
+    Lower *l = p->l;
+    const int chunks = p->pipeline.chunks, ranks = (int)axis->size;
+    int number = 0;
+    while (strcmp(schedules[number], word) != 0)
+        number++;
+    const StageSchedule schedule = stages[number] == STAGES_ZB_H1 && chunks > 1 ? STAGES_ZB_V : stages[number];
+    const char *why, *help;
+    const PipelineSchedule *s =
+        make_schedule(l->arena, schedule_name(schedule), ranks, chunks, micro_batches(l->m), &why, &help);
+    l->m->train.stages = schedule;
+    p->pipeline.placement = s ? s->placement : CYCLIC;
+    if (!s && !l->options->shrink)
+        complain_of_schedule(l, ast, help, why);
+}
+
+static int64_t default_chunks(const Lower *l, const Ast *schedule)
+{
+    const char *word = l->options->schedule ? l->options->schedule : schedule ? schedule->child->name : NULL;
+    return word && strcmp(word, "interleaved") == 0 ? 2 : 1;
+}
+
+static int read_chunks(Lower *l, const Ast *pipeline)
+{
+    const Ast *chunks = option_named(pipeline->child, "chunks");
+    const char *said = l->options->chunks;
+    int64_t count = default_chunks(l, option_named(pipeline->child, "schedule"));
+    char *end = NULL;
+    if (said && ((count = strtoll(said, &end, 10)) < 1 || count > MAX_CHUNKS || *end))
+        fail_command(l, said_text(l, "--chunks", said), "--chunks=2", "a rank has from 1 to %d chunks", MAX_CHUNKS);
+    else if (!said && chunks)
+        integer_of(l, chunks->child, "'chunks'", 1, MAX_CHUNKS, &count);
+    return count < 1 || count > MAX_CHUNKS ? 1 : (int)count;
+}
+
+int64_t shrunk_copies(Lower *l)
+{
+    const Ast *pipeline = only_statement(l->layout, A_PIPELINE);
+    return !pipeline ? 2 : 2 * read_chunks(l, pipeline) + 1; /* one more: stages differ */
+}
+
+static void set_schedule(Layout *p, const Ast *ast, const MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const Ast *schedule = option_named(ast->child, "schedule");
+    const char *word = "1f1b", *file = schedule_file(l, schedule);
+    if (file)
+        word = file;
+    else if (schedule || l->options->schedule)
+        word = read_word(l, "schedule of a pipeline", schedules, schedule ? schedule->child : NULL, "--schedule",
+                         l->options->schedule);
+    if (word)
+        note_policy(l, "parallel.schedule", word, schedule, l->options->schedule);
+    if (p->pipeline.chunks > 1)
+        note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks),
+                    option_named(ast->child, "chunks"), l->options->chunks);
+    if (file)
+        use_table(p, schedule, file, axis);
+    else if (word && axis && axis->size > 1 && l->m->train.microbatch)
+        use_schedule(p, schedule ? schedule : ast, word, axis);
+}
+
+/* --- The whole statement ------------------------------------------------------------------------------------ */
+
+static void check_options(Lower *l, const Ast *options)
+{
+    for (const Ast *option = options; option; option = option->next)
+        if (option->kind != A_KEYWORD || !is_word(pipeline_options, option->name, &(NearMiss){ .name = option->name }))
+            complain(l, (Where){ .at = option->loc, .help = "schedule = ..., chunks = ..., stages = [...]" },
+                     "pipeline has no option '%s'", option->name);
+    check_given_once(l, options);
+}
+
+static void check_stages(Layout *p, const Ast *ast)
+{
+    Lower *l = p->l;
+    check_options(l, ast->child);
+    const Repeated *repeated = check_repeated(p, ast);
+    const MeshAxis *axis = use_axis(p, ast->init);
+    p->pipeline.chunks = read_chunks(l, ast);
+    if (repeated && axis && axis->size > 1)
+        set_stages(p, ast, repeated, axis);
+    else if (axis && l->options->stages)
+        bad_parts(l, ast, example_of_parts(l, repeated ? repeated->copies : 1, 1),
+                  arena_text(l->arena, "%s has one rank", axis->name));
+    set_schedule(p, ast, axis);
+}
+
+void check_pipeline(Layout *p)
+{
+    Lower *l = p->l;
+    const struct {
+        const char *option, *said;
+    } said[] = { { "--schedule", l->options->schedule },
+                 { "--stages", l->options->stages },
+                 { "--chunks", l->options->chunks } };
+    const Ast *pipeline = only_statement(p, A_PIPELINE);
+    if (pipeline)
+        check_stages(p, pipeline);
+    for (int i = 0; i < 3 && !pipeline; i++)
+        if (said[i].said) {
+            fail_command(l, said_text(l, said[i].option, said[i].said), "pipeline h over pp",
+                         "the file has no 'pipeline'");
+            return;
+        }
+}
+
+/* --- Chunks ----------------------------------------------------------------------------------------------- */
+
+/* The copies of each chunk: as said, or evenly. */
+static void share_copies(const Pipeline *pipeline, int ranks, int64_t *copies)
+{
+    const int chunks = pipeline->chunks;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        copies[chunk] = pipeline->copies / chunks + (chunk < pipeline->copies % chunks);
+        if (pipeline->parts.count)
+            copies[chunk] = 0;
+        for (int i = 0; i < ranks && pipeline->parts.count; i++)
+            copies[chunk] += pipeline->parts.part[chunk * ranks + i];
+    }
+}
+
+/* The copies of each rank in a chunk, in the order of ranks. */
+static Name parts_of_chunk(Module *m, const Pipeline *pipeline, int chunk, int ranks, bool reversed)
+{
+    int64_t part[MAX_STAGES];
+    for (int i = 0; i < ranks; i++)
+        part[reversed ? ranks - 1 - i : i] = pipeline->parts.part[chunk * ranks + i];
+    return pipeline->parts.count ? parts_text(m, part, ranks) : NULL;
+}
+
+void cut_pipeline(Lower *l)
+{
+    Module *m = l->m;
+    const Pipeline *pipeline = &l->layout->pipeline;
+    ShardRule *rule = pipeline->rule;
+    if (!rule || pipeline->chunks == 1)
+        return;
+    const int ranks = (int)m->axis_size[rule->axis];
+    int64_t copies[MAX_CHUNKS];
+    Name dims[MAX_CHUNKS];
+    share_copies(pipeline, ranks, copies);
+    cut_repeat(m, rule->dims.name[0], copies, pipeline->chunks, dims);
+    for (int chunk = 0; chunk < pipeline->chunks; chunk++) {
+        const bool reversed = pipeline->placement == VEE && chunk % 2;
+        rule = chunk ? split_layers(m, dims[chunk], rule->axis, NULL) : rule;
+        rule->reversed = reversed;
+        rule->parts = parts_of_chunk(m, pipeline, chunk, ranks, reversed);
+    }
+}
