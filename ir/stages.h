@@ -17,9 +17,9 @@ Stages unless_all(const Module *m, Stages on); /* all stages: none has to be nam
 bool runs_in_stages(const Op *op);                      /* a loop along a dim that is split: the stages of a pipeline */
 int pipeline_axis(const Module *m);                     /* -1: no loop runs in stages */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on the rank that has most */
-bool runs_up(const Op *loop); /* does a loop in stages go from the first rank to the last? */
+bool runs_up(const Op *loop);                           /* does a loop in stages go from the first rank to the last? */
 Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
-bool is_send(const Op *op); /* from one stage to another */
+bool is_send(const Op *op);                                   /* from one stage to another */
 bool is_staged(const Func *f); /* do its parameters or results say on which stages they are? */
 
 /* A sum of terms on different stages, which is pending over them. */
