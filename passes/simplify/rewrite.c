@@ -18,6 +18,9 @@ Rule *read_rules(Arena *arena, int *count)
     return rules;
 }
 
+/* Readers of a number take the dtype of their other operands; those of what is computed from numbers do not. */
+static bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
+
 Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
 {
     for (int i = 0; i < nrules; i++) {
@@ -25,7 +28,7 @@ Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
         if (!match(rules[i].when, result(op), &binding))
             continue;
         Value *value = construct(b, rules[i].write, &binding);
-        if (type_equal(&value->type, &result(op)->type))
+        if (type_equal(&value->type, &result(op)->type) && !is_any_number(value))
             return value;
     }
     return NULL;
