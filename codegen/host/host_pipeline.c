@@ -151,6 +151,8 @@ static void add_row(Messages *t, const Op *op, const Value *left, const Value *e
     const RtCollective c = stage_message(m, &left->type, t->h->pipeline);
     const char *of = op->attrs.callee ? op->attrs.callee : op->path ? op->path : info(op)->name;
     const char *cause = arena_text(&m->arena, "pipeline.%s: %s", of, type_text(m, &left->type));
+    if (!is_row_major(m, left) || !is_row_major(m, entered))
+        internal_error(m, op, "a message between stages is not row-major in memory");
     fprintf(t->rows.out, "    { %d, %d, %d },\n", add_message(t->h, &c, left->type.dtype, op, cause),
             ring_of(t->slots, left), ring_of(t->slots, entered));
     t->count++;

@@ -117,7 +117,16 @@ static int slots_of_result(const Module *m, const PipelineSlots *all, int number
     return leaves && all->schedule->micros > 1 ? 2 : slots_needed(all->schedule, rank, &life);
 }
 
-/* Adds a value of the frame to the ring of those with which it is interleaved, or to a new one. */
+/* Do two results of a call lie at one pointer of its function, interleaved or next to each other? */
+static bool lie_together(const Module *m, const Op *call, const Value *a, const Value *b)
+{
+    const Func *f = find_func(m, call->attrs.callee);
+    const Storage *x = f->results.at[index_of(&call->results, a)]->storage;
+    const Storage *y = f->results.at[index_of(&call->results, b)]->storage;
+    return same_base(x, y) && x->base == BY_POINTER;
+}
+
+/* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
 static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
 {
     const Op *call = all->part[number].call;
@@ -125,7 +134,7 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
     const int64_t begin = value->storage->at, end = begin + span_bytes(m, value);
     Ring *ring = NULL;
     for (int k = 0; k < all->nrings && !ring; k++)
-        if (all->ring[k].call == call && begin < all->ring[k].end && all->ring[k].begin < end)
+        if (all->ring[k].call == call && lie_together(m, call, all->ring[k].value, value))
             ring = &all->ring[k];
     if (!ring) {
         ring = &all->ring[all->nrings++];
@@ -158,6 +167,34 @@ static bool certify_rings(Module *m, const PipelineSlots *all)
                     return false;
                 }
             }
+    return true;
+}
+
+/* The i-th operand or result of a part, and as what its function has it. */
+static const Value *seen_by_part(const Module *m, const StagePart *part, int i, const Value **inside)
+{
+    const Func *f = find_func(m, part->call->attrs.callee);
+    const int results = i - part->call->args.count;
+    *inside = results < 0 ? f->params.at[i] : f->results.at[results];
+    return results < 0 ? arg(part->call, i) : part->call->results.at[results];
+}
+
+/* Does a function that gets one pointer for several values find them where it expects them, in the slots of one ring? */
+static bool check_pointers(Module *m, const PipelineSlots *all, const StagePart *part)
+{
+    const int count = part->call->args.count + part->call->results.count;
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++) {
+            const Value *x, *y, *a = seen_by_part(m, part, i, &x), *b = seen_by_part(m, part, j, &y);
+            if (!same_base(x->storage, y->storage) || x->storage->base != BY_POINTER || a->storage->base != IN_FRAME)
+                continue;
+            if (b->storage->base == IN_FRAME && ring_of(all, a) == ring_of(all, b) &&
+                a->storage->at - b->storage->at == x->storage->at - y->storage->at)
+                continue;
+            error_at(m->diags, (Where){ .at = all->loop->loc }, "@%s expects %%%s and %%%s together in a slot",
+                     part->call->attrs.callee, a->name, b->name);
+            return false;
+        }
     return true;
 }
 
@@ -195,6 +232,9 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
             if (all->part[number].call->results.at[i]->storage->base == IN_FRAME)
                 add_to_ring(m, all, number, i);
     place_rings(all);
+    for (int number = 0; number < all->nparts && all->schedule; number++)
+        if (!check_pointers(m, all, &all->part[number]))
+            all->schedule = NULL;
     if (all->schedule && !certify_rings(m, all))
         all->schedule = NULL;
     return all;

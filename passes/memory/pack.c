@@ -8,6 +8,7 @@
 #include "pack.h"
 
 #include "epilogue.h"
+#include "stages.h"
 
 int member_of(const Pack *pack, const Value *value)
 {
@@ -65,15 +66,28 @@ Storage *pack_storage(Module *m, const Pack *pack, int i, int64_t at)
 
 /* --- Finding them -------------------------------------------------------------------------------- */
 
-/* Does a collective read it, here or in a callee?  Messages need row-major tensors. */
+/* Do stages send it, as what their loop has carried? */
+static bool leaves_stage(const Module *m, const Value *value)
+{
+    const Op *op = value->def;
+    if (!op || !op->attrs.callee)
+        return false;
+    const int i = index_of(&op->results, value);
+    return op->attrs.dims.count ? runs_in_stages(op) && i < op->attrs.carried
+                                : leaves_stage(m, find_func(m, op->attrs.callee)->results.at[i]);
+}
+
+/* Does a message have it, here or in a callee?  Messages need row-major tensors. */
 static bool is_sent(Module *m, const Func *f, const Value *value)
 {
+    if (leaves_stage(m, value))
+        return true;
     for (const Op *op = f->first; op; op = op->next) {
         int at = index_of(&op->args, value);
         if (at < 0)
             continue;
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if (info(op)->family == COLLECTIVE || (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
+        if ((runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE || (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
             (callee && callee->role != KERNEL && is_sent(m, callee, callee->params.at[at])))
             return true;
     }
@@ -90,6 +104,9 @@ static bool is_possible(Module *m, const Func *f, const Pack *pack)
         if (is_carried || value->type.dtype != like->dtype || value->type.rank < pack->prefix ||
             (value->def && info(value->def)->family != CONTROL) || member_of(pack, value) != i || is_sent(m, f, value))
             return false;
+        if (value->def != pack->member[0]->def && ((value->def && value->def->attrs.stages) ||
+                                                   (pack->member[0]->def && pack->member[0]->def->attrs.stages)))
+            return false; /* slots of several parts of a micro-batch */
         for (int d = 0; d < pack->prefix; d++)
             if (value->type.dim[d].name != like->dim[d].name || value->type.dim[d].padded != like->dim[d].padded)
                 return false;

@@ -78,6 +78,14 @@ static void test_types(void **state)
     assert_true(type.partial == 3 && type.by == BY_MAX);
     type = type_of_text(t->m, "f32[n:16/tp+dp]");
     assert_true(type.dim[0].split.axis[0] == 1 && type.dim[0].split.axis[1] == 0);
+    const Type up = type_of_text(t->m, "f32[n:6/tp(1+2+2+1)]"), down = type_of_text(t->m, "f32[n:6/-tp(1+3+1+1)]");
+    static const int64_t first[2][4] = { { 0, 1, 3, 5 }, { 5, 2, 1, 0 } };
+    for (int rank = 0; rank < 4; rank++) {
+        assert_int_equal(part_first(t->m, &up.dim[0], rank), first[0][rank]);
+        assert_int_equal(part_first(t->m, &down.dim[0], rank), first[1][rank]);
+    }
+    assert_int_equal(local_size(t->m, &down.dim[0]), 3);
+    assert_false(type_equal(&up, &down));
     free_text(t);
 }
 

@@ -297,6 +297,58 @@ static void refuse_planted(const Planted *p, bool only_events)
     arena_free(&arena);
 }
 
+/* --- Slots -------------------------------------------------------------------------------------------- */
+
+/* As many slots as are counted are enough, and one fewer is refused. */
+static void check_slots(Arena *arena, const PipelineSchedule *s, int rank, Lifetime life)
+{
+    const char *why = "";
+    const int slots = slots_needed(s, rank, &life);
+    if (!certify_slots(arena, s, rank, &life, slots, &why))
+        fail_msg("%s, %d ranks, %d chunks, %d micro-batches: %s", s->name, s->ranks, s->chunks, s->micros, why);
+    if (slots > 1) {
+        assert_false(certify_slots(arena, s, rank, &life, slots - 1, &why));
+        assert_non_null(strstr(why, "into the slot that micro-batch"));
+    }
+}
+
+/* Of all values that one part may make, or get from another rank, and a later part may read. */
+static void check_lifetimes(Arena *arena, const PipelineSchedule *s, int rank, int chunk)
+{
+    const ActionKind last = s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
+    const int stage = stage_on_rank(s, rank, chunk);
+    const bool from_before = stage > 0 && rank_of_stage(s, stage - 1) != rank;
+    const bool from_after = stage + 1 < stage_count(s) && rank_of_stage(s, stage + 1) != rank;
+    assert_int_equal(rank_of_stage(s, stage), rank);
+    const Lifetime saved = { FORWARD_ACTION, last, chunk, chunk, false };
+    assert_int_equal(slots_needed(s, rank, &saved), s->activations[stage]);
+    for (int later = chunk; later < s->chunks; later++)
+        for (int arrives = 0; arrives <= from_before; arrives++) {
+            check_slots(arena, s, rank, (Lifetime){ FORWARD_ACTION, FORWARD_ACTION, chunk, later, arrives });
+            check_slots(arena, s, rank, (Lifetime){ FORWARD_ACTION, last, chunk, later, arrives });
+        }
+    for (int later = chunk; later >= 0; later--)
+        for (int arrives = 0; arrives <= from_after; arrives++)
+            check_slots(arena, s, rank, (Lifetime){ BACKWARD_ACTION, last, chunk, later, arrives });
+}
+
+static void test_slots(void **state)
+{
+    for (size_t n = 0; n < COUNT(schedules); n++)
+        for (int p = 1; p <= 5; p++)
+            for (int v = schedules[n].fewest_chunks; v <= schedules[n].most_chunks; v++)
+                for (int m = 1; m <= 15; m++) {
+                    if (schedules[n].multiple && m % p)
+                        continue;
+                    Arena arena = { 0 };
+                    const PipelineSchedule *s = make(&arena, schedules[n].name, p, v, m);
+                    for (int rank = 0; rank < p; rank++)
+                        for (int chunk = 0; chunk < v; chunk++)
+                            check_lifetimes(&arena, s, rank, chunk);
+                    arena_free(&arena);
+                }
+}
+
 static void test_planted(void **state)
 {
     for (size_t i = 0; i < COUNT(messages_planted); i++)
@@ -358,7 +410,7 @@ static void test_random_swaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_schedule), cmocka_unit_test(test_published_bubbles),
-                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_planted),
+                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_slots), cmocka_unit_test(test_planted),
                                         cmocka_unit_test(test_a_slot_too_few), cmocka_unit_test(test_random_swaps) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
