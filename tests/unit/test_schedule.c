@@ -281,6 +281,7 @@ static const Planted actions_planted[] = {
     { "1f1b", 2, { "F2.7=F2.6" }, "rank 2 does F2.6 twice" },
     { "1f1b", 3, { "F3.0~B3.0" }, "rank 3 does B3.0 before F3.0" },
     { "zb-h1", 1, { "B1.0~W1.0" }, "rank 1 does W1.0 before B1.0" },
+    { "zb-h1", 1, { "W1.6~W1.7" }, "rank 1 does W1.7 before W1.6" },
     { "zb-v", 1, { "F1.0~F2.0" }, "rank 1 does F2.0 before F1.0, which it reads" },
     { "1f1b", 0, { "F0.0=F1.0" }, "rank 0 does F1.0, but stage 1 is on rank 1" },
     { "1f1b", 0, { "B0.0=W0.0" }, "rank 0 does W0.0, though this schedule does not split B" },
