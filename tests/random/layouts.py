@@ -1,9 +1,11 @@
 """Draws layouts that ought to be honoured: each axis divides what it splits, or the dim is padded so that it does."""
 import math
 
+import tables
 from constants import flag_of, known_numbers, number_of
+from printer import tables_of
 from prune import expressions
-from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Shard, Zero,
+from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Shard, Table, Zero,
                   statements_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
@@ -66,13 +68,19 @@ class Layout:
             name = next(name for name in ("copies", "copies2") if name not in self.known)
             self.program.declarations.insert(0, Const(name, Number(str(count))))
             repeat.count, self.known[name] = Name(name), count
-        schedule = self.draw.choice(SCHEDULES + [None])
-        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", {"schedule": Name(schedule)} if schedule else {})
+        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", self.schedule())
         if self.draw.random() < 0.4:
             ends = [0, *sorted(self.draw.sample(range(1, count), ranks - 1)), count]
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
         line.ranks = ranks
         return [line]
+
+    def schedule(self):
+        """By name, by default, or a table, which is drawn when it is known how many micro-batches there are."""
+        name = self.draw.choice(SCHEDULES + [None, "table", "table"])
+        if name == "table":
+            return {"schedule": Table("own.csv", [])}
+        return {"schedule": Name(name)} if name else {}
 
     # --- Which dims --------------------------------------------------------------------------------------------------
 
@@ -205,6 +213,7 @@ def add_layout(draw, program, most_ranks=8, staged=STAGED):
     if ranks > 1 or layout.stages:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
+    tables.fill(draw, program, program.parallel)
     return layout
 
 
@@ -214,8 +223,12 @@ def add_two_layouts(draw, program):
     first = layout.split.get("batch", 1)
     second = Layout(draw, program, 4, first if program.whole else None, layout.split)
     ranks = second.split.get("batch", 1)
-    if program.whole:
-        return second.parallel() if ranks == first else []
-    microbatch = program.train.get("microbatch", program.train["batch"]).value
-    program.train["batch"] = Number(str(microbatch * math.lcm(first, ranks)))
-    return second.parallel()
+    then = second.parallel() if ranks == first or not program.whole else []
+    if not program.whole:
+        microbatch = program.train.get("microbatch", program.train["batch"]).value
+        program.train["batch"] = Number(str(microbatch * math.lcm(first, ranks)))
+    for table in tables_of(then):
+        table.name = "then.csv"
+    for lines in (program.parallel, then):
+        tables.fill(draw, program, lines)
+    return then

@@ -7,7 +7,7 @@
  *   slots AT       ring AT has a slot less than its contents need, of those that it has
  *   leave AT       what the AT-th message sends is taken from the next slot
  *   arrive AT      what it receives is put there
- *   action AT      event AT, an action, is that of the next micro-batch
+ *   action AT      event AT, an action, is that of the next micro-batch, which has other slots
  *   arrival AT     actions do not wait for what they read: activations (AT 0), or their gradients (AT 1)
  *
  * Messages block both sides, as the proof of the schedule assumes: then what lies where does not depend on how fast
@@ -181,6 +181,16 @@ static int needed(int ring)
     return most;
 }
 
+/* Has the next micro-batch another slot in something that the action uses? */
+static bool has_other_slots(RtEvent e)
+{
+    const int next = (e.micro + 1) % now.p.micros;
+    for (int i = 0; i < now.nrings; i++)
+        if (concerns(i, e) && e.micro % now.slots[i] != next % now.slots[i])
+            return true;
+    return false;
+}
+
 static void list_faults(void)
 {
     int message = 0;
@@ -191,7 +201,8 @@ static void list_faults(void)
     for (int i = 0; i < now.p.nevents[now.stage]; i++) {
         const char kind = (char)now.p.event[now.stage][i].kind;
         if (strchr("FBW", kind)) {
-            printf("action %d %d\n", now.stage, i);
+            if (has_other_slots(now.p.event[now.stage][i]))
+                printf("action %d %d\n", now.stage, i);
             continue;
         }
         const bool sends = kind == 's' || kind == 'S', is_back = kind == 'S' || kind == 'R';
