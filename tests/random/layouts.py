@@ -76,8 +76,8 @@ class Layout:
         return [line]
 
     def schedule(self):
-        """By name, by default, or a table, which is drawn when it is known how many micro-batches there are."""
-        name = self.draw.choice(SCHEDULES + [None, "table", "table"])
+        """By name, by default, or a table, if there are several micro-batches: it is drawn when it is known how many."""
+        name = self.draw.choice(SCHEDULES + [None] + ["table"] * (0 if self.program.whole else 3))
         if name == "table":
             return {"schedule": Table("own.csv", [])}
         return {"schedule": Name(name)} if name else {}
@@ -209,7 +209,7 @@ def add_layout(draw, program, most_ranks=8, staged=STAGED):
     microbatch = program.train.get("microbatch", program.train["batch"]).value
     accumulation = 1 if program.whole else min(2, program.train["batch"].value // microbatch)
     if layout.stages and not program.whole:
-        accumulation = draw.choice([1, 2, 3, 4, 5])
+        accumulation = draw.choice([2, 3, 4, 5, 6] if tables_of(program.parallel) else [1, 2, 3, 4, 5])
     if ranks > 1 or layout.stages:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
