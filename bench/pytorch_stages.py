@@ -33,7 +33,7 @@ def read_checkpoint(path):
 def load_layer(layer, saved, number):
     """Layer `number` of the checkpoint; products there are written [in, out], and by heads."""
     with torch.no_grad():
-        attn, mlp = f"h.{number}.attn", f"h.{number}"
+        attn, mlp = f"h.{number}.attn", f"h.{number}.mlp"
         e = layer.out.weight.shape[0]
         layer.qkv.weight.copy_(torch.cat([saved[f"{attn}.w{kind}"].reshape(e, e).T for kind in "qkv"]))
         layer.qkv.bias.copy_(torch.cat([saved[f"{attn}.b{kind}"].reshape(e) for kind in "qkv"]))

@@ -98,6 +98,8 @@ def find_pytorch():
     and Debian's; those of them that there are."""
     packages = "numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools"
     newest = peers.find(say, "torch", ["--no-deps", "torch"], packages.split())
+    if not peers.version_of(newest, "torch"):
+        peers.install(say, newest, ["torch"])  # it is linked with them
     return [(python, version) for python in (newest, Path("/usr/bin/python3"))
             if (version := peers.version_of(python, "torch"))]
 
