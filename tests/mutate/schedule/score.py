@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
 MODEL = ROOT / "tests" / "report" / "pipe.mdl"  # of 4 micro-batches
 EARLY = "F0.0,F0.1,F0.2,F0.3,B0.0,B0.1,B0.2,B0.3\nF1.0,B1.0,F1.1,B1.1,F1.2,B1.2,F1.3,B1.3\n"  # activations arrive early
-TRAINERS = [(3, "1f1b"), (3, "zb"), (2, "./early.csv")]
+TRAINERS = [(3, "1f1b", 1), (3, "zb", 1), (2, "./early.csv", 1), (2, "interleaved", 2), (2, "zb", 2)]  # ranks, schedule, chunks
 WRAPPED = ["rt_pipeline", "rt_slot", "rt_send_start", "rt_receive_start", "rt_message_wait"]
 KINDS = {"slots": "a slot of a ring too few", "leave": "a message is sent from the next slot",
          "arrive": "a message arrives in the next slot", "action": "an action of the next micro-batch",
@@ -39,13 +39,13 @@ def free_port():
 class Trainer:
     """A compiled pipeline, in which one fault after the other is planted; of one rank: nothing but the model."""
 
-    def __init__(self, folder, ranks, schedule=None):
-        self.folder, self.ranks = folder / f"{ranks}-{pathlib.Path(schedule or 'alone').stem}", ranks
-        self.name = f"{schedule} on {ranks} ranks"
+    def __init__(self, folder, ranks, schedule=None, chunks=1):
+        self.folder, self.ranks = folder / f"{ranks}-{pathlib.Path(schedule or 'alone').stem}-{chunks}", ranks
+        self.name = f"{schedule} on {ranks} ranks of {chunks} stages"
         self.folder.mkdir(exist_ok=True)
         (self.folder / "early.csv").write_text(EARLY)
         (self.folder / "text").write_bytes(bytes(number * number % 11 for number in range(9999)))
-        said = [f"--mesh=pp={ranks}", f"--schedule={schedule}", "--comm=tcp"] if schedule else []
+        said = [f"--mesh=pp={ranks}", f"--schedule={schedule}", f"--chunks={chunks}", "--comm=tcp"] if schedule else []
         wraps = " ".join(f"-Wl,--wrap={name}" for name in WRAPPED) + f" {folder.resolve()}/trainer.o" if schedule else ""
         self.end([start([MPC, "compile", MODEL, "-o", "out", *said, f"--cflags=-O0 {wraps}"], self.folder)])
 
@@ -85,9 +85,9 @@ def is_same(numbers, expected):
     return all(a is not None and abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(numbers, expected, strict=True))
 
 
-def in_trainer(folder, ranks, schedule, alone, most):
+def in_trainer(folder, how, alone, most):
     """(kind, whether it is detected, the mutant) of each."""
-    trainer = Trainer(folder, ranks, schedule)
+    trainer = Trainer(folder, *how)
     if not is_same(trainer.run()[1], alone):
         sys.exit(f"{trainer.name}: other numbers than one process before anything is planted")
     for mutant in trainer.mutants(most):
@@ -105,7 +105,7 @@ def main(folder, most):
     rows |= {what: ["q", 0, 0, 0, 0, 0] for what in KINDS.values()}
     alone = Trainer(folder, 1).run()[1]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(lambda how: list(in_trainer(folder, *how, alone, most)), TRAINERS):
+        for found in pool.map(lambda how: list(in_trainer(folder, how, alone, most)), TRAINERS):
             for kind, detected, mutant in found:
                 row = rows[KINDS[kind]]
                 row[1], row[3], row[4] = row[1] + 1, row[3] + detected, row[4] + (not detected)

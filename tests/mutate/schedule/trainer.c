@@ -25,7 +25,7 @@ int64_t __real_rt_send_start(Rt *rt, int id, int to, const void *data);
 int64_t __real_rt_receive_start(Rt *rt, int id, int from, void *data);
 void __real_rt_message_wait(Rt *rt, int id, int64_t number);
 
-enum { MOST = 256 };
+enum { MOST = 256, CHUNKS = 2 };
 
 typedef struct {
     int id;
@@ -43,12 +43,12 @@ static struct {
     RtPipeline p; /* with the fault */
     RtRing ring[MOST];
     int slots[MOST], nrings;
-    int doing, messages;
-    bool is_touched[MOST][RT_ACTIONS]; /* does the action use the ring? */
-    bool has_next[2 * MOST];           /* by message: is there another slot? */
-    Arrival arrival[MOST];             /* not waited for */
+    int doing, chunk, messages;
+    bool is_touched[MOST][RT_ACTIONS][CHUNKS]; /* does the action use the ring? */
+    bool has_next[2 * MOST];                   /* by message: is there another slot? */
+    Arrival arrival[MOST];                     /* not waited for */
     int narrivals;
-    void (*action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
+    void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
 } now;
 
 static bool is_planted(const char *kind, int at)
@@ -71,20 +71,26 @@ static void know_ring(const RtPipeline *right, int ring)
 
 /* --- What the trainer calls ------------------------------------------------------------------------------ */
 
-static void act(Rt *rt, char *arena, int64_t micro, int action)
+static void act(Rt *rt, char *arena, int64_t micro, int action, int chunk)
 {
     now.doing = action;
-    now.action[action](rt, arena, micro);
+    now.chunk = chunk;
+    now.action[action][chunk](rt, arena, micro);
 }
 
-static void forward(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, RT_FORWARD); }
-static void backward(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, RT_BACKWARD); }
-static void weights(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, RT_WEIGHTS); }
+#define ACTION(name, action, chunk)                                                                                    \
+    static void name(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, action, chunk); }
+ACTION(forward_0, RT_FORWARD, 0)
+ACTION(forward_1, RT_FORWARD, 1)
+ACTION(backward_0, RT_BACKWARD, 0)
+ACTION(backward_1, RT_BACKWARD, 1)
+ACTION(weights_0, RT_WEIGHTS, 0)
+ACTION(weights_1, RT_WEIGHTS, 1)
 
 void *__wrap_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
     know_ring(p, ring);
-    now.is_touched[ring][now.doing] = true;
+    now.is_touched[ring][now.doing][now.chunk] = true;
     return __real_rt_slot(rt, &now.p, arena, ring, micro);
 }
 
@@ -117,12 +123,28 @@ int64_t __wrap_rt_send_start(Rt *rt, int id, int to, const void *data)
     return number;
 }
 
+/* The tables of a direction: inside of chunk 0, 1, and from them to the next ones. */
+static const RtStageMessages *table_of(bool is_back, int number)
+{
+    const int chunk = number / 2;
+    return number % 2 ? &now.p.border[is_back][chunk] : &now.p.inner[is_back][chunk];
+}
+
+static bool is_gradient(int id)
+{
+    for (int number = 0; number < 2 * now.p.chunks; number++)
+        for (int i = 0; i < table_of(true, number)->count; i++)
+            if (table_of(true, number)->message[i].id == id)
+                return true;
+    return false;
+}
+
 int64_t __wrap_rt_receive_start(Rt *rt, int id, int from, void *data)
 {
     const int64_t number = __real_rt_receive_start(rt, id, from, place("arrive", data));
     if (!is_slow())
         __real_rt_message_wait(rt, id, number);
-    if (is_planted("arrival", from > now.stage))
+    if (is_planted("arrival", is_gradient(id)))
         now.arrival[now.narrivals++] = (Arrival){ id, number };
     return number;
 }
@@ -137,27 +159,40 @@ void __wrap_rt_message_wait(Rt *rt, int id, int64_t number)
 
 /* --- Which faults there are -------------------------------------------------------------------------------- */
 
-/* Does the event begin, or use, what the ring has of its micro-batch?  What leaves a stage needs a slot until it is
- * sent, and only the stage at the end of the direction has it any longer. */
+static bool sends(RtEvent e) { return e.kind == 's' || e.kind == 'S'; }
+
+/* The messages of an event; none of an action. */
+static RtStageMessages messages_of(RtEvent e)
+{
+    const bool is_back = e.kind == 'S' || e.kind == 'R';
+    if (strchr("FBW", e.kind))
+        return (RtStageMessages){ 0 };
+    if (!e.border)
+        return now.p.inner[is_back][e.chunk];
+    return now.p.border[is_back][sends(e) ? e.chunk : is_back ? e.chunk + 1 : e.chunk - 1];
+}
+
+/* Does the event begin, or use, what the ring has of its micro-batch? */
 static bool concerns(int ring, RtEvent e)
 {
     const char *const actions = "FBW", *const kind = strchr(actions, e.kind);
-    if (kind)
-        return now.is_touched[ring][kind - actions];
-    const bool is_back = e.kind == 'R';
-    for (int i = 0; (is_back || e.kind == 'r') && i < now.p.nmessages[is_back]; i++)
-        if (now.p.message[is_back][i].enter == ring)
+    const RtStageMessages messages = messages_of(e);
+    for (int i = 0; !sends(e) && i < messages.count; i++)
+        if (messages.message[i].enter == ring)
             return true;
-    return false;
+    return kind && now.is_touched[ring][kind - actions][e.chunk];
 }
 
+/* What leaves a stage needs a slot until it is sent: only the stage at the end of the direction has it any longer. */
 static bool only_leaves(int ring)
 {
-    for (int back = 0; back < 2; back++)
-        for (int i = 0; i < now.p.nmessages[back]; i++)
-            for (int k = 0; now.p.message[back][i].leave == ring && k < now.p.nevents[now.stage]; k++)
-                if (now.p.event[now.stage][k].kind == "sS"[back])
-                    return true;
+    for (int k = 0; k < now.p.nevents[now.stage]; k++) {
+        const RtEvent e = now.p.event[now.stage][k];
+        const RtStageMessages messages = messages_of(e);
+        for (int i = 0; sends(e) && i < messages.count; i++)
+            if (messages.message[i].leave == ring)
+                return true;
+    }
     return false;
 }
 
@@ -199,17 +234,13 @@ static void list_faults(void)
         if (now.slots[i] > 1 && now.slots[i] == needed(i))
             printf("slots %d %d\n", now.stage, i);
     for (int i = 0; i < now.p.nevents[now.stage]; i++) {
-        const char kind = (char)now.p.event[now.stage][i].kind;
-        if (strchr("FBW", kind)) {
-            if (has_other_slots(now.p.event[now.stage][i]))
-                printf("action %d %d\n", now.stage, i);
-            continue;
-        }
-        const bool sends = kind == 's' || kind == 'S', is_back = kind == 'S' || kind == 'R';
-        has[is_back] |= !sends;
-        for (int k = 0; k < now.p.nmessages[is_back]; k++, message++)
+        const RtEvent e = now.p.event[now.stage][i];
+        if (strchr("FBW", e.kind) && has_other_slots(e))
+            printf("action %d %d\n", now.stage, i);
+        has[e.kind == 'R'] |= e.kind == 'r' || e.kind == 'R';
+        for (int k = 0; k < messages_of(e).count; k++, message++)
             if (now.has_next[message])
-                printf("%s %d %d\n", sends ? "leave" : "arrive", now.stage, message);
+                printf("%s %d %d\n", sends(e) ? "leave" : "arrive", now.stage, message);
     }
     for (int is_back = 0; is_back < 2; is_back++)
         if (has[is_back])
@@ -225,11 +256,15 @@ static void plant(const RtPipeline *right)
 {
     static const RtEvent *events[MOST];
     static RtEvent own[4 * MOST];
-    void (*const wrapped[])(Rt *, char *, int64_t) = { forward, backward, weights };
+    static void (*const wrapped[RT_ACTIONS][CHUNKS])(
+        Rt *, char *, int64_t) = { { forward_0, forward_1 }, { backward_0, backward_1 }, { weights_0, weights_1 } };
+    static void (*used[RT_ACTIONS][CHUNKS])(Rt *, char *, int64_t);
     now.p = *right;
     for (int i = 0; i < RT_ACTIONS; i++) {
         now.action[i] = right->action[i];
-        now.p.action[i] = right->action[i] ? wrapped[i] : NULL;
+        for (int chunk = 0; chunk < right->chunks; chunk++)
+            used[i][chunk] = right->action[i][chunk] ? wrapped[i][chunk] : NULL;
+        now.p.action[i] = used[i];
     }
     now.p.ring = now.ring;
     memcpy(own, right->event[now.stage], (size_t)right->nevents[now.stage] * sizeof *own);
@@ -247,12 +282,14 @@ void __wrap_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
     now.stage = rt_coordinate(rt, p->axis);
     now.arena = arena;
     now.messages = now.narrivals = 0;
-    for (int back = 0; back < 2; back++)
-        for (int i = 0; i < p->nmessages[back]; i++) {
-            know_ring(p, p->message[back][i].leave);
-            know_ring(p, p->message[back][i].enter);
-        }
     plant(p);
+    for (int number = 0; number < 4 * p->chunks; number++) {
+        const RtStageMessages *messages = table_of(number % 2, number / 2);
+        for (int i = 0; i < messages->count; i++) {
+            know_ring(p, messages->message[i].leave);
+            know_ring(p, messages->message[i].enter);
+        }
+    }
     __real_rt_pipeline(rt, &now.p, arena);
     while (now.narrivals > 0) {
         now.narrivals--;
