@@ -21,8 +21,10 @@ from layouts import ROOT, model_text
 from ranks import CORES, Trainer
 
 MICROS = "2,4,8,16"
-SCHEDULES = {"gpipe": "gpipe", "1f1b": "1f1b", "zb": "zb-h1"}  # as ir/schedule/schedule.def calls them
-PEERS = {"ScheduleGPipe": "gpipe", "Schedule1F1B": "1f1b", "ScheduleInterleaved1F1B": "1f1b", "ScheduleZBVZeroBubble": "zb"}
+SCHEDULES = {"gpipe": ("gpipe", 1), "1f1b": ("1f1b", 1), "interleaved": ("interleaved", 2), "zb-h1": ("zb", 1),
+             "zb-v": ("zb", 2)}  # as ir/schedule/schedule.def calls them: as the language does, and stages of a rank
+PEERS = {"ScheduleGPipe": "gpipe", "Schedule1F1B": "1f1b", "ScheduleInterleaved1F1B": "interleaved",
+         "ScheduleZBVZeroBubble": "zb-v"}
 TOLERANCE = 1e-4  # of losses
 
 
@@ -32,10 +34,12 @@ class Staged(Trainer):
     def __init__(self, out, sizes, micros, schedule):
         self.out, self.ranks, self.schedule, self.micros, self.entries = out, CORES if schedule else 1, schedule, micros, []
         self.logs, self.clocks = [], []
+        self.name, self.chunks = SCHEDULES.get(schedule, (None, 1))
         settings = f"train {{\n    batch = {micros}\n    microbatch = 1\n    precision = fp32\n}}\n"
         text = model_text(dict(dp=1), False, settings)
         if schedule:
-            text = text.replace("mesh dp = 1", f"mesh dp = 1, pp = {CORES}\n    pipeline h over pp, schedule = {schedule}")
+            line = f"pipeline h over pp, schedule = {self.name}, chunks = {self.chunks}"
+            text = text.replace("mesh dp = 1", f"mesh dp = 1, pp = {CORES}\n    {line}")
         out.mkdir(parents=True, exist_ok=True)
         self.source, self.dims = out / "model.mdl", [f"-D{name}={size}" for name, size in sizes.items()]
         self.source.write_text(text)
@@ -50,17 +54,17 @@ class Staged(Trainer):
         super().steps(count, data)
         self.logs.append([json.loads(line) for line in (self.out / "log.jsonl").read_text().splitlines()])
         if self.schedule:
-            self.clocks.append([self.read_clock(stage) for stage in range(CORES)])
+            self.clocks.append([self.read_clock(rank) for rank in range(CORES)])
 
     def tokens(self):
         return self.median("tokens_per_s")
 
     # --- As the compiler sees it -------------------------------------------------------------------------------------
 
-    def pipeline(self, *options):
+    def pipeline(self):
         """That part of the report."""
-        done = subprocess.run([ROOT / "build" / "mpc", "report", self.source, "--json", *self.dims, *options], capture_output=True,
-                              text=True, check=True)
+        done = subprocess.run([ROOT / "build" / "mpc", "report", self.source, "--json", *self.dims], capture_output=True, text=True,
+                              check=True)
         return json.loads(done.stdout)["pipeline"]
 
     def share_of_peak(self):
@@ -69,46 +73,51 @@ class Staged(Trainer):
         work = sum(stage[f"{kind}_time"] for stage in pipeline["stages"] for kind in ("forward", "backward", "weight"))
         return work * pipeline["micro_batches"] / (CORES * pipeline["makespan"])
 
-    def copies(self, stages):
-        """How many layers each of so many stages has."""
-        held = [re.match(r"h\.(\d+)(?: to h\.(\d+))?", stage["holds"]).groups()
-                for stage in self.pipeline(f"--mesh=pp={stages}")["stages"]]
+    def copies(self):
+        """How many layers each stage has."""
+        held = [re.match(r"h\.(\d+)(?: to h\.(\d+))?", stage["holds"]).groups() for stage in self.pipeline()["stages"]]
         return [int(last or first) - int(first) + 1 for first, last in held]
 
     # --- As it ran -----------------------------------------------------------------------------------------------------
 
-    def read_clock(self, stage):
-        """[{(kind, micro-batch): (begin, end)} of each step]"""
+    def stage_of(self, rank, chunk):
+        """In a V, the second stages go back from the last rank to the first."""
+        return CORES + CORES - 1 - rank if chunk and self.schedule == "zb-v" else chunk * CORES + rank
+
+    def read_clock(self, rank):
+        """[{(kind, stage, micro-batch): (begin, end)} of each step]"""
         steps = {}
-        for line in (self.out / f"clock.{stage}").read_text().splitlines():
-            step, kind, micro, begin, end = line.split()
-            steps.setdefault(int(step), {})[kind, int(micro)] = float(begin), float(end)
+        for line in (self.out / f"clock.{rank}").read_text().splitlines():
+            step, kind, chunk, micro, begin, end = line.split()
+            action = kind, self.stage_of(rank, int(chunk)), int(micro)
+            steps.setdefault(int(step), {})[action] = float(begin), float(end)
         return list(steps.values())
 
     def measured_steps(self):
-        """Of each but the first two of a run: the actions of each stage."""
-        return [stages for run in self.clocks for stages in list(zip(*run))[2:]]
+        """Of each but the first two of a run: the actions of each rank."""
+        return [rank for run in self.clocks for rank in list(zip(*run))[2:]]
 
     def span(self):
-        """Of the slowest stage, from its first action to the end of its last."""
-        return statistics.median(max(max(end for _, end in stage.values()) - min(begin for begin, _ in stage.values())
-                                     for stage in step) for step in self.measured_steps())
+        """Of the slowest rank, from its first action to the end of its last."""
+        return statistics.median(max(max(end for _, end in rank.values()) - min(begin for begin, _ in rank.values())
+                                     for rank in step) for step in self.measured_steps())
 
     def times(self, stage):
         """Of F, B and W, medians; 0 for a kind that there is not."""
         for kind in "FBW":
-            taken = [end - begin for step in self.measured_steps() for (k, _), (begin, end) in step[stage].items() if k == kind]
+            taken = [end - begin for step in self.measured_steps() for rank in step
+                     for (k, s, _), (begin, end) in rank.items() if (k, s) == (kind, stage)]
             yield statistics.median(taken) if taken else 0
 
     def message(self):
         """From the end of an action to the beginning of the one that has waited for its result."""
         waits = []
         for step in self.measured_steps():
-            for stage, actions in enumerate(step):
+            for actions in step:
+                others = {action: end for rank in step if rank is not actions for action, (_, end) in rank.items()}
                 before = None
-                for (kind, micro), (begin, end) in sorted(actions.items(), key=lambda action: action[1]):
-                    giver = stage + {"F": -1, "B": 1, "W": len(step)}[kind]
-                    there = step[giver][kind, micro][1] if 0 <= giver < len(step) else None
+                for (kind, stage, micro), (begin, end) in sorted(actions.items(), key=lambda action: action[1]):
+                    there = others.get((kind, stage + {"F": -1, "B": 1, "W": 0}[kind], micro))
                     if there is not None and before is not None and before < there < begin:
                         waits.append(begin - there)
                     before = end
@@ -116,9 +125,10 @@ class Staged(Trainer):
 
     def timeline(self, program):
         """What the simulation makes of these times, in seconds."""
-        times = [f"{time:.9f}" for stage in range(CORES) for time in self.times(stage)]
-        done = subprocess.run([program, SCHEDULES[self.schedule], str(CORES), str(self.micros), f"{self.message():.9f}", *times],
-                              capture_output=True, text=True, check=True)
+        times = [f"{time:.9f}" for stage in range(self.chunks * CORES) for time in self.times(stage)]
+        counts = map(str, (CORES, self.chunks, self.micros))
+        done = subprocess.run([program, self.schedule, *counts, f"{self.message():.9f}", *times], capture_output=True, text=True,
+                              check=True)
         return float(done.stdout)
 
 
@@ -133,10 +143,9 @@ def free_port():
 class Peer:
     """torch.distributed.pipelining with the same stages; two on each rank for schedules that have them."""
 
-    def __init__(self, python, schedule, sizes, micros, trainer, weights):
-        stages = CORES if PEERS[schedule] == schedule[8:].lower() else 2 * CORES
-        self.python, self.schedule, self.runs, self.version = python, schedule, [], ""
-        self.said = dict(schedule=schedule, sizes=sizes, micros=micros, counts=trainer.copies(stages), weights=str(weights))
+    def __init__(self, python, schedule, sizes, micros, counts, weights):
+        self.python, self.schedule, self.runs = python, schedule, []
+        self.said = dict(schedule=schedule, sizes=sizes, micros=micros, counts=counts, weights=str(weights))
 
     def steps(self, count, data):
         said = json.dumps(dict(self.said, steps=count, data=str(data)))
@@ -180,7 +189,8 @@ def row(trainer, alone):
 
 def timeline_row(trainer, program):
     span, planned = trainer.span(), trainer.timeline(program)
-    times = [", ".join(f"{1e3 * time:.1f}" for time in trainer.times(stage) if time) for stage in range(CORES)]
+    times = [", ".join(f"{1e3 * time:.1f}" for time in trainer.times(stage) if time)
+             for stage in range(trainer.chunks * CORES)]
     return line_of([trainer.micros, trainer.schedule, "; ".join(times), f"{1e3 * trainer.message():.2f}", f"{trainer.median('step_ms'):.1f}",
                     f"{1e3 * span:.1f}", f"{1e3 * planned:.1f}", f"{100 * (planned / span - 1):+.1f}"])
 
@@ -201,13 +211,14 @@ def build(folder):
     return folder / "timeline"
 
 
-def find_peers(say, sizes, micros, trainer, weights):
+def find_peers(say, sizes, micros, trainers, weights):
     from run import find_pytorch
     python, version = next(iter(find_pytorch()), (None, "1."))
     if version.startswith("1."):
         say("   no PyTorch with torch.distributed.pipelining")
         return []
-    return [Peer(python, schedule, sizes, micros, trainer, weights) for schedule in PEERS]
+    alike = {trainer.schedule: trainer for trainer in trainers}
+    return [Peer(python, schedule, sizes, micros, alike[ours].copies(), weights) for schedule, ours in PEERS.items()]
 
 
 def table(say, folder, data, steps, small=False, micros=""):
@@ -218,7 +229,7 @@ def table(say, folder, data, steps, small=False, micros=""):
         trainers = [Staged(folder / "stages-1", sizes, count, None)]
         trainers += [Staged(folder / f"stages-{schedule}", sizes, count, schedule) for schedule in SCHEDULES]
         ranks.run([folder / "stages-1" / "trainer", "--steps", 0, "--save", weights, "--overwrite"], 1)
-        peers = find_peers(say, sizes, count, trainers[1], weights)
+        peers = find_peers(say, sizes, count, trainers, weights)
         for _ in range(2):
             for one in (*trainers, *peers):
                 one.steps(steps, data)
@@ -244,8 +255,8 @@ def text_of(rows, sizes, version):
              "| m | schedule | F, B, W of each stage | message | step ms | pipeline ms | timeline ms | off, % |", "|" + " --- |" * 8, *rows[1], ""]
     if rows[2]:
         lines += [f"## Pipelines beside torch.distributed.pipelining (PyTorch {version}, gloo)", "",
-                  "The same weights, sequences and losses in the same run; AdamW. Layers of each stage; the schedules with two stages a rank are",
-                  "beside the nearest that mpc has. Ratio: mpc's tokens a second over PyTorch's.", "",
+                  "The same weights, sequences, losses and layers of each stage, in the same run; AdamW. Ratio: mpc's tokens a second over",
+                  "PyTorch's.", "",
                   "| m | PyTorch | layers | tokens/s | mpc | tokens/s | ratio |", "|" + " --- |" * 7, *rows[2], ""]
     return lines
 
