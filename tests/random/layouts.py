@@ -10,6 +10,7 @@ from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipelin
 
 AXES = ["dp", "cp", "tp", "ep"]
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
+IN_CHUNKS = ["naive", "gpipe", "interleaved", "zb"]  # of a rank that has several stages
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 
@@ -62,25 +63,29 @@ class Layout:
         if not choices:
             return []
         repeat, count, ranks = self.draw.choice(choices)
+        if isinstance(repeat.count, Number) and self.draw.random() < 0.3:  # enough for two stages on each rank
+            count = max(count, 2 * ranks)
+            repeat.count = Number(str(count))
         calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
                  if isinstance(e, Call) and e.instance]
         if isinstance(repeat.count, Number) and not calls:
             name = next(name for name in ("copies", "copies2") if name not in self.known)
             self.program.declarations.insert(0, Const(name, Number(str(count))))
             repeat.count, self.known[name] = Name(name), count
-        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", self.schedule())
+        chunks = 2 if 2 * ranks <= count and self.draw.random() < 0.5 else 1
+        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", self.schedule(chunks))
         if self.draw.random() < 0.4:
-            ends = [0, *sorted(self.draw.sample(range(1, count), ranks - 1)), count]
+            ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
         line.ranks = ranks
         return [line]
 
-    def schedule(self):
+    def schedule(self, chunks):
         """By name, by default, or a table, if there are several micro-batches: it is drawn when it is known how many."""
-        name = self.draw.choice(SCHEDULES + [None] + ["table"] * (0 if self.program.whole else 3))
-        if name == "table":
-            return {"schedule": Table("own.csv", [])}
-        return {"schedule": Name(name)} if name else {}
+        names = IN_CHUNKS if chunks > 1 else SCHEDULES + [None]
+        name = self.draw.choice(names + ["table"] * (0 if self.program.whole else 3))
+        options = {"schedule": Table("own.csv", []) if name == "table" else Name(name)} if name else {}
+        return options | ({"chunks": Number(str(chunks))} if chunks > 1 else {})
 
     # --- Which dims --------------------------------------------------------------------------------------------------
 

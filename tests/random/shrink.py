@@ -253,10 +253,10 @@ def simpler_layout(program):
 def simpler_tables(program):
     """One micro-batch fewer, or one stage, or B not divided."""
     for i, table in enumerate(tables_of(program.parallel)):
-        stages, micros = len(table.cells), tables.micro_batches(program)
+        ranks, micros = len(table.cells), tables.micro_batches(program)
         if micros > 1:
             yield lambda p, i=i: fewer_micros(p, i)
-        if stages > 2:
+        if ranks > 2 and not any("chunks" in getattr(line, "options", {}) for line in program.parallel):
             yield lambda p, i=i: fewer_stages(p, i)
         if any(cell.startswith("W") for line in table.cells for cell in line):
             yield lambda p, i=i: tables.drop_weights(tables_of(p.parallel)[i])

@@ -2,7 +2,7 @@
 micro-batches, which are settled last."""
 from printer import tables_of
 from reference import Settings
-from tree import Mesh, Pipeline, Program
+from tree import Mesh, Name, Pipeline, Program
 
 KINDS = "FBW"
 DIVIDED = 0.4  # how often B leaves the gradients of weights to W
@@ -16,9 +16,17 @@ def micro_batches(program):
 
 # --- Drawing ---------------------------------------------------------------------------------------------------------
 
-def random_cells(draw, stages, micros):
+def ranks_of_stages(draw, ranks, chunks):
+    """Round and round; or down the ranks and up again."""
+    down = list(range(ranks))
+    return down + down[::draw.choice([1, -1])] if chunks == 2 else down
+
+
+def random_cells(draw, ranks, micros, chunks=1):
     """A random order of all actions of all stages, in which each comes after what it reads: so any order may come of it that
     can be done.  A stage holds a limited number of micro-batches, and prefers some kinds of actions."""
+    rank_of = ranks_of_stages(draw, ranks, chunks)
+    stages = len(rank_of)
     kinds = KINDS if draw.random() < DIVIDED else KINDS[:2]
     done = {(kind, stage): 0 for kind in kinds for stage in range(stages)}
     most = [draw.choice([1, 2, 3, micros, micros]) for _ in range(stages)]
@@ -31,23 +39,29 @@ def random_cells(draw, stages, micros):
         below = done[KINDS[KINDS.index(kind) - 1], stage] > micro
         return below and (kind == "W" or stage == stages - 1 or done["B", stage + 1] > micro)
 
-    cells = [[] for _ in range(stages)]
+    cells = [[] for _ in range(ranks)]
     while True:
         ready = [key for key in done if done[key] < micros and is_ready(*key)]
         if not ready:
             return cells
         kind, stage = draw.choices(ready, [liking[key] for key in ready])[0]
-        cells[stage].append(f"{kind}{stage}.{done[kind, stage]}")
+        cells[rank_of[stage]].append(f"{kind}{stage}.{done[kind, stage]}")
         done[kind, stage] += 1
 
 
 def fill(draw, program, lines):
-    """Draws the tables of a layout, which the program has or is to have."""
-    for table in tables_of(lines):
-        mesh = next(line for line in lines if isinstance(line, Mesh))
-        pipeline = next(line for line in lines if isinstance(line, Pipeline))
-        laid = Program(program.declarations, program.train, lines)
-        table.cells = random_cells(draw, mesh.axes[pipeline.axis].value, micro_batches(laid))
+    """Draws the tables of a layout, which the program has or is to have; and takes another schedule for `interleaved`, where
+    the number of micro-batches is none for it."""
+    for line in lines:
+        if not isinstance(line, Pipeline):
+            continue
+        ranks = next(line for line in lines if isinstance(line, Mesh)).axes[line.axis].value
+        micros = micro_batches(Program(program.declarations, program.train, lines))
+        chunks = line.options["chunks"].value if "chunks" in line.options else 1
+        for table in tables_of([line]):
+            table.cells = random_cells(draw, ranks, micros, chunks)
+        if line.options.get("schedule") == Name("interleaved") and micros % ranks:
+            line.options["schedule"] = Name("gpipe")
 
 
 # --- Smaller ones ------------------------------------------------------------------------------------------------------

@@ -16,13 +16,13 @@ from printer import program_text
 from prune import pruned
 
 
-def can_be_done(cells):
-    """Each stage in its order, as far as possible."""
+def can_be_done(cells, stages):
+    """Each rank in its order, as far as possible."""
     done, left, before = set(), [list(line) for line in cells], None
     while before != len(done):
         before = len(done)
         for line in left:
-            while line and all(action in done or "-" in action for action in reads(line[0], len(cells))):
+            while line and all(action in done or "-" in action for action in reads(line[0], stages)):
                 done.add(line.pop(0))
     return not any(left)
 
@@ -46,15 +46,15 @@ class Tools(unittest.TestCase):
         """They come back from the text; each action is once there, and after what it reads; many orders are drawn."""
         draw = random.Random(1)
         for number in range(200):
-            stages, micros = draw.randint(1, 4), draw.randint(1, 5)
-            cells = tables.random_cells(draw, stages, micros)
+            ranks, micros, chunks = draw.randint(1, 4), draw.randint(1, 5), draw.randint(1, 2)
+            cells = tables.random_cells(draw, ranks, micros, chunks)
             kinds = sorted({cell[0] for line in cells for cell in line})
             self.assertIn(kinds, (["B", "F"], ["B", "F", "W"]))
-            expected = [sorted(f"{kind}{stage}.{micro}" for kind in kinds for micro in range(micros)) for stage in range(stages)]
-            self.assertEqual([sorted(line) for line in cells], expected)
-            self.assertTrue(can_be_done(cells), cells)
+            expected = [f"{kind}{stage}.{micro}" for kind in kinds for micro in range(micros) for stage in range(ranks * chunks)]
+            self.assertEqual(sorted(cell for line in cells for cell in line), sorted(expected))
+            self.assertTrue(can_be_done(cells, ranks * chunks), cells)
             text = ("".join(f"# file a.csv: {','.join(line)}\n" for line in cells) +
-                    f'parallel {{\n    mesh pp = {stages}\n    pipeline h over pp, schedule = "a.csv"\n}}\n')
+                    f'parallel {{\n    mesh pp = {ranks}\n    pipeline h over pp, schedule = "a.csv"\n}}\n')
             self.assertEqual(parse(text).parallel[1].options["schedule"].cells, cells)
             self.assertEqual(program_text(parse(text)), text)
         self.assertGreater(len({str(tables.random_cells(draw, 2, 3)) for _ in range(200)}), 50)
