@@ -216,12 +216,12 @@ static int needed(int ring)
     return most;
 }
 
-/* Has the next micro-batch another slot in something that the action uses? */
+/* Has the next micro-batch another slot in something that the action uses, and not only as a spare one? */
 static bool has_other_slots(RtEvent e)
 {
     const int next = (e.micro + 1) % now.p.micros;
     for (int i = 0; i < now.nrings; i++)
-        if (concerns(i, e) && e.micro % now.slots[i] != next % now.slots[i])
+        if (concerns(i, e) && needed(i) > 1 && e.micro % now.slots[i] != next % now.slots[i])
             return true;
     return false;
 }
