@@ -89,7 +89,7 @@ def compile_command(shape, batch, seq, folder):
 
 def steps_of(trace):
     """The kernels of a trace's steps: (kind, name with its place in the model, seconds of a step, bytes, FLOPs)."""
-    events = json.loads(trace.read_text())["traceEvents"]
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     steps = sum(event["cat"] == "step" for event in events)
     for event in events:
         if event["cat"] != "step":

@@ -84,6 +84,7 @@ int run_explain(Run *run);
 int run_fmt(Run *run);
 int run_opt(Run *run);
 int run_print(Run *run);
+int run_trace(Run *run);
 int run_help(Run *run);
 
 #endif

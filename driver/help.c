@@ -3,6 +3,7 @@
 
 #include "manager/pass.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,8 +29,8 @@ void print_help(void)
     printf(
         "Usage: mpc COMMAND [OPTION]... [FILE]\nCompiles a model (.mdl) into a program that trains it.\n\nCommands\n");
     for (int i = 0; i < NCOMMANDS; i++)
-        printf("  mpc %-8s %-10s  %s\n", command_table[i].name, command_table[i].operand, command_table[i].phrase);
-    printf("  mpc --version             print the version\n"
+        printf("  mpc %-8s %-18s  %s\n", command_table[i].name, command_table[i].operand, command_table[i].phrase);
+    printf("  mpc --version                    print the version\n"
            "\n'mpc help COMMAND' lists a command's options. Exit status: 0; 1 for errors in a file; 2 for mistakes on "
            "the\n"
            "command line.\n\nExample\n  %s\n",
@@ -150,12 +151,15 @@ void print_completion(void)
         printf("%s ", command_table[i].name);
     printf("--help --version\" -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n");
     for (int i = 0; i < NCOMMANDS; i++) {
-        const char *suffix = strstr(command_table[i].operand, ".m");
+        const char *operand = command_table[i].operand, *file = strstr(operand, "FILE.");
+        const char *suffix = file ? file + strlen("FILE.") : "";
         printf("    %s)\n        words=\"--help", command_table[i].name);
         print_option_words(i);
         for (int j = 0; j < NCOMMANDS && i == INDEX_HELP; j++)
             printf(" %s", command_table[j].name);
-        printf("\"\n        files='%s%s'\n        ;;\n", suffix ? "*" : "", suffix ? suffix : "");
+        if (islower((unsigned char)operand[0])) /* a word, not the name of an operand */
+            printf(" %.*s", (int)strcspn(operand, " "), operand);
+        printf("\"\n        files='%s%.*s'\n        ;;\n", file ? "*." : "", (int)strcspn(suffix, " ."), suffix);
     }
     printf("    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
            "    [ -z \"$files\" ] || COMPREPLY+=($(compgen -f -X \"!$files\" -- \"$word\") $(compgen -d -S / -- "

@@ -349,6 +349,9 @@ bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *s
         } else if (!only_operands && text[0] == '-' && text[1]) {
             if (print_answer(options->command, text, status) || !read_option(&line))
                 return false;
+        } else if (options->operand && strstr(command_table[options->command].operand, "...")) {
+            append_text(arena, &options->files, text);
+            line.at++;
         } else if (options->operand && !options->name && strchr(command_table[options->command].operand, ' ')) {
             options->name = text;
             line.at++;

@@ -65,6 +65,7 @@ typedef struct {
     int command;         /* its index */
     const char *operand; /* NULL: none */
     const char *name;    /* the second operand, of commands with two */
+    TextList files;      /* what follows the first operand, of commands with "..." in their operands */
 #define OPTION(field, kind, ...) TYPE_##kind field;
 #include "options.def"
 } Options;

@@ -180,8 +180,8 @@ static const char *slices_text(const Survey *s, int stage)
     const Dim *dim = &find_part(s, FORWARD_ACTION, chunk)->loop->attrs.dims.dim[0];
     const char *whole = find_part(s, FORWARD_ACTION, 0)->loop->attrs.dims.dim[0].name, *end = strstr(whole, ".copy");
     const bool is_copy = end && strcmp(end, ".copy") == 0;
-    const char *name = arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - whole) : (int)strlen(whole), whole,
-                                  is_copy ? "." : " ");
+    const char *name =
+        arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - whole) : (int)strlen(whole), whole, is_copy ? "." : " ");
     int64_t first = part_first(s->m, dim, rank);
     for (int before = 0; before < chunk; before++)
         first += find_part(s, FORWARD_ACTION, before)->loop->attrs.dims.dim[0].size;

@@ -1,7 +1,8 @@
 /* chunks.c -- cuts a repeat in several loops, the chunks of a pipeline whose ranks have several stages each.
  *
  *   %y = loop %x, %w {dims=[h.copy:8], callee=h}           %1 = loop %x, %w {dims=[h.copy:4], callee=h}
- *                                                     =>   %y = loop %1, %w.chunk2 {dims=[h.copy.chunk2:4], callee=h.chunk2}
+ *                                                     =>   %y = loop %1, %w.chunk2 {dims=[h.copy.chunk2:4],
+ * callee=h.chunk2}
  *
  * The stacked parameters are cut, too; a checkpoint has them copy by copy, so it does not depend on chunks.  Each chunk
  * is a loop as others are: autodiff, layouts and verification know nothing of it.

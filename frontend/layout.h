@@ -53,8 +53,8 @@ Axes axes_over(const Module *m, Name dim, bool otherwise);
 /* The dim of an item of `shard` for the number-th module axis of the mesh axis. */
 const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 
-void read_policies(Layout *p);  /* zero, recompute: before the model is lowered */
-void check_pipeline(Layout *p); /* after the model is lowered: it names an instance */
+void read_policies(Layout *p);   /* zero, recompute: before the model is lowered */
+void check_pipeline(Layout *p);  /* after the model is lowered: it names an instance */
 int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
 
 /* Cuts the repeat whose copies `dim` counts in `count` loops of so many copies each, and gives their dims. */

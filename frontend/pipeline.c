@@ -1,5 +1,5 @@
-/* pipeline.c -- `parallel { pipeline h over pp, schedule = ..., chunks = ..., stages = [...] }`: the repeat whose copies
- * go to stages, and the order in which these run micro-batches. */
+/* pipeline.c -- `parallel { pipeline h over pp, schedule = ..., chunks = ..., stages = [...] }`: the repeat whose
+ * copies go to stages, and the order in which these run micro-batches. */
 #include "layout.h"
 #include "schedule/slots.h"
 
@@ -111,8 +111,8 @@ static bool read_parts(Lower *l, const Ast *ast, Parts *parts)
     return true;
 }
 
-/* The model is shrunk for verification: of two stages of three copies, the larger half of the copies is where it was; of
- * more, each has one copy, and the last one what is left. */
+/* The model is shrunk for verification: of two stages of three copies, the larger half of the copies is where it was;
+ * of more, each has one copy, and the last one what is left. */
 static void shrink_parts(Parts *parts, int64_t copies, int count)
 {
     int64_t first = 0;
@@ -135,8 +135,8 @@ static Parts parts_of(Lower *l, const Ast *ast, const Repeated *repeated, int64_
     if (l->options->shrink)
         shrink_parts(&parts, repeated->copies, (int)count);
     if (parts.count != count)
-        bad_parts(l, ast, example, arena_text(l->arena, "%d stages are given, and there are %lld", parts.count,
-                                              (long long)count));
+        bad_parts(l, ast, example,
+                  arena_text(l->arena, "%d stages are given, and there are %lld", parts.count, (long long)count));
     else if (parts.sum != repeated->copies)
         bad_parts(l, ast, example,
                   arena_text(l->arena, "the stages have %lld copies together, and '%s' has %lld", (long long)parts.sum,
@@ -144,6 +144,15 @@ static Parts parts_of(Lower *l, const Ast *ast, const Repeated *repeated, int64_
     else
         return parts;
     return (Parts){ .count = 0 };
+}
+
+/* Does the model itself run the copies, and no other repeat? */
+static bool is_outermost(const Module *m, Name copies)
+{
+    for (const Op *op = func_with_role(m, MODEL)->first; op; op = op->next)
+        if (op->attrs.dims.count && op->attrs.callee && op->attrs.dims.dim[0].name == copies)
+            return true;
+    return false;
 }
 
 /* Can so many stages share the copies? */
@@ -155,6 +164,11 @@ static bool check_copies(Layout *p, const Ast *ast, const Repeated *repeated, co
     if (splits_dims(l->m, axis)) {
         complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
                  "%s splits dims, too", axis->name);
+        return false;
+    }
+    if (chunks > 1 && !is_outermost(l->m, repeated->dim)) {
+        complain(l, (Where){ .at = ast->name_loc, .help = "chunks = 1" },
+                 "the repeat of '%s' is inside another one, and cannot be cut in chunks", ast->name);
         return false;
     }
     if (axis->size <= most)
@@ -189,8 +203,10 @@ static void set_stages(Layout *p, const Ast *ast, const Repeated *repeated, cons
 static void complain_of_schedule(Lower *l, const Ast *ast, const char *help, const char *why)
 {
     if (l->options->schedule || l->options->chunks)
-        fail_command(l, l->options->schedule ? said_text(l, "--schedule", l->options->schedule)
-                                             : said_text(l, "--chunks", l->options->chunks), help, "%s", why);
+        fail_command(l,
+                     l->options->schedule ? said_text(l, "--schedule", l->options->schedule)
+                                          : said_text(l, "--chunks", l->options->chunks),
+                     help, "%s", why);
     else
         complain(l, (Where){ .at = ast->loc, .help = help }, "%s", why);
 }

@@ -221,9 +221,9 @@ static void read_recompute(Lower *l, const Ast *ast)
         word = read_word(l, "recomputation", recomputations, value, "--recompute", said);
     t->recompute = word ? WORD_OF(Recompute, word) : RECOMPUTE_NONE;
     note_policy(l, "parallel.recompute",
-         t->recompute == RECOMPUTE_AUTO ? arena_text(l->arena, "auto(%" PRId64 ")", t->recompute_budget)
-                                        : Recompute_words[t->recompute],
-         value, said);
+                t->recompute == RECOMPUTE_AUTO ? arena_text(l->arena, "auto(%" PRId64 ")", t->recompute_budget)
+                                               : Recompute_words[t->recompute],
+                value, said);
 }
 
 /* --- The whole statement --------------------------------------------------------------------- */

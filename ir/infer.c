@@ -41,10 +41,7 @@ Axes split_axes(Split split)
     return axes;
 }
 
-bool same_split(const Dim *a, const Dim *b)
-{
-    return a->zigzag == b->zigzag && split_equal(a->split, b->split);
-}
+bool same_split(const Dim *a, const Dim *b) { return a->zigzag == b->zigzag && split_equal(a->split, b->split); }
 
 /* Adds the dims of one operand to the space. */
 static bool join(Module *m, const Op *op, const Type *type, Type *space)

@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     int8_t count;
     int8_t axis[MAX_SPLIT];
-    Name parts; /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
+    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
     bool reversed; /* with `parts`: the last rank has the first elements */
 } Split;
 
@@ -192,8 +192,8 @@ typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
 
 /* A trainable tensor.  Functions have it as a parameter of the same name. */
 typedef struct Param {
-    Name name; /* "h.attn.wq" */
-    Name path; /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
+    Name name;     /* "h.attn.wq" */
+    Name path;     /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
     int64_t first; /* the number of its first copy, for the first star: those before are other parameters */
     Type type;     /* as the optimizer holds it */
     InitKind init;

@@ -218,6 +218,15 @@ static bool passes_stages(const Func *f)
     return false;
 }
 
+bool is_part_of_micro(const Module *m, const Func *f)
+{
+    const Op *loop = micro_loop(m);
+    for (const Op *op = loop && loop->attrs.stages ? find_func(m, loop->attrs.callee)->first : NULL; op; op = op->next)
+        if (op->attrs.callee == f->name)
+            return true;
+    return false;
+}
+
 Op *micro_loop(const Module *m)
 {
     const Func *step = func_with_role(m, STEP);

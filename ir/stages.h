@@ -17,9 +17,9 @@ Stages unless_all(const Module *m, Stages on); /* all stages: none has to be nam
 bool runs_in_stages(const Op *op);                      /* a loop along a dim that is split: the stages of a pipeline */
 int pipeline_axis(const Module *m);                     /* -1: no loop runs in stages */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on the rank that has most */
-bool runs_up(const Op *loop); /* does a loop in stages go from the first rank to the last? */
+bool runs_up(const Op *loop);                           /* does a loop in stages go from the first rank to the last? */
 Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
-bool is_send(const Op *op); /* from one stage to another */
+bool is_send(const Op *op);                                   /* from one stage to another */
 bool is_staged(const Func *f); /* do its parameters or results say on which stages they are? */
 
 /* A sum of terms on different stages, which is pending over them. */
@@ -37,6 +37,9 @@ Map stages_needed(Module *m, bool with_state);
 void note_stages(Module *m);
 uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
+
+/* Is it a part of a micro-batch, whose messages between stages the schedule sends? */
+bool is_part_of_micro(const Module *m, const Func *f);
 
 /* The loop over micro-batches of the step: the only one around the loops in stages; NULL: there is none. */
 Op *micro_loop(const Module *m);

@@ -292,7 +292,8 @@ void rt_receive(Rt *rt, int id, int from, void *data);
 typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHTS, RT_ACTIONS } RtAction;
 
 typedef struct {
-    unsigned char kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned char
+        kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
     unsigned char chunk; /* of this rank's stage */
     unsigned char peer;  /* of a message: the other rank, along the axis */
     bool border;         /* of a message: is it from one chunk to the next? */
@@ -315,6 +316,7 @@ typedef struct {
 
 typedef struct {
     int axis, chunks, micros;
+    const int *const *stage; /* by rank and chunk */
     const RtRing *ring;
     const RtStageMessages *inner[2], *border[2]; /* activations, gradients; by chunk: inside it, and to the next one */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */

@@ -210,12 +210,43 @@ static void count_copies(LoopText *l)
             rank_stage(l->t, dim->split.axis[0]));
 }
 
-/* For --trace: distinguishes the iterations. */
-static char *iteration_text(const LoopText *l, const char *iteration)
+/* --- Tracing ------------------------------------------------------------------------------- */
+
+/* The number of a loop's first copy: those before are counted by the loops of other chunks. */
+static int64_t first_copy(const Module *m, Name dim)
+{
+    for (const Param *param = m->params; param; param = param->next)
+        if (find_dim(&param->type, dim) >= 0)
+            return param->first;
+    return 0;
+}
+
+/* "h.copy" of "h.copy.chunk2": a trace counts the copies of all chunks, and of all stages, alike. */
+static const char *traced_dim(const LoopText *l)
 {
     Module *m = l->t->h->m;
-    return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", string_text(m, l->dim), iteration);
+    const char *copy = strstr(l->dim, ".copy"), *chunk = copy ? strstr(copy, ".chunk") : NULL;
+    return string_text(m, chunk ? arena_text(&m->arena, "%.*s", (int)(chunk - l->dim), l->dim) : l->dim);
 }
+
+static char *iteration_text(const LoopText *l)
+{
+    Module *m = l->t->h->m;
+    const char *number = l->index;
+    if (runs_in_stages(l->op)) {
+        const int64_t first = first_copy(m, l->dim);
+        number = position_in_whole(m, &l->op->attrs.dims.dim[0], l->index);
+        number = first ? arena_text(&m->arena, "%" PRId64 " + %s", first, number) : number;
+    }
+    return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", traced_dim(l), number);
+}
+
+static char *end_of_iterations(const LoopText *l)
+{
+    return arena_text(&l->t->h->m->arena, "RT_ITERATION(rt, %s, -1);", traced_dim(l));
+}
+
+/* --- The statement -------------------------------------------------------------------------- */
 
 void write_loop(FuncText *t, const Op *op)
 {
@@ -253,9 +284,8 @@ void write_loop(FuncText *t, const Op *op)
     open_text(&text);
     if (l.dim)
         FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n$after\n",
-             { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l, l.index) },
-             { "first", first }, { "call", call }, { "last", last }, { "over", iteration_text(&l, "-1") },
-             { "after", after });
+             { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l) }, { "first", first },
+             { "call", call }, { "last", last }, { "over", end_of_iterations(&l) }, { "after", after });
     else
         fputs(call, text.out);
     write_statement(t, comment, close_text(&m->arena, &text));

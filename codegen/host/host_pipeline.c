@@ -168,9 +168,10 @@ static const char *write_messages(Messages *t, const char *name, int chunk)
 }
 
 /* The call's result that is this value of its function. */
-static const Value *result_of_part(const Module *m, const Op *call, const Value *value)
+static const Value *result_of_part(Module *m, const Op *call, const Value *value)
 {
-    return call->results.at[index_of(&find_func(m, call->attrs.callee)->results, value)];
+    const int i = index_of(&find_func(m, call->attrs.callee)->results, value);
+    return i >= 0 ? call->results.at[i] : (internal_error(m, call, "a message is no result of its part"), value);
 }
 
 /* A row for each value that the loop carries from stage to stage. */
@@ -274,8 +275,12 @@ static void write_table(Host *h, const PipelineSlots *slots)
     Module *m = h->m;
     const PipelineSchedule *s = slots->schedule;
     const Lists lists = write_lists(h, slots);
-    char *events = NULL, *counts = NULL;
+    char *events = NULL, *counts = NULL, *stages = NULL;
     for (int rank = 0; rank < s->ranks; rank++) {
+        char *own = NULL;
+        for (int chunk = 0; chunk < s->chunks; chunk++)
+            append(m, &own, arena_text(&m->arena, "%d", stage_on_rank(s, rank, chunk)));
+        append(m, &stages, arena_text(&m->arena, "(const int[]){ %s }", own));
         append(m, &events, arena_text(&m->arena, "events_%d", rank));
         append(m, &counts, arena_text(&m->arena, "%d", s->nevents[rank]));
     }
@@ -287,6 +292,7 @@ static void write_table(Host *h, const PipelineSlots *slots)
          "    .axis = $axis,\n"
          "    .chunks = $chunks,\n"
          "    .micros = $micros,\n"
+         "    .stage = (const int *const[]){ $stages },\n"
          "    .ring = rings,\n"
          "    .inner = { MESSAGES($activations), MESSAGES($gradients) },\n"
          "    .border = { MESSAGES($activations_after), MESSAGES($gradients_after) },\n"
@@ -295,7 +301,7 @@ static void write_table(Host *h, const PipelineSlots *slots)
          "    .nevents = (const int[]){ $counts },\n"
          "};\n\n",
          { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "chunks", arena_text(&m->arena, "%d", s->chunks) },
-         { "micros", arena_text(&m->arena, "%d", s->micros) }, { "activations", lists.inner[0] },
+         { "micros", arena_text(&m->arena, "%d", s->micros) }, { "stages", stages }, { "activations", lists.inner[0] },
          { "gradients", lists.inner[1] }, { "activations_after", lists.border[0] },
          { "gradients_after", lists.border[1] }, { "forward", lists.action[FORWARD_ACTION] },
          { "backward", lists.action[BACKWARD_ACTION] }, { "weights", lists.action[WEIGHT_ACTION] },

@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile check report explain fmt opt print help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile check report explain fmt opt print trace help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -22,7 +22,7 @@ _mpc()
         ;;
     explain)
         words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks="
-        files='*.mdl NAME'
+        files='*.mdl'
         ;;
     fmt)
         words="--help --check --write"
@@ -36,8 +36,12 @@ _mpc()
         words="--help --output="
         files='*.mir'
         ;;
+    trace)
+        words="--help --output= --partial merge"
+        files='*.json'
+        ;;
     help)
-        words="--help --as= compile check report explain fmt opt print help"
+        words="--help --as= compile check report explain fmt opt print trace help"
         files=''
         ;;
     esac

@@ -48,7 +48,11 @@ static char *put_dim(const Module *m, const Dim *dim, char *end)
     if (dim->padded != dim->size)
         end += sprintf(end, "~%" PRId64, dim->padded);
     for (int i = 0; i < dim->split.count; i++)
-        end = put(put(end, i ? "+" : dim->zigzag ? "/z/" : dim->split.reversed ? "/-" : "/"), m->axis[dim->split.axis[i]]);
+        end = put(put(end, i                     ? "+"
+                           : dim->zigzag         ? "/z/"
+                           : dim->split.reversed ? "/-"
+                                                 : "/"),
+                  m->axis[dim->split.axis[i]]);
     return dim->split.parts ? put(put(put(end, "("), dim->split.parts), ")") : end;
 }
 

@@ -329,8 +329,7 @@ static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *defer
     return true;
 }
 
-bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Lifetime *life, int slots,
-                   const char **why)
+bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Lifetime *life, int slots, const char **why)
 {
     const Proof proof = { .arena = arena, .s = s, .why = why };
     int *holder = NEW_ARRAY(arena, int, slots); /* micro-batch + 1; 0: free */
@@ -338,7 +337,9 @@ bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Life
         const Event *e = &s->event[rank][i];
         const int stage = e->is_message ? receiving_stage(&e->message) : e->action.stage;
         const int micro = e->is_message ? e->message.micro : e->action.micro;
-        const ActionKind kind = !e->is_message ? e->action.kind : e->message.backward ? BACKWARD_ACTION : FORWARD_ACTION;
+        const ActionKind kind = !e->is_message        ? e->action.kind
+                                : e->message.backward ? BACKWARD_ACTION
+                                                      : FORWARD_ACTION;
         int *slot = &holder[micro % slots];
         if (e->is_message == life->arrives && !(e->is_message && e->sends) && kind == life->made &&
             stage == stage_on_rank(s, rank, life->made_chunk)) {

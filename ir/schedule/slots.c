@@ -11,12 +11,9 @@
 
 const char *schedule_name(StageSchedule schedule)
 {
-    static const char *const name[] = { [STAGES_NAIVE] = "naive",
-                                        [STAGES_GPIPE] = "gpipe",
-                                        [STAGES_ONE_F_ONE_B] = "1f1b",
-                                        [STAGES_INTERLEAVED] = "interleaved",
-                                        [STAGES_ZB_H1] = "zb-h1",
-                                        [STAGES_ZB_V] = "zb-v" };
+    static const char *const name[] = { [STAGES_NAIVE] = "naive",      [STAGES_GPIPE] = "gpipe",
+                                        [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_INTERLEAVED] = "interleaved",
+                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v" };
     return name[schedule];
 }
 

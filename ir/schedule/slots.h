@@ -49,5 +49,4 @@ int ring_of(const PipelineSlots *slots, const Value *value);
 /* The loop in stages of a part of a micro-batch. */
 const Op *stage_loop(const Func *part);
 
-
 #endif

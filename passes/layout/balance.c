@@ -102,8 +102,8 @@ static int64_t copies_in(const Module *m, const ShardRule *rule)
     return 0;
 }
 
-/* The parts of the ranks of a chunk; NULL: all are alike.  Each stage gets one copy at first.  Of equally good ranks the
- * later stage gets a copy: it keeps fewer micro-batches.  `load`: FLOPs of each rank, of what it runs already. */
+/* The parts of the ranks of a chunk; NULL: all are alike.  Each stage gets one copy at first.  Of equally good ranks
+ * the later stage gets a copy: it keeps fewer micro-batches.  `load`: FLOPs of each rank, of what it runs already. */
 static Name balanced_parts(const Balance *b, const ShardRule *rule, int64_t copies, int ranks, double *load)
 {
     const double copy = b->copy > 0 ? b->copy : 1;

@@ -83,8 +83,8 @@ static void assign_forward(Cut *cut)
     }
 }
 
-/* The part of a loop, and of what it carries at first, which nothing else reads; of other ops: the first of the backward
- * ones. */
+/* The part of a loop, and of what it carries at first, which nothing else reads; of other ops: the first of the
+ * backward ones. */
 static void assign_loops(Cut *cut)
 {
     for (const Op *op = cut->micro->first; op; op = op->next)
@@ -99,8 +99,8 @@ static void assign_loops(Cut *cut)
     }
 }
 
-/* All else is backward, where its operands are: in the first part that has them.  Returns a loop that would then be in a
- * later part than its own; NULL: there is none. */
+/* All else is backward, where its operands are: in the first part that has them.  Returns a loop that would then be in
+ * a later part than its own; NULL: there is none. */
 static const Op *assign_parts(Cut *cut)
 {
     assign_forward(cut);

@@ -86,8 +86,7 @@ static bool split_once(const LayoutRules *h, Dim *dim, const ShardRule *rule, bo
 static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
 {
     int at = dim_meant(h, type, name);
-    return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) &&
-           split_once(h, &type->dim[at], rule, zigzag);
+    return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule, zigzag);
 }
 
 void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
@@ -109,7 +108,8 @@ static void split_state(const LayoutRules *h, Type *type)
     Axes taken = axes_in_use(type);
     for (int axis = h->m->naxes - 1; axis >= 0; axis--)
         for (int i = 0; i < type->rank && h->data.axes & ~taken & 1u << axis; i++)
-            if (!has_name(&h->looped, type->dim[i].name) && split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, false))
+            if (!has_name(&h->looped, type->dim[i].name) &&
+                split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, false))
                 taken |= 1u << axis;
 }
 

@@ -18,6 +18,7 @@
 #include "manager/pass.h"
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "stages.h"
 #include "storage.h"
 
 #include <string.h>
@@ -40,9 +41,9 @@ typedef struct {
 
 /* --- Which collectives ------------------------------------------------------------------------- */
 
-static bool may_start(const Module *m, const Op *op)
+static bool may_start(const Module *m, const Op *op, bool is_part)
 {
-    if (!(info(op)->traits & SENDS))
+    if (!(info(op)->traits & SENDS) || (is_part && is_send(op)))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;
     if (op->attrs.purpose == GRADIENT)
@@ -104,12 +105,13 @@ static void part_buckets(Func *f, int64_t *last)
 /* Splits whole messages into starts and waits. */
 static bool split_collectives(Module *m, Func *f)
 {
+    const bool is_part = is_part_of_micro(m, f);
     bool any = false;
     for (Op *first = f->first, *after; first; first = after) {
         after = after_message(first);
         bool may = true;
         for (const Op *op = first; op != after; op = op->next)
-            may = may && !op->attrs.started && may_start(m, op);
+            may = may && !op->attrs.started && may_start(m, op, is_part);
         for (Op *op = first; may && op != after && op->kind != OP_wait; op = op->next)
             add_wait(m, f, op, after);
         any |= may;

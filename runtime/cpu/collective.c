@@ -31,6 +31,7 @@ typedef struct {
     int member; /* of a send: the other side */
     const void *sent;
     void *received;
+    double *times; /* of a send that is traced: where its begin and end go; NULL: nowhere */
 } Job;
 
 struct RtCollectives {
@@ -62,6 +63,10 @@ static void run(struct RtCollectives *c, const Job *job)
     traffic->calls++;
     entry->ended = rt_seconds();
     traffic->seconds += entry->ended - entry->begun;
+    if (job->times) {
+        job->times[0] = entry->begun;
+        job->times[1] = entry->ended;
+    }
 }
 
 static void *run_queue(void *argument)
@@ -94,9 +99,9 @@ static void trace(Rt *rt, int id, double from, bool background)
     int kernel = rt->program->nkernels + id;
     if (!rt_tracing)
         return;
-    rt_trace_span(rt, kernel, 0, from, rt_seconds());
+    rt_trace_span(rt, kernel, false, from, rt_seconds());
     if (background)
-        rt_trace_span(rt, kernel, 1, entry->begun, entry->ended);
+        rt_trace_span(rt, kernel, true, entry->begun, entry->ended);
 }
 
 /* --- Interface for generated code ----------------------------------------------------------------- */
@@ -173,15 +178,23 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     trace(rt, id, from, false);
 }
 
+static int64_t start_message(Rt *rt, Job job)
+{
+    const int64_t number = rt->collectives->entry[job.id].started;
+    if (rt_tracing)
+        job.times = rt_trace_message(rt, job.id, number, job.member, job.sent != NULL);
+    return add_job(rt->collectives, job);
+}
+
 /* The coordinate on its only axis is the number of a member of its group. */
 int64_t rt_send_start(Rt *rt, int id, int to, const void *data)
 {
-    return add_job(rt->collectives, (Job){ id, to, data, NULL });
+    return start_message(rt, (Job){ .id = id, .member = to, .sent = data });
 }
 
 int64_t rt_receive_start(Rt *rt, int id, int from, void *data)
 {
-    return add_job(rt->collectives, (Job){ id, from, NULL, data });
+    return start_message(rt, (Job){ .id = id, .member = from, .received = data });
 }
 
 void rt_message_wait(Rt *rt, int id, int64_t number)
@@ -194,8 +207,10 @@ void rt_message_wait(Rt *rt, int id, int64_t number)
         pthread_cond_wait(&c->changed, &c->lock);
     rt->waiting.is_awaited = false;
     pthread_mutex_unlock(&c->lock);
-    rt->traffic[id].waited += rt_seconds() - from;
-    trace(rt, id, from, true);
+    const double until = rt_seconds();
+    rt->traffic[id].waited += until - from;
+    if (rt_tracing)
+        rt_trace_message_wait(rt, id, number, from, until);
 }
 
 void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id, rt_send_start(rt, id, to, data)); }

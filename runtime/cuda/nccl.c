@@ -329,6 +329,12 @@ static void note_progress(Rt *rt, int id, Progress progress)
                  "note progress");
 }
 
+/* While tracing: now, on the stream of a collective. */
+static double mark_of(Rt *rt, int id)
+{
+    return rt_tracing ? rt_gpu_mark(rt, rt->gpu->collectives->entry[id].channel->stream) : 0;
+}
+
 /* Begins a collective on its stream, after what the compute stream has to do. */
 static double begin(Rt *rt, int id)
 {
@@ -336,19 +342,17 @@ static double begin(Rt *rt, int id)
     Channel *channel = entry->channel;
     rt_gpu_check(rt, cudaEventRecord(entry->begun, rt->gpu->compute), "record an event");
     rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
-    double begun = rt_tracing ? rt_gpu_mark(rt, channel->stream) : 0;
+    double begun = mark_of(rt, id);
     note_progress(rt, id, BEGUN);
     return begun;
 }
 
-static void end(Rt *rt, int id, double begun, int64_t sent_bytes)
+static void end(Rt *rt, int id, int64_t sent_bytes)
 {
     Entry *entry = &rt->gpu->collectives->entry[id];
     Channel *channel = entry->channel;
     note_progress(rt, id, DONE);
     rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
-    if (rt_tracing)
-        rt_trace_span(rt, rt->program->nkernels + id, 1, begun, rt_gpu_mark(rt, channel->stream));
     channel->is_busy = true;
     rt->traffic[id].calls++;
     rt->traffic[id].sent_bytes += sent_bytes;
@@ -359,7 +363,9 @@ void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out
     const Entry *entry = &rt->gpu->collectives->entry[id];
     double begun = begin(rt, id);
     enqueue(rt, id, entry->channel, in, out);
-    end(rt, id, begun, entry->sent_bytes);
+    end(rt, id, entry->sent_bytes);
+    if (rt_tracing)
+        rt_trace_span(rt, rt->program->nkernels + id, true, begun, mark_of(rt, id));
 }
 
 void rt_collective_wait(Rt *rt, int id)
@@ -386,7 +392,12 @@ static int64_t start_message(Rt *rt, int id, int other, const void *sent, void *
     await_nccl(rt, channel, sent ? "send" : "receive",
                sent ? all->ncclSend(sent, bytes, ncclUint8, other, channel->comm, channel->stream)
                     : all->ncclRecv(received, bytes, ncclUint8, other, channel->comm, channel->stream));
-    end(rt, id, begun, sent ? (int64_t)bytes : 0);
+    end(rt, id, sent ? (int64_t)bytes : 0);
+    if (rt_tracing) {
+        double *times = rt_trace_message(rt, id, entry->started, other, sent != NULL);
+        times[0] = begun;
+        times[1] = mark_of(rt, id);
+    }
     cudaEvent_t *event = &entry->message[entry->started % MESSAGES];
     if (!*event)
         rt_gpu_check(rt, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "make an event");
@@ -403,7 +414,10 @@ int64_t rt_receive_start(Rt *rt, int id, int from, void *data) { return start_me
 void rt_message_wait(Rt *rt, int id, int64_t number)
 {
     const Entry *entry = &rt->gpu->collectives->entry[id];
+    const double from = rt_tracing ? rt_mark(rt) : 0;
     rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, entry->message[number % MESSAGES], 0), "wait for an event");
+    if (rt_tracing)
+        rt_trace_message_wait(rt, id, number, from, rt_mark(rt));
 }
 
 void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id, rt_send_start(rt, id, to, data)); }

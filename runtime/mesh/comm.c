@@ -76,10 +76,10 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
 char *rt_comm_place(const Rt *rt, int rank)
 {
     const RtProgram *program = rt->program;
-    char *text = rt_text("rank %d (", rank);
+    char *text = rt_text("rank %d", rank);
     for (int i = 0; i < program->naxes; i++)
-        rt_append(&text, "%s%s %d", i ? ", " : "", program->axes[i].name, coordinate_of(program, rank, i));
-    rt_append(&text, ")");
+        rt_append(&text, "%s%s %d", i ? ", " : " (", program->axes[i].name, coordinate_of(program, rank, i));
+    rt_append(&text, program->naxes ? ")" : "");
     return text;
 }
 

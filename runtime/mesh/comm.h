@@ -39,6 +39,11 @@ void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all);
 
 void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 
+/* --- clock.c ------------------------------------------------------------------------------------ */
+
+/* The seconds that this rank's clock is ahead of rank 0's: all ranks call it. */
+double rt_clock_ahead(Rt *rt);
+
 /* --- exchange.c --------------------------------------------------------------------------------- */
 
 /* Runs a collective to completion; returns the bytes sent to other ranks.  `workspace` holds rt_exchange_workspace

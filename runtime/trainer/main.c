@@ -205,8 +205,7 @@ static void open_outputs(RtRun *run)
     bool is_first = run->rt.rank == 0;
     if (options->save && is_first)
         rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt));
-    if (options->trace)
-        rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
+    rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
 }
 

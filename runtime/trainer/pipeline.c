@@ -3,6 +3,7 @@
  * Messages are started where the schedule has them and run in the background, one after the other.  The schedule is
  * free of deadlock even if each of them blocks both sides until both have come, and so is this queue. */
 #include "state.h"
+#include "trace.h"
 
 #include <stdlib.h>
 
@@ -118,6 +119,12 @@ static void tell_action(Rt *rt, int action, int micro)
     atomic_store(&rt->micro, micro);
 }
 
+/* The action that an event is, or whose message it is. */
+static char action_of(RtEvent event)
+{
+    return event.kind == 's' || event.kind == 'r' ? 'F' : event.kind == 'S' || event.kind == 'R' ? 'B' : event.kind;
+}
+
 static void run_event(Pipeline *r, RtEvent event)
 {
     const RtAction kind = event.kind == 'F' ? RT_FORWARD : event.kind == 'B' ? RT_BACKWARD : RT_WEIGHTS;
@@ -129,7 +136,7 @@ static void run_event(Pipeline *r, RtEvent event)
     if (kind != RT_WEIGHTS)
         prepare(r, kind == RT_BACKWARD, event.chunk, event.micro);
     if (r->p->action[kind][event.chunk])
-        r->p->action[kind][event.chunk](r->rt, r->arena, event.micro);
+        RT_RUN(r->rt, RT_TRACED_ACTION, r->p->action[kind][event.chunk](r->rt, r->arena, event.micro));
 }
 
 void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
@@ -140,10 +147,11 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
         r.border[backward] = numbers_of(p, p->border[backward]);
     }
     for (int i = 0; i < p->nevents[r.rank]; i++) {
-        RT_ITERATION(rt, "micro", p->event[r.rank][i].micro);
-        run_event(&r, p->event[r.rank][i]);
+        const RtEvent event = p->event[r.rank][i];
+        rt_trace_action(rt, p->stage[r.rank][event.chunk], action_of(event), event.micro);
+        run_event(&r, event);
     }
-    RT_ITERATION(rt, "micro", -1);
+    rt_trace_action(rt, 0, 0, -1);
     tell_action(rt, 0, 0);
     for (int backward = 0; backward < 2; backward++) {
         for (int chunk = 0; chunk < p->chunks; chunk++)

@@ -1,198 +1,122 @@
-/* trace.c -- records begin and end of each kernel while tracing, and writes them in the Trace Event Format
- * (chrome://tracing, ui.perfetto.dev). */
-#include "trace.h"
+/* trace.c -- records begin and end of each kernel while tracing, of the actions of a pipeline, and of messages. */
+#include "trace_parts.h"
 
 #include "device.h"
+#include "mesh/comm.h"
 #include "store/output.h"
 
 #include <assert.h>
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include <cjson/cJSON.h>
-
-enum { STEP = -1, MAX_DEPTH = 16, MAX_LOOPS = 4 };
-
-typedef struct {
-    const char *dim; /* "h.copy": the copies of the repeat at path h; or another one */
-    int64_t iteration;
-} Iteration;
-
-typedef struct {
-    int kernel; /* index of a kernel or, after these, of a collective; STEP: a whole step */
-    int64_t step;
-    double begin, end;         /* marks of the device; converted to seconds after the step */
-    int thread;                /* 1: collectives */
-    Iteration loop[MAX_LOOPS]; /* of the enclosing loops, outermost first */
-    int loops;
-} Event;
-
-struct RtTrace {
-    char *path;
-    int64_t first, last; /* the recorded steps */
-    int64_t step;        /* the present step */
-    Event *events;
-    int64_t count, room;
-    int64_t first_of_step;
-    int64_t open[MAX_DEPTH]; /* unfinished events */
-    int depth;
-    Iteration loop[MAX_LOOPS];
-    int loops;
-};
+#include <unistd.h>
 
 bool rt_tracing;
 
-static Event *add(struct RtTrace *trace, int kernel)
+/* --- Events --------------------------------------------------------------------------------- */
+
+static void *grown(void *array, int64_t *room, size_t size)
 {
-    if (trace->count == trace->room) {
-        trace->room = trace->room ? 2 * trace->room : 4096;
-        trace->events = realloc(trace->events, (size_t)trace->room * sizeof *trace->events);
-        if (!trace->events)
-            rt_fail("out of memory: --trace needs more for %lld events; trace fewer steps", (long long)trace->room);
-    }
-    trace->events[trace->count] = (Event){ .kernel = kernel, .step = trace->step, .loops = trace->loops };
-    memcpy(trace->events[trace->count].loop, trace->loop, sizeof trace->loop);
-    return &trace->events[trace->count++];
+    *room = *room ? 2 * *room : 4096;
+    array = realloc(array, (size_t)*room * size);
+    if (!array)
+        rt_fail("out of memory: --trace needs more for %lld events; trace fewer steps", (long long)*room);
+    return array;
 }
 
-static void begin(Rt *rt, int kernel)
+static RtTraceEvent *add(struct RtTrace *trace, int kernel, RtTraceRow row)
+{
+    if (trace->count == trace->room)
+        trace->events = grown(trace->events, &trace->room, sizeof *trace->events);
+    RtTraceEvent *event = &trace->events[trace->count++];
+    *event = trace->now;
+    event->kernel = kernel;
+    event->row = row;
+    return event;
+}
+
+void rt_trace_begin(Rt *rt, int kernel)
 {
     struct RtTrace *trace = rt->trace;
-    assert(trace->depth < MAX_DEPTH);
+    assert(trace->depth < (int)(sizeof trace->open / sizeof *trace->open));
     trace->open[trace->depth++] = trace->count;
     double now = rt_mark(rt);
-    add(trace, kernel)->begin = now;
+    add(trace, kernel, kernel == RT_TRACED_ACTION ? RT_PIPELINE_ROW : RT_COMPUTATION_ROW)->begin = now;
 }
 
-static void end(Rt *rt, int kernel)
+void rt_trace_end(Rt *rt, int kernel)
 {
     struct RtTrace *trace = rt->trace;
     double now = rt_mark(rt);
     assert(trace->depth > 0);
-    Event *event = &trace->events[trace->open[--trace->depth]];
+    RtTraceEvent *event = &trace->events[trace->open[--trace->depth]];
     assert(event->kernel == kernel);
     event->end = now;
 }
 
-void rt_trace_span(Rt *rt, int kernel, int thread, double begin, double end)
+void rt_trace_span(Rt *rt, int kernel, bool background, double begin, double end)
 {
-    Event *event = add(rt->trace, kernel);
+    RtTraceEvent *event = add(rt->trace, kernel, background ? RT_COLLECTIVE_ROW : RT_COMPUTATION_ROW);
     event->begin = begin;
     event->end = end;
-    event->thread = thread;
 }
 
-/* Loops nested deeper than MAX_LOOPS are not recorded. */
+/* Loops nested deeper than RT_TRACED_LOOPS are not recorded. */
 void rt_trace_iteration(Rt *rt, const char *dim, int64_t iteration)
 {
-    struct RtTrace *trace = rt->trace;
+    RtTraceEvent *now = &rt->trace->now;
     int i = 0;
-    while (i < trace->loops && strcmp(trace->loop[i].dim, dim))
+    while (i < now->loops && strcmp(now->loop[i].dim, dim))
         i++;
-    if (i == MAX_LOOPS)
+    if (i == RT_TRACED_LOOPS)
         return;
-    trace->loop[i] = (Iteration){ dim, iteration };
-    trace->loops = iteration < 0 ? i : i + 1;
+    now->loop[i] = (RtTraceIteration){ dim, iteration };
+    now->loops = iteration < 0 ? i : i + 1;
 }
 
-void rt_trace_begin(Rt *rt, int kernel) { begin(rt, kernel); }
-void rt_trace_end(Rt *rt, int kernel) { end(rt, kernel); }
+/* --- Pipelines ------------------------------------------------------------------------------ */
 
-/* --- Writing -------------------------------------------------------------------------------- */
-
-static cJSON *arguments_of(const RtKernel *kernel, double seconds)
+void rt_trace_action(Rt *rt, int stage, char action, int64_t micro)
 {
-    cJSON *arguments = cJSON_CreateObject();
-    cJSON_AddStringToObject(arguments, "where", kernel->where ? kernel->where : "");
-    if (kernel->flops > 0 && seconds > 0)
-        cJSON_AddNumberToObject(arguments, "gflops_per_s", kernel->flops / seconds * 1e-9);
-    if (kernel->bytes > 0 && seconds > 0)
-        cJSON_AddNumberToObject(arguments, "gbytes_per_s", kernel->bytes / seconds * 1e-9);
-    return arguments;
+    if (!rt_tracing)
+        return;
+    rt->trace->now.stage = stage;
+    rt->trace->now.action = action;
+    rt_trace_iteration(rt, "micro", micro);
 }
 
-static const RtKernel *collective_as_kernel(const RtProgram *program, const Event *event, RtKernel *result)
+double *rt_trace_message(Rt *rt, int id, int64_t number, int other, bool sends)
 {
-    const RtCollective *c = &program->collectives[event->kernel - program->nkernels];
-    *result = (RtKernel){ .name = c->name, .where = c->where, .kind = event->thread ? "collective" : "wait" };
-    return result;
+    struct RtTrace *trace = rt->trace;
+    if (trace->nmessages == trace->message_room)
+        trace->messages = grown(trace->messages, &trace->message_room, sizeof *trace->messages);
+    RtTraceMessage *message = rt_allocate(1, sizeof *message);
+    *message = (RtTraceMessage){ .event = trace->now, .number = number, .sends = sends };
+    message->event.kernel = rt->program->nkernels + id;
+    message->event.row = RT_MESSAGE_ROW;
+    message->other = rt_comm_group(rt, &rt->program->collectives[id])->rank[other];
+    trace->messages[trace->nmessages++] = message;
+    return message->time;
 }
 
-/* Length of the path of the repeat that the dim belongs to: 1 for "h.copy", "h.copy.2"; 0: not a copy dim. */
-static size_t path_of_copies(const char *dim)
+void rt_trace_message_wait(Rt *rt, int id, int64_t number, double begin, double end)
 {
-    const char *copy = strstr(dim, ".copy");
-    return copy && (!copy[strlen(".copy")] || copy[strlen(".copy")] == '.') ? (size_t)(copy - dim) : 0;
-}
-
-/* "h.attn.q" in the third copy of h: "h.2.attn.q".  Owned by the caller. */
-static char *name_in_turn(const char *name, const Event *event)
-{
-    char *text = rt_text("%s", "");
-    for (size_t at = 0; name[at]; at++) {
-        rt_append(&text, "%c", name[at]);
-        for (int i = 0; i < event->loops; i++)
-            if (path_of_copies(event->loop[i].dim) == at + 1 && !strncmp(name, event->loop[i].dim, at + 1) &&
-                (name[at + 1] == '.' || !name[at + 1]))
-                rt_append(&text, ".%lld", (long long)event->loop[i].iteration);
+    struct RtTrace *trace = rt->trace;
+    const int kernel = rt->program->nkernels + id;
+    rt_trace_span(rt, kernel, false, begin, end);
+    for (int64_t i = trace->nmessages - 1; i >= 0; i--) {
+        RtTraceMessage *message = trace->messages[i];
+        if (message->event.kernel != kernel || message->number != number)
+            continue;
+        message->waited[0] = begin;
+        message->waited[1] = end;
+        return;
     }
-    return text;
 }
 
-static void add_iterations(cJSON *arguments, const Event *event)
-{
-    for (int i = 0; i < event->loops; i++)
-        cJSON_AddNumberToObject(arguments, event->loop[i].dim, (double)event->loop[i].iteration);
-}
-
-/* A complete event ("ph": "X"): times in microseconds since the first event. */
-static char *event_text(const RtProgram *program, const Event *event, double origin, int rank)
-{
-    RtKernel message;
-    const RtKernel *kernel = event->kernel == STEP               ? NULL
-                             : event->kernel < program->nkernels ? &program->kernels[event->kernel]
-                                                                 : collective_as_kernel(program, event, &message);
-    char *name = kernel ? name_in_turn(kernel->name, event) : rt_text("step %lld", (long long)event->step);
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "name", name);
-    cJSON_AddStringToObject(json, "cat", kernel ? kernel->kind : "step");
-    cJSON_AddStringToObject(json, "ph", "X");
-    cJSON_AddNumberToObject(json, "ts", 1e6 * (event->begin - origin));
-    cJSON_AddNumberToObject(json, "dur", 1e6 * (event->end - event->begin));
-    cJSON_AddNumberToObject(json, "pid", rank);
-    cJSON_AddNumberToObject(json, "tid", event->thread);
-    if (kernel) {
-        cJSON *arguments = arguments_of(kernel, event->end - event->begin);
-        cJSON_AddStringToObject(arguments, "kernel", kernel->name); /* equal in all copies */
-        add_iterations(arguments, event);
-        cJSON_AddItemToObject(json, "args", arguments);
-    }
-    char *text = cJSON_PrintUnformatted(json);
-    if (!text)
-        rt_fail("out of memory: --trace cannot be written");
-    cJSON_Delete(json);
-    free(name);
-    return text;
-}
-
-static void write_text(RtOutput *output, const char *text) { rt_output_write(output, text, (int64_t)strlen(text)); }
-
-static void write_trace(const Rt *rt, const struct RtTrace *trace)
-{
-    RtOutput output = rt_output_open(trace->path, "--trace");
-    write_text(&output, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
-    for (int64_t i = 0; i < trace->count; i++) {
-        char *text = event_text(rt->program, &trace->events[i], trace->events[0].begin, rt->rank);
-        write_text(&output, text);
-        write_text(&output, i + 1 < trace->count ? ",\n" : "\n");
-        cJSON_free(text);
-    }
-    write_text(&output, "]}\n");
-    rt_output_commit(&output);
-}
-
-/* --- Steps ---------------------------------------------------------------------------------- */
+/* --- Start ---------------------------------------------------------------------------------- */
 
 char *rt_trace_path(const char *path, int rank)
 {
@@ -201,24 +125,69 @@ char *rt_trace_path(const char *path, int rank)
     return rank ? rt_text("%.*s.rank%d%s", length, path, rank, path + length) : rt_text("%s", path);
 }
 
+/* What rank 0 tells the others: its time, and a number of its own. */
+typedef struct {
+    double now;
+    uint64_t run;
+} Meeting;
+
+static void meet(Rt *rt, struct RtTrace *trace)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const uint64_t date = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    const Meeting own = { .now = rt_seconds(), .run = date * 0x9E3779B97F4A7C15u + (uint64_t)getpid() };
+    Meeting *all = rt_allocate(rt->ranks, sizeof *all);
+    const double ahead = rt_clock_ahead(rt);
+    rt_comm_gather(rt, &own, sizeof own, (char *)all);
+    trace->run = all[0].run;
+    trace->origin = all[0].now + ahead;
+    free(all);
+}
+
 void rt_trace_open(Rt *rt, const char *option, int64_t first, int64_t steps)
 {
-    char *path = rt_trace_path(option, rt->rank);
-    rt_output_check(path, "--trace");
-    rt->trace = rt_allocate(1, sizeof *rt->trace);
-    *rt->trace = (struct RtTrace){ .path = path, .first = first, .last = first + steps - 1 };
+    char *path = option ? rt_trace_path(option, rt->rank) : NULL;
+    struct RtTrace *trace = rt_allocate(1, sizeof *trace);
+    if (path)
+        rt_output_check(path, "--trace");
+    if (rt_comm_max(rt, path != NULL) > 0)
+        meet(rt, trace);
+    trace->path = path;
+    trace->first = first;
+    trace->last = first + steps - 1;
+    if (path)
+        rt->trace = trace;
+    else
+        free(trace);
+}
+
+/* --- Steps ---------------------------------------------------------------------------------- */
+
+/* From a mark to nanoseconds since the origin. */
+static double converted(Rt *rt, double mark) { return rint(1e9 * (rt_time_of_mark(rt, mark) - rt->trace->origin)); }
+
+static void end_message(Rt *rt, RtTraceMessage *message)
+{
+    message->event.begin = converted(rt, message->time[0]);
+    message->event.end = converted(rt, message->time[1]);
+    message->waited[0] = converted(rt, message->waited[0]);
+    message->waited[1] = converted(rt, message->waited[1]);
 }
 
 static void end_step(Rt *rt)
 {
     struct RtTrace *trace = rt->trace;
     if (trace->depth > 0)
-        end(rt, STEP);
-    for (Event *event = trace->events + trace->first_of_step; event < trace->events + trace->count; event++) {
-        event->begin = rt_time_of_mark(rt, event->begin);
-        event->end = rt_time_of_mark(rt, event->end);
+        rt_trace_end(rt, RT_TRACED_STEP);
+    for (int64_t i = trace->first_of_step; i < trace->count; i++) {
+        trace->events[i].begin = converted(rt, trace->events[i].begin);
+        trace->events[i].end = converted(rt, trace->events[i].end);
     }
+    for (int64_t i = trace->first_message_of_step; i < trace->nmessages; i++)
+        end_message(rt, trace->messages[i]);
     trace->first_of_step = trace->count;
+    trace->first_message_of_step = trace->nmessages;
     rt_tracing = false;
 }
 
@@ -228,11 +197,11 @@ void rt_trace_step(Rt *rt, int64_t step)
     if (!trace)
         return;
     end_step(rt);
-    trace->step = step;
+    trace->now = (RtTraceEvent){ .step = step };
     if (step > trace->last) {
         rt_trace_close(rt);
     } else if (step >= trace->first) {
-        begin(rt, STEP);
+        rt_trace_begin(rt, RT_TRACED_STEP);
         rt_tracing = true;
     }
 }
@@ -243,8 +212,11 @@ void rt_trace_close(Rt *rt)
     if (!trace)
         return;
     end_step(rt);
-    write_trace(rt, trace);
-    rt_note("trace of %lld events written to %s", (long long)trace->count, trace->path);
+    rt_trace_write(rt, trace);
+    rt_note("trace of %lld events written to %s", (long long)(trace->count + trace->nmessages), trace->path);
+    for (int64_t i = 0; i < trace->nmessages; i++)
+        free(trace->messages[i]);
+    free(trace->messages);
     free(trace->events);
     free(trace->path);
     free(trace);

@@ -1,5 +1,6 @@
 """Trainers for several GPUs, one process a GPU, on emulated ones: every layout trains as one processor does, and a wait
 that is left out is noticed."""
+import json
 import re
 import shutil
 
@@ -96,6 +97,24 @@ def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference
                        ("--mesh", mesh, "--schedule", schedule, "--zero", zero))
     run(trainer, mesh, data, tmp_path, *options, environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
     assert_same(read_log(tmp_path / "log"), reference("gpt2", "fp32"), "fp32")
+
+
+def test_trace_of_a_pipeline(compiled, data, tmp_path):
+    """Actions one after the other, and messages within the step; the computation waits only for what it needs."""
+    trainer = compiled("gpt2", "cuda", SETTINGS + (("microbatch", 2), ("precision", "fp32")), ("--mesh", "pp=2", "--schedule", "1f1b"))
+    run(trainer, "pp=2", data, tmp_path, "--trace", "trace.json", "--trace-steps", 1)
+    orders = ["F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
+    for stage, name in enumerate(["trace.json", "trace.rank1.json"]):
+        events = [e for e in json.loads((tmp_path / name).read_text())["traceEvents"] if e["ph"] == "X"]
+        actions, messages, waits = ([e for e in events if e["cat"] == cat] for cat in ("action", "message", "wait"))
+        step, = [e for e in events if e["cat"] == "step"]
+        assert " ".join(e["name"] for e in actions) == orders[stage]
+        assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in zip(actions, actions[1:]))
+        ways = [("receive B", "send F"), ("receive F", "send B")][stage]
+        assert sorted(e["name"].rsplit(" ", 3)[0] for e in messages) == [f"{way}{m}" for way in ways for m in range(4)]
+        assert sum(e["args"]["waited_us"] for e in messages) == pytest.approx(sum(e["dur"] for e in waits), abs=1e-2)
+        assert len(waits) == len(messages) == 8
+        assert all(step["ts"] <= e["ts"] and e["ts"] + e["dur"] <= step["ts"] + step["dur"] + 1 for e in events)
 
 
 def test_bf16(compiled, reference, data, tmp_path):

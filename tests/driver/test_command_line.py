@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT
 
-COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "help"]
+COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
@@ -57,6 +57,9 @@ def test_manual_and_completion_are_as_checked_in(mpc):
     (["mpc", "print", "--"], {"--help", "--output="}),
     (["mpc", "help", "c"], {"compile", "check"}),
     (["mpc", "check", "t"], {"tiny.mdl"}),
+    (["mpc", "explain", "t"], {"tiny.mdl"}),
+    (["mpc", "trace", "m"], {"merge"}),
+    (["mpc", "trace", "--p"], {"--partial"}),
 ])
 def test_completion(mpc, words, expected):
     script = f'. {ROOT}/driver/completion/mpc.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mpc; echo "${{COMPREPLY[*]}}"'
@@ -104,6 +107,10 @@ MISTAKES = [
     (["check", "tiny.mdl", "--set", "train.batch=1", "--set", "train.batch=2"], "--set train.batch is given twice"),
     (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (if it is not, write --output=-x)"),
     (["help", "check", "--as=man"], "leave 'check' out"),
+    (["trace"], "no file is given: mpc trace merge FILE.json..."),
+    (["trace", "merge"], "no file is given: mpc trace merge trace.json"),
+    (["trace", "join", "a.json"], "there is no 'mpc trace join': mpc trace merge FILE.json..."),
+    (["trace", "trace.json"], "there is no 'mpc trace trace.json': mpc trace merge FILE.json..."),
 ]
 
 
@@ -310,9 +317,9 @@ def test_check_looks_at_options(mpc, words):
 
 
 def test_no_option_is_untested():
-    tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "help": {"as"},
+    tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "help": {"as"},
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
-                      "target"}}  # in test_ir.py, test_fmt.py, tests/pass
+                      "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, tests/pass
     for command in COMMANDS:
         assert tested[command] is None or set(options_of(command)) == tested[command]

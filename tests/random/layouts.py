@@ -10,7 +10,7 @@ from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipelin
 
 AXES = ["dp", "cp", "tp", "ep"]
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
-IN_CHUNKS = ["naive", "gpipe", "interleaved", "zb"]  # of a rank that has several stages
+CHUNK_SCHEDULES = ["naive", "gpipe", "interleaved", "interleaved"]
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 
@@ -63,29 +63,30 @@ class Layout:
         if not choices:
             return []
         repeat, count, ranks = self.draw.choice(choices)
-        if isinstance(repeat.count, Number) and self.draw.random() < 0.3:  # enough for two stages on each rank
-            count = max(count, 2 * ranks)
-            repeat.count = Number(str(count))
         calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
                  if isinstance(e, Call) and e.instance]
         if isinstance(repeat.count, Number) and not calls:
             name = next(name for name in ("copies", "copies2") if name not in self.known)
             self.program.declarations.insert(0, Const(name, Number(str(count))))
             repeat.count, self.known[name] = Name(name), count
-        chunks = 2 if 2 * ranks <= count and self.draw.random() < 0.5 else 1
+        chunks = [n for n in (2, 3, 4) if n * ranks <= count] if repeat in self.program.model.body else []
+        chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.7 else 1
         line = Pipeline(calls[0] if calls else repeat.count.name, "pp", self.schedule(chunks))
         if self.draw.random() < 0.4:
             ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
-        line.ranks = ranks
+        line.ranks, line.multiple = ranks, ranks if line.options.get("schedule") == Name("interleaved") else 1
         return [line]
 
     def schedule(self, chunks):
         """By name, by default, or a table, if there are several micro-batches: it is drawn when it is known how many."""
-        names = IN_CHUNKS if chunks > 1 else SCHEDULES + [None]
-        name = self.draw.choice(names + ["table"] * (0 if self.program.whole else 3))
+        named = CHUNK_SCHEDULES + ["zb"] * (chunks == 2) if chunks > 1 else SCHEDULES + [None]
+        named = [name for name in named if name != "interleaved"] if self.program.whole else named + ["table"] * 3
+        name = self.draw.choice(named)
         options = {"schedule": Table("own.csv", []) if name == "table" else Name(name)} if name else {}
-        return options | ({"chunks": Number(str(chunks))} if chunks > 1 else {})
+        if chunks > 1 and (chunks, name) != (2, "interleaved"):  # which has two by default
+            options["chunks"] = Number(str(chunks))
+        return options
 
     # --- Which dims --------------------------------------------------------------------------------------------------
 
@@ -214,7 +215,10 @@ def add_layout(draw, program, most_ranks=8, staged=STAGED):
     microbatch = program.train.get("microbatch", program.train["batch"]).value
     accumulation = 1 if program.whole else min(2, program.train["batch"].value // microbatch)
     if layout.stages and not program.whole:
-        accumulation = draw.choice([2, 3, 4, 5, 6] if tables_of(program.parallel) else [1, 2, 3, 4, 5])
+        multiple = layout.stages[0].multiple
+        accumulation = multiple * draw.choice([1, 2, 3, 4, 5] if multiple == 1 else [1, 2])
+        if tables_of(layout.stages):
+            accumulation = draw.choice([2, 3, 4, 5, 6])
     if ranks > 1 or layout.stages:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))

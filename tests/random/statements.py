@@ -121,7 +121,7 @@ class Statements(Operations):
             left = self.scope.locals.pop(name)
             again = self.scope.locals[name] = type(left)(name, left.dims, left.kind, max(1.0, left.scale))
             again.optional = reads_before[name].reads > 0
-        self.scope.body.append(Repeat(Number(str(self.draw.choice([1, 2, 2, 3, 4]))), inner.scope.body))
+        self.scope.body.append(Repeat(Number(str(self.draw.choice([1, 2, 2, 3, 4, 5, 6]))), inner.scope.body))
         for name in self.state.entropies.intersection(names):  # a mean would count labels that the body may have made
             again = self.scope.assign(name, Value(binary("*", name, 1.0), self.scope.locals[name].dims))
             again.optional = True

@@ -2,7 +2,7 @@
 micro-batches, which are settled last."""
 from printer import tables_of
 from reference import Settings
-from tree import Mesh, Name, Pipeline, Program
+from tree import Mesh, Name, Number, Pipeline, Program
 
 KINDS = "FBW"
 DIVIDED = 0.4  # how often B leaves the gradients of weights to W
@@ -17,9 +17,9 @@ def micro_batches(program):
 # --- Drawing ---------------------------------------------------------------------------------------------------------
 
 def ranks_of_stages(draw, ranks, chunks):
-    """Round and round; or down the ranks and up again."""
+    """Round and round; two on each rank may be down the ranks and up again."""
     down = list(range(ranks))
-    return down + down[::draw.choice([1, -1])] if chunks == 2 else down
+    return down + down[::draw.choice([1, -1])] if chunks == 2 else down * chunks
 
 
 def random_cells(draw, ranks, micros, chunks=1):
@@ -62,6 +62,7 @@ def fill(draw, program, lines):
             table.cells = random_cells(draw, ranks, micros, chunks)
         if line.options.get("schedule") == Name("interleaved") and micros % ranks:
             line.options["schedule"] = Name("gpipe")
+            line.options.setdefault("chunks", Number("2"))
 
 
 # --- Smaller ones ------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Tools(unittest.TestCase):
         """They come back from the text; each action is once there, and after what it reads; many orders are drawn."""
         draw = random.Random(1)
         for number in range(200):
-            ranks, micros, chunks = draw.randint(1, 4), draw.randint(1, 5), draw.randint(1, 2)
+            ranks, micros, chunks = draw.randint(1, 4), draw.randint(1, 5), draw.randint(1, 3)
             cells = tables.random_cells(draw, ranks, micros, chunks)
             kinds = sorted({cell[0] for line in cells for cell in line})
             self.assertIn(kinds, (["B", "F"], ["B", "F", "W"]))

@@ -36,13 +36,17 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
     "pp2-zb": (dict(pp=2), 8, dict(schedule="zb", recompute="selective")),
     "dp2-pp2-zero3-zb": (dict(dp=2, pp=2), 4, dict(zero=3, schedule="zb", stages=[3, 1])),
     "pp3-tp2-uneven": (dict(pp=3, tp=2), 4, dict(otherwise=SEQ, stages=[1, 2, 1])),
+    "pp2-interleaved": (dict(pp=2), 4, dict(schedule="interleaved", chunks=2, recompute="selective")),
+    "dp2-pp2-zero3-interleaved": (dict(dp=2, pp=2), 2, dict(zero=3, schedule="interleaved", chunks=2)),
+    "pp2-tp2-zbv": (dict(pp=2, tp=2), 4, dict(schedule="zb", chunks=2, otherwise=SEQ)),
+    "dp2-pp2-zbv": (dict(dp=2, pp=2), 4, dict(zero=1, schedule="zb", chunks=2)),
     "pp4-tp2-gpipe": (dict(pp=4, tp=2), 4, dict(schedule="gpipe", otherwise=SEQ)),
 }
 OF_EACH = {
     "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe",
-              "dp2-pp2-zero3-zb", "pp3-tp2-uneven"],
-    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb"],
-    "bert": ["pp4-gpipe", "pp2-tp2-seq"],
+              "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv"],
+    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved"],
+    "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv"],
 }
 
 
@@ -74,16 +78,21 @@ def alone(compiled, text, tmp_path_factory):
     return trained(trainer, text, tmp_path_factory.mktemp("alone"), "a", "--steps", STEPS)
 
 
-@pytest.mark.parametrize("ranks, schedule, stages", [(2, "1f1b", None), (4, "naive", None), (4, "gpipe", None), (4, "1f1b", None),
-                                                     (3, "1f1b", [1, 2, 1]), (2, "naive", [1, 3])])
-def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages):
-    layout = layout_of("llama", dict(pp=ranks), schedule=schedule, stages=stages)
+@pytest.mark.parametrize("ranks, schedule, stages, chunks", [
+    (2, "1f1b", None, 1), (4, "naive", None, 1), (4, "gpipe", None, 1), (4, "1f1b", None, 1), (3, "1f1b", [1, 2, 1], 1),
+    (2, "naive", [1, 3], 1), (2, "interleaved", None, 2), (2, "gpipe", None, 2), (2, "zb", None, 2)])
+def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages, chunks):
+    layout = layout_of("llama", dict(pp=ranks), schedule=schedule, stages=stages, chunks=chunks)
     checkpoint, numbers = trained(compiled("llama", layout, FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "a", "--steps", STEPS)
     assert [line[:2] for line in numbers] == [line[:2] for line in alone[1]]
     assert checkpoint == alone[0]
 
 
 TABLES = {
+    "cyclic": "F0.0,F0.1,F2.0,F2.1,B2.0,B2.1,B0.0,B0.1,F0.2,F0.3,F2.2,F2.3,B2.2,B2.3,B0.2,B0.3\n"
+              "F1.0,F1.1,F3.0,B3.0,F3.1,B3.1,B1.0,B1.1,F1.2,F1.3,F3.2,B3.2,F3.3,B3.3,B1.2,B1.3\n",
+    "vee": "F0.0,F0.1,F3.0,B3.0,F3.1,B3.1,B0.0,B0.1,F0.2,F0.3,F3.2,B3.2,F3.3,B3.3,B0.2,B0.3\n"
+           "F1.0,F2.0,F1.1,F2.1,B2.0,B1.0,B2.1,B1.1,F1.2,F2.2,F1.3,F2.3,B2.2,B1.2,B2.3,B1.3\n",
     "late": "F0.0,F0.1,F0.2,F0.3,B0.0,B0.1,B0.2,B0.3\nF1.0,F1.1,F1.2,B1.0,F1.3,B1.1,B1.2,B1.3\n",
     "weights last": "# by hand\n F0.0, F0.1, B0.0, F0.2, B0.1, F0.3, B0.2, B0.3, W0.0, W0.1, W0.2, W0.3\n\n"
                     "F1.0,B1.0,F1.1,B1.1,W1.0,F1.2,B1.2,F1.3,B1.3,W1.1,W1.2,W1.3\n",
@@ -94,11 +103,12 @@ TABLES = {
 def test_table(compiled, train, reference, tmp_path, name):  # noqa: F811
     """A schedule of the user's own."""
     (tmp_path / "own.csv").write_text(TABLES[name])
-    layout = layout_of("llama", dict(pp=2), schedule=f'"{tmp_path}/own.csv"')
+    chunks = 2 if name in ("cyclic", "vee") else 1
+    layout = layout_of("llama", dict(pp=2), schedule=f'"{tmp_path}/own.csv"', chunks=chunks)
     same_training(train(compiled("llama", layout, FOUR, {"microbatch": 2}), STEPS), reference("llama", tuple(FOUR.items()))[:STEPS])
 
 
-@pytest.mark.parametrize("kind", ["pp4", "dp2-tp2-pp2-zero3"])
+@pytest.mark.parametrize("kind", ["pp4", "dp2-tp2-pp2-zero3", "pp2-interleaved"])
 def test_tcp(compiled, train, kind):
     """The same steps as over MPI, to the last bit."""
     mesh, accumulation, how = KINDS[kind]
@@ -112,7 +122,7 @@ def test_tcp(compiled, train, kind):
 def test_checkpoints(compiled, text, tmp_path):
     """Of one mesh, read and written by the others, byte for byte; going on with one's own is exact, too."""
     staged = [compiled("llama", layout_of("llama", mesh, **how), FOUR, micro(mesh, accumulation))
-              for mesh, accumulation, how in (KINDS["pp4"], KINDS["dp2-tp2-pp2-zero3"])]
+              for mesh, accumulation, how in (KINDS["pp4"], KINDS["dp2-tp2-pp2-zero3"], KINDS["dp2-pp2-zbv"])]
     one = compiled("llama", (), FOUR, {"microbatch": 2, "clip": 1e9})
     for trainer in staged:
         half = trained(trainer, text, tmp_path, "half", "--steps", 2)[0]

@@ -154,6 +154,7 @@ def test_trace_is_a_file_a_rank(four, train, tmp_path):
         path = tmp_path / (f"trace.rank{rank}.json" if rank else "trace.json")
         events = json.loads(path.read_text())["traceEvents"]
         assert {event["pid"] for event in events} == {rank}
+        assert events[0]["args"]["name"] == f"rank {rank} (dp {rank // 2}, tp {rank % 2})"
         assert [event["name"] for event in events if event["cat"] == "step"] == ["step 2", "step 3"]
         waits = [event for event in events if event["cat"] == "wait"]
         assert waits and any(re.fullmatch(r"model\.mdl:\d+:\d+", event["args"]["where"]) for event in waits)

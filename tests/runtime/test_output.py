@@ -131,13 +131,17 @@ def test_log_that_fails_on_the_way(run, refused, tmp_path, data):
 
 def test_trace(run, tmp_path, data):
     run("--data", "data.txt", "--steps", 5, "--trace", "trace.json", "--trace-steps", 2)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert (trace["otherData"]["rank"], trace["otherData"]["ranks"], trace["otherData"]["place"]) == (0, 1, "rank 0")
+    assert {e["name"]: e["args"].get("name") for e in trace["traceEvents"] if e["ph"] == "M"} == {
+        "process_name": "rank 0", "process_sort_index": None, "thread_name": "computation", "thread_sort_index": None}
     steps = [e for e in events if e["cat"] == "step"]
     assert [e["name"] for e in steps] == ["step 2", "step 3"]
     tokens = [e for e in events if e["name"] == "token"]
     loops = [e for e in events if e["name"] == 'all "tokens"']
     assert len(tokens) == 64 and len(loops) == 2 and len(events) == 68
-    assert all(e["ph"] == "X" and e["dur"] >= 0 and e["pid"] == e["tid"] == 0 for e in events)
+    assert all(e["ts"] >= 0 and e["dur"] >= 0 and e["pid"] == e["tid"] == 0 for e in events)
     assert tokens[0]["cat"] == "fused" and tokens[0]["args"]["where"] == "tiny.mdl:3:5"
     assert abs(tokens[0]["args"]["gflops_per_s"] * tokens[0]["dur"] * 1e3 - 1024) < 1e-3
     assert "gflops_per_s" not in loops[0]["args"]

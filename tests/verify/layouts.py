@@ -29,6 +29,7 @@ ROUNDS = 3  # of all meshes, each with other settings
 PIPELINES = [(2, 1, 1, 1), (4, 1, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (2, 1, 1, 2), (4, 1, 1, 2), (2, 1, 2, 1),
              (2, 2, 1, 2)]  # pp, dp, cp, tp
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
+CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedules and stages of a rank
 
 
 def layouts():
@@ -41,18 +42,20 @@ def layouts():
 
 
 def pipelines():
-    """Each mesh with stages under each schedule: (model, layout)."""
+    """Each mesh with stages under each schedule, and with two stages a rank under some: (model, layout)."""
     draw = random.Random(2)
-    for number, ((pp, dp, cp, tp), schedule) in enumerate(itertools.product(PIPELINES, SCHEDULES)):
+    each = [(*case, 1) for case in itertools.product(PIPELINES, SCHEDULES)]
+    each += [(mesh, *CHUNKED[number % 4]) for number, mesh in enumerate(2 * PIPELINES[:-1]) if mesh[0] == 2]
+    for number, ((pp, dp, cp, tp), schedule, chunks) in enumerate(each):
         yield list(SIZES)[(number + number // 3) % 3], dict(
-            pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, zero=number % 4, otherwise=draw.random() < 0.5,
+            pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
             precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over="dp")
 
 
 def parallel_text(model, layout):
     otherwise = " else seq" if layout["otherwise"] else ""
-    stages = f", pp = {layout['pp']}\n    pipeline h over pp, schedule = {layout['schedule']}" if "pp" in layout else ""
+    stages = f", pp = {layout['pp']}\n    pipeline h over pp, schedule = {layout['schedule']}, chunks = {layout['chunks']}" if "pp" in layout else ""
     return f"""parallel {{
     mesh  dp = {layout["dp"]}, cp = {layout["cp"]}, tp = {layout["tp"]}{stages}
     shard batch over dp
@@ -124,9 +127,10 @@ def cases():
 
 
 def pipeline_cases():
-    """Four layers, so that each of four stages has one; gpt2 and bert have one tensor at both ends, and bert dropout."""
+    """A layer for each stage, at least; gpt2 and bert have one tensor at both ends, and bert dropout."""
     for model, layout in pipelines():
-        yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=4)
+        layers = max(4, layout["pp"] * layout["chunks"] + layout["chunks"] // 2)
+        yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=layers)
 
 
 def memory(folder, text, said):

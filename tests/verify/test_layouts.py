@@ -42,8 +42,10 @@ def test_padding_stays_out(tmp_path):
 
 def test_pipelines_cover_what_they_say():
     seen = list(layouts.pipelines())
+    assert {(layout["schedule"], layout["chunks"]) for _, layout in seen} >= set(layouts.CHUNKED)
     for axis in ("pp", "dp", "tp", "model"):
-        kinds = {(model if axis == "model" else layout[axis], layout["schedule"]) for model, layout in seen}
+        kinds = {(model if axis == "model" else layout[axis], layout["schedule"]) for model, layout in seen
+                 if layout["chunks"] == 1}
         assert len(kinds) == len({kind for kind, _ in kinds}) * len(layouts.SCHEDULES)
     assert {layout["pp"] for _, layout in seen} == {2, 4}
     assert {layout["zero"] for _, layout in seen if layout["dp"] > 1} == {0, 1, 2, 3}
