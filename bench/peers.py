@@ -16,11 +16,18 @@ def find(say, name, *installs):
         say(f"installing {name} from PyPI into build/{name}")
         try:
             subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-            for packages in installs:
-                subprocess.run([venv / "bin" / "pip", "install", "-q", *packages], check=True)
         except (subprocess.CalledProcessError, OSError) as error:
             say(f"   {error}")
+        for packages in installs:
+            install(say, python, packages)
     return python
+
+
+def install(say, python, packages):
+    try:
+        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+    except (subprocess.CalledProcessError, OSError) as error:
+        say(f"   {error}")
 
 
 def version_of(python, module):

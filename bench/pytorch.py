@@ -139,4 +139,5 @@ def main():
     print(json.dumps(dict(ms=statistics.median(times[3:]), bytes=peak, loss=float(loss.detach()), version=torch.__version__)))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -57,11 +57,14 @@ class Trainer:
         run([ROOT / "build" / "mpc", "compile", source, "-o", out, *dims], 1)
         self.entries = []
 
+    def options(self):
+        return []
+
     def steps(self, count, data):
         log = self.out / "log.jsonl"
         log.unlink(missing_ok=True)
         launch = [] if self.ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", self.ranks]
-        run([*launch, self.out / "trainer", "--data", data, "--steps", count, "--log", log], CORES // self.ranks)
+        run([*launch, self.out / "trainer", "--data", data, "--steps", count, "--log", log, *self.options()], CORES // self.ranks)
         self.entries += [json.loads(line) for line in log.read_text().splitlines()][2:]
 
     def median(self, field):

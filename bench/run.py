@@ -6,7 +6,8 @@
     python3 bench/run.py --only compile|xla|ranks|pipelines|pytorch       one part; nothing written
     python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      PyTorch's rows whose name holds the text; nothing written
 
-compile_time.py, layouts.py (collectives, beside XLA's), ranks.py (processes beside threads) and pipelines.py are parts; the one here is
+compile_time.py, layouts.py (collectives, beside XLA's), ranks.py (processes beside threads) and pipelines.py (stages, beside
+torch.distributed.pipelining and beside their timeline) are parts; the one here is
 step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
 in a process of its own with the same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each
 weight of a product and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the
@@ -98,6 +99,8 @@ def find_pytorch():
     and Debian's; those of them that there are."""
     packages = "numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools"
     newest = peers.find(say, "torch", ["--no-deps", "torch"], packages.split())
+    if not peers.version_of(newest, "torch"):
+        peers.install(say, newest, ["torch"])  # it is linked with them
     return [(python, version) for python in (newest, Path("/usr/bin/python3"))
             if (version := peers.version_of(python, "torch"))]
 

@@ -168,11 +168,22 @@ static bool check_kinds(const Proof *p, int stage, int micro)
     return true;
 }
 
+/* Sums over micro-batches are added up in their order, and they take slots in it. */
+static bool check_order(const Proof *p, int stage, int micro)
+{
+    const ActionKind last = p->s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
+    for (ActionKind kind = FORWARD_ACTION; kind <= last && micro > 0; kind++)
+        if (p->acted[kind][cell(p, stage, micro)] < p->acted[kind][cell(p, stage, micro - 1)])
+            return REFUSE(p, "rank %d does %s before %s", rank_of_stage(p->s, stage), text_of(p, kind, stage, micro),
+                          text_of(p, kind, stage, micro - 1));
+    return true;
+}
+
 static bool check_reads(const Proof *p)
 {
     for (int stage = 0; stage < stage_count(p->s); stage++)
         for (int micro = 0; micro < p->s->micros; micro++)
-            if (!check_kinds(p, stage, micro) ||
+            if (!check_kinds(p, stage, micro) || !check_order(p, stage, micro) ||
                 (stage > 0 && !check_read(p, FORWARD_ACTION, stage - 1, stage, micro)) ||
                 (stage > 0 && !check_read(p, BACKWARD_ACTION, stage, stage - 1, micro)))
                 return false;

@@ -99,10 +99,10 @@ int stage_count(const PipelineSchedule *s);
 bool order_messages(Arena *arena, PipelineSchedule *s, const char **why);
 
 /* Checks everything again from the tables alone (it shares nothing with order_messages): each action exactly once and
- * on its stage's rank; F before B before W; each receive has its send, in the same order per pair of ranks and
- * direction; no deadlock under rendezvous semantics (a message completes when both sides have come to it, and each rank
- * goes on only then); no more micro-batches in flight than the slots counted.  false: *why names rank, action, and the
- * cycle. */
+ * on its stage's rank; F before B before W, and micro-batches in order; each receive has its send, in the same order
+ * per pair of ranks and direction; no deadlock under rendezvous semantics (a message completes when both sides have
+ * come to it, and each rank goes on only then); no more micro-batches in flight than the slots counted.  false: *why
+ * names rank, action, and the cycle. */
 bool certify_schedule(Arena *arena, const PipelineSchedule *s, const char **why);
 
 /* How long a rank keeps what the micro-batches have of a value: it is made by an action of one chunk, or arrives in the

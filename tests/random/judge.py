@@ -161,7 +161,8 @@ def read_case(path, seed=None, options=()):
     said = dict(re.findall(r"(seed|variant) ([^\s,]+)", "".join(re.findall(r"^#.*\n", text, re.M))))
     case = Case(parse(text), How(options=tuple(options)), seed if seed is not None else int(said.get("seed", 1)))
     then = "".join(f"{line}\n" for line in re.findall(r"^# then (.*)", text, re.M))
-    case.then = parse(f"parallel {{\n{then}}}\n").parallel if then else None
+    files = "".join(re.findall(r"^# file .*\n", text, re.M))
+    case.then = parse(f"{files}parallel {{\n{then}}}\n").parallel if then else None
     return case, said.get("variant", "base")
 
 

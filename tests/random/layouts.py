@@ -1,9 +1,11 @@
 """Draws layouts that ought to be honoured: each axis divides what it splits, or the dim is padded so that it does."""
 import math
 
+import tables
 from constants import flag_of, known_numbers, number_of
+from printer import tables_of
 from prune import expressions
-from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Shard, Zero,
+from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Shard, Table, Zero,
                   statements_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
@@ -69,16 +71,22 @@ class Layout:
             repeat.count, self.known[name] = Name(name), count
         chunks = [n for n in (2, 3, 4) if n * ranks <= count] if repeat in self.program.model.body else []
         chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.7 else 1
-        named = CHUNK_SCHEDULES + ["zb"] * (chunks == 2) if chunks > 1 else SCHEDULES + [None]
-        schedule = self.draw.choice([name for name in named if name != "interleaved" or not self.program.whole])
-        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", {"schedule": Name(schedule)} if schedule else {})
-        if chunks > 1 and (chunks, schedule) != (2, "interleaved"):  # which has two by default
-            line.options["chunks"] = Number(str(chunks))
+        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", self.schedule(chunks))
         if self.draw.random() < 0.4:
             ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
-        line.ranks, line.multiple = ranks, ranks if schedule == "interleaved" else 1
+        line.ranks, line.multiple = ranks, ranks if line.options.get("schedule") == Name("interleaved") else 1
         return [line]
+
+    def schedule(self, chunks):
+        """By name, by default, or a table, if there are several micro-batches: it is drawn when it is known how many."""
+        named = CHUNK_SCHEDULES + ["zb"] * (chunks == 2) if chunks > 1 else SCHEDULES + [None]
+        named = [name for name in named if name != "interleaved"] if self.program.whole else named + ["table"] * 3
+        name = self.draw.choice(named)
+        options = {"schedule": Table("own.csv", []) if name == "table" else Name(name)} if name else {}
+        if chunks > 1 and (chunks, name) != (2, "interleaved"):  # which has two by default
+            options["chunks"] = Number(str(chunks))
+        return options
 
     # --- Which dims --------------------------------------------------------------------------------------------------
 
@@ -209,9 +217,12 @@ def add_layout(draw, program, most_ranks=8, staged=STAGED):
     if layout.stages and not program.whole:
         multiple = layout.stages[0].multiple
         accumulation = multiple * draw.choice([1, 2, 3, 4, 5] if multiple == 1 else [1, 2])
+        if tables_of(layout.stages):
+            accumulation = draw.choice([2, 3, 4, 5, 6])
     if ranks > 1 or layout.stages:
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
+    tables.fill(draw, program, program.parallel)
     return layout
 
 
@@ -221,8 +232,12 @@ def add_two_layouts(draw, program):
     first = layout.split.get("batch", 1)
     second = Layout(draw, program, 4, first if program.whole else None, layout.split)
     ranks = second.split.get("batch", 1)
-    if program.whole:
-        return second.parallel() if ranks == first else []
-    microbatch = program.train.get("microbatch", program.train["batch"]).value
-    program.train["batch"] = Number(str(microbatch * math.lcm(first, ranks)))
-    return second.parallel()
+    then = second.parallel() if ranks == first or not program.whole else []
+    if not program.whole:
+        microbatch = program.train.get("microbatch", program.train["batch"]).value
+        program.train["batch"] = Number(str(microbatch * math.lcm(first, ranks)))
+    for table in tables_of(then):
+        table.name = "then.csv"
+    for lines in (program.parallel, then):
+        tables.fill(draw, program, lines)
+    return then

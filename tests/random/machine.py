@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from parser import files_of
+
 ROOT = Path(__file__).resolve().parents[2]
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -111,6 +113,8 @@ class Workplace:
 
     def write(self, text, start=None):
         (self.folder / "m.mdl").write_text(text)
+        for name, table in files_of(text).items():
+            (self.folder / name).write_text(table)
         if start is not None:
             start.stream.astype("<u2").tofile(self.folder / "tokens.u16")
             write_safetensors(self.folder / "start.safetensors", start.weights)

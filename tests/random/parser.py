@@ -3,7 +3,7 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, TypeOf, Zero)
+                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, TypeOf, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -27,6 +27,7 @@ def tokens_of(text):
 class Parser:
     def __init__(self, text):
         self.tokens, self.at, self.open = tokens_of(text), 0, 0
+        self.files = files_of(text)
 
     # --- Tokens ------------------------------------------------------------------------------------------------------
 
@@ -114,12 +115,17 @@ class Parser:
             return self.bracketed("(", ")", self.expression)
         if token == "1f1b":
             return Name(self.next())
+        if token.startswith('"'):
+            return self.table(self.next().strip('"'))
         if token[:1].isdigit():
             return Number(self.next())
         name = self.name()
         if name in ("true", "false"):
             return Flag(name == "true")
         return self.call(name) if self.peek() == "(" else Name(name)
+
+    def table(self, name):
+        return Table(name, [line.split(",") for line in self.files.get(name, "").splitlines()])
 
     def call(self, function):
         call = Call(function, [])
@@ -279,6 +285,14 @@ class Parser:
                 program.parallel += self.lines(self.layout_line)
             else:
                 program.declarations.append(self.statement())
+
+
+def files_of(text):
+    """{name: its text} of the tables that a program has in its first lines."""
+    files = {}
+    for name, line in re.findall(r"^# file (\S+): (.*)\n", text, re.M):
+        files[name] = files.get(name, "") + line + "\n"
+    return files
 
 
 def parse(text):

@@ -1,6 +1,10 @@
-"""Writes a program as .mdl text."""
+"""Writes a program as .mdl text.  A table that it names as its schedule is in its first lines, one for each stage:
+
+    # file own.csv: F0.0,F0.1,B0.0,B0.1
+    # file own.csv: F1.0,B1.0,F1.1,B1.1
+"""
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Param, Pipeline, Recompute, Repeat, Return, Shard, Zero)
+                  Param, Pipeline, Recompute, Repeat, Return, Shard, Table, Zero)
 
 
 def expression_text(e):
@@ -10,6 +14,8 @@ def expression_text(e):
         return "true" if e.value else "false"
     if isinstance(e, Name):
         return e.name
+    if isinstance(e, Table):
+        return f'"{e.name}"'
     if isinstance(e, Negation):
         return f"-{operand_text(e.operand)}"
     if isinstance(e, Binary):
@@ -98,8 +104,20 @@ def layout_text(line):
     return f"zero {line.stage}{over}" + (f" ({options})" if options else "")
 
 
+def tables_of(lines):
+    """Those of the lines of a layout."""
+    return [line.options["schedule"] for line in lines
+            if isinstance(line, Pipeline) and isinstance(line.options.get("schedule"), Table)]
+
+
+def table_lines(lines):
+    return [f"file {table.name}: {','.join(cells)}" for table in tables_of(lines) for cells in table.cells]
+
+
 def program_text(program):
-    text = "".join(statement_text(s) for s in program.declarations)
+    """With the tables that it names, in comments."""
+    text = "".join(f"# {line}\n" for line in table_lines(program.parallel))
+    text += "".join(statement_text(s) for s in program.declarations)
     if program.train:
         settings = "".join(f"    {name} = {expression_text(value)}\n" for name, value in program.train.items())
         text += f"train {{\n{settings}}}\n"

@@ -12,11 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import tables
 from judge import Judge, ranks_of, read_case
-from printer import layout_text
+from printer import layout_text, table_lines, tables_of
 from prune import bodies, pruned
-from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Repeat, Return, Shard, Zero, children, statements_of,
-                  walk)
+from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Pipeline, Repeat, Return, Shard, Zero, children,
+                  statements_of, walk)
 
 SIMPLE_OPTIMIZER = Call("sgd", [], {"lr": Number("0.1")})
 
@@ -249,6 +250,35 @@ def simpler_layout(program):
                     yield lambda p, i=i, axis=axis: p.parallel[i].axes.update({axis: Number("2")})
 
 
+def simpler_tables(program):
+    """One micro-batch fewer, or one stage, or B not divided."""
+    for i, table in enumerate(tables_of(program.parallel)):
+        ranks, micros = len(table.cells), tables.micro_batches(program)
+        if micros > 1:
+            yield lambda p, i=i: fewer_micros(p, i)
+        if ranks > 2 and not any("chunks" in getattr(line, "options", {}) for line in program.parallel):
+            yield lambda p, i=i: fewer_stages(p, i)
+        if any(cell.startswith("W") for line in table.cells for cell in line):
+            yield lambda p, i=i: tables.drop_weights(tables_of(p.parallel)[i])
+
+
+def fewer_micros(program, i):
+    micros = tables.micro_batches(program)
+    tables.without(tables_of(program.parallel)[i], micro=micros - 1)
+    program.train["batch"] = Number(str(program.train["batch"].value // micros * (micros - 1)))
+
+
+def fewer_stages(program, i):
+    table = tables_of(program.parallel)[i]
+    pipeline = next(line for line in program.parallel if isinstance(line, Pipeline))
+    last = len(table.cells) - 1
+    tables.without(table, stage=last)
+    pipeline.options.pop("stages", None)
+    for line in program.parallel:
+        if isinstance(line, Mesh):
+            line.axes[pipeline.axis] = Number(str(last))
+
+
 def drop_axis(program, axis):
     for line in program.parallel:
         if isinstance(line, (Mesh, Zero)):
@@ -260,7 +290,7 @@ def drop_axis(program, axis):
         program.parallel.clear()
 
 
-EDITS = [simpler_layout, simpler_training, without_statements, operands_instead, simpler_statements, calls_in_place,
+EDITS = [simpler_layout, simpler_tables, simpler_training, without_statements, operands_instead, simpler_statements, calls_in_place,
          fewer_dims, smaller_dims, fewer_words, values_in_place]
 
 
@@ -309,7 +339,7 @@ def header(case, name, found):
     lines = [found.signature, *detail, f"seed {case.seed}, variant {name}",
              "mpc compile " + " ".join(case.how.words(ranks_of(case.program)))]
     if case.then:
-        lines += ["then " + layout_text(line) for line in case.then]
+        lines += ["then " + layout_text(line) for line in case.then] + table_lines(case.then)
     return "".join(f"# {line[:200]}\n" for line in lines)
 
 

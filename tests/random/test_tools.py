@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Tests of the generator's own parts: the printer and the parser are inverse, PyTorch computes each program that is drawn,
 the numbers of Philox are those of its authors, and pruning leaves what leads to the loss."""
+import random
 import unittest
 
 import numpy as np
@@ -9,9 +10,30 @@ import torch
 import generate
 import philox
 import reference
+import tables
 from parser import parse
 from printer import program_text
 from prune import pruned
+
+
+def can_be_done(cells, stages):
+    """Each rank in its order, as far as possible."""
+    done, left, before = set(), [list(line) for line in cells], None
+    while before != len(done):
+        before = len(done)
+        for line in left:
+            while line and all(action in done or "-" in action for action in reads(line[0], stages)):
+                done.add(line.pop(0))
+    return not any(left)
+
+
+def reads(cell, stages):
+    stage, micro = map(int, cell[1:].split("."))
+    if cell[0] == "F":
+        return [f"F{stage - 1}.{micro}"]
+    if cell[0] == "W":
+        return [f"B{stage}.{micro}"]
+    return [f"F{stage}.{micro}"] + ([f"B{stage + 1}.{micro}"] if stage + 1 < stages else [])
 
 
 class Tools(unittest.TestCase):
@@ -19,6 +41,23 @@ class Tools(unittest.TestCase):
         for seed in range(60):
             program = generate.generate(seed)
             self.assertEqual(parse(program_text(program)), program, f"program {seed}")
+
+    def test_tables(self):
+        """They come back from the text; each action is once there, and after what it reads; many orders are drawn."""
+        draw = random.Random(1)
+        for number in range(200):
+            ranks, micros, chunks = draw.randint(1, 4), draw.randint(1, 5), draw.randint(1, 3)
+            cells = tables.random_cells(draw, ranks, micros, chunks)
+            kinds = sorted({cell[0] for line in cells for cell in line})
+            self.assertIn(kinds, (["B", "F"], ["B", "F", "W"]))
+            expected = [f"{kind}{stage}.{micro}" for kind in kinds for micro in range(micros) for stage in range(ranks * chunks)]
+            self.assertEqual(sorted(cell for line in cells for cell in line), sorted(expected))
+            self.assertTrue(can_be_done(cells, ranks * chunks), cells)
+            text = ("".join(f"# file a.csv: {','.join(line)}\n" for line in cells) +
+                    f'parallel {{\n    mesh pp = {ranks}\n    pipeline h over pp, schedule = "a.csv"\n}}\n')
+            self.assertEqual(parse(text).parallel[1].options["schedule"].cells, cells)
+            self.assertEqual(program_text(parse(text)), text)
+        self.assertGreater(len({str(tables.random_cells(draw, 2, 3)) for _ in range(200)}), 50)
 
     def test_programs_are_right(self):
         for seed in range(60):

@@ -163,6 +163,13 @@ class Recompute:
 
 
 @dataclass
+class Table:
+    """A schedule as a file: for each stage its actions, as "F0.3"."""
+    name: str
+    cells: list
+
+
+@dataclass
 class Pipeline:
     name: str
     axis: str

@@ -233,10 +233,22 @@ typedef struct {
 /* Schedules of one chunk have 4 ranks here and 8 micro-batches, those of two have 2 and 4. */
 /* 1f1b, rank 0: F0.0 >F0.0 F0.1 >F0.1 F0.2 >F0.2 F0.3 >F0.3 <B1.0 B0.0 F0.4 >F0.4 <B1.1 B0.1 */
 /* 1f1b, rank 1: <F0.0 F1.0 <F0.1 >F1.0 F1.1 <F0.2 >F1.1 F1.2 <F0.3 >F1.2 <B2.0 B1.0 >B1.0 F1.3 >F1.3 <B2.1 B1.1 */
+/* interleaved, rank 0: >F0.1 <F1.0 F2.0 >F2.0 <F1.1 F2.1 >F2.1 F0.2 >F0.2 <B3.0 B2.0 */
+/* interleaved, rank 1: F1.0 <F0.1 >F1.0 F1.1 <F2.0 >F1.1 F3.0 <F2.1 B3.0 <F0.2 >B3.0 F3.1 B3.1 <B2.0 <F0.3 >B3.1 */
 static const Planted messages_planted[] = {
+    /* Both sides send first: the first interleaving of pytorch issue 172668 ... */
+    { "interleaved",
+      1,
+      { "<F0.1~>F1.0" },
+      "deadlock: rank 0 sends F0 of micro-batch 1 to rank 1, which first sends F1 of micro-batch 0 to rank 0" },
+    /* ... and the second one, in which one of them has exchanged both. */
+    { "interleaved",
+      1,
+      { "<F0.2~>B3.0", "<F0.2~F3.1", "<F0.2~B3.1" },
+      "deadlock: rank 0 sends F0 of micro-batch 2 to rank 1, which first sends B3 of micro-batch 0 to rank 0" },
     { "1f1b",
       1,
-      { "<F0.4~>B1.1" }, /* both sides send first: pytorch issue 172668 */
+      { "<F0.4~>B1.1" },
       "deadlock: rank 0 sends F0 of micro-batch 4 to rank 1, which first sends B1 of micro-batch 1 to rank 0" },
     { "1f1b",
       0,
@@ -269,6 +281,7 @@ static const Planted actions_planted[] = {
     { "1f1b", 2, { "F2.7=F2.6" }, "rank 2 does F2.6 twice" },
     { "1f1b", 3, { "F3.0~B3.0" }, "rank 3 does B3.0 before F3.0" },
     { "zb-h1", 1, { "B1.0~W1.0" }, "rank 1 does W1.0 before B1.0" },
+    { "zb-h1", 1, { "W1.6~W1.7" }, "rank 1 does W1.7 before W1.6" },
     { "zb-v", 1, { "F1.0~F2.0" }, "rank 1 does F2.0 before F1.0, which it reads" },
     { "1f1b", 0, { "F0.0=F1.0" }, "rank 0 does F1.0, but stage 1 is on rank 1" },
     { "1f1b", 0, { "B0.0=W0.0" }, "rank 0 does W0.0, though this schedule does not split B" },

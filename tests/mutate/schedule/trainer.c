@@ -1,0 +1,300 @@
+/* trainer.c -- linked into a trainer of a pipeline, whose calls it wraps: one stage does one thing wrong in every step.
+ *
+ *   MUTANT=                  nothing wrong
+ *   MUTANT=list              prints the faults that this trainer can have, as lines "KIND STAGE AT"
+ *   MUTANT="KIND STAGE AT"   with one of them
+ *
+ *   slots AT       ring AT has a slot less than its contents need, of those that it has
+ *   leave AT       what the AT-th message sends is taken from the next slot
+ *   arrive AT      what it receives is put there
+ *   action AT      event AT, an action, is that of the next micro-batch, which has other slots
+ *   arrival AT     actions do not wait for what they read: activations (AT 0), or their gradients (AT 1)
+ *
+ * Messages block both sides, as the proof of the schedule assumes: then what lies where does not depend on how fast
+ * ranks are.  Where an action does not wait, they are slow instead. */
+#include "rt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void __real_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena);
+void *__real_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro);
+int64_t __real_rt_send_start(Rt *rt, int id, int to, const void *data);
+int64_t __real_rt_receive_start(Rt *rt, int id, int from, void *data);
+void __real_rt_message_wait(Rt *rt, int id, int64_t number);
+
+enum { MOST = 256, CHUNKS = 2 };
+
+typedef struct {
+    int id;
+    int64_t number;
+} Arrival;
+
+static struct {
+    char kind[16]; /* of the fault, "list", or "" */
+    int stage, at;
+} mutant;
+
+static struct {
+    int stage;
+    char *arena;
+    RtPipeline p; /* with the fault */
+    RtRing ring[MOST];
+    int slots[MOST], nrings;
+    int doing, chunk, messages;
+    bool is_touched[MOST][RT_ACTIONS][CHUNKS]; /* does the action use the ring? */
+    bool has_next[2 * MOST];                   /* by message: is there another slot? */
+    Arrival arrival[MOST];                     /* not waited for */
+    int narrivals;
+    void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
+} now;
+
+static bool is_planted(const char *kind, int at)
+{
+    return strcmp(mutant.kind, kind) == 0 && mutant.stage == now.stage && mutant.at == at;
+}
+
+/* A pipeline does not say how many rings it has: each is met when it is first used. */
+static void know_ring(const RtPipeline *right, int ring)
+{
+    static int by_stage[MOST][MOST];
+    for (; now.nrings <= ring; now.nrings++) {
+        const int i = now.nrings;
+        now.ring[i] = right->ring[i];
+        now.slots[i] = right->ring[i].slots[now.stage] - is_planted("slots", i);
+        by_stage[i][now.stage] = now.slots[i];
+        now.ring[i].slots = by_stage[i];
+    }
+}
+
+/* --- What the trainer calls ------------------------------------------------------------------------------ */
+
+static void act(Rt *rt, char *arena, int64_t micro, int action, int chunk)
+{
+    now.doing = action;
+    now.chunk = chunk;
+    now.action[action][chunk](rt, arena, micro);
+}
+
+#define ACTION(name, action, chunk)                                                                                    \
+    static void name(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, action, chunk); }
+ACTION(forward_0, RT_FORWARD, 0)
+ACTION(forward_1, RT_FORWARD, 1)
+ACTION(backward_0, RT_BACKWARD, 0)
+ACTION(backward_1, RT_BACKWARD, 1)
+ACTION(weights_0, RT_WEIGHTS, 0)
+ACTION(weights_1, RT_WEIGHTS, 1)
+
+void *__wrap_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
+{
+    know_ring(p, ring);
+    now.is_touched[ring][now.doing][now.chunk] = true;
+    return __real_rt_slot(rt, &now.p, arena, ring, micro);
+}
+
+/* The slot after the one at `data`, if `kind` is planted at this message. */
+static char *place(const char *kind, const void *data)
+{
+    const int at = now.messages++;
+    char *slot = (char *)data;
+    for (int i = 0; i < now.nrings; i++) {
+        char *first = now.arena + now.ring[i].offset;
+        const int64_t bytes = now.ring[i].bytes, count = now.slots[i];
+        if (slot < first || slot >= first + count * bytes)
+            continue;
+        now.has_next[at] = count > 1;
+        return is_planted(kind, at) ? first + ((slot - first) / bytes + 1) % count * bytes : slot;
+    }
+    return slot;
+}
+
+static bool is_slow(void) { return strcmp(mutant.kind, "arrival") == 0; }
+
+int64_t __wrap_rt_send_start(Rt *rt, int id, int to, const void *data)
+{
+    const void *from = place("leave", data);
+    if (is_slow())
+        usleep(5000);
+    const int64_t number = __real_rt_send_start(rt, id, to, from);
+    if (!is_slow())
+        __real_rt_message_wait(rt, id, number);
+    return number;
+}
+
+/* The tables of a direction: inside of chunk 0, 1, and from them to the next ones. */
+static const RtStageMessages *table_of(bool is_back, int number)
+{
+    const int chunk = number / 2;
+    return number % 2 ? &now.p.border[is_back][chunk] : &now.p.inner[is_back][chunk];
+}
+
+static bool is_gradient(int id)
+{
+    for (int number = 0; number < 2 * now.p.chunks; number++)
+        for (int i = 0; i < table_of(true, number)->count; i++)
+            if (table_of(true, number)->message[i].id == id)
+                return true;
+    return false;
+}
+
+int64_t __wrap_rt_receive_start(Rt *rt, int id, int from, void *data)
+{
+    const int64_t number = __real_rt_receive_start(rt, id, from, place("arrive", data));
+    if (!is_slow())
+        __real_rt_message_wait(rt, id, number);
+    if (is_planted("arrival", is_gradient(id)))
+        now.arrival[now.narrivals++] = (Arrival){ id, number };
+    return number;
+}
+
+void __wrap_rt_message_wait(Rt *rt, int id, int64_t number)
+{
+    for (int i = 0; i < now.narrivals; i++)
+        if (now.arrival[i].id == id && now.arrival[i].number == number)
+            return;
+    __real_rt_message_wait(rt, id, number);
+}
+
+/* --- Which faults there are -------------------------------------------------------------------------------- */
+
+static bool sends(RtEvent e) { return e.kind == 's' || e.kind == 'S'; }
+
+/* The messages of an event; none of an action. */
+static RtStageMessages messages_of(RtEvent e)
+{
+    const bool is_back = e.kind == 'S' || e.kind == 'R';
+    if (strchr("FBW", e.kind))
+        return (RtStageMessages){ 0 };
+    if (!e.border)
+        return now.p.inner[is_back][e.chunk];
+    return now.p.border[is_back][sends(e) ? e.chunk : is_back ? e.chunk + 1 : e.chunk - 1];
+}
+
+/* Does the event begin, or use, what the ring has of its micro-batch? */
+static bool concerns(int ring, RtEvent e)
+{
+    const char *const actions = "FBW", *const kind = strchr(actions, e.kind);
+    const RtStageMessages messages = messages_of(e);
+    for (int i = 0; !sends(e) && i < messages.count; i++)
+        if (messages.message[i].enter == ring)
+            return true;
+    return kind && now.is_touched[ring][kind - actions][e.chunk];
+}
+
+/* What leaves a stage needs a slot until it is sent: only the stage at the end of the direction has it any longer. */
+static bool only_leaves(int ring)
+{
+    for (int k = 0; k < now.p.nevents[now.stage]; k++) {
+        const RtEvent e = now.p.event[now.stage][k];
+        const RtStageMessages messages = messages_of(e);
+        for (int i = 0; sends(e) && i < messages.count; i++)
+            if (messages.message[i].leave == ring)
+                return true;
+    }
+    return false;
+}
+
+/* The slots that a ring needs: micro-batches between the first event that concerns it and the last one. */
+static int needed(int ring)
+{
+    const int events = now.p.nevents[now.stage];
+    int held = 0, most = 1, left[MOST] = { 0 };
+    bool is_held[MOST] = { false };
+    for (int i = 0; i < events; i++)
+        left[now.p.event[now.stage][i].micro] += concerns(ring, now.p.event[now.stage][i]);
+    for (int i = 0; i < events && !only_leaves(ring); i++) {
+        const RtEvent e = now.p.event[now.stage][i];
+        if (!concerns(ring, e))
+            continue;
+        held += !is_held[e.micro];
+        is_held[e.micro] = true;
+        most = held > most ? held : most;
+        held -= --left[e.micro] == 0;
+    }
+    return most;
+}
+
+/* Has the next micro-batch another slot in something that the action uses, and not only as a spare one? */
+static bool has_other_slots(RtEvent e)
+{
+    const int next = (e.micro + 1) % now.p.micros;
+    for (int i = 0; i < now.nrings; i++)
+        if (concerns(i, e) && needed(i) > 1 && e.micro % now.slots[i] != next % now.slots[i])
+            return true;
+    return false;
+}
+
+static void list_faults(void)
+{
+    int message = 0;
+    bool has[2] = { false };
+    for (int i = 0; i < now.nrings; i++)
+        if (now.slots[i] > 1 && now.slots[i] == needed(i))
+            printf("slots %d %d\n", now.stage, i);
+    for (int i = 0; i < now.p.nevents[now.stage]; i++) {
+        const RtEvent e = now.p.event[now.stage][i];
+        if (strchr("FBW", e.kind) && has_other_slots(e))
+            printf("action %d %d\n", now.stage, i);
+        has[e.kind == 'R'] |= e.kind == 'r' || e.kind == 'R';
+        for (int k = 0; k < messages_of(e).count; k++, message++)
+            if (now.has_next[message])
+                printf("%s %d %d\n", sends(e) ? "leave" : "arrive", now.stage, message);
+    }
+    for (int is_back = 0; is_back < 2; is_back++)
+        if (has[is_back])
+            printf("arrival %d %d\n", now.stage, is_back);
+    fflush(stdout);
+    strcpy(mutant.kind, "");
+}
+
+/* --- The step ---------------------------------------------------------------------------------------------- */
+
+/* The pipeline as mpc has made it, but for the fault. */
+static void plant(const RtPipeline *right)
+{
+    static const RtEvent *events[MOST];
+    static RtEvent own[4 * MOST];
+    static void (*const wrapped[RT_ACTIONS][CHUNKS])(
+        Rt *, char *, int64_t) = { { forward_0, forward_1 }, { backward_0, backward_1 }, { weights_0, weights_1 } };
+    static void (*used[RT_ACTIONS][CHUNKS])(Rt *, char *, int64_t);
+    now.p = *right;
+    for (int i = 0; i < RT_ACTIONS; i++) {
+        now.action[i] = right->action[i];
+        for (int chunk = 0; chunk < right->chunks; chunk++)
+            used[i][chunk] = right->action[i][chunk] ? wrapped[i][chunk] : NULL;
+        now.p.action[i] = used[i];
+    }
+    now.p.ring = now.ring;
+    memcpy(own, right->event[now.stage], (size_t)right->nevents[now.stage] * sizeof *own);
+    for (int i = 0; i < right->nevents[now.stage]; i++)
+        if (is_planted("action", i))
+            own[i].micro = (unsigned short)((own[i].micro + 1) % right->micros);
+    events[now.stage] = own;
+    now.p.event = events;
+}
+
+void __wrap_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
+{
+    if (!now.arena)
+        sscanf(getenv("MUTANT"), "%15s %d %d", mutant.kind, &mutant.stage, &mutant.at);
+    now.stage = rt_coordinate(rt, p->axis);
+    now.arena = arena;
+    now.messages = now.narrivals = 0;
+    plant(p);
+    for (int number = 0; number < 4 * p->chunks; number++) {
+        const RtStageMessages *messages = table_of(number % 2, number / 2);
+        for (int i = 0; i < messages->count; i++) {
+            know_ring(p, messages->message[i].leave);
+            know_ring(p, messages->message[i].enter);
+        }
+    }
+    __real_rt_pipeline(rt, &now.p, arena);
+    while (now.narrivals > 0) {
+        now.narrivals--;
+        __real_rt_message_wait(rt, now.arrival[now.narrivals].id, now.arrival[now.narrivals].number);
+    }
+    if (strcmp(mutant.kind, "list") == 0)
+        list_faults();
+}
