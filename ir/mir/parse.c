@@ -350,9 +350,7 @@ static void read_rule(Parser *p, ShardRule **end)
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
     rule->reversed = accept(p, "reversed");
-    if (rule->reversed)
-        expect(p, "parts");
-    if (rule->reversed || accept(p, "parts"))
+    if (accept(p, "parts"))
         rule->parts = read_parts(p);
 }
 

@@ -368,9 +368,8 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    if (rule->parts)
-        fprintf(out, " %sparts(%s)", rule->reversed ? "reversed " : "", rule->parts);
-    fputc('\n', out);
+    fputs(rule->reversed ? " reversed" : "", out);
+    fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 
 void print_module(Module *m, FILE *out)

@@ -179,7 +179,8 @@ static const Value *seen_by_part(const Module *m, const StagePart *part, int i, 
     return results < 0 ? arg(part->call, i) : part->call->results.at[results];
 }
 
-/* Does a function that gets one pointer for several values find them where it expects them, in the slots of one ring? */
+/* Does a function that gets one pointer for several values find them where it expects them, in the slots of one ring?
+ */
 static bool check_pointers(Module *m, const PipelineSlots *all, const StagePart *part)
 {
     const int count = part->call->args.count + part->call->results.count;

@@ -330,6 +330,16 @@ static bool divide(Cut *cut, bool splits_backward)
                                 "a stage of the pipeline needs this of another one, not only what the repeat carries");
 }
 
+/* Do the loops go through the ranks as the stages of the schedule do? */
+static bool check_placement(const Cut *cut, const PipelineSchedule *s)
+{
+    for (int chunk = 0; chunk < cut->chunks; chunk++)
+        if (runs_up(cut->loop[FORWARD_ACTION][chunk]) != (s->placement != VEE || chunk == 0))
+            return refuse_cut(cut->m, cut->loop[FORWARD_ACTION][chunk],
+                              "this goes through the ranks in another order than the schedule");
+    return true;
+}
+
 void pass_pipeline(Module *m);
 void pass_pipeline(Module *m)
 {
@@ -342,7 +352,7 @@ void pass_pipeline(Module *m)
         return;
     share_equal(cut.micro); /* now, not when carried values have their memory */
     const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages, cut.chunks);
-    if (!schedule || !divide(&cut, schedule->splits_backward))
+    if (!schedule || !check_placement(&cut, schedule) || !divide(&cut, schedule->splits_backward))
         return;
     replace_ops(&cut);
     loop->attrs.stages = m->train.stages;

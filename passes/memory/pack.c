@@ -87,7 +87,8 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
         if (at < 0)
             continue;
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if ((runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE || (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
+        if ((runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE ||
+            (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
             (callee && callee->role != KERNEL && is_sent(m, callee, callee->params.at[at])))
             return true;
     }
@@ -104,8 +105,8 @@ static bool is_possible(Module *m, const Func *f, const Pack *pack)
         if (is_carried || value->type.dtype != like->dtype || value->type.rank < pack->prefix ||
             (value->def && info(value->def)->family != CONTROL) || member_of(pack, value) != i || is_sent(m, f, value))
             return false;
-        if (value->def != pack->member[0]->def && ((value->def && value->def->attrs.stages) ||
-                                                   (pack->member[0]->def && pack->member[0]->def->attrs.stages)))
+        if (value->def != pack->member[0]->def &&
+            ((value->def && value->def->attrs.stages) || (pack->member[0]->def && pack->member[0]->def->attrs.stages)))
             return false; /* slots of several parts of a micro-batch */
         for (int d = 0; d < pack->prefix; d++)
             if (value->type.dim[d].name != like->dim[d].name || value->type.dim[d].padded != like->dim[d].padded)

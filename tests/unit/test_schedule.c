@@ -423,7 +423,8 @@ static void test_random_swaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_schedule), cmocka_unit_test(test_published_bubbles),
-                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_slots), cmocka_unit_test(test_planted),
-                                        cmocka_unit_test(test_a_slot_too_few), cmocka_unit_test(test_random_swaps) };
+                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_slots),
+                                        cmocka_unit_test(test_planted),        cmocka_unit_test(test_a_slot_too_few),
+                                        cmocka_unit_test(test_random_swaps) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

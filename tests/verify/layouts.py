@@ -115,7 +115,7 @@ def verify_all(folder, cases, option="--verify-passes"):
 
 
 def name_of(model, layout):
-    parts = [f"pp{layout['pp']}-{layout['schedule']}"] if "pp" in layout else []
+    parts = [f"pp{layout['pp']}x{layout['chunks']}-{layout['schedule']}"] if "pp" in layout else []
     parts += [f"{axis}{layout[axis]}" for axis in ("dp", "cp", "tp", "zero")]
     parts += ["else"] * layout["otherwise"] + [f"acc{layout['accumulation']}", layout["recompute"], layout["precision"]]
     return "-".join([model, *parts])
