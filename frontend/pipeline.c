@@ -166,7 +166,7 @@ static bool check_copies(Layout *p, const Ast *ast, const Repeated *repeated, co
                  "%s splits dims, too", axis->name);
         return false;
     }
-    if (chunks > 1 && !is_outermost(l->m, repeated->dim)) {
+    if (chunks > 1 && !p->is_model_wrong && !is_outermost(l->m, repeated->dim)) {
         complain(l, (Where){ .at = ast->name_loc, .help = "chunks = 1" },
                  "the repeat of '%s' is inside another one, and cannot be cut in chunks", ast->name);
         return false;

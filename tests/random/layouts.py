@@ -64,7 +64,7 @@ class Layout:
             return []
         repeat, count, ranks = self.draw.choice(choices)
         calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
-                 if isinstance(e, Call) and e.instance]
+                 if isinstance(e, Call) and e.instance and repeat in self.program.model.body]  # an outer one has that name, too
         if isinstance(repeat.count, Number) and not calls:
             name = next(name for name in ("copies", "copies2") if name not in self.known)
             self.program.declarations.insert(0, Const(name, Number(str(count))))
