@@ -42,18 +42,18 @@ def mpirun(ranks, *command):
 
 
 @functools.cache
-def session_folder():
-    """OpenMPI's files, apart from those of others who use it at the same time: two starts at once may get in each other's way.
-    The path of a socket is short."""
+def quiet():
+    """With OpenMPI's files apart from those of others: runs that start at once get in each other's way.  Paths of sockets are
+    short."""
     folder = tempfile.mkdtemp(prefix="ompi")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return {**QUIET, "OMPI_MCA_orte_tmpdir_base": folder}
 
 
 def start(command, directory, status=0, environment=(), timeout=120):
     """Runs it to its end, which must be `status` (None: any but success)."""
     done = subprocess.run(list(map(str, command)), cwd=directory, capture_output=True, timeout=timeout,
-                          env={**os.environ, **QUIET, "OMPI_MCA_orte_tmpdir_base": session_folder(), **dict(environment)})
+                          env={**os.environ, **quiet(), **dict(environment)})
     done.stdout, done.stderr = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
     expected = done.returncode != 0 if status is None else done.returncode == status
     assert expected, f"status {done.returncode}, not {status}: {shlex.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
@@ -164,7 +164,7 @@ class Running:
 
     def __init__(self, trainer, directory, options):
         command = trainer.command("--steps", 10**6, "--print-every", 1, "--print-mesh", *options)
-        self.launcher = subprocess.Popen(list(map(str, command)), cwd=directory, env={**os.environ, **QUIET, "OMPI_MCA_orte_tmpdir_base": session_folder()}, text=True,
+        self.launcher = subprocess.Popen(list(map(str, command)), cwd=directory, env={**os.environ, **quiet()}, text=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.launcher.stdout.readline().split()[:2] == ["rank", "host"]
         rows = [self.launcher.stdout.readline().split() for _ in range(trainer.ranks)]
