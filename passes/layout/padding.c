@@ -30,7 +30,10 @@ static Value *constant(Builder *b, double value, const char *dtype)
 static Value *number_like(Builder *b, const Value *x, double number)
 {
     Value *value = constant(b, number, dtype_name[x->type.dtype]);
-    return x->type.partial ? BUILD(b, OP_broadcast, ((Attrs){ .axis = x->type.partial }), value) : value;
+    if (!x->type.partial)
+        return value;
+    value = BUILD(b, OP_broadcast, ((Attrs){ .axis = x->type.partial }), value);
+    return x->type.on.at ? BUILD(b, OP_hold, ((Attrs){ .on = x->type.on }), value) : value;
 }
 
 /* `x`, and `neutral` in the padding of the dim. */
