@@ -102,29 +102,6 @@ static int64_t copies_in(const Module *m, const ShardRule *rule)
     return 0;
 }
 
-/* The parts of the ranks of a chunk; NULL: all are alike.  Each stage gets one copy at first.  Of equally good ranks
- * the later stage gets a copy: it keeps fewer micro-batches.  `load`: FLOPs of each rank, of what it runs already. */
-static Name balanced_parts(const Balance *b, const ShardRule *rule, int64_t copies, int ranks, double *load)
-{
-    const double copy = b->copy > 0 ? b->copy : 1;
-    int64_t part[MAX_STAGES];
-    bool alike = true;
-    for (int rank = 0; rank < ranks; rank++)
-        part[rank] = 1, load[rank] += copy;
-    for (int64_t left = copies - ranks; left > 0; left--) {
-        int least = rule->reversed ? ranks - 1 : 0;
-        for (int i = 0; i < ranks; i++) {
-            const int rank = rule->reversed ? ranks - 1 - i : i;
-            least = load[rank] <= load[least] ? rank : least;
-        }
-        part[least]++;
-        load[least] += copy;
-    }
-    for (int rank = 1; rank < ranks; rank++)
-        alike &= part[rank] == part[0];
-    return alike && !rule->reversed ? NULL : parts_text(b->m, part, ranks);
-}
-
 /* The next rule of a chunk over the axis, from this one on; NULL: there is none. */
 static ShardRule *next_chunk(const Module *m, ShardRule *rule, int axis)
 {
@@ -133,18 +110,100 @@ static ShardRule *next_chunk(const Module *m, ShardRule *rule, int axis)
     return rule;
 }
 
+/* The rules of all chunks, with what is beside the copies on each of their ranks, in FLOPs. */
+typedef struct {
+    ShardRule *rule[MAX_CHUNKS];
+    int64_t copies[MAX_CHUNKS];
+    double beside[MAX_CHUNKS][MAX_STAGES];
+    int count, ranks;
+} Chunks;
+
 /* What is before all chunks is on the first rank of the first one, what is after them on the last rank of the last. */
-static void balance_chunks(Balance *b, ShardRule *first, int ranks)
+static Chunks find_chunks(const Balance *b, ShardRule *first)
+{
+    Chunks c = { .ranks = (int)b->m->axis_size[b->axis] };
+    for (ShardRule *rule = first; rule && c.count < MAX_CHUNKS; rule = next_chunk(b->m, rule->next, b->axis)) {
+        c.copies[c.count] = copies_in(b->m, rule);
+        c.rule[c.count++] = rule;
+    }
+    const int last = c.count - 1;
+    c.beside[0][c.rule[0]->reversed ? c.ranks - 1 : 0] += b->first;
+    c.beside[last][c.rule[last]->reversed ? 0 : c.ranks - 1] += b->last;
+    return c;
+}
+
+/* The rank with the least load of those that may have one more copy; of equally good ones the later stage, which keeps
+ * fewer micro-batches. */
+static int least_loaded(const Chunks *c, const double *load, const int64_t *room, bool reversed)
+{
+    int least = -1;
+    for (int i = 0; i < c->ranks; i++) {
+        const int rank = reversed ? c->ranks - 1 - i : i;
+        if (room[rank] > 0 && (least < 0 || load[rank] <= load[least]))
+            least = rank;
+    }
+    return least;
+}
+
+/* The copies of each rank in all chunks: one in each, at least. */
+static void share_totals(const Chunks *c, double copy, int64_t *total)
 {
     double load[MAX_STAGES] = { 0 };
-    const ShardRule *last = first;
-    for (ShardRule *rule = first; rule; rule = next_chunk(b->m, rule->next, b->axis))
-        last = rule;
-    load[first->reversed ? ranks - 1 : 0] += b->first;
-    load[last->reversed ? 0 : ranks - 1] += b->last;
-    for (ShardRule *rule = first; rule; rule = next_chunk(b->m, rule->next, b->axis))
-        if (!rule->parts && copies_in(b->m, rule) >= ranks)
-            rule->parts = balanced_parts(b, rule, copies_in(b->m, rule), ranks, load);
+    int64_t room[MAX_STAGES], left = 0;
+    for (int chunk = 0; chunk < c->count; chunk++)
+        left += c->copies[chunk] - c->ranks;
+    for (int rank = 0; rank < c->ranks; rank++) {
+        room[rank] = INT64_MAX;
+        total[rank] = c->count;
+        load[rank] = copy * c->count;
+        for (int chunk = 0; chunk < c->count; chunk++)
+            load[rank] += c->beside[chunk][rank];
+    }
+    for (; left > 0; left--) {
+        const int rank = least_loaded(c, load, room, c->rule[0]->reversed);
+        total[rank]++;
+        load[rank] += copy;
+    }
+}
+
+/* The copies of each rank in one chunk, so that its stages take equally long, of the `total` copies of the ranks, which
+ * keep one for each chunk before.  NULL: all are alike. */
+static Name share_chunk(const Balance *b, const Chunks *c, int chunk, double copy, int64_t *total)
+{
+    const bool reversed = c->rule[chunk]->reversed;
+    double load[MAX_STAGES];
+    int64_t part[MAX_STAGES], room[MAX_STAGES];
+    bool alike = true;
+    for (int rank = 0; rank < c->ranks; rank++) {
+        part[rank] = 1;
+        room[rank] = total[rank] - 1 - chunk;
+        load[rank] = copy + c->beside[chunk][rank];
+    }
+    for (int64_t left = c->copies[chunk] - c->ranks; left > 0; left--) {
+        const int rank = least_loaded(c, load, room, reversed);
+        part[rank]++;
+        room[rank]--;
+        load[rank] += copy;
+    }
+    for (int rank = 0; rank < c->ranks; rank++) {
+        alike &= part[rank] == part[0];
+        total[rank] -= part[rank];
+    }
+    return alike && !reversed ? NULL : parts_text(b->m, part, c->ranks);
+}
+
+/* First what each rank runs in all chunks, then, from the last one to the first, what each stage does. */
+static void balance_chunks(const Balance *b, ShardRule *first)
+{
+    const Chunks c = find_chunks(b, first);
+    const double copy = b->copy > 0 ? b->copy : 1;
+    int64_t total[MAX_STAGES];
+    for (int chunk = 0; chunk < c.count; chunk++)
+        if (c.rule[chunk]->parts || c.copies[chunk] < c.ranks)
+            return;
+    share_totals(&c, copy, total);
+    for (int chunk = c.count - 1; chunk >= 0; chunk--)
+        c.rule[chunk]->parts = share_chunk(b, &c, chunk, copy, total);
 }
 
 void balance_stages(Module *m)
@@ -158,6 +217,6 @@ void balance_stages(Module *m)
             continue;
         Balance b = { .m = m, .axis = axis, .dim = first->dims.name[0], .seen.arena = &m->arena };
         weigh(&b, step);
-        balance_chunks(&b, first, (int)m->axis_size[axis]);
+        balance_chunks(&b, first);
     }
 }

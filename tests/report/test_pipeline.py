@@ -35,6 +35,27 @@ def test_bubble_of_equal_stages(pipeline, schedule, published, pp):
     assert [stage["share"] for stage in figures["stages"]] == pytest.approx([1 / pp] * pp, rel=2e-3)
 
 
+@pytest.mark.parametrize("schedule, chunks, published", [("interleaved", 2, 1 / (2 * MICROS + 1)), ("gpipe", 2, 1 / (2 * MICROS + 1)),
+                                                         ("naive", 2, 1 / 2)])
+def test_bubble_of_chunks(pipeline, schedule, chunks, published):
+    """Two stages on each of two ranks, a layer on each."""
+    figures = pipeline(2, f"--schedule={schedule}", f"--chunks={chunks}", **EQUAL)
+    assert figures["published_bubble"] == pytest.approx(published)
+    assert figures["bubble"] == pytest.approx(published, rel=5e-3)
+    assert [stage["share"] for stage in figures["stages"]] == pytest.approx([1 / 4] * 4, rel=2e-3)
+    assert [stage["holds"].split(",")[0] for stage in figures["stages"]] == [f"h.{copy}" for copy in range(4)]
+
+
+def test_balance_of_chunks(pipeline):
+    """A head of about five layers: ranks do as much as each other, and so do stages as far as that allows."""
+    sizes = dict(embed=64, ff=64, vocab=640)
+    for schedule, order in (("interleaved", [0, 1, 0, 1]), ("zb", [0, 1, 1, 0])):
+        shares = [stage["share"] for stage in pipeline(2, f"--schedule={schedule}", "--chunks=2", layers=13, **sizes)["stages"]]
+        of_ranks = [sum(share for share, rank in zip(shares, order) if rank == number) for number in (0, 1)]
+        assert max(of_ranks) < 0.52
+        assert max(shares) < 0.36
+
+
 @pytest.mark.parametrize("pp", [2, 4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_times(pipeline, schedule, pp):
