@@ -43,7 +43,8 @@ static bool has_copy(const Param *param, const char *name)
     while (*path && *name) {
         if (*path == '*' && isdigit((unsigned char)*name)) {
             char *after;
-            if (strtoll(name, &after, 10) >= param->type.dim[copy++].size)
+            const int64_t first = copy ? 0 : param->first, number = strtoll(name, &after, 10);
+            if (number < first || number - first >= param->type.dim[copy++].size)
                 return false;
             name = after;
             path++;
@@ -71,6 +72,24 @@ static bool is_path(const Module *m, const char *name)
     return false;
 }
 
+/* All copies of a parameter: those of each chunk of a pipeline are one of their own. */
+static int64_t count_copies(const Module *m, Name path)
+{
+    int64_t copies = 0;
+    for (const Param *param = m->params; param; param = param->next)
+        copies += param->path == path ? param->type.dim[0].size : 0;
+    return copies;
+}
+
+/* The parameter that holds this copy; NULL: none. */
+static const Param *chunk_with(const Param *param, const char *name)
+{
+    for (const Param *chunk = param; chunk && chunk->path == param->path; chunk = chunk->next)
+        if (has_copy(chunk, name))
+            return chunk;
+    return NULL;
+}
+
 static bool find_tensor(Explain *e)
 {
     Module *m = e->m;
@@ -79,9 +98,13 @@ static bool find_tensor(Explain *e)
     NearMiss near = { .name = plain };
     e->param = find_param(m, intern_text(m, plain));
     e->path = intern_text(m, plain);
-    if (e->param && strcmp(name, plain) != 0 && !has_copy(e->param, name))
-        return run_failed(e->run, "there is no %s: the parameter is %s, with %lld copies", name, e->param->path,
-                          (long long)e->param->type.dim[0].size);
+    if (e->param && strcmp(name, plain) != 0) {
+        const Param *chunk = chunk_with(e->param, name);
+        if (!chunk)
+            return run_failed(e->run, "there is no %s: the parameter is %s, with %lld copies", name, e->param->path,
+                              (long long)count_copies(m, e->param->path));
+        e->param = chunk;
+    }
     if (e->param || is_path(m, plain))
         return true;
     for (const Param *param = m->params; param; param = param->next)
@@ -299,7 +322,11 @@ static void print_head(const Explain *e)
         return;
     }
     printf("%s: parameter %s, declared at %s", e->run->options->name, e->param->path, e->param->where);
-    if (strchr(e->param->path, '*'))
+    const char *star = strchr(e->param->path, '*');
+    const int64_t first = e->param->first, copies = star ? e->param->type.dim[0].size : 0;
+    if (star && count_copies(e->m, e->param->path) > copies)
+        printf("; copies %lld to %lld are stored together", (long long)first, (long long)(first + copies - 1));
+    else if (star)
         printf("; its copies are stored together");
     putchar('\n');
 }

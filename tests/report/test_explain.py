@@ -57,6 +57,16 @@ def test_stages(explain):
     assert "f32[h.copy:12/pp(7+5)" in text and "parallel.stages = 7+5 (command line)" in text and "null" not in text
 
 
+def test_chunks(explain):
+    """Copies of a chunk are a tensor of their own."""
+    gpt2, layout = HERE.parents[1] / "examples/gpt2.mdl", ("--mesh=pp=2", "--schedule=zb", "--chunks=2", "--stages=4,3,3,2")
+    for name, copies, type_ in [("h.attn.wq", "0 to 6", "h.copy:7/pp(4+3)"), ("h.6.attn.wq", "0 to 6", "h.copy:7/pp(4+3)"),
+                                ("h.7.attn.wq", "7 to 11", "h.copy.chunk2:5/-pp(2+3)")]:
+        text = explain(name, *layout, file=gpt2)
+        assert f"copies {copies} are stored together" in text and f"f32[{type_}" in text
+    assert "with 12 copies" in explain("h.12.attn.wq", *layout, file=gpt2, status=1)
+
+
 def test_value(explain):
     text = explain("h.attn.q", "--mesh=tp=2")
     assert "heads:4/tp" in stage(text, "shard") and "parallel.shard.tp" in stage(text, "shard")
