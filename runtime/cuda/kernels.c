@@ -175,7 +175,6 @@ static int64_t shared_of(const struct RtGpu *gpu, const RtKernelLaunch *launch)
 
 static void find_kernel(Rt *rt, int number)
 {
-    enum { USUAL_SHARED = 48 * 1024 }; /* bytes per block available without an attribute */
     struct RtGpuKernels *k = rt->gpu->kernels;
     const RtKernelLaunch *launch = &rt->program->code->launches[number];
     char *what = rt_text("load the kernel %s of %s", launch->name, launch->where);
@@ -184,7 +183,7 @@ static void find_kernel(Rt *rt, int number)
     if (shared > rt->gpu->most_shared)
         rt_fail("%s of %s needs %lld bytes of shared memory for a block, and %s has %lld: it needs a larger GPU",
                 launch->name, launch->where, (long long)shared, rt->gpu->name, (long long)rt->gpu->most_shared);
-    if (shared > USUAL_SHARED)
+    if (shared > 0) /* without it 48 KiB are available, of which the kernel's declared ones are a part */
         rt_gpu_check(rt,
                      cudaKernelSetAttributeForDevice(k->kernel[number], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      (int)shared, rt->gpu->number),

@@ -271,7 +271,8 @@ struct CUkern_st {
     char name[160];
     EmulatorKernel *run;
     int arguments;
-    int64_t shared; /* bytes that a launch may ask for */
+    int64_t declared; /* bytes of shared memory that every launch has */
+    int64_t shared;   /* bytes that a launch may ask for beside them */
 };
 
 struct CUlib_st {
@@ -314,10 +315,13 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     (*kernel)->run = (EmulatorKernel *)(intptr_t)dlsym(library->handle, symbol);
     snprintf(symbol, sizeof symbol, "%s_arguments", name);
     const int *arguments = dlsym(library->handle, symbol);
-    if (!(*kernel)->run || !arguments)
+    snprintf(symbol, sizeof symbol, "%s_declared", name);
+    const long *declared = dlsym(library->handle, symbol);
+    if (!(*kernel)->run || !arguments || !declared)
         return cudaErrorSymbolNotFound;
     (*kernel)->arguments = *arguments;
-    (*kernel)->shared = 48 * 1024;
+    (*kernel)->declared = *declared;
+    (*kernel)->shared = 48 * 1024 - *declared;
     return cudaSuccess;
 }
 
@@ -339,7 +343,7 @@ cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attribute, int value,
                                             int device)
 {
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > shared_limit())
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value + kernel->declared > shared_limit())
         return cudaErrorInvalidValue;
     kernel->shared = value;
     return cudaSuccess;

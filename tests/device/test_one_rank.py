@@ -49,6 +49,14 @@ def test_products_that_cublaslt_does_not_take(compiled, data, tmp_path):
     assert_same(logs[1], logs[0], "fp32")
 
 
+def test_shared_memory_of_both_kinds(compiled, data, tmp_path):
+    """A row of the loss needs less than 48 KiB, but not with the memory that the kernel declares itself."""
+    trainer = compiled("gpt2", "cuda", (("precision", "bf16"), ("batch", 1), ("microbatch", 1)), ("-D", "layers=1", "-D", "vocab=24448"))
+    rows = re.findall(r'"kernel_loss\w*",[^}]*\.shared = (\d+)', (trainer.folder / "trainer.c").read_text())
+    assert any(48 * 1024 - 512 < int(bytes_) <= 48 * 1024 for bytes_ in rows), rows
+    train(trainer, data, tmp_path)
+
+
 @pytest.mark.parametrize("graph", [(), ("--no-graph",)], ids=str)
 def test_index_out_of_range(graph, compiled, data, tmp_path):
     """Kernels note it, and the trainer names it: in a step that runs as a graph as in one that does not."""
