@@ -49,6 +49,7 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 
 void rt_gpu_runs_open(Rt *rt);
 void rt_gpu_runs_close(Rt *rt);
+void rt_gpu_graphs_close(Rt *rt); /* before the communicators whose collectives they contain */
 
 /* Waits until the compute stream is idle, or for NCCL's time-out. */
 void rt_gpu_finish(Rt *rt);

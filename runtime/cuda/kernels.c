@@ -221,6 +221,25 @@ void rt_gpu_index_check(const Rt *rt)
         rt_index_refuse(k->answer->index, k->answer->size, k->answer->dim, k->answer->where);
 }
 
+/* On the compute stream: the default stream is not ordered with it. */
+static void set_parts(Rt *rt)
+{
+    const RtCode *code = rt->program->code;
+    RtPart *part = rt_allocate(code->nparts, sizeof *part);
+    for (int i = 0; i < code->nparts; i++) {
+        const RtPartConstant *constant = &code->parts[i];
+        void *at;
+        size_t room;
+        part[i] = rt_part(rt, constant->split, constant->padded);
+        rt_gpu_check(rt, cudaLibraryGetGlobal(&at, &room, rt->gpu->kernels->library, constant->name),
+                     "find a constant of the kernels");
+        rt_gpu_check(rt, cudaMemcpyAsync(at, &part[i], sizeof *part, cudaMemcpyHostToDevice, rt->gpu->compute),
+                     "set a constant of the kernels");
+    }
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "set the constants of the kernels");
+    free(part);
+}
+
 void rt_gpu_kernels_open(Rt *rt)
 {
     const RtCode *code = rt->program->code;
@@ -237,15 +256,7 @@ void rt_gpu_kernels_open(Rt *rt)
     }
     k->arguments = rt_allocate(most, sizeof *k->arguments);
     open_bad_index(rt, k);
-    for (int i = 0; i < code->nparts; i++) {
-        const RtPartConstant *constant = &code->parts[i];
-        RtPart part = rt_part(rt, constant->split, constant->padded);
-        void *at;
-        size_t room;
-        rt_gpu_check(rt, cudaLibraryGetGlobal(&at, &room, k->library, constant->name),
-                     "find a constant of the kernels");
-        rt_gpu_check(rt, cudaMemcpy(at, &part, sizeof part, cudaMemcpyHostToDevice), "set a constant of the kernels");
-    }
+    set_parts(rt);
 }
 
 void rt_gpu_kernels_close(Rt *rt)

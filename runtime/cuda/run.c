@@ -33,16 +33,23 @@ struct RtGpuRuns {
 
 void rt_gpu_runs_open(Rt *rt) { rt->gpu->runs = rt_allocate(1, sizeof *rt->gpu->runs); }
 
+void rt_gpu_graphs_close(Rt *rt)
+{
+    Recorded *recorded = rt->gpu->runs->recorded;
+    for (int i = 0; i < FUNCTIONS; i++) {
+        if (recorded[i].graph)
+            rt_gpu_check(rt, cudaGraphExecDestroy(recorded[i].graph), "drop a graph");
+        free(recorded[i].traffic);
+        recorded[i] = (Recorded){ 0 };
+    }
+}
+
 void rt_gpu_runs_close(Rt *rt)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
     for (int i = 0; i < runs->nstaged; i++)
         rt_gpu_check(rt, cudaFreeHost(runs->staged[i].memory), "free pinned memory");
-    for (int i = 0; i < FUNCTIONS; i++) {
-        if (runs->recorded[i].graph)
-            rt_gpu_check(rt, cudaGraphExecDestroy(runs->recorded[i].graph), "drop a graph");
-        free(runs->recorded[i].traffic);
-    }
+    rt_gpu_graphs_close(rt);
     for (int i = 0; i < runs->room; i++)
         rt_gpu_check(rt, cudaEventDestroy(runs->mark[i]), "drop an event");
     free(runs->mark);

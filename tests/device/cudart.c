@@ -325,6 +325,15 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     return cudaSuccess;
 }
 
+/* A constant ends with its section at the latest: where it begins one, the symbol that is found may be the section's.
+ */
+static size_t size_of(cudaLibrary_t library, const char *at, const ElfW(Sym) * symbol)
+{
+    char *const *begin = dlsym(library->handle, "emulated_constant_begin");
+    char *const *end = dlsym(library->handle, "emulated_constant_end");
+    return symbol->st_size == 0 && begin && end && *begin <= at && at < *end ? (size_t)(*end - at) : symbol->st_size;
+}
+
 cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library, const char *name)
 {
     Dl_info info;
@@ -332,7 +341,7 @@ cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library
     *at = dlsym(library->handle, name);
     if (!*at || !dladdr1(*at, &info, (void **)&symbol, RTLD_DL_SYMENT))
         return cudaErrorSymbolNotFound;
-    *bytes = symbol->st_size;
+    *bytes = size_of(library, *at, symbol);
     if (nvariables == MAX_VARIABLES)
         emulated_fault("more than %d variables of kernels", MAX_VARIABLES);
     variables[nvariables].at = *at;
@@ -349,13 +358,10 @@ cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAt
     return cudaSuccess;
 }
 
-/* Only constants are copied so: they are no memory of the device here. */
+/* It may return before the copy has ended, and non-blocking streams do not wait for the default stream. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    if (memory_of(to) || memory_of(from))
-        emulated_fault("cudaMemcpy is not ordered behind other streams: copy in a stream");
-    memcpy(to, from, bytes);
-    return cudaSuccess;
+    emulated_fault("cudaMemcpy is not ordered with non-blocking streams: copy in a stream");
 }
 
 typedef struct {

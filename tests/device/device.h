@@ -42,6 +42,9 @@ void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *da
 void emulated_drain(EmulatedStream *stream);
 bool emulated_advance(EmulatedStream *stream);
 
+/* Does a graph that has not been dropped contain this work, with data that begins with this pointer? */
+bool emulated_is_recorded(EmulatedWork *work, const void *first);
+
 /* The number in an environment variable, or `preset`. */
 int64_t emulated_number(const char *name, int64_t preset);
 
