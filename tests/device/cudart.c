@@ -242,7 +242,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     memset(properties, 0, sizeof *properties);
-    snprintf(properties->name, sizeof properties->name, "emulated");
+    const char *name = getenv("EMULATED_NAME");
+    snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
     properties->major = (int)emulated_number("EMULATED_ARCHITECTURE", 90) / 10;
     properties->minor = (int)emulated_number("EMULATED_ARCHITECTURE", 90) % 10;
     properties->sharedMemPerBlockOptin = (size_t)shared_limit();

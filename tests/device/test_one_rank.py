@@ -129,6 +129,27 @@ def test_checkpoints_and_samples_go_both_ways(compiled, data, tmp_path):
         assert samples[0] == samples[1]
 
 
+def peak_of(compiled, data, directory, environment):
+    """What the trainer says of the best product: its size, Tflop/s, what is used; and the utilisations of the steps."""
+    done = start(compiled("chars", "cuda").command("--data", data, "--data-format", "bytes", "--steps", 2, "--log", "log", "--overwrite"),
+                 directory, environment=environment.items())
+    said = re.search(r"best product: (\S+) Tflop/s in f32, (\d+) x \d+(.*); mfu is of what (.*)", done.stderr)
+    return int(said[2]), float(said[1]), said[3], said[4], read_log(directory / "log")
+
+
+@emulated
+def test_peak(compiled, data, tmp_path):
+    """The time in which cuBLASLt loads a kernel is no part of a product's, and does not end the measurement at the smallest
+    one.  A measurement far from the data sheet is not believed."""
+    size, measured, sheet, used, log = peak_of(compiled, data, tmp_path, {"EMULATED_LOAD": "150"})
+    assert size > 128 and (sheet, used) == ("", "was measured")
+    flops = json.loads((compiled("chars", "cuda").folder / "plan.json").read_text())["work"]["flops_per_step"]
+    assert log[-1]["mfu"] == pytest.approx(flops / (log[-1]["step_ms"] / 1e3) / (measured * 1e12), abs=1e-4)
+    *_, sheet, used, log = peak_of(compiled, data, tmp_path, {"EMULATED_NAME": "NVIDIA H200"})
+    assert (sheet, used) == (", by the data sheet 67", "the data sheet says")
+    assert log[-1]["mfu"] == 0, "a processor's share of it, with four digits"
+
+
 def test_trace(compiled, data, tmp_path):
     train(compiled("chars", "cuda"), data, tmp_path, "--trace", "trace.json", "--trace-steps", 2)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
