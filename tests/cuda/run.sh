@@ -3,13 +3,16 @@
 # if available.
 #
 #   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
-#                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh)
+#                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh);
+#                                        PROGRAMS: a folder for the programs, and nothing is run
 set -eu
 cd "$(dirname "$0")/../.."
 MPC=${BUILD:-build}/mpc
 export BUILD=${BUILD:-build}/cuda
-tests/cuda/build.sh
-"$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+if [ -z "${PROGRAMS:-}" ]; then
+    tests/cuda/build.sh
+    "$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+fi
 models=$(mktemp -d)
 trap 'rm -rf "$models"' EXIT
 plan() # NAME OPTION... -- an example with small, odd sizes
@@ -40,6 +43,10 @@ if [ $# = 0 ]; then
     # tests/codegen/product.mir has products, which the library computes
     # shellcheck disable=SC2046
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
+fi
+if [ -n "${PROGRAMS:-}" ]; then
+    cp "$@" "$PROGRAMS"
+    exit 0
 fi
 for file; do
     "${EXECUTE:-$BUILD/execute}" "$file" || failed=1
