@@ -354,9 +354,21 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return status;
 }
 
+static void note_nodes(int count)
+{
+    static int most;
+    FILE *out = count > most && getenv("EMULATED_NODES") ? fopen(getenv("EMULATED_NODES"), "w") : NULL;
+    if (!out)
+        return;
+    most = count;
+    if (fprintf(out, "%d\n", most) < 0 || fclose(out) != 0)
+        emulated_fault("$EMULATED_NODES cannot be written");
+}
+
 /* The graph itself is the executable graph. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *started, cudaGraph_t graph, unsigned long long flags)
 {
+    note_nodes(graph->count);
     *started = (cudaGraphExec_t)(void *)graph;
     return cudaSuccess;
 }

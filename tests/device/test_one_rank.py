@@ -129,6 +129,20 @@ def test_checkpoints_and_samples_go_both_ways(compiled, data, tmp_path):
         assert samples[0] == samples[1]
 
 
+@emulated
+def test_one_micro_batch_is_recorded(compiled, data, tmp_path):
+    """However many a step has: graphs are no larger, and the losses are a processor's.  With dropout, each has its own
+    masks."""
+    nodes = {}
+    for micros in (1, 8):
+        settings = (("batch", 2 * micros), ("microbatch", 2))
+        logs = [train(compiled("bert", target, settings), data, tmp_path / f"{target}{micros}", environment={"EMULATED_NODES": "nodes"}.items())
+                for target in ("c", "cuda")]
+        assert_same(logs[1], logs[0], "fp32")
+        nodes[micros] = int((tmp_path / f"cuda{micros}" / "nodes").read_text())
+    assert nodes[8] <= nodes[1], nodes
+
+
 def peak_of(compiled, data, directory, environment):
     """What the trainer says of the best product: its size, Tflop/s, what is used; and the utilisations of the steps."""
     done = start(compiled("chars", "cuda").command("--data", data, "--data-format", "bytes", "--steps", 2, "--log", "log", "--overwrite"),
