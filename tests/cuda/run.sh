@@ -45,7 +45,9 @@ if [ $# = 0 ]; then
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
 fi
 if [ -n "${PROGRAMS:-}" ]; then
-    cp "$@" "$PROGRAMS"
+    for file; do
+        cp "$file" "$PROGRAMS/$(echo "${file#"$models/"}" | tr / -)"
+    done
     exit 0
 fi
 for file; do

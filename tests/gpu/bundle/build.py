@@ -119,6 +119,8 @@ class Bundle:
             run(*gpu.compile_command(shape, batch, seq, folder))
             self.strip(folder)
 
+    # These two are also compiled for the emulated device, where CUDA's libraries are at hand, but not run there.
+
     def kernels(self):
         """Programs, the comparison, and the headers that it compiles them with."""
         say("kernels beside the interpreter")
@@ -131,7 +133,7 @@ class Bundle:
                 shutil.copy(file, to)
 
     def probe(self):
-        """Also for the emulated device: that it compiles; there it is not run."""
+        """Products by cuBLASLt."""
         run(os.environ.get("CC", "cc"), "-std=gnu17", "-O1", HERE / "probe.c", "-isystem", CUDA / "include",
             CUDA / "lib64/libcudart_static.a", f"-L{CUDA}/lib64", "-lcublasLt", "-lpthread", "-ldl", "-lrt", "-lm", "-o",
             self.folder / "probe")
@@ -151,9 +153,10 @@ class Bundle:
         self.data()
         self.libraries()
         self.cases()
-        self.probe()
         if not self.home:
             self.bench()
+        if not self.home or (CUDA / "lib64/libnvrtc.so").exists():
+            self.probe()
             self.kernels()
         shutil.rmtree(self.work)
         size = sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())

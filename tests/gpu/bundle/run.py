@@ -135,7 +135,7 @@ def check_trainer(machine, folder):
 
 def check_kernels(machine):
     programs = sorted((HERE / "kernels").glob("*.mir"))
-    for program in programs:
+    for program in [] if EMULATED else programs:
         status, text = machine.run(["./execute_gpu", program.name], HERE / "kernels")
         yield f"kernels of {program.name}", status == 0, reason(text)
 
