@@ -23,7 +23,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps check check-gpu fuzz-models demo bench bench-gpu format clean install uninstall help
+.PHONY: all deps check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -32,6 +32,7 @@ help:
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
 	@echo 'make check-gpu  pass the tests that need a GPU'
+	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
 	@echo 'make fuzz-models  try random models against PyTorch (SECONDS=3600 SEED=0); failures go to $(BUILD)/random/'
 	@echo 'make bench      compare with PyTorch, XLA and itself on this machine; results go to bench/results/'
 	@echo 'make bench-gpu  compare with PyTorch on a GPU; results go to bench/results/'
@@ -115,6 +116,9 @@ bench:
 
 check-gpu: all
 	@sh tests/gpu/check.sh
+
+gpu-bundle: all
+	@CUDA_HOME="$(CUDA_HOME)" BUILD="$(BUILD)" python3 tests/gpu/bundle/build.py out/gpu-bundle
 
 bench-gpu: all
 	@python3 bench/gpu.py

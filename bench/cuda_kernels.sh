@@ -16,7 +16,7 @@ compiled() # OPTION... -- of mpc compile; the lines of the table in $folder/log
 
 rows() # a Markdown row for each kernel
 {
-    awk '$3 == "x" && $1 ~ /^kernel_/ { printf "| `%s` | %d x %d | %d | %d | %d | %s |\n", $1, $2, $4, $5, $6, $7, $8 }' \
+    awk '$3 == "x" && $1 ~ /^kernel_/ { printf "| `%s` | %d x %d | %d | %d | %d | %s |\n", $1, $2, $4, $5, $6, $7, $9 }' \
         "$folder/log"
 }
 

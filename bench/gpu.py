@@ -5,6 +5,9 @@
     python3 bench/gpu.py --only 124M       the rows whose name has these words, into a file of their own
     python3 bench/gpu.py --quick           the smallest shape alone, nothing written
     python3 bench/gpu.py --list            the rows, and what each would run; needs no GPU
+    python3 gpu.py --trainers DIR          with trainers compiled elsewhere, in folders as --list names them, on the tokens in
+                                           DIR/tokens.u16; results go to DIR (tests/gpu/bundle/)
+    python3 gpu.py --alone                 without PyTorch
 
 Per shape and sequence length, in bf16: tokens/s and model FLOPs utilisation (of the best product that was measured in the
 same run, and of the data sheet's dense bf16), peak memory, each beside PyTorch's (torch.compile, fused AdamW, its own
@@ -27,7 +30,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "out" / "bench-gpu"
+OUT = ROOT / "out" / "bench-gpu"  # of trainers, by the names of folder_of
+RESULTS = ROOT / "bench" / "results"
+IS_COMPILED = False  # all trainers are there
 MPC = ROOT / "build" / "mpc"
 STEPS, WARM = 20, 5
 MOST = 20  # kernels of one table
@@ -87,6 +92,10 @@ def compile_command(shape, batch, seq, folder):
             "--set", "train.precision=bf16", "--recompute", "none"]
 
 
+def folder_of(shape, batch, seq):
+    return OUT / f"{shape['model']}-{shape['layers']}x{shape['embed']}-{batch}x{seq}"
+
+
 def steps_of(trace):
     """The kernels of a trace's steps: (kind, name with its place in the model, seconds of a step, bytes, FLOPs)."""
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
@@ -124,8 +133,9 @@ def rates(trace, bandwidth):
 
 
 def measure_mpc(shape, batch, seq, text, bandwidth):
-    folder = OUT / f"{shape['model']}-{shape['layers']}x{shape['embed']}-{batch}x{seq}"
-    run(compile_command(shape, batch, seq, folder))
+    folder = folder_of(shape, batch, seq)
+    if not IS_COMPILED:
+        run(compile_command(shape, batch, seq, folder))
     log, trace = folder / "log.jsonl", folder / "trace.json"
     log.unlink(missing_ok=True)
     run([folder / "trainer", "--data", text, "--steps", STEPS, "--log", log])
@@ -147,7 +157,7 @@ def has_pytorch():
 
 def measure_pytorch(shape, batch, seq):
     padded = dict(shape, vocab=-(-shape["vocab"] // 128) * 128)
-    command = [sys.executable, ROOT / "bench" / "pytorch.py", json.dumps(padded), batch, seq, "bf16", "compile", STEPS, 1,
+    command = [sys.executable, Path(__file__).with_name("pytorch.py"), json.dumps(padded), batch, seq, "bf16", "compile", STEPS, 1,
                "cuda"]
     return json.loads(run(command).stdout.splitlines()[-1])
 
@@ -192,34 +202,43 @@ def details_of(name, batch, seq, ours):
 
 def write(name, head, table, details):
     """All that is measured so far, aside and renamed: a run that is cut leaves what it has."""
-    path = ROOT / "bench" / "results" / f"{datetime.date.today()}-gpu-{re.sub('[^A-Za-z0-9]+', '-', name)}.md"
+    path = RESULTS / f"{datetime.date.today()}-gpu-{re.sub('[^A-Za-z0-9]+', '-', name)}.md"
     aside = path.with_suffix(".tmp")
     aside.write_text("\n".join([*head, HEAD, *table, *details]) + "\n")
     aside.rename(path)
-    return os.path.relpath(path, ROOT)
+    return os.path.relpath(path)
+
+
+def all_rows(words=""):
+    return [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096) if words in name]
 
 
 def main():
+    global OUT, RESULTS, IS_COMPILED
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", metavar="WORDS")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--trainers", type=Path, metavar="DIR")
+    parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
-    rows = [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096)
-            if options.only in name]
+    if options.trainers:
+        OUT = RESULTS = options.trainers
+        IS_COMPILED = True
+    rows = all_rows(options.only)
     if not rows:
         parser.error(f"--only {options.only}: no row has this in its name: {', '.join(name for name, *_ in ROWS)}")
     if options.list:
         for name, shape, batch, seq in rows:
-            say(f"{name}, {batch} x {seq}: {' '.join(map(str, compile_command(shape, batch, seq, 'OUT')))}")
+            say(f"{name}, {batch} x {seq}: {' '.join(map(str, compile_command(shape, batch, seq, folder_of(shape, batch, seq))))}")
         return 0
     gpu = gpu_name()
     if not gpu:
         say("make bench-gpu: there is no GPU on this machine (nvidia-smi lists none); --list says what would run")
         return 1
     sheet = next((flops for key, flops in DATA_SHEET.items() if key in gpu), float("nan"))
-    peer = has_pytorch()
-    if not peer:
+    peer = has_pytorch() and not options.alone
+    if not peer and not options.alone:
         say(f"no PyTorch of {sys.executable} sees the GPU: mpc is measured alone, and no bandwidth")
     text, bandwidth = make_text(), copy_bandwidth() if peer else 0
     head = [f"# {gpu}, {datetime.date.today()}", "",

@@ -57,8 +57,7 @@ bool find_runtime(Run *run, Runtime *runtime)
 /* --- The command --------------------------------------------------------------------------- */
 
 /* A trainer's arithmetic: sums are reordered only where the source permits it (omp simd). */
-static const char *const flags[] = { "-std=gnu17",        "-O3", "-march=native", "-fopenmp", "-fno-math-errno",
-                                     "-fno-trapping-math" };
+static const char *const flags[] = { "-std=gnu17", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math" };
 static const char *const libraries[] = { "-ldnnl", "-lcjson", "-lm", NULL };
 static const char *const cuda_libraries[] = { "-lcjson", "-lpthread", "-ldl", "-lrt", "-lm", NULL };
 
@@ -140,6 +139,8 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
         return run_failed(run, "--cc: no C compiler is named"), NULL;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         add_word(&words, flags[i]);
+    if (!is_cuda(o)) /* a trainer for GPUs computes little on the processor, and may be for another machine */
+        add_word(&words, "-march=native");
     if (!add_words(run, &words, "--cflags", o->cflags ? o->cflags : ""))
         return NULL;
     add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));

@@ -59,7 +59,7 @@ static bool find_nvrtc(Run *run, Nvrtc *nvrtc)
 
 typedef struct {
     int registers;
-    int64_t shared, spills;
+    int64_t shared, spills, stack;
 } Usage;
 
 static int64_t number_before(const char *text, const char *end, const char *what)
@@ -85,6 +85,7 @@ static bool find_usage(Run *run, const char *log, const char *name, Usage *usage
     usage->registers = (int)number_before(from, end, " registers");
     usage->shared = number_before(from, end, " bytes smem");
     usage->spills = number_before(from, end, " bytes spill stores") + number_before(from, end, " bytes spill loads");
+    usage->stack = number_before(from, end, " bytes stack frame");
     return true;
 }
 
@@ -106,9 +107,9 @@ static void print_usage(Run *run, const CudaKernel *kernel, const char *architec
         if (!find_usage(run, log, launch->name, &usage))
             continue;
         *spilling += usage.spills > 0;
-        printf("    %-40s %9" PRId64 " x %4d %9d %9" PRId64 " %9" PRId64 "  %s\n", launch->name, launch->blocks,
-               launch->threads, usage.registers, usage.shared + shared_of(launch, architecture), usage.spills,
-               kernel->where);
+        printf("    %-40s %9" PRId64 " x %4d %9d %9" PRId64 " %9" PRId64 " %9" PRId64 "  %s\n", launch->name,
+               launch->blocks, launch->threads, usage.registers, usage.shared + shared_of(launch, architecture),
+               usage.spills, usage.stack, kernel->where);
     }
 }
 
@@ -116,7 +117,7 @@ static void print_table(Run *run, const CudaProgram *program, const char *log, c
 {
     int count = 0, spilling = 0;
     printf("  kernels for %s, by NVRTC\n", architecture);
-    printf("    %-40s %16s %9s %9s %9s\n", "", "blocks x threads", "registers", "shared B", "spilled B");
+    printf("    %-40s %16s %9s %9s %9s %9s\n", "", "blocks x threads", "registers", "shared B", "spilled B", "stack B");
     for (const CudaKernel *kernel; (kernel = cuda_kernel(program, count)); count++)
         print_usage(run, kernel, architecture, log, &spilling);
     printf("    %d kernels compiled in %.1f s; %d of their functions spill registers\n", count, seconds, spilling);

@@ -260,6 +260,19 @@ void rt_zero_bytes(Rt *rt, void *at, int64_t bytes);
 /* `rows` rows of `row` bytes each, with pitches to_row and from_row in bytes. */
 void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows);
 
+/* --- Turns of a loop, on a GPU -------------------------------------------------------------------
+ *
+ * A recorded function has one graph for all turns of its loop over micro-batches, at the addresses of the first one;
+ * the slices of later ones are copied over the first.  rt_turn is false for a turn that must not be queued, since its
+ * graph is; after a turn that has been queued, rt_turn_over is called. */
+typedef struct {
+    void *first; /* of turn 0, which the others follow */
+    int64_t bytes;
+} RtSlice;
+
+bool rt_turn(Rt *rt, int64_t turn, int64_t turns, int count, const RtSlice slices[]);
+void rt_turn_over(Rt *rt);
+
 /* --- The mesh: coordinates and communication ----------------------------------------
  *
  * in[i] and out[i] are the i-th tensor of collective `id`; they may be the same memory for all_reduce only.  Every rank

@@ -103,7 +103,7 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
                   launches, out);
 }
 
-/* A thread's pairs: neighbours, or half a row apart. */
+/* Two launches: a table of angles, and the rotation.  A thread's pairs: neighbours, or half a row apart. */
 static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     const Type *x = &o->value[0]->type;
@@ -116,8 +116,16 @@ static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FI
     int64_t seq = size_along(o, o->value[0], o->op->attrs.seq);
     int64_t rows = count_local(o, o->value[0], 0, x->rank) / (2 * half * seq);
     int64_t items = seq * blocks_of(rows, ROPE_ROWS) * (half / width);
+    o->more = ", scratch";
+    write_variant(o, "_angles",
+                  (CudaLaunch){ .name = name, .blocks = blocks_of(seq * half, THREADS), .threads = THREADS }, launches,
+                  out);
+    fputc('\n', out);
     write_variant(o, arena_text(&o->m->arena, "<%d, %s>", width, together ? "true" : "false"),
-                  (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, launches, out);
+                  (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
+                                .blocks = blocks_of(items, THREADS),
+                                .threads = THREADS },
+                  launches, out);
 }
 
 /* --- Copies ----------------------------------------------------------------------------------- */
@@ -166,6 +174,11 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
     if (op->kind == OP_scatter_add) {
         Type index = arg(op, 1)->type;
         return 2 * local_bytes(m, &index); /* the sorted indices, and their permutation */
+    }
+    if (op->kind == OP_rope) { /* a cosine and a sine for each pair of each position */
+        const Type *x = &arg(op, 0)->type;
+        return local_size(m, &x->dim[find_dim(x, op->attrs.seq)]) *
+               local_size(m, &x->dim[find_dim(x, op->attrs.feature)]) * dtype_bytes(F32);
     }
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }

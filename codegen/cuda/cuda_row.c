@@ -63,12 +63,12 @@ static bool rounds_halves(const Launch *p)
 }
 
 /* The minimum of blocks per multiprocessor; 0: the compiler may choose.  Blocks that sum columns run until the end of
- * the launch, as many as fit: parts_of and most_registers depend on that. */
+ * the launch, as many as fit: parts_of and most_registers depend on that.  Of rows in shared memory, two blocks fit. */
 static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
         return p->ncolumns == 1 ? 4 : 2;
-    return p->iterations && (has_wide_sums(p) || rounds_halves(p)) ? 2 : p->shared > 0;
+    return p->shared || (p->iterations && (has_wide_sums(p) || rounds_halves(p))) ? 2 : 0;
 }
 
 const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }

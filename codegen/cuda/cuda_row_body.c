@@ -144,7 +144,7 @@ static void write_shared_load(const Launch *p, int array, FILE *out)
     Hole to = { "to", p->shared_name[array] }, pack = { "pack", use(p->pack) },
          width = { "width", number(p, p->width) }, from = { "from", pack_address(p, array) };
     if (has_tail(p))
-        FILL(out, "rt_store_pack($to + $pack * $width, rt_load_some<$width>($from, $count));\n", to, pack, width, from,
+        FILL(out, "rt_keep_pack($to + $pack * $width, rt_load_some<$width>($from, $count));\n", to, pack, width, from,
              { "count", use(p->count) });
     else
         FILL(out, "rt_copy_async($to + $pack * $width, $from, true);\n", to, pack, width, from);

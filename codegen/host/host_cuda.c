@@ -161,6 +161,7 @@ const Dialect cuda_dialect = {
     .copy = copy_statement,
     .zero = zero_statement,
     .copy_rows = copy_rows_statement,
+    .records_turns = true,
     .write_kernels = write_kernels,
     .fields = code_field,
 };

@@ -274,13 +274,19 @@ void write_loop(FuncText *t, const Op *op)
     const char **pointers = NEW_ARRAY(&m->arena, const char *, l.c->npointers + 1);
     count_copies(&l);
     fill_pointers(&l, pointers);
-    char *call = call_text(&l, pointers, l.dim ? 8 : 4), *before = close_text(&m->arena, &l.before);
+    const char *turn = l.dim ? turn_condition(&l) : NULL;
+    char *call = call_text(&l, pointers, l.dim ? turn ? 12 : 8 : 4), *before = close_text(&m->arena, &l.before);
     char *first = close_text(&m->arena, &l.first), *last = close_text(&m->arena, &l.last);
     char *after = close_text(&m->arena, &l.after);
     const char *comment =
         arena_text(&m->arena, "%s: @%s, %s%" PRId64 " times%s", place_text(m, op), callee->name,
                    l.copies ? "at most " : "", l.iterations, op->attrs.reverse ? ", from the last to the first" : "");
     Text text;
+    if (turn) {
+        open_text(&text);
+        FILL(text.out, "if ($turn) {\n    $call\n    rt_turn_over(rt);\n}\n", { "turn", turn }, { "call", call });
+        call = close_text(&m->arena, &text);
+    }
     open_text(&text);
     if (l.dim)
         FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n$after\n",

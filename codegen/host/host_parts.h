@@ -6,6 +6,7 @@
  *   host_c.c        C only: kernels are functions of the file
  *   host_cuda.c     CUDA only: kernels are launched from an embedded text
  *   host_loop.c     loops, and carried values
+ *   host_turn.c     CUDA only: a loop of which one turn is recorded
  *   host_pipeline.c loops over micro-batches that stages run by a schedule
  *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
@@ -184,6 +185,7 @@ struct Dialect {
     char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
     char *(*zero)(Module *m, const char *at, int64_t bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
+    bool records_turns; /* see host_turn.c */
 
     void (*write_kernels)(Host *h, const char *kernels, FILE *out);
     const char *(*fields)(Host *h); /* fields of RtProgram, one line each */

@@ -157,7 +157,7 @@ char *call_rope(const Operands *o)
     put_text(&fields, "inverse", a->inverse ? "true" : "false");
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
     put_offset(&fields, o->m, &x->dim[find_dim(x, a->seq)], "first_position");
-    return call_with_shape(o, "RtRope", "rt_rope", "x, y", &fields);
+    return call_with_shape(o, "RtRope", "rt_rope", arena_text(&o->m->arena, "x, y%s", o->more), &fields);
 }
 
 /* --- attend: q [B, S, H, G, D]; k and v [B, T, H, D] ---------------------------------------------------------- */

@@ -85,27 +85,26 @@ template <int KEYS, int QUERIES> RT_INLINE RtQueries rt_queries_from(RtQueries f
     return from;
 }
 
-/* The parts of the shared memory of a block. */
+/* The parts of the shared memory of a block: addresses are computed, since arrays of them, indexed by `side`, would lie
+ * in local memory, and what they point to would be accessed as if it were any memory. */
 template <int D, typename T> struct RtAttendGradMemory {
     using Tiles = RtAttendGradTiles<D>;
-    T *own[2], *other[2][2];    /* keys and values, or queries and dy; two buffers for the other tiles */
-    float *level[2], *share[2]; /* STEP elements apart */
-    static __device__ __forceinline__ float *row_end(T *tile)
+    T *const at;
+    /* Tile i of two: keys and values, or queries and dy; there are two buffers for the other tiles. */
+    __device__ __forceinline__ T *own(int i) const { return at + i * Tiles::TILE * Tiles::PITCH; }
+    __device__ __forceinline__ T *other(int side, int i) const
     {
-        return reinterpret_cast<float *>(tile + RtTile<D>::WIDE);
+        return at + (2 * Tiles::TILE + (2 * side + i) * Tiles::OTHERS) * Tiles::PITCH;
     }
-    __device__ __forceinline__ RtAttendGradMemory(unsigned char *memory)
+    /* STEP elements apart */
+    __device__ __forceinline__ float *level(int side) const { return numbers(side, 0); }
+    __device__ __forceinline__ float *share(int side) const { return numbers(side, 1); }
+
+  private:
+    __device__ __forceinline__ float *numbers(int side, int i) const
     {
-        T *at = reinterpret_cast<T *>(memory);
-        for (int i = 0; i < 2; i++, at += Tiles::TILE * Tiles::PITCH)
-            own[i] = at;
-        for (int i = 0; i < 4; i++, at += Tiles::OTHERS * Tiles::PITCH)
-            other[i / 2][i % 2] = at;
-        float *numbers = reinterpret_cast<float *>(at);
-        for (int i = 0; i < 2; i++) {
-            level[i] = Tiles::IS_SMALL ? row_end(other[i][0]) : numbers + i * Tiles::OTHERS;
-            share[i] = Tiles::IS_SMALL ? row_end(other[i][1]) : numbers + (2 + i) * Tiles::OTHERS;
-        }
+        return Tiles::IS_SMALL ? reinterpret_cast<float *>(other(side, i) + RtTile<D>::WIDE)
+                               : reinterpret_cast<float *>(other(2, 0)) + (2 * i + side) * Tiles::OTHERS;
     }
 };
 
@@ -117,13 +116,13 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
     constexpr int QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS;
     const T *from_q = rt_head_of(q, s.q, b, h, at.g), *from_dy = rt_head_of(dy, s.dy, b, h, at.g);
     const float *from_lse = lse + b * s.lse.batch + h * s.lse.head + at.g * s.lse.group;
-    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other[side][0], from_q, s.q.row, at.query, (int)s.queries);
-    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other[side][1], from_dy, s.dy.row, at.query, (int)s.queries);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other(side, 0), from_q, s.q.row, at.query, (int)s.queries);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.other(side, 1), from_dy, s.dy.row, at.query, (int)s.queries);
     if (threadIdx.x < QUERIES) {
         const int query = at.query + threadIdx.x, number = threadIdx.x * Tiles::STEP;
         const bool is_there = query < s.queries;
-        memory.level[side][number] = rt_level(is_there ? from_lse[query * s.lse.row] : 0.0f, is_there);
-        memory.share[side][number] = is_there ? rt_shares_of(scratch, b, h, at.g, s)[query] : 0.0f;
+        memory.level(side)[number] = rt_level(is_there ? from_lse[query * s.lse.row] : 0.0f, is_there);
+        memory.share(side)[number] = is_there ? rt_shares_of(scratch, b, h, at.g, s)[query] : 0.0f;
     }
 }
 
@@ -167,7 +166,7 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
     constexpr int KEYS = Tiles::TILE, QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS, PITCH = Tiles::PITCH;
     constexpr int PART = RtTile<D>::WIDE / Tiles::SPLIT; /* features of one warp */
     RT_DYNAMIC_SHARED(bytes);
-    const RtAttendGradMemory<D, T> memory(bytes);
+    const RtAttendGradMemory<D, T> memory = { reinterpret_cast<T *>(bytes) };
     const int tiles = (int)((s.keys + KEYS - 1) / KEYS), key = (int)(blockIdx.x % tiles) * KEYS, end = (int)s.keys;
     const int64_t head = blockIdx.x / tiles, b = head / s.heads, h = head % s.heads;
     const int warp = threadIdx.x / 32, row = warp % Tiles::GROUPS * 16, column = warp / Tiles::GROUPS * PART;
@@ -176,8 +175,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
     rt_clear_pieces(sum_k);
     rt_clear_pieces(sum_v);
 
-    rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own[0], rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
-    rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own[1], rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
+    rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own(0), rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
+    rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own(1), rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
     RtQueries at = rt_queries_from<KEYS, QUERIES>({ 0, 0 }, key, s);
     if (at.g < s.group)
         rt_load_queries<D, ASYNC>(memory, 0, at, q, dy, lse, scratch, b, h, s);
@@ -189,33 +188,33 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
         rt_copy_commit();
         rt_copy_wait<1>();
         __syncthreads();
-        const T *queries = memory.other[side][0], *gradients = memory.other[side][1];
+        const T *queries = memory.other(side, 0), *gradients = memory.other(side, 1);
         const bool all = rt_sees_all(rt_ahead(at.query, QUERIES, key, KEYS, s), s);
         float weight[1][QUERIES / 8][4], slope[1][QUERIES / 8][4];
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
-        rt_product_of_rows<D>(weight, memory.own[0], row, queries, 0);
-        rt_weights_of<true, Tiles::STEP>(weight, memory.level[side], key + row, at.query, scale2, all, s);
+        rt_product_of_rows<D>(weight, memory.own(0), row, queries, 0);
+        rt_weights_of<true, Tiles::STEP>(weight, memory.level(side), key + row, at.query, scale2, all, s);
         rt_product_of_weights<D>(sum_v, weight, gradients, column);
-        rt_product_of_rows<D>(slope, memory.own[1], row, gradients, 0);
+        rt_product_of_rows<D>(slope, memory.own(1), row, gradients, 0);
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 slope[0][n][e] =
                     weight[0][n][e] *
-                    (slope[0][n][e] - memory.share[side][(8 * n + threadIdx.x % 4 * 2 + e % 2) * Tiles::STEP]);
+                    (slope[0][n][e] - memory.share(side)[(8 * n + threadIdx.x % 4 * 2 + e % 2) * Tiles::STEP]);
         rt_product_of_weights<D>(sum_k, slope, queries, column);
         __syncthreads(); /* all have read this side */
         at = next;
     }
     rt_copy_wait<0>();
     __syncthreads();
-    rt_gradient_tile<PITCH>(memory.own[0], sum_k, row, column, s.scale);
-    rt_gradient_tile<PITCH>(memory.own[1], sum_v, row, column, 1.0f);
+    rt_gradient_tile<PITCH>(memory.own(0), sum_k, row, column, s.scale);
+    rt_gradient_tile<PITCH>(memory.own(1), sum_v, row, column, 1.0f);
     __syncthreads();
-    rt_tile_store<D, KEYS, THREADS, ASYNC>(memory.own[0], rt_head_of(dk, s.dk, b, h, 0), s.dk.row, key, end);
-    rt_tile_store<D, KEYS, THREADS, ASYNC>(memory.own[1], rt_head_of(dv, s.dv, b, h, 0), s.dv.row, key, end);
+    rt_tile_store<D, KEYS, THREADS, ASYNC>(memory.own(0), rt_head_of(dk, s.dk, b, h, 0), s.dk.row, key, end);
+    rt_tile_store<D, KEYS, THREADS, ASYNC>(memory.own(1), rt_head_of(dv, s.dv, b, h, 0), s.dv.row, key, end);
 }
 
 /* --- dq ---------------------------------------------------------------------------------------- */
@@ -227,7 +226,7 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
     using Tiles = RtAttendGradTiles<D>;
     constexpr int QUERIES = Tiles::TILE, KEYS = Tiles::OTHERS, THREADS = Tiles::QUERY_THREADS, PITCH = Tiles::PITCH;
     RT_DYNAMIC_SHARED(bytes);
-    const RtAttendGradMemory<D, T> memory(bytes);
+    const RtAttendGradMemory<D, T> memory = { reinterpret_cast<T *>(bytes) };
     const int tiles = (int)((s.queries + QUERIES - 1) / QUERIES), count = (int)s.queries, end = (int)s.keys;
     const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
     const int64_t head = blockIdx.x / tiles;
@@ -245,19 +244,19 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         share[half] = at < count ? rt_shares_of(scratch, b, h, g, s)[at] : 0.0f;
     }
 
-    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own[0], rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
-    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own[1], rt_head_of(dy, s.dy, b, h, g), s.dy.row, query, count);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own(0), rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
+    rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own(1), rt_head_of(dy, s.dy, b, h, g), s.dy.row, query, count);
     int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, s);
     if (key < end) {
-        rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[0][0], from_k, s.k.row, key, end);
-        rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[0][1], from_v, s.v.row, key, end);
+        rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(0, 0), from_k, s.k.row, key, end);
+        rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(0, 1), from_v, s.v.row, key, end);
     }
     rt_copy_commit();
     for (int side = 0; key < end; side ^= 1) {
         const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, s);
         if (next < end) {
-            rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[side ^ 1][0], from_k, s.k.row, next, end);
-            rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other[side ^ 1][1], from_v, s.v.row, next, end);
+            rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(side ^ 1, 0), from_k, s.k.row, next, end);
+            rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(side ^ 1, 1), from_v, s.v.row, next, end);
         }
         rt_copy_commit();
         rt_copy_wait<1>();
@@ -266,23 +265,23 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         float weight[1][KEYS / 8][4], slope[1][KEYS / 8][4];
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
-        rt_product_of_rows<D>(weight, memory.own[0], row, memory.other[side][0], 0);
+        rt_product_of_rows<D>(weight, memory.own(0), row, memory.other(side, 0), 0);
         rt_weights_of<false, 1>(weight, level, query + row, key, scale2, all, s);
-        rt_product_of_rows<D>(slope, memory.own[1], row, memory.other[side][1], 0);
+        rt_product_of_rows<D>(slope, memory.own(1), row, memory.other(side, 1), 0);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 slope[0][n][e] = weight[0][n][e] * (slope[0][n][e] - share[e / 2]);
-        rt_product_of_weights<D>(sum, slope, memory.other[side][0], 0);
+        rt_product_of_weights<D>(sum, slope, memory.other(side, 0), 0);
         __syncthreads(); /* all have read this side */
         key = next;
     }
     rt_copy_wait<0>();
     __syncthreads();
-    rt_gradient_tile<PITCH>(memory.own[0], sum, row, 0, s.scale);
+    rt_gradient_tile<PITCH>(memory.own(0), sum, row, 0, s.scale);
     __syncthreads();
-    rt_tile_store<D, QUERIES, THREADS, ASYNC>(memory.own[0], rt_head_of(dq, s.dq, b, h, g), s.dq.row, query, count);
+    rt_tile_store<D, QUERIES, THREADS, ASYNC>(memory.own(0), rt_head_of(dq, s.dq, b, h, g), s.dq.row, query, count);
 }
 
 #endif

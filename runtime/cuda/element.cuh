@@ -126,10 +126,28 @@ template <int N> RT_INLINE RtPack<rt_f16, N> rt_elements(const rt_f16 *, const R
     return pack;
 }
 
-template <int N, typename T, typename V> RT_INLINE void rt_store_pack(T *to, const RtPack<V, N> &values)
+/* In shared memory. */
+template <int N, typename T> RT_INLINE void rt_keep_pack(T *to, const RtPack<T, N> &values)
 {
     RT_ON_BOUNDARY(to, alignof(RtPack<T, N>));
-    *reinterpret_cast<RtPack<T, N> *>(to) = rt_elements(to, values);
+    *reinterpret_cast<RtPack<T, N> *>(to) = values;
+}
+
+/* In global memory. */
+template <int N, typename T, typename V> RT_INLINE void rt_store_pack(T *to, const RtPack<V, N> &values)
+{
+    const RtPack<T, N> pack = rt_elements(to, values);
+    RT_ON_BOUNDARY(to, alignof(RtPack<T, N>));
+    if constexpr (sizeof pack % 16) {
+        *reinterpret_cast<RtPack<T, N> *>(to) = pack;
+    } else {
+#pragma unroll
+        for (int i = 0; i < (int)sizeof pack / 16; i++) {
+            uint32_t bits[4];
+            memcpy(bits, reinterpret_cast<const char *>(&pack) + 16 * i, 16);
+            rt_store_16(reinterpret_cast<char *>(to) + 16 * i, bits);
+        }
+    }
 }
 
 template <int N, typename T, typename V> RT_INLINE void rt_store_some(T *to, const RtPack<V, N> &values, int count)

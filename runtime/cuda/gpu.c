@@ -61,6 +61,7 @@ static void choose_gpu(Rt *rt)
     rt_gpu_check(rt, cudaSetDevice(gpu->number), "be used");
     rt_gpu_check(rt, cudaGetDeviceProperties(&properties, gpu->number), "be asked");
     snprintf(gpu->name, sizeof gpu->name, "gpu %d (%.40s)", gpu->number, properties.name);
+    rt_gpu_find_sheet(gpu, properties.name);
     gpu->major = properties.major;
     gpu->minor = properties.minor;
     gpu->most_shared = (int64_t)properties.sharedMemPerBlockOptin;

@@ -4,6 +4,7 @@
  *   run.c         functions of the program: staged inputs, launches or a recorded graph
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
  *   product.c     products, through cuBLASLt
+ *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
  *   library.c     loading of CUDA's libraries when the trainer starts
  *
@@ -26,6 +27,7 @@ struct RtGpuRuns;        /* run.c */
 struct RtGpu {
     int number;          /* of the device, among those visible to CUDA */
     char name[64];       /* "gpu 0 (NVIDIA H200)" */
+    double sheet[2];     /* flops/s of its best products in f32 and in 16 bits by its data sheet; 0: unknown */
     int major, minor;    /* of its compute capability: 9.0 */
     int64_t most_shared; /* maximum of shared memory per block, in bytes */
     cudaStream_t compute;
@@ -49,6 +51,7 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 
 void rt_gpu_runs_open(Rt *rt);
 void rt_gpu_runs_close(Rt *rt);
+void rt_gpu_graphs_close(Rt *rt); /* before the communicators whose collectives they contain */
 
 /* Waits until the compute stream is idle, or for NCCL's time-out. */
 void rt_gpu_finish(Rt *rt);
@@ -83,6 +86,11 @@ char *rt_cache_folder(const char *option); /* created if missing; owned by the c
 /* --- product.c ------------------------------------------------------------------------------ */
 
 void rt_gpu_products_open(Rt *rt);
+int rt_gpu_products_count(const Rt *rt); /* the number of the next one */
+
+/* --- peak.c --------------------------------------------------------------------------------- */
+
+void rt_gpu_find_sheet(struct RtGpu *gpu, const char *model); /* sets `sheet` */
 
 /* --- nccl.c --------------------------------------------------------------------------------- */
 

@@ -175,7 +175,6 @@ static int64_t shared_of(const struct RtGpu *gpu, const RtKernelLaunch *launch)
 
 static void find_kernel(Rt *rt, int number)
 {
-    enum { USUAL_SHARED = 48 * 1024 }; /* bytes per block available without an attribute */
     struct RtGpuKernels *k = rt->gpu->kernels;
     const RtKernelLaunch *launch = &rt->program->code->launches[number];
     char *what = rt_text("load the kernel %s of %s", launch->name, launch->where);
@@ -184,7 +183,7 @@ static void find_kernel(Rt *rt, int number)
     if (shared > rt->gpu->most_shared)
         rt_fail("%s of %s needs %lld bytes of shared memory for a block, and %s has %lld: it needs a larger GPU",
                 launch->name, launch->where, (long long)shared, rt->gpu->name, (long long)rt->gpu->most_shared);
-    if (shared > USUAL_SHARED)
+    if (shared > 0) /* without it 48 KiB are available, of which the kernel's declared ones are a part */
         rt_gpu_check(rt,
                      cudaKernelSetAttributeForDevice(k->kernel[number], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      (int)shared, rt->gpu->number),
@@ -222,6 +221,25 @@ void rt_gpu_index_check(const Rt *rt)
         rt_index_refuse(k->answer->index, k->answer->size, k->answer->dim, k->answer->where);
 }
 
+/* On the compute stream: the default stream is not ordered with it. */
+static void set_parts(Rt *rt)
+{
+    const RtCode *code = rt->program->code;
+    RtPart *part = rt_allocate(code->nparts, sizeof *part);
+    for (int i = 0; i < code->nparts; i++) {
+        const RtPartConstant *constant = &code->parts[i];
+        void *at;
+        size_t room;
+        part[i] = rt_part(rt, constant->split, constant->padded);
+        rt_gpu_check(rt, cudaLibraryGetGlobal(&at, &room, rt->gpu->kernels->library, constant->name),
+                     "find a constant of the kernels");
+        rt_gpu_check(rt, cudaMemcpyAsync(at, &part[i], sizeof *part, cudaMemcpyHostToDevice, rt->gpu->compute),
+                     "set a constant of the kernels");
+    }
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "set the constants of the kernels");
+    free(part);
+}
+
 void rt_gpu_kernels_open(Rt *rt)
 {
     const RtCode *code = rt->program->code;
@@ -238,15 +256,7 @@ void rt_gpu_kernels_open(Rt *rt)
     }
     k->arguments = rt_allocate(most, sizeof *k->arguments);
     open_bad_index(rt, k);
-    for (int i = 0; i < code->nparts; i++) {
-        const RtPartConstant *constant = &code->parts[i];
-        RtPart part = rt_part(rt, constant->split, constant->padded);
-        void *at;
-        size_t room;
-        rt_gpu_check(rt, cudaLibraryGetGlobal(&at, &room, k->library, constant->name),
-                     "find a constant of the kernels");
-        rt_gpu_check(rt, cudaMemcpy(at, &part, sizeof part, cudaMemcpyHostToDevice), "set a constant of the kernels");
-    }
+    set_parts(rt);
 }
 
 void rt_gpu_kernels_close(Rt *rt)

@@ -54,6 +54,15 @@ RT_INLINE float rt_exp2(float x)
     return y;
 }
 
+/* Stores 16 bytes of global memory at once: the compiler takes some plain stores of 16 bytes apart. */
+RT_INLINE void rt_store_16(void *to, const uint32_t (&bits)[4])
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(__cvta_generic_to_global(to)), "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3])
+                 : "memory");
+}
+
 /* --- Tensor cores ---------------------------------------------------------------------------
  *
  * c[16, 8] += a[16, 16] b[16, 8], by a warp.  With g = lane / 4 and t = lane % 4, a thread has

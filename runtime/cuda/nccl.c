@@ -25,6 +25,7 @@
     F(ncclGetUniqueId)                                                                                                 \
     F(ncclCommInitRankConfig)                                                                                          \
     F(ncclCommGetAsyncError)                                                                                           \
+    F(ncclCommFinalize)                                                                                                \
     F(ncclCommDestroy)                                                                                                 \
     F(ncclGroupStart)                                                                                                  \
     F(ncclGroupEnd)                                                                                                    \
@@ -65,7 +66,7 @@ struct RtGpuCollectives {
         struct {
             FUNCTIONS(POINTER)
         };
-        void *at[14];
+        void *at[15];
     };
     int nchannels;
     Channel *channel;
@@ -222,11 +223,28 @@ void rt_collectives_open(Rt *rt)
     rt_gpu_check(rt, cudaStreamCreateWithFlags(&c->watch, cudaStreamNonBlocking), "make a stream");
 }
 
+/* All first come to rest, which needs the other ranks: one after another, ranks with different groups could wait for
+ * each other.  NCCL also waits for recorded graphs with collectives of the communicator. */
+static void close_communicators(Rt *rt)
+{
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    ncclResult_t *status = rt_allocate(c->nchannels, sizeof *status);
+    rt_gpu_graphs_close(rt);
+    for (int i = 0; i < c->nchannels; i++)
+        status[i] = c->ncclCommFinalize(c->channel[i].comm);
+    for (int i = 0; i < c->nchannels; i++) {
+        await_nccl(rt, &c->channel[i], "come to rest", status[i]);
+        c->ncclCommDestroy(c->channel[i].comm);
+    }
+    free(status);
+}
+
 void rt_collectives_close(Rt *rt)
 {
     struct RtGpuCollectives *c = rt->gpu->collectives;
     if (!c)
         return;
+    close_communicators(rt);
     for (int i = 0; i < rt->program->ncollectives; i++) {
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].begun), "drop an event");
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].done), "drop an event");
@@ -235,7 +253,6 @@ void rt_collectives_close(Rt *rt)
     }
     for (int i = 0; i < c->nchannels; i++) {
         Channel *channel = &c->channel[i];
-        c->ncclCommDestroy(channel->comm);
         rt_gpu_check(rt, cudaEventDestroy(channel->joined), "drop an event");
         rt_gpu_check(rt, cudaStreamDestroy(channel->stream), "drop a stream");
     }
@@ -267,15 +284,18 @@ static ncclDataType_t type_of(RtType type)
     return ncclUint8;
 }
 
+/* Calls of a group are only collected: a non-blocking communicator may say of one that it is in progress. */
+static bool is_taken(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
+
 /* Every rank sends one message to each, and receives one from each. */
 static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const Channel *channel, const char *to,
                                   char *from, int64_t count, RtType type)
 {
     ncclResult_t status = ncclSuccess;
     int64_t bytes = count * rt_type_bytes(type);
-    for (int q = 0; q < channel->group->count && status == ncclSuccess; q++) {
+    for (int q = 0; q < channel->group->count && is_taken(status); q++) {
         status = all->ncclSend(to + q * bytes, (size_t)count, type_of(type), q, channel->comm, channel->stream);
-        if (status == ncclSuccess)
+        if (is_taken(status))
             status = all->ncclRecv(from + q * bytes, (size_t)count, type_of(type), q, channel->comm, channel->stream);
     }
     return status;
@@ -310,9 +330,9 @@ static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in
     rt_gpu_pack(rt, id, channel->stream, channel->workspace, in, to);
     rt_gpu_expect(rt, id, channel->workspace, out, from);
     ncclResult_t status = all->ncclGroupStart();
-    for (int i = 0; i < c->npieces && status == ncclSuccess; i++)
+    for (int i = 0; i < c->npieces && is_taken(status); i++)
         status = send_piece(all, c, channel, &c->piece[i], to[i], from[i]);
-    if (status != ncclSuccess && status != ncclInProgress)
+    if (!is_taken(status))
         refuse(rt, channel, rt_collective_text(rt, c), status);
     await_nccl(rt, channel, "begin a collective", all->ncclGroupEnd());
     rt_gpu_unpack(rt, id, channel->stream, channel->workspace, out);

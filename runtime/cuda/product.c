@@ -9,7 +9,6 @@
 #include "sizes.h"
 
 #include <cublasLt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -373,73 +372,6 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
         run_unfused_epilogue(rt, s, &at);
 }
 
+int rt_gpu_products_count(const Rt *rt) { return rt->gpu->products->count; }
+
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
-
-/* --- The GPU's best product ------------------------------------------------------------------ */
-
-/* Numbers near 1 with random bits, in bf16 or f32: a product of zeros needs less power and is therefore faster. */
-static void fill_randomly(Rt *rt, char *memory, int64_t bytes)
-{
-    enum { SOME = 1 << 16 };
-    uint16_t *some = rt_allocate(SOME, sizeof *some);
-    uint32_t random = 1;
-    for (int i = 0; i < SOME; i++) {
-        random = random * 1664525u + 1013904223u; /* D. E. Knuth's */
-        some[i] = (uint16_t)(0x3F00 | (random >> 16 & 0x807F));
-    }
-    int64_t done = bytes < SOME * 2 ? bytes : SOME * 2;
-    rt_gpu_check(rt, cudaMemcpyAsync(memory, some, (size_t)done, cudaMemcpyHostToDevice, rt->gpu->compute),
-                 "copy to its memory");
-    for (int64_t next; done < bytes; done += next) {
-        next = done < bytes - done ? done : bytes - done;
-        rt_gpu_check(rt,
-                     cudaMemcpyAsync(memory + done, memory, (size_t)next, cudaMemcpyDeviceToDevice, rt->gpu->compute),
-                     "copy in its memory");
-    }
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy in its memory");
-    free(some);
-}
-
-static double measure(Rt *rt, int id, RtType type, int64_t size, char *memory, double seconds)
-{
-    int64_t bytes = size * size * (type == RT_F32 ? 4 : 2);
-    const RtProductShape shape = { .m = size,
-                                   .n = size,
-                                   .k = size,
-                                   .batch = 1,
-                                   .a = { type, size, 1, 0 },
-                                   .b = { type, size, 1, 0 },
-                                   .c = { type, size, 1, 0 } };
-    double best = 0, start = rt_seconds();
-    rt_product_create(rt, id, shape);
-    for (int iteration = 0; iteration < 3 || rt_seconds() - start < seconds; iteration++) {
-        double before = rt_seconds();
-        rt_product(rt, id, memory, memory + bytes, memory + 2 * bytes);
-        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "multiply");
-        double flops = 2.0 * (double)(size * size * size) / (rt_seconds() - before);
-        best = flops > best ? flops : best;
-    }
-    return best;
-}
-
-/* Measures increasing sizes, while they are fast enough and fit into free memory. */
-double rt_product_peak(Rt *rt, double seconds)
-{
-    enum { LEAST = 256, MOST = 8192 };
-    RtType type = strcmp(rt->program->precision, "fp32") ? RT_BF16 : RT_F32;
-    int id = rt->gpu->products->count;
-    double best = 0;
-    for (int64_t size = LEAST, iteration = 0; size <= MOST; size *= 2, iteration++) {
-        void *memory;
-        double begin = rt_seconds();
-        if (cudaMalloc(&memory, (size_t)(size * size * 3 * 4)) != cudaSuccess)
-            break;
-        fill_randomly(rt, memory, size * size * 3 * 4);
-        double flops = measure(rt, id + (int)iteration, type, size, memory, size == MOST ? seconds : 0);
-        best = flops > best ? flops : best;
-        rt_gpu_check(rt, cudaFree(memory), "free memory");
-        if (rt_seconds() - begin > seconds / 4)
-            break;
-    }
-    return best > 0 ? best : NAN;
-}

@@ -6,7 +6,7 @@
 
 #include "../kernels/shape.h"
 
-/* Rows that one thread rotates by the same angles, which are the expensive part. */
+/* Rows that one thread rotates by the same angles. */
 enum { RT_ROPE_ROWS = 8 };
 
 /* N elements as a pack, which has to be on a boundary, or one by one. */
@@ -32,9 +32,22 @@ template <int N, bool TOGETHER, typename T> RT_INLINE void rt_store_pairs(T *to,
         rt_set(to[i], pairs[i]);
 }
 
+/* Cosines [seq, feature / 2], then sines: in double precision, so they are computed once for all rows. */
+template <typename T> RT_INLINE void rt_rope_angles(const T *, T *, float *scratch, const RtRope s)
+{
+    const int64_t half = s.feature / 2, item = (int64_t)blockIdx.x * 256 + threadIdx.x, t = item / half;
+    if (t >= s.seq)
+        return;
+    const int64_t position = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
+    const double angle = (double)position * pow(s.base, -2.0 * (double)(item % half) / (double)s.feature);
+    scratch[item] = (float)cos(angle);
+    scratch[s.seq * half + item] = (float)(s.inverse ? -sin(angle) : sin(angle));
+}
+
 /* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] that have it.  TOGETHER: neighbours are read
  * at once, since each row begins where that is allowed. */
-template <int WIDTH, bool TOGETHER, typename T> RT_INLINE void rt_rope(const T *x, T *y, const RtRope s)
+template <int WIDTH, bool TOGETHER, typename T>
+RT_INLINE void rt_rope(const T *x, T *y, const float *scratch, const RtRope s)
 {
     const int64_t half = s.feature / 2, packs = half / WIDTH, rows = s.outer * s.middle;
     const int64_t groups = (rows + RT_ROPE_ROWS - 1) / RT_ROPE_ROWS;
@@ -42,14 +55,8 @@ template <int WIDTH, bool TOGETHER, typename T> RT_INLINE void rt_rope(const T *
     if (item >= s.seq * groups * packs)
         return;
     const int64_t i = item % packs * WIDTH, t = item / packs % s.seq, group = item / packs / s.seq;
-    const int64_t position = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
-    float cosine[WIDTH], sine[WIDTH];
-#pragma unroll
-    for (int e = 0; e < WIDTH; e++) {
-        const double angle = (double)position * pow(s.base, -2.0 * (double)(i + e) / (double)s.feature);
-        cosine[e] = (float)cos(angle);
-        sine[e] = (float)(s.inverse ? -sin(angle) : sin(angle));
-    }
+    const RtPack<float, WIDTH> cosine = rt_load_pack<WIDTH>(scratch + t * half + i);
+    const RtPack<float, WIDTH> sine = rt_load_pack<WIDTH>(scratch + (s.seq + t) * half + i);
     for (int64_t row = group * RT_ROPE_ROWS; row < rows && row < (group + 1) * RT_ROPE_ROWS; row++) {
         const int64_t o = row / s.middle, m = row % s.middle;
         const T *from = x + o * s.x.outer + t * s.x.seq + m * s.x.middle;

@@ -1,7 +1,8 @@
 /* run.c -- functions of the program on a GPU.
  *
  * The first run of a function launches all work directly, since libraries initialise themselves in the first call.  The
- * second run records the queued work as a CUDA graph, which later runs launch. */
+ * second run records the queued work as CUDA graphs, which later runs launch: what stands before the loop over
+ * micro-batches, one turn of it, and what stands after it; or one graph, if there is no such loop. */
 #include "gpu.h"
 
 #include <stdlib.h>
@@ -17,15 +18,28 @@ typedef struct {
 } Staged;
 
 typedef struct {
-    int runs; /* without a graph */
-    cudaGraphExec_t graph;
-    RtTraffic *traffic; /* of one run of the graph, by collective */
+    cudaGraphExec_t graph; /* NULL: no such part */
+    RtTraffic *traffic;    /* of one run of the graph, by collective */
+} Graph;
+
+enum { BEFORE, TURN, AFTER, PARTS };
+
+typedef struct {
+    int runs; /* without graphs */
+    bool is_recorded;
+    Graph part[PARTS]; /* without a loop: BEFORE alone */
+    int64_t turns;
+    int nslices;
+    RtSlice *slice;
 } Recorded;
 
 struct RtGpuRuns {
     Staged staged[MAX_STAGED];
     int nstaged;
     Recorded recorded[FUNCTIONS]; /* step, eval, predict */
+    Recorded *recording;          /* NULL: work is queued directly */
+    int part;                     /* that is being recorded */
+    int64_t turns_left;           /* of the loop: they are not */
     cudaEvent_t *mark;
     int nmarks, room;
     double first_mark; /* seconds, as rt_seconds counts */
@@ -33,16 +47,26 @@ struct RtGpuRuns {
 
 void rt_gpu_runs_open(Rt *rt) { rt->gpu->runs = rt_allocate(1, sizeof *rt->gpu->runs); }
 
+void rt_gpu_graphs_close(Rt *rt)
+{
+    Recorded *recorded = rt->gpu->runs->recorded;
+    for (int i = 0; i < FUNCTIONS; i++) {
+        for (int k = 0; k < PARTS; k++) {
+            if (recorded[i].part[k].graph)
+                rt_gpu_check(rt, cudaGraphExecDestroy(recorded[i].part[k].graph), "drop a graph");
+            free(recorded[i].part[k].traffic);
+        }
+        free(recorded[i].slice);
+        recorded[i] = (Recorded){ 0 };
+    }
+}
+
 void rt_gpu_runs_close(Rt *rt)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
     for (int i = 0; i < runs->nstaged; i++)
         rt_gpu_check(rt, cudaFreeHost(runs->staged[i].memory), "free pinned memory");
-    for (int i = 0; i < FUNCTIONS; i++) {
-        if (runs->recorded[i].graph)
-            rt_gpu_check(rt, cudaGraphExecDestroy(runs->recorded[i].graph), "drop a graph");
-        free(runs->recorded[i].traffic);
-    }
+    rt_gpu_graphs_close(rt);
     for (int i = 0; i < runs->room; i++)
         rt_gpu_check(rt, cudaEventDestroy(runs->mark[i]), "drop an event");
     free(runs->mark);
@@ -83,7 +107,7 @@ static void upload_staged(Rt *rt)
     }
 }
 
-/* --- Running ---------------------------------------------------------------------------------- */
+/* --- Recording -------------------------------------------------------------------------------- */
 
 static Recorded *recorded_of(Rt *rt, const RtFunction *f)
 {
@@ -97,10 +121,22 @@ static void launch_all(Rt *rt, const RtFunction *f)
     rt_gpu_collectives_join(rt);
 }
 
-/* Recorded work has not been executed. */
-static void take_back_traffic(Rt *rt, Recorded *recorded, RtTraffic *before)
+static void begin_part(Rt *rt, int part)
 {
-    recorded->traffic = before;
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    Graph *graph = &runs->recording->part[part];
+    const size_t bytes = (size_t)rt->program->ncollectives * sizeof *graph->traffic;
+    runs->part = part;
+    graph->traffic = rt_allocate(rt->program->ncollectives, sizeof *graph->traffic);
+    if (bytes)
+        memcpy(graph->traffic, rt->traffic, bytes);
+    rt_gpu_check(rt, cudaStreamBeginCapture(rt->gpu->compute, cudaStreamCaptureModeThreadLocal),
+                 "begin to record a graph");
+}
+
+/* Recorded work has not been executed: its traffic is counted when it is. */
+static void take_back_traffic(Rt *rt, RtTraffic *before)
+{
     for (int i = 0; i < rt->program->ncollectives; i++) {
         RtTraffic now = rt->traffic[i];
         rt->traffic[i] = before[i];
@@ -109,26 +145,82 @@ static void take_back_traffic(Rt *rt, Recorded *recorded, RtTraffic *before)
     }
 }
 
-static void add_traffic(Rt *rt, const Recorded *recorded)
+static void end_part(Rt *rt)
 {
-    for (int i = 0; i < rt->program->ncollectives; i++) {
-        rt->traffic[i].calls += recorded->traffic[i].calls;
-        rt->traffic[i].sent_bytes += recorded->traffic[i].sent_bytes;
-    }
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    Graph *part = &runs->recording->part[runs->part];
+    cudaGraph_t graph;
+    rt_gpu_collectives_join(rt);
+    rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
+    rt_gpu_check(rt, cudaGraphInstantiate(&part->graph, graph, 0), "make a graph (--no-graph goes without)");
+    rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
+    take_back_traffic(rt, part->traffic);
 }
 
 static void record(Rt *rt, const RtFunction *f, Recorded *recorded)
 {
-    cudaGraph_t graph;
-    RtTraffic *before = rt_allocate(rt->program->ncollectives, sizeof *before);
-    memcpy(before, rt->traffic, (size_t)rt->program->ncollectives * sizeof *before);
-    rt_gpu_check(rt, cudaStreamBeginCapture(rt->gpu->compute, cudaStreamCaptureModeThreadLocal),
-                 "begin to record a graph");
-    launch_all(rt, f);
-    rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
-    rt_gpu_check(rt, cudaGraphInstantiate(&recorded->graph, graph, 0), "make a graph (--no-graph goes without)");
-    rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
-    take_back_traffic(rt, recorded, before);
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    runs->recording = recorded;
+    begin_part(rt, BEFORE);
+    f->run(rt, rt->arena);
+    end_part(rt);
+    runs->recording = NULL;
+    recorded->is_recorded = true;
+}
+
+/* The first loop ends the part BEFORE; of another one, all turns are in the part AFTER. */
+bool rt_turn(Rt *rt, int64_t turn, int64_t turns, int count, const RtSlice slices[])
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    Recorded *recorded = runs->recording;
+    if (!recorded || (runs->part == AFTER && runs->turns_left == 0))
+        return true;
+    if (runs->part == AFTER) {
+        runs->turns_left--;
+        return false;
+    }
+    end_part(rt);
+    recorded->turns = turns;
+    recorded->nslices = count;
+    recorded->slice = rt_allocate(count, sizeof *slices);
+    for (int i = 0; i < count; i++)
+        recorded->slice[i] = slices[i];
+    runs->turns_left = turns - 1;
+    begin_part(rt, TURN);
+    return true;
+}
+
+void rt_turn_over(Rt *rt)
+{
+    const struct RtGpuRuns *runs = rt->gpu->runs;
+    if (!runs->recording || runs->part != TURN)
+        return;
+    end_part(rt);
+    begin_part(rt, AFTER);
+}
+
+/* --- Running ---------------------------------------------------------------------------------- */
+
+static void launch_part(Rt *rt, const Graph *part)
+{
+    if (!part->graph)
+        return;
+    for (int i = 0; i < rt->program->ncollectives; i++) {
+        rt->traffic[i].calls += part->traffic[i].calls;
+        rt->traffic[i].sent_bytes += part->traffic[i].sent_bytes;
+    }
+    rt_gpu_check(rt, cudaGraphLaunch(part->graph, rt->gpu->compute), "start a graph");
+}
+
+static void launch_recorded(Rt *rt, const Recorded *recorded)
+{
+    launch_part(rt, &recorded->part[BEFORE]);
+    for (int64_t turn = 0; turn < recorded->turns; turn++) {
+        for (const RtSlice *s = recorded->slice; turn > 0 && s < recorded->slice + recorded->nslices; s++)
+            rt_copy_bytes(rt, s->first, (const char *)s->first + turn * s->bytes, s->bytes);
+        launch_part(rt, &recorded->part[TURN]);
+    }
+    launch_part(rt, &recorded->part[AFTER]);
 }
 
 void rt_run(Rt *rt, const RtFunction *f)
@@ -138,10 +230,9 @@ void rt_run(Rt *rt, const RtFunction *f)
     if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {
         launch_all(rt, f);
     } else {
-        if (!recorded->graph)
+        if (!recorded->is_recorded)
             record(rt, f, recorded);
-        add_traffic(rt, recorded);
-        rt_gpu_check(rt, cudaGraphLaunch(recorded->graph, rt->gpu->compute), "start a graph");
+        launch_recorded(rt, recorded);
     }
     rt_gpu_index_ask(rt);
     rt_gpu_finish(rt);

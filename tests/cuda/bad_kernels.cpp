@@ -114,6 +114,22 @@ KERNEL(reads_what_another_block_writes)
 KERNEL(two_blocks_write_one_element) { y[thread] = x[thread]; }
 KERNEL(loads_off_the_boundary) { y[i] = i < 100 ? rt_load_pack<4>(x + i)[0] : 0; }
 
+static void stores_a_pack(float *to, int thread, float x)
+{
+    if (thread % 4 == 0)
+        rt_store_pack(to, rt_all<4>(x));
+}
+
+KERNEL(stores_packs) { stores_a_pack(y + i, thread, x[i]); }
+KERNEL(stores_packs_off_the_boundary) { stores_a_pack(y + (i ? i - 1 : 0), thread, x[i]); }
+
+KERNEL(stores_packs_to_shared_memory)
+{
+    stores_a_pack(shared + thread, thread, x[i]);
+    __syncthreads();
+    y[i] = shared[thread];
+}
+
 KERNEL(half_of_the_warp_shuffles)
 {
     float sum = x[i];

@@ -3,13 +3,16 @@
 # if available.
 #
 #   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
-#                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh)
+#                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh);
+#                                        PROGRAMS: a folder for the programs, and nothing is run
 set -eu
 cd "$(dirname "$0")/../.."
 MPC=${BUILD:-build}/mpc
 export BUILD=${BUILD:-build}/cuda
-tests/cuda/build.sh
-"$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+if [ -z "${PROGRAMS:-}" ]; then
+    tests/cuda/build.sh
+    "$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+fi
 models=$(mktemp -d)
 trap 'rm -rf "$models"' EXIT
 plan() # NAME OPTION... -- an example with small, odd sizes
@@ -41,6 +44,12 @@ if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
 fi
+if [ -n "${PROGRAMS:-}" ]; then
+    for file; do
+        cp "$file" "$PROGRAMS/$(echo "${file#"$models/"}" | tr / -)"
+    done
+    exit 0
+fi
 for file; do
     "${EXECUTE:-$BUILD/execute}" "$file" || failed=1
     # The same for GPUs with 99 KiB of shared memory per block: smaller tiles.
@@ -49,7 +58,8 @@ for file; do
     fi
 done
 
-# Ahead of time, at full size, with no registers spilled.
+# Ahead of time, at full size, with no registers spilled, nothing but rope's angles in local memory, and two blocks of
+# rows in shared memory on a multiprocessor.
 nvrtc="not compiled by NVRTC: there is none here"
 while read -r model architecture options; do
     status=0
@@ -60,7 +70,12 @@ while read -r model architecture options; do
         break
     elif [ $status != 0 ] || ! grep "compiled in" "$models/log" | grep -q "; 0 of their functions spill"; then
         echo "$model $architecture $options:"
-        grep -v " 0  [a-z0-9]*.mdl" "$models/log"
+        cat "$models/log"
+        failed=1
+    fi
+    if awk '$3 == "x" && (($8 > 0 && $1 !~ /_rope(_v[0-9]+)?$/) || ($4 == 512 && $5 > 64)) { print; found = 1 } END { exit !found }' \
+        "$models/log"; then
+        echo "$model $architecture $options: local memory, or too many registers for two blocks"
         failed=1
     fi
     case $architecture in sm_86 | sm_89)
@@ -72,6 +87,7 @@ while read -r model architecture options; do
     nvrtc="compiled by NVRTC for sm_80 to sm_90 without spills"
 done <<'END'
 gpt2 sm_90
+gpt2 sm_90 -D vocab=49999
 gpt2 sm_80 --set train.precision=fp16
 llama sm_90 -D head=128
 llama sm_80 --set train.precision=fp32
@@ -82,5 +98,9 @@ gpt2 sm_86 --mesh tp=2
 llama sm_86 -D head=256
 llama sm_89 -D head=256 --set train.precision=fp32
 END
+if [ "$nvrtc" != "${nvrtc#compiled by}" ]; then
+    /usr/bin/python3 tests/cuda/sass.py "$MPC" "$models" > "$models/sass" || failed=1
+    [ ! -s "$models/sass" ] || nvrtc="$nvrtc; $(cat "$models/sass")"
+fi
 [ $failed = 0 ] && echo "every kernel ran on the emulator as in the interpreter; $nvrtc"
 exit $failed

@@ -11,6 +11,7 @@
 #include <cublasLt.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct {
     int32_t transposed[2];
@@ -279,6 +280,15 @@ static bool work_product(void *data)
     return true;
 }
 
+/* When a product is not the one before, the kernel is taken for a new one. */
+static void load_kernel(const void *product)
+{
+    static const void *last;
+    const int64_t milliseconds = product == last ? 0 : emulated_number("EMULATED_LOAD", 0);
+    last = product;
+    nanosleep(&(struct timespec){ milliseconds / 1000, milliseconds % 1000 * 1000000 }, NULL);
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha,
                               const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
                               cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
@@ -293,6 +303,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (p.description.epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("late"))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     check_epilogue(&p.description, &p.layout[2]);
+    load_kernel(description);
     emulated_enqueue(stream, work_product, &p, sizeof p);
     return c == d ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }

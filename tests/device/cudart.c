@@ -242,7 +242,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     memset(properties, 0, sizeof *properties);
-    snprintf(properties->name, sizeof properties->name, "emulated");
+    const char *name = getenv("EMULATED_NAME");
+    snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
     properties->major = (int)emulated_number("EMULATED_ARCHITECTURE", 90) / 10;
     properties->minor = (int)emulated_number("EMULATED_ARCHITECTURE", 90) % 10;
     properties->sharedMemPerBlockOptin = (size_t)shared_limit();
@@ -271,7 +272,8 @@ struct CUkern_st {
     char name[160];
     EmulatorKernel *run;
     int arguments;
-    int64_t shared; /* bytes that a launch may ask for */
+    int64_t declared; /* bytes of shared memory that every launch has */
+    int64_t shared;   /* bytes that a launch may ask for beside them */
 };
 
 struct CUlib_st {
@@ -314,11 +316,23 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     (*kernel)->run = (EmulatorKernel *)(intptr_t)dlsym(library->handle, symbol);
     snprintf(symbol, sizeof symbol, "%s_arguments", name);
     const int *arguments = dlsym(library->handle, symbol);
-    if (!(*kernel)->run || !arguments)
+    snprintf(symbol, sizeof symbol, "%s_declared", name);
+    const long *declared = dlsym(library->handle, symbol);
+    if (!(*kernel)->run || !arguments || !declared)
         return cudaErrorSymbolNotFound;
     (*kernel)->arguments = *arguments;
-    (*kernel)->shared = 48 * 1024;
+    (*kernel)->declared = *declared;
+    (*kernel)->shared = 48 * 1024 - *declared;
     return cudaSuccess;
+}
+
+/* A constant ends with its section at the latest: where it begins one, the symbol that is found may be the section's.
+ */
+static size_t size_of(cudaLibrary_t library, const char *at, const ElfW(Sym) * symbol)
+{
+    char *const *begin = dlsym(library->handle, "emulated_constant_begin");
+    char *const *end = dlsym(library->handle, "emulated_constant_end");
+    return symbol->st_size == 0 && begin && end && *begin <= at && at < *end ? (size_t)(*end - at) : symbol->st_size;
 }
 
 cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library, const char *name)
@@ -328,7 +342,7 @@ cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library
     *at = dlsym(library->handle, name);
     if (!*at || !dladdr1(*at, &info, (void **)&symbol, RTLD_DL_SYMENT))
         return cudaErrorSymbolNotFound;
-    *bytes = symbol->st_size;
+    *bytes = size_of(library, *at, symbol);
     if (nvariables == MAX_VARIABLES)
         emulated_fault("more than %d variables of kernels", MAX_VARIABLES);
     variables[nvariables].at = *at;
@@ -339,19 +353,16 @@ cudaError_t cudaLibraryGetGlobal(void **at, size_t *bytes, cudaLibrary_t library
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attribute, int value,
                                             int device)
 {
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > shared_limit())
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value + kernel->declared > shared_limit())
         return cudaErrorInvalidValue;
     kernel->shared = value;
     return cudaSuccess;
 }
 
-/* Only constants are copied so: they are no memory of the device here. */
+/* It may return before the copy has ended, and non-blocking streams do not wait for the default stream. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    if (memory_of(to) || memory_of(from))
-        emulated_fault("cudaMemcpy is not ordered behind other streams: copy in a stream");
-    memcpy(to, from, bytes);
-    return cudaSuccess;
+    emulated_fault("cudaMemcpy is not ordered with non-blocking streams: copy in a stream");
 }
 
 typedef struct {

@@ -16,7 +16,10 @@
  *   EMULATED_BYTES=N          memory of each (4 GB)
  *   EMULATED_ARCHITECTURE=N   compute capability (90), and bytes of shared memory of a block:
  *   EMULATED_SHARED=N         (232448)
+ *   EMULATED_NAME=TEXT        the GPU's name ("emulated")
+ *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
+ *   EMULATED_NODES=FILE       for the number of nodes of the largest graph
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           hangs after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL
@@ -41,6 +44,9 @@ void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *da
 /* Does the work needed to empty the stream; or, if it may stay late, a part of it: true if it is empty. */
 void emulated_drain(EmulatedStream *stream);
 bool emulated_advance(EmulatedStream *stream);
+
+/* Does a graph that has not been dropped contain this work, with data that begins with this pointer? */
+bool emulated_is_recorded(EmulatedWork *work, const void *first);
 
 /* The number in an environment variable, or `preset`. */
 int64_t emulated_number(const char *name, int64_t preset);

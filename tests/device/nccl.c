@@ -3,7 +3,10 @@
  * The calls of a group are one piece of work of their stream; a send or receive outside of groups is one by itself.  It
  * writes this rank's messages once, and is complete when those for it have been written, and those from it to one rank
  * taken; until then the scheduler continues with other streams.  Mismatched operations are reported.  Sums are in f32,
- * in the order of ranks. */
+ * in the order of ranks.
+ *
+ * Communicators are non-blocking: a call may say that it is in progress, which here every other one of a group does,
+ * and each end of a group until it is asked. */
 #include "device.h"
 
 #include "convert.h"
@@ -24,6 +27,8 @@ struct ncclComm {
     int64_t groups;                               /* of calls of all ranks, that were worked on */
     int64_t sent[MAX_RANKS], received[MAX_RANKS]; /* groups with messages to, and from, a rank */
     bool is_open;
+    bool is_busy;      /* the last calls are in progress until it is asked */
+    bool is_finalized; /* it comes, or has come, to rest */
 };
 
 typedef struct {
@@ -37,7 +42,7 @@ typedef struct {
 } Call;
 
 typedef struct {
-    ncclComm_t comm;
+    ncclComm_t comm; /* first: see emulated_is_recorded */
     bool has_given, has_taken;
     int count;
     Call call[MAX_CALLS];
@@ -135,6 +140,10 @@ static bool has_our_gpu(const ncclComm_t comm, int rank)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
 {
     *status = ncclSuccess;
+    if (comm->is_busy) {
+        comm->is_busy = false;
+        return ncclSuccess;
+    }
     for (int rank = 0; rank < comm->ranks && !comm->is_open; rank++) {
         char path[256];
         path_of(comm, 0, rank, -1, path);
@@ -151,9 +160,21 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
     return ncclSuccess;
 }
 
+static bool work_group(void *data);
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (emulated_is_recorded(work_group, comm))
+        emulated_fault("NCCL waits for ever: a graph that uses the communicator has not been dropped");
+    comm->is_finalized = comm->is_busy = true;
+    return ncclInProgress;
+}
+
 /* Files of the last groups are left: others may still read them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    if (!comm->is_finalized || comm->is_busy)
+        emulated_fault("a communicator is destroyed before it has come to rest");
     free(comm);
     return ncclSuccess;
 }
@@ -383,10 +404,12 @@ static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Call call)
         ncclGroupStart();
     if (depth == 0 || group.count == MAX_CALLS || (group.count && (group.comm != comm || group_stream != stream)))
         emulated_fault("calls of NCCL stand in groups of one communicator here");
+    if (comm->is_busy || comm->is_finalized)
+        emulated_fault("a communicator is used while its last calls are in progress, or after its end");
     group.comm = comm;
     group_stream = stream;
     group.call[group.count++] = call;
-    return is_alone ? ncclGroupEnd() : ncclSuccess;
+    return is_alone ? ncclGroupEnd() : group.count % 2 ? ncclInProgress : ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -398,10 +421,12 @@ ncclResult_t ncclGroupStart(void)
 
 ncclResult_t ncclGroupEnd(void)
 {
-    if (--depth == 0 && group.count)
-        emulated_enqueue(group_stream, work_group, &group,
-                         offsetof(Group, call) + (size_t)group.count * sizeof *group.call);
-    return ncclSuccess;
+    if (--depth > 0 || !group.count)
+        return ncclSuccess;
+    emulated_enqueue(group_stream, work_group, &group,
+                     offsetof(Group, call) + (size_t)group.count * sizeof *group.call);
+    group.comm->is_busy = true;
+    return ncclInProgress;
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,

@@ -41,9 +41,24 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const 
     return NVRTC_SUCCESS;
 }
 
-/* After the text: each kernel as a function of an array of arguments, and their number. */
+/* The bytes of the shared memory that a piece of text declares, as an expression. */
+static void write_declared(const char *text, const char *end, FILE *out)
+{
+    static const char word[] = "__shared__ ";
+    for (; (text = strstr(text, word)) && text < end;) {
+        text += strlen(word);
+        const char *sizes = strchr(text, '['), *name = sizes;
+        while (name[-1] != ' ')
+            name--;
+        fprintf(out, " + sizeof(%.*s%.*s)", (int)(name - text), text, (int)strcspn(sizes, ";"), sizes);
+    }
+}
+
+/* After the text: each kernel as a function of an array of arguments; their number, and the kernel's declared shared
+ * memory: that of the text since the last kernel, where the functions are that it calls. */
 static void write_source(const char *source, FILE *out)
 {
+    const char *from = source;
     fprintf(out, "#include \"wrap.h\"\n#line 1 \"kernels.cu\"\n%s\n", source);
     for (const char *at = source; (at = strstr(at, "extern \"C\" __global__"));) {
         const char *open = strchr(at, ')') + 1; /* after __launch_bounds__ */
@@ -54,7 +69,11 @@ static void write_source(const char *source, FILE *out)
         fprintf(out, "extern \"C\" void %.*s_emulated(void **arguments) { emulator_call(%.*s, arguments); }\n",
                 (int)(end - name), name, (int)(end - name), name);
         fprintf(out, "extern \"C\" const int %.*s_arguments = %d;\n", (int)(end - name), name, arguments);
-        at = last;
+        at = strstr(last, "\n}");
+        fprintf(out, "extern \"C\" const long %.*s_declared = 0", (int)(end - name), name);
+        write_declared(from, at, out);
+        fprintf(out, ";\n");
+        from = at;
     }
     fprintf(out, "#include \"sections.h\"\n");
 }

@@ -53,10 +53,12 @@ struct CUgraph_st {
     int count, room;
     EmulatedStream *from[MAX_STREAMS], *to[MAX_STREAMS]; /* streams that joined, and their replacements at launch */
     int nstreams;
+    CUgraph_st *next; /* of those that have not been dropped */
 };
 
 static EmulatedStream *streams[MAX_STREAMS];
 static int nstreams;
+static CUgraph_st *graphs;
 
 /* --- Helpers ------------------------------------------------------------------------------------ */
 
@@ -323,6 +325,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 {
     CUgraph_st *graph = calloc(1, sizeof *graph);
     graph->origin = stream;
+    graph->next = graphs;
+    graphs = graph;
     join_capture(graph, stream);
     return cudaSuccess;
 }
@@ -350,9 +354,21 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return status;
 }
 
+static void note_nodes(int count)
+{
+    static int most;
+    FILE *out = count > most && getenv("EMULATED_NODES") ? fopen(getenv("EMULATED_NODES"), "w") : NULL;
+    if (!out)
+        return;
+    most = count;
+    if (fprintf(out, "%d\n", most) < 0 || fclose(out) != 0)
+        emulated_fault("$EMULATED_NODES cannot be written");
+}
+
 /* The graph itself is the executable graph. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *started, cudaGraph_t graph, unsigned long long flags)
 {
+    note_nodes(graph->count);
     *started = (cudaGraphExec_t)(void *)graph;
     return cudaSuccess;
 }
@@ -361,12 +377,24 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return cudaSuccess; }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t started)
 {
-    CUgraph_st *graph = (CUgraph_st *)(void *)started;
+    CUgraph_st *graph = (CUgraph_st *)(void *)started, **at = &graphs;
+    while (*at != graph)
+        at = &(*at)->next;
+    *at = graph->next;
     for (int i = 0; i < graph->count; i++)
         free(graph->node[i].data);
     free(graph->node);
     free(graph);
     return cudaSuccess;
+}
+
+bool emulated_is_recorded(EmulatedWork *work, const void *first)
+{
+    for (const CUgraph_st *graph = graphs; graph; graph = graph->next)
+        for (int i = 0; i < graph->count; i++)
+            if (graph->node[i].work == work && memcmp(graph->node[i].data, &first, sizeof first) == 0)
+                return true;
+    return false;
 }
 
 static EmulatedStream *worker_of(CUgraph_st *graph, const EmulatedStream *recorded, EmulatedStream *launched)

@@ -49,6 +49,14 @@ def test_products_that_cublaslt_does_not_take(compiled, data, tmp_path):
     assert_same(logs[1], logs[0], "fp32")
 
 
+def test_shared_memory_of_both_kinds(compiled, data, tmp_path):
+    """A row of the loss needs less than 48 KiB, but not with the memory that the kernel declares itself."""
+    trainer = compiled("gpt2", "cuda", (("precision", "bf16"), ("batch", 1), ("microbatch", 1)), ("-D", "layers=1", "-D", "vocab=24448"))
+    rows = re.findall(r'"kernel_loss\w*",[^}]*\.shared = (\d+)', (trainer.folder / "trainer.c").read_text())
+    assert any(48 * 1024 - 512 < int(bytes_) <= 48 * 1024 for bytes_ in rows), rows
+    train(trainer, data, tmp_path)
+
+
 @pytest.mark.parametrize("graph", [(), ("--no-graph",)], ids=str)
 def test_index_out_of_range(graph, compiled, data, tmp_path):
     """Kernels note it, and the trainer names it: in a step that runs as a graph as in one that does not."""
@@ -119,6 +127,41 @@ def test_checkpoints_and_samples_go_both_ways(compiled, data, tmp_path):
         samples = [start(trainer.command("--steps", 0, "--load", "end", "--sample", 12, "--seed", 7), tmp_path).stdout
                    for trainer in (first, second)]
         assert samples[0] == samples[1]
+
+
+@emulated
+def test_one_micro_batch_is_recorded(compiled, data, tmp_path):
+    """However many a step has: graphs are no larger, and the losses are a processor's.  With dropout, each has its own
+    masks."""
+    nodes = {}
+    for micros in (1, 8):
+        settings = (("batch", 2 * micros), ("microbatch", 2))
+        logs = [train(compiled("bert", target, settings), data, tmp_path / f"{target}{micros}", environment={"EMULATED_NODES": "nodes"}.items())
+                for target in ("c", "cuda")]
+        assert_same(logs[1], logs[0], "fp32")
+        nodes[micros] = int((tmp_path / f"cuda{micros}" / "nodes").read_text())
+    assert nodes[8] <= nodes[1], nodes
+
+
+def peak_of(compiled, data, directory, environment):
+    """What the trainer says of the best product: its size, Tflop/s, what is used; and the utilisations of the steps."""
+    done = start(compiled("chars", "cuda").command("--data", data, "--data-format", "bytes", "--steps", 2, "--log", "log", "--overwrite"),
+                 directory, environment=environment.items())
+    said = re.search(r"best product: (\S+) Tflop/s in f32, (\d+) x \d+(.*); mfu is of what (.*)", done.stderr)
+    return int(said[2]), float(said[1]), said[3], said[4], read_log(directory / "log")
+
+
+@emulated
+def test_peak(compiled, data, tmp_path):
+    """The time in which cuBLASLt loads a kernel is no part of a product's, and does not end the measurement at the smallest
+    one.  A measurement far from the data sheet is not believed."""
+    size, measured, sheet, used, log = peak_of(compiled, data, tmp_path, {"EMULATED_LOAD": "150"})
+    assert size > 128 and (sheet, used) == ("", "was measured")
+    flops = json.loads((compiled("chars", "cuda").folder / "plan.json").read_text())["work"]["flops_per_step"]
+    assert log[-1]["mfu"] == pytest.approx(flops / (log[-1]["step_ms"] / 1e3) / (measured * 1e12), abs=1e-4)
+    *_, sheet, used, log = peak_of(compiled, data, tmp_path, {"EMULATED_NAME": "NVIDIA H200"})
+    assert (sheet, used) == (", by the data sheet 67", "the data sheet says")
+    assert log[-1]["mfu"] == 0, "a processor's share of it, with four digits"
 
 
 def test_trace(compiled, data, tmp_path):

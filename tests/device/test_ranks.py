@@ -127,8 +127,10 @@ def two(compiled):
     return compile_layout(compiled, "chars", "tp=2", 0, 8)
 
 
-def test_traffic_is_counted_through_graphs(two, data, tmp_path):
-    counted = [run(two, "tp=2", data, tmp_path, "--print-traffic", *options).stdout for options in ((), ("--no-graph",))]
+@pytest.mark.parametrize("microbatch", [8, 2])
+def test_traffic_is_counted_through_graphs(microbatch, compiled, data, tmp_path):
+    trainer = compile_layout(compiled, "chars", "tp=2", 0, microbatch)
+    counted = [run(trainer, "tp=2", data, tmp_path, "--print-traffic", *options).stdout for options in ((), ("--no-graph",))]
     rows = [re.findall(r"^(?:all|reduce)_\w+ +tp +\d+ +\d+ +- +-", text, re.M) for text in counted]
     assert rows[0] == rows[1] and len(rows[0]) > 5
     assert all(int(row.split()[2]) % STEPS == 0 for row in rows[0])

@@ -136,6 +136,15 @@ def test_real_nvrtc(chars, data, tmp_path):
     assert b"\x7fELF" in kept.read_bytes()[:64] and b"kernel_h_mlp_epilogue" in kept.read_bytes()
 
 
+def test_any_processor(tmp_path):
+    """A trainer for GPUs runs on other hosts than the one that compiles it: only one for this processor is tuned to it."""
+    for target, tuned in (("c", True), ("cuda", False)):
+        done = start([BUILD / "mpc", "compile", ROOT / "examples/chars.mdl", "--target", target, "--verbose", "--cflags=-O0", "-o",
+                      tmp_path / "out"], tmp_path)
+        command, = (line for line in done.stdout.splitlines() if "-fopenmp" in line)
+        assert ("-march=" in command) == tuned, command
+
+
 @pytest.mark.skipif(not real_cuda() or os.path.exists("/dev/nvidiactl"), reason="no CUDA, or a GPU")
 def test_no_driver(compiled, data, tmp_path):
     """The trainer that users get: it starts without CUDA's driver, and links neither it nor a library beside."""

@@ -1,7 +1,9 @@
 #!/bin/sh
 # kernels.sh -- every kernel of tests/cuda beside the interpreter, on a GPU.
 #
-#   tests/gpu/kernels.sh [FILE.mir ...]     CC, BUILD, CUDA_HOME; LIBRARIES: in the place of CUDA's, for the emulated device
+#   tests/gpu/kernels.sh [FILE.mir ...]     CC, BUILD, CUDA_HOME
+#   tests/gpu/kernels.sh --bundle FOLDER    only writes what does it and its programs there: execute_gpu PROGRAM.mir runs
+#                                           in that folder, which needs a copy of runtime/'s headers
 set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
@@ -11,11 +13,19 @@ home=${CUDA_HOME:-/usr/local/cuda}
 include=${CUDA_INCLUDE:-$home/include}
 tests/cuda/build.sh
 objects=$(ls "$BUILD"/*.o | grep -Ev '/(emulator[^/]*|bad_kernels)\.o$')
+root=$PWD to=$BUILD/execute_gpu
+if [ "${1:-}" = --bundle ]; then
+    root=. to=$2/execute_gpu
+fi
 # shellcheck disable=SC2086
-$CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -rdynamic -I. -Iir -Iruntime \
-    "-I$BUILD" -Itests -Itests/cuda -isystem "$include" "-DMPC_ROOT=\"$PWD\"" tests/gpu/machine.c tests/cuda/execute.c \
-    tests/cuda/memory.c tests/cuda/ranks.c $objects -o "$BUILD/execute_gpu" "-Wl,-rpath,$home/lib64" \
-    ${LIBRARIES:-"-L$home/lib64" -lcudart_static -lnvrtc} -ldl -lrt -lpthread -lm
+$CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -rdynamic -I. -Iir -Icodegen -Iruntime \
+    "-I$BUILD" -Itests -Itests/cuda -isystem "$include" "-DMPC_ROOT=\"$root\"" tests/gpu/machine.c tests/cuda/execute.c \
+    tests/cuda/memory.c tests/cuda/ranks.c $objects -o "$to" "-Wl,-rpath,$home/lib64" \
+    "-L$home/lib64" -lcudart_static -lnvrtc -ldl -lrt -lpthread -lm
+if [ "${1:-}" = --bundle ]; then
+    export PROGRAMS="$2" BUILD="${BUILD%/cuda}"
+    exec sh tests/cuda/run.sh
+fi
 EXECUTE=$BUILD/execute_gpu
 export EXECUTE BUILD="${BUILD%/cuda}" MPC
 exec sh tests/cuda/run.sh "$@"

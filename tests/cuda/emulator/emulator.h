@@ -53,6 +53,7 @@ void emulator_barrier(void);
 int emulator_barrier_or(int predicate);
 void emulator_barrier_warp(uint32_t mask);
 void emulator_on_boundary(const void *at, size_t bytes);
+void emulator_store_global(void *to, const void *from, size_t bytes);
 uint64_t emulator_shuffle(uint32_t mask, uint64_t bits, int source);
 uint32_t emulator_ballot(uint32_t mask, int predicate);
 int emulator_exchange(int *at, int value);

@@ -224,6 +224,16 @@ void emulator_touch(const void *address, int64_t bytes, bool is_write)
     }
 }
 
+void emulator_store_global(void *to, const void *from, size_t bytes)
+{
+    const Memory *memory = is_skipped ? NULL : find(to);
+    if (memory && memory->is_shared)
+        emulator_fault(true, "stores to shared memory as if it were global");
+    emulator_on_boundary(to, bytes);
+    emulator_touch(to, (int64_t)bytes, true);
+    memcpy(to, from, bytes);
+}
+
 void emulator_take_away(void *at, int64_t bytes)
 {
     emulator_touch(at, bytes, true);

@@ -65,6 +65,8 @@ RT_INLINE uint32_t rt_pack_f16(float low, float high)
 
 RT_INLINE float rt_exp2(float x) { return exp2f(x); }
 
+RT_INLINE void rt_store_16(void *to, const uint32_t (&bits)[4]) { emulator_store_global(to, bits, sizeof bits); }
+
 RT_INLINE void rt_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     emulator_mma(c, a, b0, b1, 1);
