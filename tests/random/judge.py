@@ -127,6 +127,8 @@ class Judge:
         skipped = tuple(entry["step"] - 1 for entry in log if entry["grad_norm"] is None)
         if skipped and reference.Settings(case.program).precision == "fp16":
             expected = self.expectation(case, start, skipped)
+            if expected.unusable():
+                return Outcome("unusable", expected.unusable())
             log = [{**entry, "grad_norm": expected.exact.norms[entry["step"] - 1]} if entry["grad_norm"] is None else entry
                    for entry in log]
         return expected.compare(log, self.workplace.saved())
