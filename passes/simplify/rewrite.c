@@ -18,9 +18,6 @@ Rule *read_rules(Arena *arena, int *count)
     return rules;
 }
 
-/* Readers of a number take the dtype of their other operands; those of what is computed from numbers do not. */
-static bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
-
 Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
 {
     for (int i = 0; i < nrules; i++) {
@@ -28,11 +25,31 @@ Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
         if (!match(rules[i].when, result(op), &binding))
             continue;
         Value *value = construct(b, rules[i].write, &binding);
-        if (type_equal(&value->type, &result(op)->type) && !is_any_number(value))
+        if (type_equal(&value->type, &result(op)->type))
             return value;
     }
     return NULL;
 }
+
+/* A number takes the dtype of what it is computed with: of halves, where what it replaces would give f32. */
+static bool changes_readers(Module *m, const Op *op, Value *number)
+{
+    for (const Op *reader = op->next; reader; reader = reader->next) {
+        Op with = *reader;
+        if (index_of(&reader->args, result(op)) < 0)
+            continue;
+        with.args.at = NEW_ARRAY(&m->arena, Value *, reader->args.count);
+        for (int i = 0; i < reader->args.count; i++)
+            with.args.at[i] = arg(reader, i) == result(op) ? number : arg(reader, i);
+        const Type *types = infer_results(m, &with);
+        for (int i = 0; types && i < reader->results.count; i++)
+            if (types[i].dtype != reader->results.at[i]->type.dtype)
+                return true;
+    }
+    return false;
+}
+
+static bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
 
 void apply_rules(Module *m, Func *f)
 {
@@ -45,7 +62,7 @@ void apply_rules(Module *m, Func *f)
             continue;
         Builder b = builder_at(m, f, op);
         Value *simpler = rewrite(&b, rules, nrules, op);
-        if (simpler)
+        if (simpler && !(is_any_number(simpler) && changes_readers(m, op, simpler)))
             map_put(&instead, result(op), simpler);
     }
     resolve_all(&instead, &f->results);
