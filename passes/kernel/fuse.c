@@ -277,8 +277,7 @@ static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
         return;
     FusionGroup as = joined(a, b);
     if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
-        results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) &&
-        !has_way_around(p, a, b))
+        results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) && !has_way_around(p, a, b))
         merge(p, a, b, as);
 }
 
