@@ -109,6 +109,9 @@ KINDS = {
     "accumulate_beside": Kind("gradients of a repeat with weights, beside a pipeline", "broke the module", drawn=False, later=True),
     "stage_of_none": Kind("an op that no stage needs", "passing zero to ctz", drawn=False, later=True),
     "simplified_number": Kind("0.5 * 1 becomes a number, which takes the dtype of a half", "broke the module", drawn=False, later=True),
+    "kernel_values": Kind("a kernel of more operands than a launch takes", "crash", drawn=False, later=True),
+    "absent_key": Kind("keys in a tile's padding weigh infinitely where all scores are far below zero", "not a number", drawn=False,
+                       later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
