@@ -15,6 +15,9 @@
 
 enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16 };
 
+/* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
+enum { MAX_KERNEL_VALUES = 480 };
+
 typedef const char *Name; /* interned: equal names are equal pointers */
 typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module */
 typedef double Number;

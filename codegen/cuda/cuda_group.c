@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_POINTERS = 480 }; /* a launch takes 4 KiB of arguments */
+enum { MAX_POINTERS = MAX_KERNEL_VALUES + 1 }; /* with scratch */
 
 /* --- Which ------------------------------------------------------------------------------------------ */
 

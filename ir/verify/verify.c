@@ -96,6 +96,10 @@ static bool verify_kernel(Module *m, const Func *kernel)
 {
     Type seen = { 0 };
     bool good = true;
+    if (kernel->params.count + kernel->results.count > MAX_KERNEL_VALUES)
+        return WRONG(kernel->first ? kernel->first->loc : kernel->loc,
+                     "kernel @%s has %d operands and results, more than %d", kernel->name,
+                     kernel->params.count + kernel->results.count, MAX_KERNEL_VALUES);
     if (is_of_columns(kernel))
         return true;
     for (int i = 0; good && i < kernel->params.count; i++)

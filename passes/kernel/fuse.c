@@ -69,6 +69,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
     FusionGroup *g = NEW(&p->m->arena, FusionGroup);
     *g = (FusionGroup){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
     g->stages = stages_running(p->m, op);
+    g->values = op->args.count + op->results.count;
     if (g->product)
         return g;
     g->space = loop_space(p->m, op);
@@ -199,6 +200,7 @@ static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
     g.space = large->space;
     g.updates = a->updates || b->updates;
     g.size = a->size + b->size;
+    g.values = a->values + b->values;
     if (leading)
         g.has_inner = true, g.inner = leading->inner;
     return g;
@@ -261,13 +263,21 @@ static bool keeps_old_state(Fusion *p, const FusionGroup *a, const FusionGroup *
     return true;
 }
 
+/* Values between the groups are counted only where the bound without it is not enough. */
+static bool has_few_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b, FusionGroup *as)
+{
+    if (as->values > MAX_KERNEL_VALUES)
+        as->values = count_kernel_values(p, a, b);
+    return as->values <= MAX_KERNEL_VALUES;
+}
+
 static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
     if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b))
         return;
     FusionGroup as = joined(a, b);
     if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
-        results_fit(p, b, &as) && keeps_old_state(p, a, b) && !has_way_around(p, a, b))
+        results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) && !has_way_around(p, a, b))
         merge(p, a, b, as);
 }
 

@@ -16,6 +16,7 @@ typedef struct FusionGroup {
     Names inner;                /* if has_inner */
     int last;                   /* the last of its ops in the list of siblings */
     int size;                   /* how many ops */
+    int values;                 /* operands and results of its kernel, or more than these */
     uint64_t stages;            /* of a pipeline, that run it: all of its ops */
     struct FusionGroup *merged; /* merged into this one */
     struct FusionGroup *apart;  /* the last group to which there was a path through other nodes ... */
@@ -50,6 +51,9 @@ typedef struct {
 FusionGroup *final_group(FusionGroup *g);             /* the group it has been merged into */
 int op_number(const Fusion *p, const Op *op);         /* -1: not of this function */
 FusionGroup *group_of(const Fusion *p, const Op *op); /* NULL: none */
+
+/* outline.c: the operands and results of a kernel of both groups. */
+int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
 
 /* fuse_order.c: fills in users, needs, readers and over. */
 void find_order(Fusion *p);

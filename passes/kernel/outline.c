@@ -62,6 +62,49 @@ static bool used_outside(const Fusion *p, const Value *value, const FusionGroup 
     return is_read(p, value, g, false) || map_get(&p->returned, value);
 }
 
+static bool is_in_either(const Fusion *p, const Op *op, const FusionGroup *a, const FusionGroup *b)
+{
+    const FusionGroup *g = group_of(p, op);
+    return g && (g == a || g == b);
+}
+
+/* Of the readers in both groups, is this the first? */
+static bool reads_first(const Fusion *p, const Op *op, int operand, const FusionGroup *a, const FusionGroup *b)
+{
+    const Numbers *readers = map_get(&p->readers, arg(op, operand));
+    int i = 0;
+    while (!is_in_either(p, p->ops[readers->at[i]], a, b))
+        i++;
+    return p->ops[readers->at[i]] == op && index_of(&op->args, arg(op, operand)) == operand;
+}
+
+static bool is_result(const Fusion *p, const Value *value, const FusionGroup *a, const FusionGroup *b)
+{
+    const Numbers *readers = map_get(&p->readers, value);
+    bool found = map_get(&p->returned, value);
+    for (int i = 0; readers && i < readers->count; i++)
+        found = found || !is_in_either(p, p->ops[readers->at[i]], a, b);
+    return found;
+}
+
+int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
+{
+    const FusionGroup *const groups[] = { a, b };
+    int count = 0;
+    for (int k = 0; k < 2; k++)
+        for (int i = groups[k]->index; i >= 0; i = p->sibling[i]) {
+            const Op *op = p->ops[i];
+            for (int j = 0; j < op->args.count; j++) {
+                const Op *def = arg(op, j)->def;
+                bool is_inside = def && (info(def)->family == LEAF || is_in_either(p, def, a, b));
+                count += !is_inside && reads_first(p, op, j, a, b);
+            }
+            for (int j = 0; j < op->results.count; j++)
+                count += is_result(p, op->results.at[j], a, b);
+        }
+    return count;
+}
+
 /* An operand inside the kernel: the result of a clone, a number built here, or a parameter. */
 static Value *inside(Builder *b, Map *map, Values *args, Value *value)
 {

@@ -195,7 +195,8 @@ RT_INLINE void rt_plain_slopes(const float *queries, const float *keys, const fl
         for (int j = 0; j < N; j++) {
             const int other = key + column + 16 * j;
             const bool sees = is_there && other < s.keys && level != -INFINITY && rt_attend_sees(at, other, s);
-            weight[i][j] = sees ? expf(weight[i][j] * s.scale - level) : 0.0f;
+            const float power = weight[i][j] * s.scale - level; /* above 0 by rounding only */
+            weight[i][j] = sees ? expf(power > 0 ? 0.0f : power) : 0.0f;
             slope[i][j] = weight[i][j] * (slope[i][j] - share);
         }
     }

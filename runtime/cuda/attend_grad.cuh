@@ -128,7 +128,8 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
 
 /* Weights from scores: of the block's own 16 rows from `own` on, as held by the warp, with the others from `other` on.
  * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all columns, STEP elements
- * apart. */
+ * apart.  No weight is above 1: it would be infinite for keys that do not exist, with a score of 0 where the others are
+ * far below, and where large scores and `level` are rounded differently. */
 template <bool OF_KEYS, int STEP, int N>
 RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int own, int other, float scale2, bool all,
                              const RtAttend s)
@@ -140,7 +141,8 @@ RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int ow
         for (int e = 0; e < 4; e++) {
             const int column = 8 * n + lane % 4 * 2 + e % 2, row = own + lane / 4 + e / 2 * 8;
             const int query = OF_KEYS ? other + column : row, key = OF_KEYS ? row : other + column;
-            const float weight = rt_exp2(score[0][n][e] * scale2 - level[OF_KEYS ? column * STEP : e / 2]);
+            const float power = score[0][n][e] * scale2 - level[OF_KEYS ? column * STEP : e / 2];
+            const float weight = rt_exp2(power > 0 ? 0.0f : power);
             score[0][n][e] = all || rt_attend_sees(query, key, s) ? weight : 0.0f;
         }
 }

@@ -31,7 +31,8 @@ RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float 
         const float level = lse[i * lse_row] == -INFINITY ? 0.0f : lse[i * lse_row]; /* sees no key: weights are 0 */
 #pragma omp simd
         for (int64_t j = 0; j < lanes; j++) {
-            p[j] = rt_exp_negative(p[j] * scale - level);
+            const float power = p[j] * scale - level; /* above 0 by rounding only */
+            p[j] = rt_exp_negative(power > 0 ? 0.0f : power);
             d[j] = p[j] * (d[j] - share[i]) * scale;
         }
     }

@@ -385,7 +385,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
                              cudaStream_t stream)
 {
     Launch launch = { (cudaKernel_t)(uintptr_t)function, blocks.x, (int64_t)shared, (int)threads.x, { NULL } };
-    if (launch.shared > launch.kernel->shared)
+    if (launch.shared > launch.kernel->shared || launch.kernel->arguments > EMULATOR_MAX_ARGUMENTS)
         return cudaErrorInvalidValue;
     for (int i = 0; i < launch.kernel->arguments; i++)
         memcpy(&launch.argument[i], arguments[i], sizeof(void *));

@@ -240,6 +240,19 @@ static void check_marks(const Problem *p, int tensor, int64_t rows, int64_t grou
           (long long)p->count[tensor], (long long)(p->count[tensor] - own));
 }
 
+/* No rounding of a large score makes the weight of a lone key more than 1. */
+static void check_large_scores(void)
+{
+    const float scale = 0.577f, share = 0;
+    for (float raw = 1e3f; raw < 1e18f; raw *= 1.7f) {
+        volatile float once = raw, lse = once * scale; /* rounded before it is subtracted */
+        float score[RT_ATTEND_TILE] = { once }, gradient[RT_ATTEND_TILE] = { 0 };
+        const float level = lse;
+        rt_attend_grad_scores(score, gradient, &level, 1, &share, 1, 1, scale);
+        check(score[0] >= 0 && score[0] <= 1, "a weight is %g where the score is %g", (double)score[0], (double)raw);
+    }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -255,5 +268,6 @@ int main(void)
             check_marks(&p, DV, p.s.keys, 1);
             free_problem(&p);
         }
+    check_large_scores();
     return report("attend");
 }

@@ -111,6 +111,9 @@ KINDS = {
     "simplified_number": Kind("0.5 * 1 becomes a number, which takes the dtype of a half", "broke the module", drawn=False, later=True),
     "stage_pack": Kind("what a stage sends is interleaved with another value for a product", "wrong", drawn=False, later=True),
     "padded_terms": Kind("the padding of a sum that is pending over some stages", "would lose terms", drawn=False, later=True),
+    "kernel_values": Kind("a kernel of more operands than a launch takes", "crash", drawn=False, later=True),
+    "absent_key": Kind("keys in a tile's padding weigh infinitely where all scores are far below zero", "not a number", drawn=False,
+                       later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
