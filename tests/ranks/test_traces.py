@@ -208,7 +208,7 @@ def test_clocks_of_two_machines(compiled, ranks, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("schedule, stages", [("interleaved", [(0, 2), (1, 3)]), ("zb", [(0, 3), (1, 2)])])
 def test_chunks(compiled, text, tmp_path, schedule, stages):
     """Actions, layers and messages say of which stage they are; each follows what it needs."""
-    trainer = pipeline(compiled, f"{schedule}, chunks = 2")
+    trainer = pipeline(compiled, schedule, chunks=2)
     start(trainer.command("--data", text, "--data-format", "bytes", *TRACED), tmp_path)
     start([MPC, "trace", "merge", "trace.json", "-o", "all.json"], tmp_path)
     events = events_of(tmp_path / "all.json")
