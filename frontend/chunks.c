@@ -91,18 +91,15 @@ static Func *copy_func(Module *m, const Func *f, int chunk)
     for (int i = 0; i < f->params.count; i++)
         map_put(&inside, f->params.at[i], add_param(m, copy, f->params.at[i]->name, f->params.at[i]->type));
     for (const Op *op = f->first; op; op = op->next) {
-        Builder b = { .module = m, .func = copy, .loc = op->loc, .path = op->path, .where = op->where };
+        Builder b = { .module = m, .func = copy };
         Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
         for (int i = 0; i < op->args.count; i++)
             args[i] = map_get(&inside, arg(op, i));
-        Attrs attrs = op->attrs;
-        if (attrs.callee)
-            attrs.callee = copy_func(m, find_func(m, attrs.callee), chunk)->name;
-        const Op *own = build(&b, op->kind, attrs, op->args.count, args);
-        for (int i = 0; i < op->results.count; i++) {
-            own->results.at[i]->name = op->results.at[i]->name;
+        Op *own = clone_op(&b, op, args);
+        if (op->attrs.callee)
+            own->attrs.callee = copy_func(m, find_func(m, op->attrs.callee), chunk)->name;
+        for (int i = 0; i < op->results.count; i++)
             map_put(&inside, op->results.at[i], own->results.at[i]);
-        }
     }
     for (int i = 0; i < f->results.count; i++)
         push_value(&m->arena, &copy->results, map_get(&inside, f->results.at[i]));

@@ -110,11 +110,10 @@ static Lifetime lifetime_of(const Module *m, const PipelineSlots *all, int numbe
 
 /* How many slots a rank needs of it.  What nothing reads later leaves the stage: with two, the next micro-batch need
  * not wait for its message. */
-static int slots_of_result(const Module *m, const PipelineSlots *all, int number, int i, int rank)
+static int slots_of_result(const PipelineSchedule *s, int rank, const Lifetime *life)
 {
-    const Lifetime life = lifetime_of(m, all, number, i, rank);
-    const bool leaves = !life.arrives && life.made == life.read && life.made_chunk == life.read_chunk;
-    return leaves && all->schedule->micros > 1 ? 2 : slots_needed(all->schedule, rank, &life);
+    const bool leaves = !life->arrives && life->made == life->read && life->made_chunk == life->read_chunk;
+    return leaves && s->micros > 1 ? 2 : slots_needed(s, rank, life);
 }
 
 /* Do two results of a call lie at one pointer of its function, interleaved or next to each other? */
@@ -144,8 +143,8 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
     ring->begin = begin < ring->begin ? begin : ring->begin;
     ring->end = end > ring->end ? end : ring->end;
     for (int rank = 0; rank < all->schedule->ranks; rank++) {
-        const int needed = slots_of_result(m, all, number, i, rank);
         const Lifetime life = lifetime_of(m, all, number, i, rank);
+        const int needed = slots_of_result(all->schedule, rank, &life);
         ring->in_flight |= life.made == FORWARD_ACTION && life.read > FORWARD_ACTION;
         ring->slots[rank] = needed > ring->slots[rank] ? needed : ring->slots[rank];
     }

@@ -10,6 +10,7 @@
 
 #include "cost/cost.h"
 #include "map.h"
+#include "stage_layout.h"
 #include "stages.h"
 #include "uses.h"
 
@@ -21,10 +22,7 @@ typedef struct {
     Map seen;
 } Balance;
 
-static Name copies_run(const Op *op)
-{
-    return info(op)->family == CONTROL && op->attrs.dims.count ? op->attrs.dims.dim[0].name : NULL;
-}
+static Name copies_run(const Op *op) { return info(op)->family == CONTROL ? looped_dim(op) : NULL; }
 
 /* Does the rule split the copies that the op runs? */
 static bool is_rule_of(const ShardRule *rule, const Op *op)

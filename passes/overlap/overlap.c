@@ -41,9 +41,9 @@ typedef struct {
 
 /* --- Which collectives ------------------------------------------------------------------------- */
 
-static bool may_start(const Module *m, const Op *op, bool is_part)
+static bool may_start(const Module *m, const Func *f, const Op *op)
 {
-    if (!(info(op)->traits & SENDS) || (is_part && is_send(op)))
+    if (!(info(op)->traits & SENDS) || (is_send(op) && is_part_of_micro(m, f)))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;
     if (op->attrs.purpose == GRADIENT)
@@ -105,13 +105,12 @@ static void part_buckets(Func *f, int64_t *last)
 /* Splits whole messages into starts and waits. */
 static bool split_collectives(Module *m, Func *f)
 {
-    const bool is_part = is_part_of_micro(m, f);
     bool any = false;
     for (Op *first = f->first, *after; first; first = after) {
         after = after_message(first);
         bool may = true;
         for (const Op *op = first; op != after; op = op->next)
-            may = may && !op->attrs.started && may_start(m, op, is_part);
+            may = may && !op->attrs.started && may_start(m, f, op);
         for (Op *op = first; may && op != after && op->kind != OP_wait; op = op->next)
             add_wait(m, f, op, after);
         any |= may;
