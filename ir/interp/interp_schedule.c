@@ -83,10 +83,26 @@ static int64_t place_of(const Pipeline *p, const Value *value, int rank, int mic
 
 /* --- In an action ------------------------------------------------------------------------------------ */
 
+/* Does it call a function that does not say on which stages its values are?  Then it runs where its results are.  (A
+ * trainer runs collectives in there on all stages, and what they read; nobody reads the results.) */
+static bool is_called_elsewhere(const Interp *in, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL && !runs_in_stages(op) && !is_staged(callee) && op->results.count &&
+           result(op)->type.on.at && !(result(op)->type.on.at & in->running.at);
+}
+
 bool runs_on_stage(const Interp *in, const Op *op)
 {
-    return !is_send(op) && stages_running(in->m, op) & in->running.at;
+    return !is_send(op) && stages_running(in->m, op) & in->running.at && !is_called_elsewhere(in, op);
 }
+
+static bool is_needed(const Interp *in, const Value *value)
+{
+    return stages_needing(in->m->needed, value) & in->running.at;
+}
+
+bool is_left_out(const Interp *in, const Value *value) { return in->staged && !is_needed(in, value); }
 
 void leave_results(Interp *in, const Op *op, Sharded results[])
 {
@@ -112,12 +128,13 @@ static Activation activation_of(const Pipeline *p, const Op *call, int rank, int
     return (Activation){ p->in->now.base + call->attrs.frame, pointer };
 }
 
-/* What the part has computed; what has left its loop does not stay, whatever the types say. */
+/* What the part has computed for its stage, and what leaves its loop, whatever the types say. */
 static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
 {
     const StagePart *part = action->part;
     for (int i = 0; i < part->call->results.count; i++)
-        take(p->in, held(p, part->call->results.at[i], action->micro), &out[i]);
+        if (is_needed(p->in, part->call->results.at[i]))
+            take(p->in, held(p, part->call->results.at[i], action->micro), &out[i]);
     for (int i = 0; i < part->loop->attrs.carried; i++)
         take(p->in, held(p, result_of_part(part, action->func, part->loop->results.at[i]), action->micro),
              &action->leaving[i]);
@@ -129,7 +146,7 @@ static void take_sums(Pipeline *p, const Staged *action)
     Interp *in = p->in;
     for (int i = 0; i < p->loop->attrs.carried; i++) {
         const Value *sum = p->micro->results.at[i];
-        if (sum->def != action->part->call)
+        if (sum->def != action->part->call || !is_needed(in, sum))
             continue;
         take(in, &p->sum[i], held(p, sum, action->micro));
         copy_bytes(in, address_of(in, sum), p->micros.carried[i], local_bytes(in->m, &sum->type));
@@ -289,6 +306,27 @@ static bool run_events(Pipeline *p)
     return true;
 }
 
+/* A stage that does not need a sum has not added to it.  Everything after the loop runs on all ranks that have a value
+ * by its type, so there the stage gets the sum of one that needs it. */
+static bool share_sum(Pipeline *p, int i)
+{
+    Interp *in = p->in;
+    const Value *sum = p->loop->results.at[i];
+    const uint64_t on = stages_needing(in->m->needed, sum);
+    MessageEnd ends[] = { { sum, address_of(in, sum), 0 }, { sum, address_of(in, sum), 0 } };
+    for (int rank = 0; on && rank < in->ranks; rank++) {
+        const int stage = coordinate(in, rank, p->axis);
+        if (on >> stage & 1 || !rank_holds(in, &sum->type, rank))
+            continue;
+        ends[0].rank = rank + (__builtin_ctzll(on) - stage) * in->axis_step[p->axis];
+        ends[1].rank = rank;
+        p->sum[i].part[rank] = p->sum[i].part[ends[0].rank];
+        if (!pass_message(in, &ends[0], &ends[1], &p->sum[i].part[rank]))
+            return false;
+    }
+    return true;
+}
+
 /* Of a value of the micro-batch's function that no part computes. */
 static void give_params(Pipeline *p, const Sharded args[])
 {
@@ -345,10 +383,12 @@ bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded a
     in->m->needed = NULL;
     note_stages(in->m);
     const char *around = in->iteration;
-    const bool good = run_events(&p);
+    bool good = run_events(&p);
     in->iteration = around;
-    in->m->needed = needed;
-    for (int i = 0; i < loop->attrs.carried; i++)
+    for (int i = 0; good && i < loop->attrs.carried; i++) {
+        good = share_sum(&p, i);
         results[i].part = p.sum[i].part;
+    }
+    in->m->needed = needed;
     return good;
 }

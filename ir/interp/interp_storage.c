@@ -321,7 +321,7 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         good = has_place(in, value);
-        if (good && info(op)->family != VIEW && results[i].part)
+        if (good && info(op)->family != VIEW && results[i].part && !(is_call && is_left_out(in, value)))
             good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
     }
     return good && (is_call || use_scratch(in, op));
