@@ -91,51 +91,85 @@ static void fill_unwritten(const Interp *in, Sharded *held)
             held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
 }
 
-bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
+/* A run of a loop. */
+typedef struct {
+    const Op *op;
+    const Func *callee;
+    const Sharded *args;
+    Sharded *now, *out, *results; /* what is carried; of one iteration; of the loop */
+    Iterations memory;
+} Turns;
+
+static bool run_turn(Interp *in, Turns *t, int64_t at, int64_t slices)
 {
-    const Dim *dim = &op->attrs.dims.dim[0];
-    const int carried = (int)op->attrs.carried, n = op->results.count;
-    Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
-    const Func *callee = callee_of(in, op);
-    Iterations iterations = { 0 };
-    if (callee && in->memory && op->attrs.stages)
-        return run_schedule(in, op, callee, args, results);
-    if (!callee || (in->memory && !begin_iterations(in, op, callee, &iterations)))
+    t->memory.iterations = slices;
+    if (in->memory)
+        begin_iteration(in, &t->memory, at);
+    if (!run_iteration(in, t->op, t->callee, at, t->args, t->now, t->out))
         return false;
-    for (int i = 0; i < carried; i++)
-        now[i] = args[i];
-    for (int i = carried; i < n && dim->split.parts; i++)
-        fill_unwritten(in, &results[i]);
+    if (in->memory)
+        end_iteration(in, &t->memory);
+    for (int i = 0; i < t->op->results.count; i++)
+        if (i < t->op->attrs.carried)
+            t->now[i] = t->out[i];
+        else
+            stack(in, &t->out[i], at, &t->results[i]);
+    return true;
+}
+
+/* In an action of a schedule: the copies of the stage at hand. */
+static bool run_own_copies(Interp *in, Turns *t)
+{
+    const Dim *dim = &t->op->attrs.dims.dim[0];
+    const int64_t slices = part_size(in->m, dim, first_stage(in->running, dim->split.axis[0]));
+    for (int64_t i = 0; i < slices; i++)
+        if (!run_turn(in, t, t->op->attrs.reverse ? slices - 1 - i : i, slices))
+            return false;
+    note_leaving(in, t->op, t->now);
+    return true;
+}
+
+static bool run_turns(Interp *in, Turns *t)
+{
+    const Op *op = t->op;
+    const Dim *dim = &op->attrs.dims.dim[0];
+    const int carried = (int)op->attrs.carried;
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
         int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size;
         bool arrives = false;
         if (runs_in_stages(op)) {
             const int64_t stage = block_with(in, dim, at, &at);
-            if (in->staged && !is_on(in->running, (int)stage))
-                continue;
             slices = part_size(in->m, dim, stage);
-            arrives = !in->staged && at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
-            enter_stage(in, dim, (int)stage, now, arrives ? carried : 0);
+            arrives = at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
+            enter_stage(in, dim, (int)stage, t->now, arrives ? carried : 0);
         }
-        iterations.iterations = slices;
+        t->memory.iterations = slices;
         for (int i = 0; in->memory && arrives && i < carried; i++)
-            if (!arrive(in, &iterations, i, &now[i]))
+            if (!arrive(in, &t->memory, i, &t->now[i]))
                 return false;
-        if (in->memory)
-            begin_iteration(in, &iterations, at);
-        if (!run_iteration(in, op, callee, at, args, now, out))
+        if (!run_turn(in, t, at, slices))
             return false;
-        if (in->memory)
-            end_iteration(in, &iterations);
-        for (int i = 0; i < n; i++)
-            if (i < carried)
-                now[i] = out[i];
-            else
-                stack(in, &out[i], at, &results[i]);
     }
+    return true;
+}
+
+bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
+{
+    const int carried = (int)op->attrs.carried, n = op->results.count;
+    Turns t = { .op = op, .callee = callee_of(in, op), .args = args, .results = results };
+    if (t.callee && in->memory && op->attrs.stages)
+        return run_schedule(in, op, t.callee, args, results);
+    if (!t.callee || (in->memory && !begin_iterations(in, op, t.callee, &t.memory)))
+        return false;
+    t.now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1);
+    t.out = NEW_ARRAY(&in->arena, Sharded, n + 1);
     for (int i = 0; i < carried; i++)
-        results[i].part = now[i].part, results[i].tangent = now[i].tangent;
-    if (in->staged && runs_in_stages(op))
-        note_leaving(in, now);
+        t.now[i] = args[i];
+    for (int i = carried; i < n && op->attrs.dims.dim[0].split.parts; i++)
+        fill_unwritten(in, &results[i]);
+    if (!(in->staged && runs_in_stages(op) ? run_own_copies : run_turns)(in, &t))
+        return false;
+    for (int i = 0; i < carried; i++)
+        results[i].part = t.now[i].part, results[i].tangent = t.now[i].tangent;
     return true;
 }

@@ -123,7 +123,7 @@ bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded a
 bool runs_on_stage(const Interp *in, const Op *op);
 void leave_results(Interp *in, const Op *op, Sharded results[]);
 bool is_left_out(const Interp *in, const Value *value); /* of the results of a call: nobody on its stage needs it */
-void note_leaving(Interp *in, const Sharded carried[]); /* what the loop in stages hands on */
+void note_leaving(Interp *in, const Op *loop, const Sharded carried[]); /* what a loop in stages hands on */
 
 /* --- Places in memory: interp_storage.c ---------------------------------------------------- */
 

@@ -33,7 +33,7 @@ struct Staged {
     const StagePart *part;
     const Func *func; /* of the part */
     int micro;
-    const Sharded *leaving; /* what its loop hands on */
+    Map leaving; /* loop in stages -> what it hands on */
 };
 
 static Sharded nothing(Interp *in, const Type *type)
@@ -114,7 +114,10 @@ void leave_results(Interp *in, const Op *op, Sharded results[])
     }
 }
 
-void note_leaving(Interp *in, const Sharded carried[]) { in->staged->leaving = carried; }
+void note_leaving(Interp *in, const Op *loop, const Sharded carried[])
+{
+    map_put(&in->staged->leaving, loop, (void *)(uintptr_t)carried);
+}
 
 /* --- Actions ------------------------------------------------------------------------------------------- */
 
@@ -135,9 +138,9 @@ static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
     for (int i = 0; i < part->call->results.count; i++)
         if (is_needed(p->in, part->call->results.at[i]))
             take(p->in, held(p, part->call->results.at[i], action->micro), &out[i]);
-    for (int i = 0; i < part->loop->attrs.carried; i++)
-        take(p->in, held(p, result_of_part(part, action->func, part->loop->results.at[i]), action->micro),
-             &action->leaving[i]);
+    const Sharded *leaving = map_get(&action->leaving, part->loop);
+    for (int i = 0; leaving && i < part->loop->attrs.carried; i++)
+        take(p->in, held(p, result_of_part(part, action->func, part->loop->results.at[i]), action->micro), &leaving[i]);
 }
 
 /* The sums that the part has added to.  One that is made elsewhere goes where the next micro-batch reads it. */
@@ -190,7 +193,7 @@ static bool run_action(Pipeline *p, int rank, Action a)
     const StagePart *part = find_part(p, a.kind, a.stage);
     if (!part) /* of weights, where the chunk has none */
         return true;
-    Staged action = { p, part, find_func(in->m, part->call->attrs.callee), a.micro, NULL };
+    Staged action = { p, part, find_func(in->m, part->call->attrs.callee), a.micro, { .arena = &in->arena } };
     in->iteration = arena_text(&in->arena, "%s ", action_text(&in->arena, a));
     in->running = (Stages){ UINT64_C(1) << rank, p->axis };
     begin_iteration(in, &p->micros, a.micro);
