@@ -155,17 +155,16 @@ int first_stage(Stages on, int axis)
     return stage;
 }
 
-Stages stages_of(const Interp *in, const Type *type) { return type->on.at ? type->on : in->running; }
-
-bool rank_holds(const Interp *in, const Type *type, int rank)
-{
-    const Stages on = stages_of(in, type);
-    return !on.at || is_on(on, coordinate(in, rank, on.axis));
-}
+Stages stages_of(const Interp *in, const Type *type) { return in->running.at ? in->running : type->on; }
 
 bool rank_runs(const Interp *in, int rank)
 {
     return !in->running.at || is_on(in->running, coordinate(in, rank, in->running.axis));
+}
+
+bool rank_holds(const Interp *in, const Type *type, int rank)
+{
+    return rank_runs(in, rank) && (!type->on.at || is_on(type->on, coordinate(in, rank, type->on.axis)));
 }
 
 int *ranks_along(Interp *in, Axes axes, Stages on, int *count)

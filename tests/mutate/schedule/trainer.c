@@ -12,7 +12,7 @@
  *
  * Messages block both sides, as the proof of the schedule assumes: then what lies where does not depend on how fast
  * ranks are.  Where an action does not wait, they are slow instead. */
-#include "rt.h"
+#include "actions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int64_t __real_rt_send_start(Rt *rt, int id, int to, const void *data);
 int64_t __real_rt_receive_start(Rt *rt, int id, int from, void *data);
 void __real_rt_message_wait(Rt *rt, int id, int64_t number);
 
-enum { MOST = 256, CHUNKS = 2 };
+enum { MOST = 256 };
 
 typedef struct {
     int id;
@@ -48,7 +48,6 @@ static struct {
     bool has_next[2 * MOST];                   /* by message: is there another slot? */
     Arrival arrival[MOST];                     /* not waited for */
     int narrivals;
-    void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
 } now;
 
 static bool is_planted(const char *kind, int at)
@@ -71,21 +70,12 @@ static void know_ring(const RtPipeline *right, int ring)
 
 /* --- What the trainer calls ------------------------------------------------------------------------------ */
 
-static void act(Rt *rt, char *arena, int64_t micro, int action, int chunk)
+static void act(Rt *rt, char *arena, int64_t micro, int kind, int chunk)
 {
-    now.doing = action;
+    now.doing = kind;
     now.chunk = chunk;
-    now.action[action][chunk](rt, arena, micro);
+    own_action[kind][chunk](rt, arena, micro);
 }
-
-#define ACTION(name, action, chunk)                                                                                    \
-    static void name(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, action, chunk); }
-ACTION(forward_0, RT_FORWARD, 0)
-ACTION(forward_1, RT_FORWARD, 1)
-ACTION(backward_0, RT_BACKWARD, 0)
-ACTION(backward_1, RT_BACKWARD, 1)
-ACTION(weights_0, RT_WEIGHTS, 0)
-ACTION(weights_1, RT_WEIGHTS, 1)
 
 void *__wrap_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
@@ -256,16 +246,8 @@ static void plant(const RtPipeline *right)
 {
     static const RtEvent *events[MOST];
     static RtEvent own[4 * MOST];
-    static void (*const wrapped[RT_ACTIONS][CHUNKS])(
-        Rt *, char *, int64_t) = { { forward_0, forward_1 }, { backward_0, backward_1 }, { weights_0, weights_1 } };
-    static void (*used[RT_ACTIONS][CHUNKS])(Rt *, char *, int64_t);
     now.p = *right;
-    for (int i = 0; i < RT_ACTIONS; i++) {
-        now.action[i] = right->action[i];
-        for (int chunk = 0; chunk < right->chunks; chunk++)
-            used[i][chunk] = right->action[i][chunk] ? wrapped[i][chunk] : NULL;
-        now.p.action[i] = used[i];
-    }
+    wrap_actions(&now.p);
     now.p.ring = now.ring;
     memcpy(own, right->event[now.stage], (size_t)right->nevents[now.stage] * sizeof *own);
     for (int i = 0; i < right->nevents[now.stage]; i++)
