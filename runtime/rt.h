@@ -101,6 +101,21 @@ typedef struct {
 
 typedef struct Rt Rt;
 
+/* --- Kinds of ranks ---------------------------------------------------------------------------------
+ *
+ * Offsets are those of a frame that has room for what any rank holds.  Ranks of one kind, which are those of a stage of
+ * a pipeline, leave out of it what they do not need: what is behind that lies further ahead. */
+typedef struct {
+    int64_t at, bytes;
+} RtGap;
+
+typedef struct {
+    int axis;                /* the coordinate on it is the kind of a rank */
+    const RtGap *const *gap; /* by kind: in order; the last one has no bytes */
+} RtKinds;
+
+int64_t rt_at(const Rt *rt, const RtKinds *kinds, int64_t offset); /* where this rank has it */
+
 /* One function of the program: a whole training step, an evaluation, a prediction.  `run` is NULL if the model has no
  * such function. */
 typedef struct {
@@ -203,8 +218,9 @@ typedef struct {
     const RtKernel *kernels;
     int nkernels;
     const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
-    int64_t arena_bytes;   /* planned; the trainer allocates exactly this */
-    int64_t state_bytes;   /* of these, for tensors that outlive a step */
+    const RtKinds *kinds;  /* the arena of each kind of rank; NULL: all are alike */
+    int64_t arena_bytes;   /* planned; the trainer allocates exactly this, without the gaps of its kind */
+    int64_t state_bytes;   /* of these, for tensors that outlive a step; likewise */
     double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step;
     int64_t vocab; /* tokens in the data must be below it */

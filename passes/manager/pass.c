@@ -281,7 +281,8 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     double ran = seconds();
     char *text = is_read(options) ? module_text(m) : NULL;
     bool dumped = dump(m, dumps, number, pass->name, before, text);
-    bool good = stage_is_left(m, pass) && verify_module(m) && verify_memory(m) && (!text || round_trips(m, text));
+    bool good = stage_is_left(m, pass) && verify_module(m) && verify_memory(m) && verify_kinds(m) &&
+                (!text || round_trips(m, text));
     free(text);
     if (!good)
         fprintf(m->diags->out, "mpc: internal error: pass '%s' broke the module\n", pass->name);

@@ -20,7 +20,7 @@
 static void put(RtRun *run, int64_t offset, const void *word)
 {
     if (offset >= 0)
-        memcpy(rt_stage(&run->rt, offset, 4), word, 4);
+        memcpy(rt_stage(&run->rt, rt_place(&run->rt, offset), 4), word, 4);
 }
 
 void rt_set_scalars(RtRun *run, const RtScalars *scalars)
@@ -38,7 +38,7 @@ double rt_scalar(const RtRun *run, int64_t offset)
     float value;
     if (offset < 0)
         return NAN;
-    rt_download(&run->rt, &value, offset, sizeof value);
+    rt_download(&run->rt, &value, rt_place(&run->rt, offset), sizeof value);
     return (double)value;
 }
 

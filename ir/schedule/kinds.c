@@ -1,0 +1,188 @@
+/* kinds.c -- the memory of each kind of rank: what the stages of a pipeline hold of the one plan. */
+#include "kinds.h"
+
+#include "slots.h"
+#include "stages.h"
+#include "storage.h"
+
+#include <stdlib.h>
+
+/* --- What stages hold ------------------------------------------------------------------------------ */
+
+static const Func *frame_below(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
+static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_STAGES; }
+
+/* Of a call or loop: what its callee writes, and the first value of what it carries, which is copied. */
+static uint64_t stages_of_result(const Module *m, const Op *op, const Func *callee, int i)
+{
+    const bool is_carried = i < op->attrs.carried;
+    if (is_carried && runs_in_stages(op)) /* what arrives from the stage before */
+        return ALL_STAGES;
+    return stages_holding(m, callee->results.at[i]) | (is_carried ? stages_of_type(&arg(op, i)->type) : 0);
+}
+
+uint64_t stages_holding(const Module *m, const Value *value)
+{
+    const Op *op = shown_by(value)->def;
+    const Func *callee = op ? frame_below(m, op) : NULL;
+    if (!op)
+        return stages_of_type(&shown_by(value)->type);
+    return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
+}
+
+/* --- The parts of a frame that are in use ---------------------------------------------------------- */
+
+typedef struct {
+    int64_t begin, end;
+    uint64_t on; /* kinds that use it */
+} Use;
+
+typedef struct {
+    Kinds *kinds;
+    const PipelineSlots *slots; /* NULL: no schedule */
+    int count, room;
+    Use *use;
+} Uses;
+
+static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
+{
+    enum { CACHE_LINE = 64 };
+    Module *m = all->kinds->m;
+    if (bytes <= 0 || !on)
+        return;
+    if (all->count == all->room) {
+        Use *grown = NEW_ARRAY(&m->arena, Use, all->room = all->room ? 2 * all->room : 64);
+        for (int i = 0; i < all->count; i++)
+            grown[i] = all->use[i];
+        all->use = grown;
+    }
+    all->use[all->count++] = (Use){ at / CACHE_LINE * CACHE_LINE, aligned_bytes(at + bytes), on };
+}
+
+static void use_value(Uses *all, const Value *value)
+{
+    if (value->storage->base == IN_FRAME)
+        use(all, value->storage->at, span_bytes(all->kinds->m, value), stages_holding(all->kinds->m, value));
+}
+
+/* Behind the frame of its callee: buffers of what it carries, and slots. */
+static void use_behind(Uses *all, const Op *op, const Func *callee)
+{
+    const Module *m = all->kinds->m;
+    int64_t at = op->attrs.frame + aligned_bytes(callee->frame);
+    const int64_t slots = at + iteration_buffers(m, op, callee) - op->attrs.slots;
+    for (int i = 0; i < op->attrs.carried; i++) {
+        const int64_t bytes = aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
+        if (is_carried_in_place(op, callee, i))
+            continue;
+        use(all, at, bytes, stages_holding(m, op->results.at[i]));
+        at += bytes;
+    }
+    for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
+        const Ring *ring = &all->slots->ring[i];
+        for (int kind = 0; kind < all->kinds->count; kind++)
+            use(all, slots + ring->offset, ring->slots[kind] * ring->bytes, UINT64_C(1) << kind);
+    }
+}
+
+static void use_beside(Uses *all, const Op *op)
+{
+    Module *m = all->kinds->m;
+    const Func *callee = frame_below(m, op);
+    if (!callee) {
+        use(all, op->attrs.frame, m->scratch_bytes ? m->scratch_bytes(m, op) : 0, stages_running(m, op));
+        return;
+    }
+    for (int kind = 0; kind < all->kinds->count; kind++)
+        use(all, op->attrs.frame, frame_on(all->kinds, callee, kind), UINT64_C(1) << kind);
+    use_behind(all, op, callee);
+}
+
+static void use_frame(Uses *all, const Func *f)
+{
+    for (int i = 0; i < f->params.count; i++)
+        use_value(all, f->params.at[i]);
+    for (const Op *op = f->first; op; op = op->next) {
+        use_beside(all, op);
+        for (int i = 0; i < op->results.count; i++)
+            if (!all->slots || ring_of(all->slots, op->results.at[i]) < 0) /* these are in their slots */
+                use_value(all, op->results.at[i]);
+    }
+}
+
+/* --- Gaps ------------------------------------------------------------------------------------------ */
+
+static int lower_first(const void *a, const void *b)
+{
+    const Use *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
+{
+    int64_t at = 0;
+    Gap *gap = frame->gap[kind] = NEW_ARRAY(&all->kinds->m->arena, Gap, all->count + 1);
+    for (int i = 0; i <= all->count; i++) {
+        const int64_t begin = i < all->count ? all->use[i].begin : end;
+        if (i < all->count && !(all->use[i].on >> kind & 1))
+            continue;
+        if (begin > at)
+            gap[frame->count[kind]++] = (Gap){ at, begin - at };
+        at = i < all->count && all->use[i].end > at ? all->use[i].end : at;
+    }
+}
+
+static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
+
+static KindFrame *new_frame(const Kinds *kinds)
+{
+    KindFrame *frame = NEW(&kinds->m->arena, KindFrame);
+    frame->gap = NEW_ARRAY(&kinds->m->arena, Gap *, kinds->count);
+    frame->count = NEW_ARRAY(&kinds->m->arena, int, kinds->count);
+    return frame;
+}
+
+const KindFrame *kind_frame(Kinds *kinds, const Func *f)
+{
+    Module *m = kinds->m;
+    KindFrame *frame = map_get(&kinds->frames, f);
+    const Op *loop = kinds->axis >= 0 ? micro_loop(m) : NULL;
+    Uses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
+    if (frame)
+        return frame;
+    frame = new_frame(kinds);
+    for (const Func *other = m->funcs; other && kinds->axis >= 0; other = other->next)
+        if (other == f || (is_entry(other) && is_entry(f))) { /* they share the arena */
+            map_put(&kinds->frames, other, frame);
+            use_frame(&all, other);
+        }
+    if (all.count)
+        qsort(all.use, (size_t)all.count, sizeof *all.use, lower_first);
+    for (int kind = 0; kind < kinds->count && kinds->axis >= 0; kind++)
+        find_gaps(&all, frame, kind, f->frame);
+    return frame;
+}
+
+Kinds rank_kinds(Module *m)
+{
+    const int axis = pipeline_axis(m);
+    note_stages(m);
+    return (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis], .frames.arena = &m->arena };
+}
+
+int64_t place_on(const KindFrame *frame, int kind, int64_t at)
+{
+    int64_t left_out = 0;
+    for (int i = 0; i < frame->count[kind] && frame->gap[kind][i].at < at; i++) {
+        const Gap *gap = &frame->gap[kind][i];
+        left_out += at - gap->at < gap->bytes ? at - gap->at : gap->bytes;
+    }
+    return at - left_out;
+}
+
+int64_t frame_on(Kinds *kinds, const Func *f, int kind) { return place_on(kind_frame(kinds, f), kind, f->frame); }
