@@ -165,18 +165,34 @@ static void find_memory(Report *r)
 {
     r->kinds = rank_kinds(r->m);
     r->of_kind = NEW_ARRAY(&r->run->arena, MemoryUse, r->kinds.count);
-    for (int kind = 0; kind < r->kinds.count; kind++) {
+    for (int kind = 0; kind < r->kinds.count; kind++)
         r->of_kind[kind] = memory_use(&r->classes, &r->kinds, kind);
-        r->memory = !kind || r->of_kind[kind].arena > r->memory.arena ? r->of_kind[kind] : r->memory;
-    }
+    r->memory = r->of_kind[fullest_kind(r)];
+}
+
+int fullest_kind(const Report *r)
+{
+    int fullest = 0;
+    for (int kind = 1; kind < r->kinds.count; kind++)
+        fullest = r->of_kind[kind].arena > r->of_kind[fullest].arena ? kind : fullest;
+    return fullest;
+}
+
+MemoryParts parts_of(const MemoryUse *use)
+{
+    const int64_t *bytes = use->bytes;
+    MemoryParts parts = { .weights = bytes[MASTER_WEIGHTS] + bytes[WEIGHTS],
+                          .gradients = bytes[GRADIENTS],
+                          .optimizer = bytes[OPTIMIZER_STATE],
+                          .slots = use->slots };
+    parts.rest = use->arena - parts.weights - parts.gradients - parts.optimizer - parts.slots;
+    return parts;
 }
 
 const char *kind_name(const Report *r, int kind)
 {
     return r->kinds.axis < 0 ? "all" : arena_text(&r->run->arena, "%s=%d", r->m->axis[r->kinds.axis], kind);
 }
-
-int64_t ranks_of_kind(const Report *r) { return r->ranks / r->kinds.count; }
 
 Report make_report(Run *run, Module *m)
 {

@@ -122,6 +122,7 @@ typedef struct {
     void (*run)(Rt *rt, char *arena);
     const RtInput *inputs;
     int ninputs;
+    const RtKinds *kinds; /* of the arena while it runs; NULL: all ranks are alike */
     RtScalars scalars;
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
@@ -218,8 +219,7 @@ typedef struct {
     const RtKernel *kernels;
     int nkernels;
     const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
-    const RtKinds *kinds;  /* the arena of each kind of rank; NULL: all are alike */
-    int64_t arena_bytes;   /* planned; the trainer allocates exactly this, without the gaps of its kind */
+    int64_t arena_bytes;   /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
     int64_t state_bytes;   /* of these, for tensors that outlive a step; likewise */
     double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step;

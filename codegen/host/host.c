@@ -46,11 +46,12 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     open_text(&h.frame_tables);
     for (int i = 0; i < NENTRIES; i++) {
         const Func *f = func_with_role(m, entries[i]);
-        if (f)
+        if (f) {
             host_func(&h, f);
+            kinds_of(&h, f);
+        }
     }
     m->offsets = NULL;
-    arena_kinds(&h);
     char *kernels = close_text(&m->arena, &h.kernels), *functions = close_text(&m->arena, &h.functions);
     const char *frames = close_text(&m->arena, &h.frame_tables);
     if (m->diags->errors > errors)

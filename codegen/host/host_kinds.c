@@ -1,11 +1,12 @@
 /* host_kinds.c -- places in frames that differ between kinds of ranks, which are the stages of a pipeline.
  *
- *   static const RtGap arena_kinds_0[] = {
+ *   static const RtGap run_step_kinds_0[] = {
  *       { 4096, 512 }, { 0, 0 },
  *   };
- *   static const RtKinds arena_kinds = { .axis = 1, .gap = (const RtGap *const[]){ arena_kinds_0, arena_kinds_1 } };
+ *   static const RtKinds run_step_kinds = { .axis = 1, .gap = (const RtGap *const[]){ run_step_kinds_0,
+ * run_step_kinds_1 } };
  *
- *   float *x = (float *)(arena + rt_at(rt, &arena_kinds, 8192));
+ *   float *x = (float *)(arena + rt_at(rt, &run_step_kinds, 8192));
  *
  * What is at the same place on all of them is a number.
  */
@@ -31,7 +32,7 @@ static const char *kinds_name(Host *h, const Func *f)
     const char *name = map_get(&h->frames, frame), *gaps = "";
     if (name)
         return name;
-    name = f->role == PLAIN ? arena_text(&h->m->arena, "%s_kinds", function_name(h, f)) : "arena_kinds";
+    name = arena_text(&h->m->arena, "%s_kinds", function_name(h, f));
     map_put(&h->frames, frame, (void *)(uintptr_t)name);
     for (int kind = 0; kind < h->kinds.count; kind++) {
         write_gaps(h, frame, name, kind);
@@ -43,9 +44,9 @@ static const char *kinds_name(Host *h, const Func *f)
     return name;
 }
 
-const char *arena_kinds(Host *h)
+const char *kinds_of(Host *h, const Func *f)
 {
-    return h->kinds.axis < 0 ? NULL : arena_text(&h->m->arena, "&%s", kinds_name(h, func_with_role(h->m, STEP)));
+    return h->kinds.axis < 0 ? "NULL" : arena_text(&h->m->arena, "&%s", kinds_name(h, f));
 }
 
 const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset)

@@ -20,8 +20,8 @@
 #include "cuda/cuda.h"
 #include "host.h"
 #include "ir/storage.h"
+#include "kinds/kinds.h"
 #include "map.h"
-#include "schedule/kinds.h"
 #include "text/names.h"
 #include "totals.h"
 
@@ -121,7 +121,7 @@ const char *in_frame(FuncText *t, int64_t offset);
 
 /* "base + 4096": the place of that offset of the function's frame, on each kind of rank. */
 const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset);
-const char *arena_kinds(Host *h); /* "&arena_kinds"; NULL: there is one kind */
+const char *kinds_of(Host *h, const Func *f); /* "&run_step_kinds"; "NULL": there is one kind */
 
 /* The same, as a pointer to elements of a type. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);

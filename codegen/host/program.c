@@ -295,10 +295,11 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          "    .$field = {\n"
          "        .run = $run,\n"
          "        .inputs = $inputs,\n"
-         "        .ninputs = $count,\n",
+         "        .ninputs = $count,\n"
+         "        .kinds = $kinds,\n",
          { "field", role_name[role] }, { "run", host_func(h, f)->name },
          { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
-         { "count", integer_text(m, inputs) });
+         { "count", integer_text(m, inputs) }, { "kinds", kinds_of(h, f) });
     write_scalars(m, f, out);
     FILL(out,
          "        .micro = $micro,\n"
@@ -390,7 +391,6 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          "    .ntensors = sizeof tensors / sizeof *tensors,\n"
          "    .kernels = kernels,\n"
          "    .nkernels = sizeof kernels / sizeof *kernels,\n"
-         "$frame"
          "    .arena_bytes = $arena,\n"
          "    .state_bytes = $state,\n"
          "    .flops_per_step = $flops,\n"
@@ -402,7 +402,6 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          "    .is_causal_lm = $causal,\n",
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
          { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
-         { "frame", arena_kinds(h) ? arena_text(&m->arena, "    .kinds = %s,\n", arena_kinds(h)) : "" },
          { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
          { "flops", number_text(m, totals.flops) },
          { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },

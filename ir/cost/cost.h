@@ -10,8 +10,8 @@
 #define MPC_COST_H
 
 #include "ir.h"
+#include "kinds/kinds.h"
 #include "map.h"
-#include "schedule/kinds.h"
 #include "storage.h"
 
 /* --- Ops that run ------------------------------------------------------------------------------- */

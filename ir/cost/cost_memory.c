@@ -142,12 +142,10 @@ static void hold_scratch(PeakSearch *plan, UseList *list, const Func *f, const O
         add_held(plan, list, f, frame,
                  (Stretch){ .begin = begin, .end = begin + bytes - kept, .kind = WORKSPACE, .op = op });
     if (kept)
-        add_held(plan, list, f, frame,
-                 (Stretch){ .begin = begin + bytes - kept,
-                            .end = begin + bytes,
-                            .kind = ACTIVATIONS,
-                            .is_slots = true,
-                            .op = op });
+        add_held(
+            plan, list, f, frame,
+            (Stretch){
+                .begin = begin + bytes - kept, .end = begin + bytes, .kind = ACTIVATIONS, .is_slots = true, .op = op });
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -195,8 +193,7 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
         if (!callee && plan->kinds->count > 1 && !(stages_running(plan->m, op) >> plan->kind & 1))
             continue;
         if (callee)
-            here = find_peak(plan, callee,
-                             frame + place_on(kind_frame(plan->kinds, f), plan->kind, op->attrs.frame));
+            here = find_peak(plan, callee, frame + place_on(kind_frame(plan->kinds, f), plan->kind, op->attrs.frame));
         hold_values(plan, &here.held, f, lives, count, number, frame);
         hold_scratch(plan, &here.held, f, op, frame);
         here.bytes = bytes_held(&here.held);
@@ -290,7 +287,7 @@ MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
         for (int j = 0; j < lasting.count; j++)
             append_held(&plan, &peak.held, lasting.at[j]);
         use.peak[f->role] = bytes_held(&peak.held);
-        use.arena = frame_on(kinds, f, kind);
+        use.arena = arena_on(kinds, kind);
         if (f->role != STEP)
             continue;
         use.op = peak.op, use.func = peak.func;

@@ -1,12 +1,12 @@
 /* verify_kinds.c -- checks that each kind of rank has memory for all that it reads and writes.
  *
  * The plan is one for all ranks, and verify_memory.c checks it.  A stage of a pipeline leaves gaps of it out: see
- * schedule/kinds.h, which finds them from where values are made.  Here each program is traversed as a rank of each kind
+ * kinds/kinds.h, which finds them from where values are made.  Here each program is traversed as a rank of each kind
  * runs it, with the first and the last iteration of each loop; whatever an op that it runs reads or writes, and the
  * frame of what it calls, must be free of gaps.
  */
+#include "kinds/kinds.h"
 #include "region.h"
-#include "schedule/kinds.h"
 #include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"

@@ -65,7 +65,8 @@ static int predict(RtRun *run, const unsigned char *text, int64_t length, uint32
     rt_set_scalars(run, &f->scalars);
     rt_run(&run->rt, f);
     float logits[BYTES];
-    rt_download(&run->rt, logits, rt_place(&run->rt, f->logits) + 4 * (seen - 1) * f->logits_stride, sizeof logits);
+    rt_download(&run->rt, logits, rt_place_in(&run->rt, f, f->logits) + 4 * (seen - 1) * f->logits_stride,
+                sizeof logits);
     int k = run->options.given.top_k ? (int)run->options.top_k : BYTES;
     double u = rt_unit(rt_philox(seed, RT_STREAM_SAMPLE, number, 0, 0, 0).x[0]);
     return draw(logits, run->options.temperature, k, u);

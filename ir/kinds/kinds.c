@@ -1,7 +1,7 @@
 /* kinds.c -- the memory of each kind of rank: what the stages of a pipeline hold of the one plan. */
 #include "kinds.h"
 
-#include "slots.h"
+#include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"
 
@@ -35,6 +35,59 @@ uint64_t stages_holding(const Module *m, const Value *value)
     return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
 }
 
+/* --- How much of it --------------------------------------------------------------------------------- */
+
+/* A dim of which each stage has a part of its own size; -1: none. */
+static int uneven_dim(const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].split.parts)
+            return i;
+    return -1;
+}
+
+static bool is_loop_along(const Op *op, Name dim) { return runs_in_stages(op) && op->attrs.dims.dim[0].name == dim; }
+
+static bool is_read_in_slices(const Module *m, const Func *f, const Value *value, Name dim)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++) {
+            const Func *callee = frame_below(m, op);
+            if (arg(op, i) == value &&
+                (!callee || i < op->attrs.carried ||
+                 (!is_loop_along(op, dim) && !is_read_in_slices(m, callee, callee->params.at[i], dim))))
+                return false;
+        }
+    return true;
+}
+
+/* Is it written slice by slice only? */
+static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
+{
+    const Op *op = value->def;
+    const Func *callee = op ? frame_below(m, op) : NULL;
+    const int i = callee ? index_of(&op->results, value) : -1;
+    if (!callee || i < op->attrs.carried)
+        return false;
+    return is_loop_along(op, dim) || (is_made_in_slices(m, callee->results.at[i], dim) &&
+                                      is_read_in_slices(m, callee, callee->results.at[i], dim));
+}
+
+/* The bytes of a value of f from its first to the end of its last element.  Of what copies of a repeat keep, a stage
+ * has as many slices as it runs copies; what is read or written as a whole, padding included, is as large everywhere.
+ */
+static int64_t span_on(const Module *m, const Func *f, const Value *value, int kind)
+{
+    const int at = uneven_dim(&value->type);
+    const Name dim = at >= 0 ? value->type.dim[at].name : NULL;
+    const int64_t whole = span_bytes(m, value);
+    if (!dim || index_of(&f->results, value) >= 0 || !value->def || !is_made_in_slices(m, value, dim) ||
+        !is_read_in_slices(m, f, value, dim))
+        return whole;
+    const int64_t missing = local_size(m, &value->type.dim[at]) - part_size(m, &value->type.dim[at], kind);
+    return whole - missing * value->storage->stride[at] * dtype_bytes(value->type.dtype);
+}
+
 /* --- The parts of a frame that are in use ---------------------------------------------------------- */
 
 typedef struct {
@@ -64,10 +117,26 @@ static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
     all->use[all->count++] = (Use){ at / CACHE_LINE * CACHE_LINE, aligned_bytes(at + bytes), on };
 }
 
-static void use_value(Uses *all, const Value *value)
+static void use_value(Uses *all, const Func *f, const Value *value)
 {
-    if (value->storage->base == IN_FRAME)
-        use(all, value->storage->at, span_bytes(all->kinds->m, value), stages_holding(all->kinds->m, value));
+    const uint64_t on = stages_holding(all->kinds->m, value);
+    for (int kind = 0; kind < all->kinds->count && value->storage->base == IN_FRAME; kind++)
+        use(all, value->storage->at, span_on(all->kinds->m, f, value, kind), on & UINT64_C(1) << kind);
+}
+
+/* The bytes of a slot. */
+static int64_t slot_on(const Uses *all, const Func *micro, int ring, int kind)
+{
+    int64_t most = 0;
+    for (const Op *op = micro->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++) {
+            const Value *value = op->results.at[i];
+            if (value->storage->base != IN_FRAME || ring_of(all->slots, value) != ring)
+                continue;
+            const int64_t end = value->storage->at + span_on(all->kinds->m, micro, value, kind);
+            most = end > most ? end : most;
+        }
+    return most - all->slots->ring[ring].begin;
 }
 
 /* Behind the frame of its callee: buffers of what it carries, and slots. */
@@ -85,8 +154,11 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
     }
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
         const Ring *ring = &all->slots->ring[i];
-        for (int kind = 0; kind < all->kinds->count; kind++)
-            use(all, slots + ring->offset, ring->slots[kind] * ring->bytes, UINT64_C(1) << kind);
+        for (int kind = 0; kind < all->kinds->count; kind++) {
+            const int64_t bytes = slot_on(all, callee, i, kind);
+            for (int slot = 0; slot < ring->slots[kind]; slot++)
+                use(all, slots + ring->offset + slot * ring->bytes, bytes, UINT64_C(1) << kind);
+        }
     }
 }
 
@@ -105,14 +177,22 @@ static void use_beside(Uses *all, const Op *op)
 
 static void use_frame(Uses *all, const Func *f)
 {
-    for (int i = 0; i < f->params.count; i++)
-        use_value(all, f->params.at[i]);
     for (const Op *op = f->first; op; op = op->next) {
         use_beside(all, op);
         for (int i = 0; i < op->results.count; i++)
             if (!all->slots || ring_of(all->slots, op->results.at[i]) < 0) /* these are in their slots */
-                use_value(all, op->results.at[i]);
+                use_value(all, f, op->results.at[i]);
     }
+}
+
+static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
+
+/* Parameters of all entries are in the frame of each. */
+static void use_params(Uses *all, const Func *f)
+{
+    for (const Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next)
+        for (int i = 0; i < other->params.count && is_entry(other); i++)
+            use_value(all, other, other->params.at[i]);
 }
 
 /* --- Gaps ------------------------------------------------------------------------------------------ */
@@ -137,8 +217,6 @@ static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
     }
 }
 
-static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
-
 static KindFrame *new_frame(const Kinds *kinds)
 {
     KindFrame *frame = NEW(&kinds->m->arena, KindFrame);
@@ -156,14 +234,14 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     if (frame)
         return frame;
     frame = new_frame(kinds);
-    for (const Func *other = m->funcs; other && kinds->axis >= 0; other = other->next)
-        if (other == f || (is_entry(other) && is_entry(f))) { /* they share the arena */
-            map_put(&kinds->frames, other, frame);
-            use_frame(&all, other);
-        }
+    map_put(&kinds->frames, f, frame);
+    if (kinds->axis < 0)
+        return frame;
+    use_params(&all, f);
+    use_frame(&all, f);
     if (all.count)
         qsort(all.use, (size_t)all.count, sizeof *all.use, lower_first);
-    for (int kind = 0; kind < kinds->count && kinds->axis >= 0; kind++)
+    for (int kind = 0; kind < kinds->count; kind++)
         find_gaps(&all, frame, kind, f->frame);
     return frame;
 }
@@ -186,3 +264,21 @@ int64_t place_on(const KindFrame *frame, int kind, int64_t at)
 }
 
 int64_t frame_on(Kinds *kinds, const Func *f, int kind) { return place_on(kind_frame(kinds, f), kind, f->frame); }
+
+int64_t arena_on(Kinds *kinds, int kind)
+{
+    int64_t most = 0;
+    for (const Func *f = kinds->m->funcs; f; f = f->next)
+        if (is_entry(f) && frame_on(kinds, f, kind) > most)
+            most = frame_on(kinds, f, kind);
+    return most;
+}
+
+int64_t largest_arena(Module *m)
+{
+    Kinds kinds = rank_kinds(m);
+    int64_t most = 0;
+    for (int kind = 0; kind < kinds.count; kind++)
+        most = arena_on(&kinds, kind) > most ? arena_on(&kinds, kind) : most;
+    return most;
+}

@@ -15,7 +15,8 @@ typedef struct {
     int64_t at, bytes; /* in the plan; multiples of cache lines */
 } Gap;
 
-/* The frame of a function; of step, evaluation and prediction: the arena. */
+/* The frame of a function; of step, evaluation or prediction: the arena while it runs.  What outlives a step and what
+ * is fed is at the same places in all three. */
 typedef struct {
     Gap **gap;  /* by kind: in order */
     int *count; /* of them, by kind */
@@ -33,7 +34,10 @@ Kinds rank_kinds(Module *m);
 
 const KindFrame *kind_frame(Kinds *kinds, const Func *f);
 int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */
+int64_t arena_on(Kinds *kinds, int kind);                       /* bytes of the arena */
 int64_t frame_on(Kinds *kinds, const Func *f, int kind);        /* bytes of the frame */
+
+int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
 
 /* The stages that hold a value of a program, or may write it. */
 uint64_t stages_holding(const Module *m, const Value *value);
