@@ -278,7 +278,8 @@ static void set_memory(Survey *s, const MemoryUse *of_kind)
     double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
     for (int i = 0; slots && i < slots->nrings; i++)
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
-            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] += (double)slots->ring[i].bytes;
+            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] +=
+                (double)aligned_bytes(slot_on(s->m, slots, i, rank));
     for (int rank = 0; rank < s->ranks; rank++) {
         double all = 0;
         for (int chunk = 0; chunk < s->chunks; chunk++) {

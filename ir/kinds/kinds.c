@@ -124,19 +124,19 @@ static void use_value(Uses *all, const Func *f, const Value *value)
         use(all, value->storage->at, span_on(all->kinds->m, f, value, kind), on & UINT64_C(1) << kind);
 }
 
-/* The bytes of a slot. */
-static int64_t slot_on(const Uses *all, const Func *micro, int ring, int kind)
+int64_t slot_on(const Module *m, const PipelineSlots *slots, int ring, int kind)
 {
+    const Func *micro = find_func(m, slots->loop->attrs.callee);
     int64_t most = 0;
     for (const Op *op = micro->first; op; op = op->next)
         for (int i = 0; i < op->results.count; i++) {
             const Value *value = op->results.at[i];
-            if (value->storage->base != IN_FRAME || ring_of(all->slots, value) != ring)
+            if (value->storage->base != IN_FRAME || ring_of(slots, value) != ring)
                 continue;
-            const int64_t end = value->storage->at + span_on(all->kinds->m, micro, value, kind);
+            const int64_t end = value->storage->at + span_on(m, micro, value, kind);
             most = end > most ? end : most;
         }
-    return most - all->slots->ring[ring].begin;
+    return most - slots->ring[ring].begin;
 }
 
 /* Behind the frame of its callee: buffers of what it carries, and slots. */
@@ -155,7 +155,7 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
         const Ring *ring = &all->slots->ring[i];
         for (int kind = 0; kind < all->kinds->count; kind++) {
-            const int64_t bytes = slot_on(all, callee, i, kind);
+            const int64_t bytes = slot_on(m, all->slots, i, kind);
             for (int slot = 0; slot < ring->slots[kind]; slot++)
                 use(all, slots + ring->offset + slot * ring->bytes, bytes, UINT64_C(1) << kind);
         }

@@ -39,6 +39,9 @@ int64_t frame_on(Kinds *kinds, const Func *f, int kind);        /* bytes of the 
 
 int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
 
+/* The bytes of a slot of that ring, on one kind of rank. */
+int64_t slot_on(const Module *m, const struct PipelineSlots *slots, int ring, int kind);
+
 /* The stages that hold a value of a program, or may write it. */
 uint64_t stages_holding(const Module *m, const Value *value);
 
