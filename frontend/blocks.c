@@ -225,6 +225,7 @@ void lower_param(Lower *l, const Ast *ast)
     Param described = { 0 };
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
     described.decay = good && !ast->no_decay;
+    described.frozen = ast->frozen;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);
         if (other) {

@@ -129,6 +129,7 @@ static void lower_variants(Lower *l)
     if (has_totals)
         lower_model(l, AS_TOTALS);
     decide_decay(l->m);
+    freeze_params(l);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);

@@ -153,6 +153,13 @@ typedef struct Reported {
     struct Reported *next;
 } Reported;
 
+/* A value and its origin: in the file, or text on the command line. */
+typedef struct {
+    const Ast *value;          /* NULL: not given */
+    const char *option, *text; /* NULL: in the file */
+    Loc at;
+} Said;
+
 struct Lower {
     Module *m;
     Arena *arena; /* the module's */
@@ -172,6 +179,8 @@ struct Lower {
     struct Layout *layout;
     int64_t data_ranks;     /* number of ranks among which a micro-step's sequences are divided */
     int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
+
+    Said freeze, trained; /* settings of train, read when the parameters are known */
 
     Body *frame;
     Scope *scope;
@@ -274,6 +283,7 @@ void check_used(Lower *l, const Scope *scope);          /* at its end */
 bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Module *m);                             /* once the model is lowered */
+void freeze_params(Lower *l);                             /* the same */
 Value *reorder(Lower *l, Value *value, const Type *like); /* to the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 

@@ -202,6 +202,7 @@ typedef struct Param {
     InitKind init;
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
+    bool frozen; /* never updated: no gradient, no state of the optimizer */
     Name where;
     Loc loc; /* as of a Func */
     struct Param *next;
@@ -435,6 +436,7 @@ bool port_is_named(PortKind kind);
 bool port_is_state(PortKind kind);
 bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
 bool same_port(Port a, Port b);
+bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
 Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
 Port result_port(const Func *f, int i);

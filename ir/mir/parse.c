@@ -306,6 +306,7 @@ static void read_param(Parser *p, Param **end)
     param->b = read_number(p);
     expect(p, ")");
     param->decay = !accept(p, "no_decay");
+    param->frozen = accept(p, "frozen");
     Name path = NULL;
     read_place(p, &path, &param->where);
 }

@@ -327,6 +327,7 @@ static void print_param(Module *m, const Param *param, FILE *out)
     fputs(", ", out);
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
+    fputs(param->frozen ? " frozen" : "", out);
     print_loc(NULL, param->where, out);
     fputc('\n', out);
 }

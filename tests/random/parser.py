@@ -206,7 +206,7 @@ class Parser:
         self.take(":")
         stated = self.type()
         self.take("=")
-        return Param(names, stated, self.expression(), self.accept("no_decay"))
+        return Param(names, stated, self.expression(), self.accept("no_decay"), self.accept("frozen"))
 
     def read_input(self):
         name = self.name()

@@ -68,7 +68,7 @@ def line_text(s):
         padded = f" padded {expression_text(s.padded)}" if s.padded is not None else ""
         return f"dim {s.name}{size}{padded}"
     if isinstance(s, Param):
-        exempt = " no_decay" if s.no_decay else ""
+        exempt = (" no_decay" if s.no_decay else "") + (" frozen" if s.frozen else "")
         return f"param {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
     if isinstance(s, Input):
         source = f" = {expression_text(s.source)}" if s.source is not None else ""

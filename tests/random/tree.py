@@ -104,6 +104,7 @@ class Param:
     type: TypeOf
     init: object
     no_decay: bool = False
+    frozen: bool = False
 
 
 @dataclass
