@@ -269,26 +269,25 @@ static int chunk_of_ring(const PipelineSlots *slots, const Ring *ring)
     return part->chunk;
 }
 
-/* All ranks allocate the same arena.  What micro-batches in flight hold of it is shown over time, on the rank with most
- * of them all of it; the rest is fixed.  With schedule naive it has no slots, and all is fixed. */
-static void set_memory(Survey *s, int64_t arena)
+/* What micro-batches in flight hold of the arena is shown over time; the rest is fixed.  With schedule naive it has no
+ * slots, and all is fixed. */
+static void set_memory(Survey *s, const MemoryUse *of_kind)
 {
     const PipelineSchedule *schedule = s->p->picture.schedule;
     const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
-    double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages), most = 0;
+    double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
     for (int i = 0; slots && i < slots->nrings; i++)
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
-            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] += (double)slots->ring[i].bytes;
+            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] +=
+                (double)aligned_bytes(slot_on(s->m, slots, i, rank));
     for (int rank = 0; rank < s->ranks; rank++) {
         double all = 0;
         for (int chunk = 0; chunk < s->chunks; chunk++) {
             const int stage = stage_on_rank(schedule, rank, chunk);
             all += schedule->activations[stage] * held[stage];
         }
-        most = fmax(most, all);
+        fixed[rank] = (double)of_kind[rank].arena - all;
     }
-    for (int rank = 0; rank < s->ranks; rank++)
-        fixed[rank] = (double)arena - most;
     s->p->picture.fixed_bytes = fixed;
     s->p->picture.activation_bytes = held;
 }
@@ -331,7 +330,7 @@ static void fill_in(Survey *s, const Report *r)
     add_work(s);
     name_stages(s);
     set_costs(s, r->run->options);
-    set_memory(s, r->memory.arena);
+    set_memory(s, r->of_kind);
 }
 
 PipelineReport *report_pipeline(const Report *r, const char **why)

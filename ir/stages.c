@@ -133,8 +133,10 @@ static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, i
     uint64_t stages = 0;
     if (plain_callee(m, op))
         return needed_by_callee(m, needed, op, i);
-    const bool stays = info(op)->traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
-    if (info(op)->traits & (MOVES | SENDS | WAITS) && !stays) /* all ranks of a group call it */
+    const unsigned traits = info(op)->traits;
+    const bool stays = traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
+    const bool is_part = traits & MOVES && info(op)->family == VIEW; /* some stages keep what they have */
+    if (traits & (MOVES | SENDS | WAITS) && !stays && !is_part)      /* all ranks of a group call it */
         return ALL_STAGES;
     for (int j = 0; j < op->results.count; j++)
         stages |= stages_needing(needed, op->results.at[j]);

@@ -95,11 +95,11 @@ static void write_half(HalfText *half, const char *name)
     const Op *call = half->call;
     const HostFunc *c = host_half(h, find_func(m, call->attrs.callee));
     const char **items = NEW_ARRAY(&m->arena, const char *, c->npointers + 2);
-    const int64_t frame = half->l.op->attrs.frame + call->attrs.frame;
+    const char *frame = in_frame(&half->t, half->l.op->attrs.frame);
     int count = 0;
     items[count++] = "rt";
     if (takes_frame(find_func(m, call->attrs.callee)))
-        items[count++] = in_frame(&half->t, frame);
+        items[count++] = in_frame_of(h, half->l.callee, frame, call->attrs.frame);
     open_text(&half->t.body);
     for (int i = 0; i < c->npointers; i++)
         if (c->takes[i])

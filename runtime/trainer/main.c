@@ -113,6 +113,7 @@ static void start_device(RtRun *run)
     if (rt->program->create)
         rt->program->create(rt);
     rt_memory_print(rt);
+    run->rank_bytes = rt_memory_of_ranks(rt);
     if (run->options.print_mesh)
         rt_comm_print_mesh(rt);
 }
@@ -233,6 +234,7 @@ static int finish(RtRun *run)
     int status = signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
     end_of_output(status);
     rt_log_close(&run->log);
+    free(run->rank_bytes);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
     if (run->options.print_traffic && run->rt.rank == 0)

@@ -85,18 +85,16 @@ void *__wrap_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, i
 }
 
 /* The slot after the one at `data`, if `kind` is planted at this message. */
-static char *place(const char *kind, const void *data)
+static char *place(const Rt *rt, const char *kind, const void *data)
 {
     const int at = now.messages++;
     char *slot = (char *)data;
-    for (int i = 0; i < now.nrings; i++) {
-        char *first = now.arena + now.ring[i].offset;
-        const int64_t bytes = now.ring[i].bytes, count = now.slots[i];
-        if (slot < first || slot >= first + count * bytes)
-            continue;
-        now.has_next[at] = count > 1;
-        return is_planted(kind, at) ? first + ((slot - first) / bytes + 1) % count * bytes : slot;
-    }
+    for (int i = 0; i < now.nrings; i++)
+        for (int64_t micro = 0; micro < now.slots[i]; micro++)
+            if (slot == __real_rt_slot(rt, &now.p, now.arena, i, micro)) {
+                now.has_next[at] = now.slots[i] > 1;
+                return is_planted(kind, at) ? __real_rt_slot(rt, &now.p, now.arena, i, micro + 1) : slot;
+            }
     return slot;
 }
 
@@ -104,7 +102,7 @@ static bool is_slow(void) { return strcmp(mutant.kind, "arrival") == 0; }
 
 int64_t __wrap_rt_send_start(Rt *rt, int id, int to, const void *data)
 {
-    const void *from = place("leave", data);
+    const void *from = place(rt, "leave", data);
     if (is_slow())
         usleep(5000);
     const int64_t number = __real_rt_send_start(rt, id, to, from);
@@ -131,7 +129,7 @@ static bool is_gradient(int id)
 
 int64_t __wrap_rt_receive_start(Rt *rt, int id, int from, void *data)
 {
-    const int64_t number = __real_rt_receive_start(rt, id, from, place("arrive", data));
+    const int64_t number = __real_rt_receive_start(rt, id, from, place(rt, "arrive", data));
     if (!is_slow())
         __real_rt_message_wait(rt, id, number);
     if (is_planted("arrival", is_gradient(id)))
