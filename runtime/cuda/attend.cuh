@@ -22,7 +22,8 @@ template <int D> struct RtAttendTiles {
 
 /* Sets scores to minus infinity if a query does not see a key, or if the key does not exist. */
 template <int PIECES, int N>
-RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtAttend s)
+RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtSegments segments,
+                              const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -32,7 +33,7 @@ RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, 
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int row = query + 16 * i + lane / 4 + e / 2 * 8, column = key + 8 * n + lane % 4 * 2 + e % 2;
-                if (column >= s.keys || !rt_attend_sees(row, column, s))
+                if (column >= s.keys || !rt_attend_sees(row, column, s) || !rt_segments_equal(segments, row, column, s))
                     score[i][n][e] = -INFINITY;
             }
 }
@@ -99,16 +100,21 @@ RT_INLINE void rt_attend_finish(float (&sum)[PIECES][WIDE][4], float (&most)[PIE
         }
 }
 
-/* The next tile of keys from `key` on that some query of the block sees; `end` if there is none. */
-template <int QUERIES, int KEYS> RT_INLINE int rt_attend_next(int query, int key, int end, const RtAttend s)
+/* The next tile of keys from `key` on that some query of the block sees; `end` if there is none.  `own`: the segments
+ * of the queries. */
+template <int QUERIES, int KEYS>
+RT_INLINE int rt_attend_next(int query, int key, int end, const RtSegments segments, const RtRange own,
+                             const RtAttend s)
 {
-    while (key < end && !rt_sees_any(rt_ahead(query, QUERIES, key, KEYS, s), s))
+    while (key < end && !(rt_sees_any(rt_ahead(query, QUERIES, key, KEYS, s), s) &&
+                          (!segments.key || rt_ranges_meet(own, rt_range_of_keys<KEYS>(segments, key, s)))))
         key += KEYS;
     return key < end ? key : end;
 }
 
 template <int D, bool ASYNC, typename T>
-RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *query_segment, const int32_t *key_segment,
+                         T *y, float *lse, const RtAttend s)
 {
     using Tiles = RtAttendTiles<D>;
     constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
@@ -124,6 +130,8 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
     const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
     const T *const from_v = rt_head_of(v, s.v, b, h, 0);
     const float scale2 = rt_scale2(s);
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_queries<QUERIES>(segments, query, s);
 
     float sum[PIECES][WIDE / 8][4], most[PIECES][2], total[PIECES][2];
     rt_clear_pieces(sum);
@@ -131,13 +139,13 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
     for (int i = 0; i < PIECES; i++)
         most[i][0] = most[i][1] = -INFINITY, total[i][0] = total[i][1] = 0;
 
-    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, s);
+    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, segments, own, s);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(queries, from_q, s.q.row, query, (int)s.queries);
     if (key < end)
         rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, key, end);
     rt_copy_commit();
     while (key < end) {
-        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, s);
+        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, segments, own, s);
         rt_tile_load<D, KEYS, THREADS, ASYNC>(values, from_v, s.v.row, key, end);
         rt_copy_commit();
         rt_copy_wait<1>(); /* the keys */
@@ -149,8 +157,9 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
         if (next < end)
             rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
         rt_copy_commit();
-        if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
-            rt_attend_mask(score, query + row, key, s);
+        if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s) ||
+            (segments.key && !rt_ranges_equal(own, rt_range_of_keys<KEYS>(segments, key, s))))
+            rt_attend_mask(score, query + row, key, segments, s);
         rt_attend_online(score, sum, most, total, scale2);
         rt_copy_wait<1>(); /* the values */
         __syncthreads();

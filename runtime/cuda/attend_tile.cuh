@@ -8,6 +8,7 @@
 #define MPC_CUDA_ATTEND_TILE_H
 
 #include "element.cuh"
+#include "reduce.cuh"
 
 #include "../kernels/shape.h"
 
@@ -199,6 +200,63 @@ RT_INLINE bool rt_sees_any(const RtAhead ahead, const RtAttend s)
 RT_INLINE bool rt_sees_all(const RtAhead ahead, const RtAttend s)
 {
     return (!s.causal || ahead.most <= 0) && (s.window == 0 || (ahead.most < s.window && ahead.least > -s.window));
+}
+
+/* --- Segments --------------------------------------------------------------------------------- */
+
+/* Of a head's queries and keys; NULL: there are none, which is known when a kernel is compiled. */
+struct RtSegments {
+    const int32_t *query, *key;
+};
+
+RT_INLINE RtSegments rt_segments_of(const int32_t *query, const int32_t *key, int64_t b, int64_t h, const RtAttend s)
+{
+    if (!query)
+        return {};
+    return { query + b * s.query_segment.batch + h * s.query_segment.head,
+             key + b * s.key_segment.batch + h * s.key_segment.head };
+}
+
+/* The least and the greatest segment of a tile. */
+struct RtRange {
+    int32_t low, high;
+};
+
+/* Of the rows from `first` on that exist; called by whole warps. */
+template <int ROWS> RT_INLINE RtRange rt_range_of(const int32_t *segment, int64_t stride, int first, int end)
+{
+    RtRange range = { INT32_MAX, INT32_MIN };
+    if (!segment)
+        return range;
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < ROWS; i += 32)
+        if (first + i < end) {
+            const int32_t one = segment[(first + i) * stride];
+            range = { RtMin::of(range.low, one), RtMax::of(range.high, one) };
+        }
+    return { rt_warp<RtMin>(range.low), rt_warp<RtMax>(range.high) };
+}
+
+template <int ROWS> RT_INLINE RtRange rt_range_of_queries(const RtSegments of, int query, const RtAttend s)
+{
+    return rt_range_of<ROWS>(of.query, s.query_segment.row, query, (int)s.queries);
+}
+
+template <int ROWS> RT_INLINE RtRange rt_range_of_keys(const RtSegments of, int key, const RtAttend s)
+{
+    return rt_range_of<ROWS>(of.key, s.key_segment.row, key, (int)s.keys);
+}
+
+/* May some query and some key be of one segment?  Exact where segments follow each other. */
+RT_INLINE bool rt_ranges_meet(const RtRange a, const RtRange b) { return a.low <= b.high && b.low <= a.high; }
+
+/* Are all of them of one segment? */
+RT_INLINE bool rt_ranges_equal(const RtRange a, const RtRange b) { return a.low == b.high && b.low == a.high; }
+
+RT_INLINE bool rt_segments_equal(const RtSegments of, int64_t query, int64_t key, const RtAttend s)
+{
+    return !of.query || (query < s.queries && key < s.keys &&
+                         of.query[query * s.query_segment.row] == of.key[key * s.key_segment.row]);
 }
 
 /* Logarithms here are to base 2: exp(scale * x) = 2^(rt_scale2 * x). */
