@@ -200,6 +200,22 @@ char *call_cumulative(const Operands *o)
 
 /* --- attend: q [B, S, H, G, D]; k and v [B, T, H, D] ---------------------------------------------------------- */
 
+/* The strides of one operand, and whether the loops stay inside it. */
+static void put_strides(const Operands *o, int i, const DimGroup both[2], const DimGroup *group, Text *fields)
+{
+    const Attrs *a = &o->op->attrs;
+    const Value *value = o->value[i];
+    const bool is_key = find_dim(&value->type, a->key) >= 0;
+    const Name row = is_key ? a->key : a->seq;
+    const Access access = { 5,
+                            { both[0].size, both[1].size, is_key ? 1 : group->size, size_along(o, value, row),
+                              size_along(o, value, a->feature) },
+                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_along(value, row), 1 } };
+    check_operand(o, i, &access);
+    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
+            both[0].stride[i], stride_along(value, row), both[1].stride[i], group->stride[i]);
+}
+
 static char *attend(const Operands *o, const char *function, const char *read, const char *written)
 {
     const Attrs *a = &o->op->attrs;
@@ -225,19 +241,10 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     put_number(&fields, "heads", both[1].size);
     put_number(&fields, "group", group.size);
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
-    for (int i = 0; i < o->count; i++) {
-        bool is_key = find_dim(&o->value[i]->type, a->key) >= 0;
-        Name row = is_key ? a->key : a->seq;
-        const Access access = { 5,
-                                { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
-                                  size_along(o, o->value[i], a->feature) },
-                                { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row),
-                                  1 } };
-        check_operand(o, i, &access);
-        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
-                both[0].stride[i], stride_along(o->value[i], is_key ? a->key : a->seq), both[1].stride[i],
-                group.stride[i]);
-    }
+    for (int segments = 0; segments < 2; segments++) /* which are last in the struct */
+        for (int i = 0; i < o->count; i++)
+            if ((o->value[i]->type.dtype == I32) == segments)
+                put_strides(o, i, both, &group, &fields);
     put_text(&fields, "type", element_constant(q->dtype));
     put_text(&fields, "causal", a->causal ? "true" : "false");
     put_number(&fields, "window", a->window);

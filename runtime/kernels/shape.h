@@ -33,7 +33,7 @@ typedef struct {
     int64_t outer, seq, middle, feature;
     struct {
         int64_t outer, seq, middle;
-    } x, y, position; /* position has no feature */
+    } x, position, y; /* position has no feature */
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
