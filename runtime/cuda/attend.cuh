@@ -22,8 +22,7 @@ template <int D> struct RtAttendTiles {
 
 /* Sets scores to minus infinity if a query does not see a key, or if the key does not exist. */
 template <int PIECES, int N>
-RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtSegments segments,
-                              const RtAttend s)
+RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -33,9 +32,32 @@ RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, 
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int row = query + 16 * i + lane / 4 + e / 2 * 8, column = key + 8 * n + lane % 4 * 2 + e % 2;
-                if (column >= s.keys || !rt_attend_sees(row, column, s) || !rt_segments_equal(segments, row, column, s))
+                if (column >= s.keys || !rt_attend_sees(row, column, s))
                     score[i][n][e] = -INFINITY;
             }
+}
+
+/* The same for keys of other segments.  Segments are in shared memory, in the padding of the rows of tiles: more
+ * addresses would need too many registers. */
+template <int D, typename T> RT_INLINE int32_t *rt_segment_in(T *tile, int row)
+{
+    return reinterpret_cast<int32_t *>(tile + row * RtTile<D>::PITCH + RtTile<D>::WIDE);
+}
+
+template <int D, int PIECES, int N, typename T>
+RT_INLINE void rt_attend_mask_segments(float (&score)[PIECES][N][4], T *queries, int row, T *values)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int32_t of_key = *rt_segment_in<D>(values, 8 * n + lane % 4 * 2 + e);
+#pragma unroll
+            for (int i = 0; i < 2 * PIECES; i++)
+                if (*rt_segment_in<D>(queries, row + 8 * i + lane / 4) != of_key)
+                    score[i / 2][n][i % 2 * 2 + e] = -INFINITY;
+        }
 }
 
 /* A step of the online softmax: scores become weights, and the sums of earlier keys are scaled to the new maximum.
@@ -141,12 +163,17 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
 
     int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, segments, own, s);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(queries, from_q, s.q.row, query, (int)s.queries);
+    for (int i = threadIdx.x; segments.query && i < QUERIES; i += THREADS)
+        *rt_segment_in<D>(queries, i) = rt_segment_of_query(segments, rt_least(query + i, (int)s.queries - 1), s);
     if (key < end)
         rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, key, end);
     rt_copy_commit();
     while (key < end) {
         const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, segments, own, s);
+        const bool mixed = segments.key && !rt_ranges_equal(own, rt_range_of_keys<KEYS>(segments, key, s));
         rt_tile_load<D, KEYS, THREADS, ASYNC>(values, from_v, s.v.row, key, end);
+        for (int i = threadIdx.x; segments.key && i < KEYS; i += THREADS)
+            *rt_segment_in<D>(values, i) = rt_segment_of_key(segments, rt_least(key + i, end - 1), s);
         rt_copy_commit();
         rt_copy_wait<1>(); /* the keys */
         __syncthreads();
@@ -157,9 +184,10 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
         if (next < end)
             rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
         rt_copy_commit();
-        if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s) ||
-            (segments.key && !rt_ranges_equal(own, rt_range_of_keys<KEYS>(segments, key, s))))
-            rt_attend_mask(score, query + row, key, segments, s);
+        if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
+            rt_attend_mask(score, query + row, key, s);
+        if (mixed)
+            rt_attend_mask_segments<D>(score, queries, row, values);
         rt_attend_online(score, sum, most, total, scale2);
         rt_copy_wait<1>(); /* the values */
         __syncthreads();
