@@ -77,8 +77,10 @@ Value *layernorm(Lower *l, Value *x, Name dim, double eps)
 
 /* --- Attention without a kernel ---------------------------------------------------------------- */
 
-/* The mask of keys that queries see; NULL: all. */
-static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
+static Value *both(Lower *l, Value *a, Value *b) { return a && b ? two(l, OP_mul, a, b) : a ? a : b; }
+
+/* The mask of keys that queries see by their distance; NULL: all. */
+static Value *near_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
 {
     if (!attrs->causal && !attrs->window)
         return NULL;
@@ -88,14 +90,15 @@ static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim 
         return seen;
     Value *width = emit_number(l, (double)attrs->window, I32);
     Value *near = two(l, OP_lt, attrs->causal ? one(l, OP_neg, ahead) : one(l, OP_abs, ahead), width);
-    return seen ? two(l, OP_mul, seen, near) : near;
+    return both(l, seen, near);
 }
 
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v)
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2])
 {
     const Dim seq = q->type.dim[find_dim(&q->type, attrs->seq)], key = k->type.dim[find_dim(&k->type, attrs->key)];
     Value *scores = times(l, EMIT(l, OP_dot, (Attrs){ .over = only(attrs->feature) }, q, k), attrs->scale);
-    Value *seen = seen_keys(l, attrs, &seq, &key);
+    Value *same = segments[0] ? two(l, OP_eq, segments[0], segments[1]) : NULL;
+    Value *seen = both(l, near_keys(l, attrs, &seq, &key), same);
     if (seen)
         scores = EMIT(l, OP_where, NO_ATTRS, seen, scores, emit_number(l, -INFINITY, F32));
     Value *weights = softmax(l, scores, attrs->key);

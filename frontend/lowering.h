@@ -320,7 +320,8 @@ Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v); /* as by the op attend */
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v,
+                 Value *const segments[2]); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
 const Labelled *find_labelled(const Lower *l, const Value *value);

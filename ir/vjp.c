@@ -161,9 +161,21 @@ VJP(attend)
 {
     if (!dy[0])
         return;
-    Op *grad = build(b, OP_attend_grad, op->attrs, 6, (Value *[]){ A, B, arg(op, 2), Y, op->results.at[1], dy[0] });
+    Value *operands[8] = { A, B, arg(op, 2), Y, op->results.at[1], dy[0] };
+    const int segments = op->args.count - 3;
+    for (int i = 0; i < segments; i++)
+        operands[6 + i] = arg(op, 3 + i);
+    Op *grad = build(b, OP_attend_grad, op->attrs, 6 + segments, operands);
     for (int i = 0; i < 3; i++)
         dx[i] = grad->results.at[i];
+}
+
+/* y = sums of a along d: an element is in the sums at and behind it */
+VJP(cumsum)
+{
+    Attrs attrs = op->attrs;
+    attrs.reverse = !attrs.reverse;
+    dx[0] = BUILD(b, OP_cumsum, attrs, dy[0]);
 }
 
 /* y = a, rotated: rotate back */
@@ -171,5 +183,6 @@ VJP(rope)
 {
     Attrs attrs = op->attrs;
     attrs.inverse = !attrs.inverse;
-    dx[0] = BUILD(b, OP_rope, attrs, dy[0]);
+    Value *operands[] = { dy[0], op->args.count > 1 ? B : NULL };
+    dx[0] = build(b, OP_rope, attrs, op->args.count, operands)->results.at[0];
 }

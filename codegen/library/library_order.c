@@ -44,8 +44,19 @@ Names order_rope(const Operands *o, int operand)
     for (int i = 0; i < own.count; i++)
         if (own.name[i] != a->seq && own.name[i] != a->feature)
             add_name(&names, own.name[i]);
-    add_name(&names, a->seq);
-    add_name(&names, a->feature);
+    add_those_of(o->value[operand], &names, a->seq);
+    add_those_of(o->value[operand], &names, a->feature);
+    return names;
+}
+
+/* All other dims, then the one that is accumulated along. */
+Names order_cumulative(const Operands *o, int operand)
+{
+    Names own = order_own(o, operand), names = { 0 };
+    for (int i = 0; i < own.count; i++)
+        if (own.name[i] != o->op->attrs.dim)
+            add_name(&names, own.name[i]);
+    add_name(&names, o->op->attrs.dim);
     return names;
 }
 

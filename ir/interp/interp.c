@@ -146,6 +146,9 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
         return run_attend_grad(in, op, args, results);
     case OP_rope:
         return run_rope(in, op, args, results);
+    case OP_cumsum:
+    case OP_cummax:
+        return run_cumulative(in, op, args, results);
     case OP_call:
         return run_call(in, op, args, results);
     case OP_loop:

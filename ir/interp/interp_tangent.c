@@ -215,6 +215,8 @@ static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Shard
         return run_scatter_add(in, op, given, dy);
     case OP_rope:
         return run_rope(in, op, given, dy);
+    case OP_cumsum:
+        return run_cumulative(in, op, given, dy);
     case OP_rename:
     case OP_slice:
     case OP_part:

@@ -12,6 +12,7 @@
 #include "attend.h"
 #include "attend_grad.h"
 #include "copy.h"
+#include "cumulative.h"
 #include "element.h"
 #include "gather.h"
 #include "integer.h"

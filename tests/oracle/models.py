@@ -61,7 +61,8 @@ def rotate(x, base):
     return torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1)
 
 
-def llama(layers, base=10000.0):
+def llama(layers, base=10000.0, embedded=False):
+    """embedded: the loss takes embedded tokens."""
     def attention(x, w, name):
         q = rotate(torch.einsum("bse,ekgd->bskgd", x, w[f"{name}.wq"]), base)
         k = rotate(torch.einsum("bse,ekd->bskd", x, w[f"{name}.wk"]), base)
@@ -74,15 +75,16 @@ def llama(layers, base=10000.0):
         gate = x @ w[f"{name}.w_gate"]
         return (gate * torch.sigmoid(gate) * (x @ w[f"{name}.w_up"])) @ w[f"{name}.w_down"]
 
-    def loss(w, tokens, labels):
-        x = w["embedding"][tokens]
+    def of_embedded(w, x, labels):
         for i in range(layers):
             x = x + attention(rms_norm(x, w, f"h.{i}.attn_norm"), w, f"h.{i}.attn")
             x = x + swiglu(rms_norm(x, w, f"h.{i}.mlp_norm"), w, f"h.{i}.mlp")
         logits = rms_norm(x, w, "norm_f") @ w["head_out"]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
-    return loss
+    if embedded:
+        return of_embedded
+    return lambda w, tokens, labels: of_embedded(w, w["embedding"][tokens], labels)
 
 
 def bert(layers):

@@ -73,7 +73,7 @@ case("cross_entropy_ignore", dict(x=("b s v", -3, 3)), "", "mean(cross_entropy(x
      lambda x: F.cross_entropy(x.transpose(1, 2), LABELS.expand(3, 5), ignore_index=2))
 
 
-def attend(q, k, v, causal=False, window=0, scale=None):
+def attend(q, k, v, causal=False, window=0, scale=None, segment=None):
     """q [b, s, g, n, h]; k, v [b, s, g, h]."""
     scores = torch.einsum("bsgnh,btgh->bgnst", q, k) * (scale or 1 / math.sqrt(q.shape[-1]))
     i, j = torch.arange(q.shape[1])[:, None], torch.arange(q.shape[1])[None]
@@ -82,20 +82,24 @@ def attend(q, k, v, causal=False, window=0, scale=None):
         seen = seen & (j <= i)
     if window:
         seen = seen & ((i - j < window) & (j - i < window))
+    if segment:
+        seen = seen & (LABELS[:, None] == LABELS[None])
     return torch.einsum("bgnst,btgh->bsgnh", scores.masked_fill(~seen, -math.inf).softmax(-1), v)
 
 
 QKV = dict(q=("b s g n h", -2, 2), k=("b s g h", -2, 2), val=("b s g h", -2, 2))
 for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=2), both=dict(causal=True, window=3),
-                          scaled=dict(causal=True, scale=0.3)).items():
+                          scaled=dict(causal=True, scale=0.3), segment=dict(segment="index"),
+                          causal_segment=dict(causal=True, segment="index")).items():
     text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
     case(f"attend_{name}", QKV, "b s g n h", f"attend(q, k, val, s, h{text})",
          lambda q, k, val, options=options: attend(q, k, val, **options))
 
 
-def rope(x, interleaved, base=10000.0):
+def rope(x, interleaved, base=10000.0, position=None):
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[1]).double()[:, None] * base ** (-torch.arange(half).double() / half)
+    position = torch.arange(x.shape[1]) if position is None else position
+    angle = position.double()[:, None] * base ** (-torch.arange(half).double() / half)
     c, s = angle.cos()[None, :, None], angle.sin()[None, :, None]
     a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
     pair = (a * c - b * s, a * s + b * c)
@@ -105,6 +109,13 @@ def rope(x, interleaved, base=10000.0):
 case("rope", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h)", lambda x: rope(x, False))
 case("rope_interleaved", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, base = 100, style = interleaved)",
      lambda x: rope(x, True, 100.0))
+case("rope_position", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, position = index * 3)",
+     lambda x: rope(x, False, position=LABELS * 3))
+case("cumsum", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s)", lambda x: x.cumsum(1))
+case("cumsum_exclusive", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, e, exclusive = true)", lambda x: x.cumsum(-1) - x)
+case("cumsum_reverse", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s, reverse = true)",
+     lambda x: x.flip(1).cumsum(1).flip(1))
+case("cummax", dict(x=("b s", -1, 1)), "b s", "x * cast(cummax(index, s), f32)", lambda x: x * LABELS.cummax(0).values)
 case("gather", dict(x=("v e", -1, 1)), "s e", "x[v = index]", lambda x: x[LABELS])
 case("slice", dict(x=("b s e", -1, 1)), "b s", "x[e = 3] * x[e = 0]", lambda x: x[..., 3] * x[..., 0])
 case("rename", dict(x=("b s", -1, 1)), "s t", "dot(x, rename(x, s -> t), b)", lambda x: x.T @ x)

@@ -219,7 +219,7 @@ def children(expression):
 def walk(expression):
     """An expression and all inside of it."""
     yield expression
-    for child in children(expression):
+    for child in children(expression) + list(expression.keywords.values() if isinstance(expression, Call) else []):
         yield from walk(child)
 
 
