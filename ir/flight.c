@@ -134,6 +134,10 @@ static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
             return WRONG_OP("%%%s is waited for twice", value->name);
         map_put(reader, value, (void *)op);
     }
+    const Op *loop = op->attrs.early ? arg(op, 0)->def : NULL;
+    if (op->attrs.early && !(op->attrs.started && loop && loop->attrs.stages && loop->attrs.dims.count))
+        return WRONG_OP("%%%s is early, but not a started reduction of what a loop in stages returns",
+                        result(op)->name);
     const int at = handed_on(f, op);
     const Op *wait = at >= 0 && at < f->params.count ? map_get(reader, f->params.at[at]) : NULL;
     if (at >= 0 && (!wait || !f->params.at[at]->type.in_flight))

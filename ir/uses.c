@@ -72,3 +72,20 @@ void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with)
         users->count = 0;
     replace_value(&f->results, old, with);
 }
+
+bool is_read_again(Arena *arena, const Func *kernel, const Value *param)
+{
+    Map derived = { .arena = arena };
+    map_put(&derived, param, (void *)param);
+    for (const Op *op = kernel->first; op; op = op->next) {
+        bool reads = false;
+        for (int i = 0; i < op->args.count; i++)
+            reads |= map_get(&derived, arg(op, i)) != NULL;
+        if (!reads)
+            continue;
+        if (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank)
+            return true;
+        map_put(&derived, result(op), (void *)param);
+    }
+    return false;
+}

@@ -31,4 +31,8 @@ void note_op(Uses *uses, Op *op);
 /* Like replace_uses, but only in the ops noted as readers. */
 void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with);
 
+/* Is the parameter, or a value computed from it, reduced or broadcast?  Then it may be read again after results have
+ * been written. */
+bool is_read_again(Arena *arena, const Func *kernel, const Value *param);
+
 #endif

@@ -321,8 +321,8 @@ void rt_receive(Rt *rt, int id, int from, void *data);
 typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHTS, RT_ACTIONS } RtAction;
 
 typedef struct {
-    unsigned char
-        kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
+    unsigned char kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient;
+                           '+': the gradients of a stage that has ended are reduced */
     unsigned char chunk; /* of this rank's stage */
     unsigned char peer;  /* of a message: the other rank, along the axis */
     bool border;         /* of a message: is it from one chunk to the next? */
@@ -349,7 +349,8 @@ typedef struct {
     const RtRing *ring;
     const RtStageMessages *inner[2], *border[2]; /* activations, gradients; by chunk: inside it, and to the next one */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */
-    const RtEvent *const *event;                                           /* by rank */
+    void (*const *reduce)(Rt *rt, char *arena); /* by chunk: starts the reductions of its gradients; NULL: none */
+    const RtEvent *const *event;                /* by rank */
     const int *nevents;
 } RtPipeline;
 

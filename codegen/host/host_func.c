@@ -197,7 +197,7 @@ char *stages_condition(FuncText *t, Stages on)
 }
 
 /* Ends the statements of some stages, and begins those of others.  What no stage needs is left out. */
-static void guard(FuncText *t, uint64_t stages)
+void write_for_stages(FuncText *t, uint64_t stages)
 {
     Module *m = t->h->m;
     if (stages == t->stages)
@@ -307,6 +307,12 @@ char *function_name(Host *h, const Func *f)
     return arena_text(&m->arena, "run_%s", own);
 }
 
+const char *stage_text(const FuncText *t)
+{
+    return t->stage ? arena_text(&t->h->m->arena, "const int %s = rt_coordinate(rt, %d);", t->stage, t->stage_axis)
+                    : "";
+}
+
 HostFunc *host_func(Host *h, const Func *f)
 {
     HostFunc *c = map_get(&h->funcs, f);
@@ -325,19 +331,19 @@ HostFunc *host_func(Host *h, const Func *f)
     name_pointers(&t);
     open_text(&t.body);
     for (const Op *op = f->first; op; op = op->next) {
+        if (op->attrs.early) /* host_pipeline.c writes it */
+            continue;
         if (info(op)->family != VIEW || info(op)->traits & WAITS)
-            guard(&t, stages_running(m, op));
+            write_for_stages(&t, stages_running(m, op));
         if (info(op)->family == COLLECTIVE)
             op = write_collective(&t, op);
         else
             write_op(&t, op);
     }
-    guard(&t, ALL_STAGES);
+    write_for_stages(&t, ALL_STAGES);
     char *body = close_text(&m->arena, &t.body);
-    const char *stage =
-        t.stage ? arena_text(&m->arena, "const int %s = rt_coordinate(rt, %d);", t.stage, t.stage_axis) : "";
     FILL(h->functions.out, "/* $what */\n$head\n{\n    $stage\n    $body\n}\n\n", { "what", description(&t) },
-         { "head", function_head(&t) }, { "stage", stage }, { "body", body });
+         { "head", function_head(&t) }, { "stage", stage_text(&t) }, { "body", body });
     return c;
 }
 

@@ -126,6 +126,12 @@ const char *kinds_of(Host *h, const Func *f); /* "&run_step_kinds"; "NULL": ther
 /* The same, as a pointer to elements of a type. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
 
+/* Statements from now on are for these stages alone; ALL_STAGES: for all again, before the text is closed. */
+void write_for_stages(FuncText *t, uint64_t stages);
+
+/* "const int stage = ...;", if a statement needs it; else empty. */
+const char *stage_text(const FuncText *t);
+
 /* Appends a statement (unindented lines) after its comment and declarations of the pointers that it uses first. */
 void write_statement(FuncText *t, const char *comment, const char *text);
 

@@ -202,6 +202,8 @@ static const char *write_border(Host *h, const PipelineSlots *slots, const Stage
 
 static char event_letter(const Event *e)
 {
+    if (e->reduces)
+        return '+';
     if (!e->is_message)
         return "FBW"[e->action.kind];
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
@@ -247,9 +249,22 @@ static const char *action_name(Module *m, const StagePart *part)
     return part ? arena_text(&m->arena, "%s_action_%d", names[part->kind], part->chunk) : "NULL";
 }
 
+static const char *reduction_name(Module *m, int chunk) { return arena_text(&m->arena, "reduce_%d", chunk); }
+
+/* The next op from `op` on that the schedule starts when the chunk has ended; NULL: there is none. */
+static const Op *next_of_chunk(Module *m, const Op *loop, const Op *op, int chunk)
+{
+    op = next_early(op);
+    while (op && chunk_of_result(m, loop, index_of(&loop->results, arg(op, 0))) != chunk)
+        op = next_early(op->next);
+    return op;
+}
+
+static bool reduces_chunk(Module *m, const Op *loop, int chunk) { return next_of_chunk(m, loop, loop->next, chunk); }
+
 /* Lists with an item for each chunk. */
 typedef struct {
-    char *inner[2], *border[2], *action[N_ACTION_KINDS];
+    char *inner[2], *border[2], *action[N_ACTION_KINDS], *reduce;
 } Lists;
 
 static void append(Module *m, char **list, const char *item)
@@ -268,6 +283,7 @@ static Lists write_lists(Host *h, const PipelineSlots *slots)
         }
         for (ActionKind kind = FORWARD_ACTION; kind < N_ACTION_KINDS; kind++)
             append(h->m, &lists.action[kind], action_name(h->m, find_part(slots, kind, chunk)));
+        append(h->m, &lists.reduce, reduces_chunk(h->m, slots->loop, chunk) ? reduction_name(h->m, chunk) : "NULL");
     }
     return lists;
 }
@@ -299,6 +315,7 @@ static void write_table(Host *h, const PipelineSlots *slots)
          "    .inner = { MESSAGES($activations), MESSAGES($gradients) },\n"
          "    .border = { MESSAGES($activations_after), MESSAGES($gradients_after) },\n"
          "    .action = { ACTIONS($forward), ACTIONS($backward), ACTIONS($weights) },\n"
+         "    .reduce = (void (*const[])(Rt *, char *)){ $reduce },\n"
          "    .event = (const RtEvent *const[]){ $events },\n"
          "    .nevents = (const int[]){ $counts },\n"
          "};\n\n",
@@ -307,7 +324,7 @@ static void write_table(Host *h, const PipelineSlots *slots)
          { "gradients", lists.inner[1] }, { "activations_after", lists.border[0] },
          { "gradients_after", lists.border[1] }, { "forward", lists.action[FORWARD_ACTION] },
          { "backward", lists.action[BACKWARD_ACTION] }, { "weights", lists.action[WEIGHT_ACTION] },
-         { "events", events }, { "counts", counts });
+         { "reduce", lists.reduce }, { "events", events }, { "counts", counts });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */
@@ -331,6 +348,25 @@ static void write_action(const LoopText *l, const PipelineSlots *slots, const St
     write_half(&half, action_name(h->m, part));
 }
 
+/* The function that starts the reductions of a chunk's gradients. */
+static void write_reduction(const LoopText *l, int chunk)
+{
+    Host *h = l->t->h;
+    Module *m = h->m;
+    FuncText t = { .h = h, .f = l->t->f, .c = l->t->c, .names.module = m, .frame = l->t->frame, .stages = ALL_STAGES };
+    new_identifier(&t.names, "rt");
+    new_identifier(&t.names, t.frame);
+    open_text(&t.body);
+    for (const Op *op = l->op; (op = next_of_chunk(m, l->op, op->next, chunk));) {
+        write_for_stages(&t, stages_running(m, op));
+        op = write_collective(&t, op);
+    }
+    write_for_stages(&t, ALL_STAGES);
+    char *body = close_text(&m->arena, &t.body);
+    FILL(h->functions.out, "static void $name(Rt *rt, char *arena)\n{\n    $stage\n    $body\n}\n\n",
+         { "name", reduction_name(m, chunk) }, { "stage", stage_text(&t) }, { "body", body });
+}
+
 void write_pipeline(LoopText *l)
 {
     FuncText *t = l->t;
@@ -345,6 +381,9 @@ void write_pipeline(LoopText *l)
     fputs("static const RtPipeline pipeline;\n\n", h->functions.out);
     for (int i = 0; i < slots->nparts; i++)
         write_action(l, slots, &slots->part[i]);
+    for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
+        if (reduces_chunk(h->m, l->op, chunk))
+            write_reduction(l, chunk);
     write_rings(h, slots, l->buffer + iteration_buffers(h->m, l->op, l->callee) - slots->bytes);
     write_events(h, slots->schedule);
     write_table(h, slots);

@@ -1,8 +1,8 @@
 /* certify.c -- proofs about a schedule from its tables alone.
  *
  * Nothing here is shared with those who write the tables but the placement of stages and the names of actions.  Each
- * check relies on those before it: actions, events, what each rank has when it acts or sends, pairs of messages,
- * deadlock, slots. */
+ * check relies on those before it: actions, events, reductions, what each rank has when it acts or sends, pairs of
+ * messages, deadlock, slots. */
 #include "schedule.h"
 
 enum { N_DIRECTIONS = 2 };
@@ -52,6 +52,8 @@ static const char *message_text(const Proof *p, const Message *m)
 static const char *event_text(const Proof *p, const Event *e)
 {
     const Message *m = &e->message;
+    if (e->reduces)
+        return arena_text(p->arena, "reduces the gradients of stage %d", e->action.stage);
     if (!e->is_message)
         return arena_text(p->arena, "does %s", action_text(p->arena, e->action));
     return arena_text(p->arena, "%s %s %s rank %d", e->sends ? "sends" : "receives", message_text(p, m),
@@ -120,7 +122,7 @@ static bool check_events(Proof *p)
             const Event *e = &s->event[rank][i];
             if (e->is_message && !check_message(p, rank, i))
                 return false;
-            if (e->is_message)
+            if (!is_action(e))
                 continue;
             const Action *a = next < s->nactions[rank] ? &s->action[rank][next++] : NULL;
             if (!a || a->kind != e->action.kind || a->stage != e->action.stage || a->micro != e->action.micro)
@@ -131,6 +133,39 @@ static bool check_events(Proof *p)
         if (next < s->nactions[rank])
             return REFUSE(p, "rank %d lacks %s among its messages", rank, action_text(p->arena, s->action[rank][next]));
     }
+    return true;
+}
+
+/* --- Reductions: one of each stage on its rank, when all of its actions are over ------------------------ */
+
+static bool check_reduction(const Proof *p, int rank, int i, bool *reduced)
+{
+    const Event *e = &p->s->event[rank][i];
+    const int stage = e->action.stage;
+    if (!p->s->reduces)
+        return REFUSE(p, "rank %d %s, though this schedule does not reduce", rank, event_text(p, e));
+    if (!is_cell(p, stage, 0) || rank_of_stage(p->s, stage) != rank)
+        return REFUSE(p, "rank %d %s, which is not on it", rank, event_text(p, e));
+    if (reduced[stage])
+        return REFUSE(p, "rank %d %s twice", rank, event_text(p, e));
+    for (int later = i + 1; later < p->s->nevents[rank]; later++)
+        if (is_action(&p->s->event[rank][later]) && p->s->event[rank][later].action.stage == stage)
+            return REFUSE(p, "rank %d %s before %s", rank, event_text(p, e),
+                          action_text(p->arena, p->s->event[rank][later].action));
+    reduced[stage] = true;
+    return true;
+}
+
+static bool check_reductions(const Proof *p)
+{
+    bool *reduced = NEW_ARRAY(p->arena, bool, stage_count(p->s));
+    for (int rank = 0; rank < p->s->ranks; rank++)
+        for (int i = 0; i < p->s->nevents[rank]; i++)
+            if (p->s->event[rank][i].reduces && !check_reduction(p, rank, i, reduced))
+                return false;
+    for (int stage = 0; stage < stage_count(p->s) && p->s->reduces; stage++)
+        if (!reduced[stage])
+            return REFUSE(p, "rank %d never reduces the gradients of stage %d", rank_of_stage(p->s, stage), stage);
     return true;
 }
 
@@ -233,7 +268,10 @@ static bool check_pairs(const Proof *p)
  * The graph has a node for each action and each message, whose send and receive are one node; an edge goes from each
  * event of a rank to its next.  Nodes are taken away that have no edge to them from one that is left.  Since a rank's
  * events are a chain, only the first that is left of each rank has to be looked at.  What cannot be taken away holds a
- * circle. */
+ * circle.
+ *
+ * Other pipelines of the mesh run the same events: a reduction, or a collective in an action, is one node of all of
+ * them then, and their graphs laid upon each other have a circle only if one has. */
 
 /* The rank that has to come to the first event that is left of `rank` as well; the same rank: nobody else has to. */
 static int other_side(const Proof *p, int rank, const int *first)
@@ -298,7 +336,7 @@ static bool check_slots(const Proof *p)
         for (int i = 0; i < s->nevents[rank]; i++) {
             const Event *e = &s->event[rank][i];
             const int stage = e->action.stage;
-            if (e->is_message)
+            if (!is_action(e))
                 continue;
             held[stage] += e->action.kind == FORWARD_ACTION;
             if (held[stage] > s->activations[stage])
@@ -316,6 +354,8 @@ bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Life
     int *holder = NEW_ARRAY(arena, int, slots); /* micro-batch + 1; 0: free */
     for (int i = 0; i < s->nevents[rank]; i++) {
         const Event *e = &s->event[rank][i];
+        if (e->reduces)
+            continue;
         const int stage = e->is_message ? receiving_stage(&e->message) : e->action.stage;
         const int micro = e->is_message ? e->message.micro : e->action.micro;
         const ActionKind kind = !e->is_message        ? e->action.kind
@@ -348,6 +388,6 @@ bool certify_schedule(Arena *arena, const PipelineSchedule *s, const char **why)
         p.sent[i] = NEW_ARRAY(arena, int, cells);
         p.got[i] = NEW_ARRAY(arena, int, cells);
     }
-    return check_actions(&p) && check_events(&p) && check_reads(&p) && check_pairs(&p) && check_deadlock(&p) &&
-           check_slots(&p);
+    return check_actions(&p) && check_events(&p) && check_reductions(&p) && check_reads(&p) && check_pairs(&p) &&
+           check_deadlock(&p) && check_slots(&p);
 }

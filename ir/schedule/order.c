@@ -8,10 +8,14 @@
 
 #include <stdlib.h>
 
-/* An action, or the message with its result; ties are broken by the fields below `time`, in their order. */
+/* Of one time, messages come first: actions that read them do not start before, and no reduction delays them. */
+typedef enum { MESSAGE, REDUCTION, ACTION } ItemKind;
+
+/* An action, the message with its result, or the reduction after it; ties are broken by the fields below `time`, in
+ * their order. */
 typedef struct {
     double time;
-    bool is_action; /* of one time, messages come first: the actions that read them do not start before */
+    ItemKind kind;
     int rank, index;
 } Item;
 
@@ -20,8 +24,8 @@ static int compare_items(const void *a, const void *b)
     const Item *x = a, *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
-    if (x->is_action != y->is_action)
-        return x->is_action - y->is_action;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
     if (x->rank != y->rank)
         return x->rank - y->rank;
     return x->index - y->index;
@@ -37,18 +41,29 @@ static int reader_rank(const PipelineSchedule *s, Action a)
     return rank == rank_of_stage(s, a.stage) ? -1 : rank;
 }
 
+/* Is it the last action of its stage? */
+static bool ends_stage(const PipelineSchedule *s, int rank, int i)
+{
+    for (int later = i + 1; later < s->nactions[rank]; later++)
+        if (s->action[rank][later].stage == s->action[rank][i].stage)
+            return false;
+    return true;
+}
+
 static Item *items_in_order(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
 {
     int n = 0;
     for (int rank = 0; rank < s->ranks; rank++)
-        n += 2 * s->nactions[rank];
+        n += 2 * s->nactions[rank] + s->chunks;
     Item *items = NEW_ARRAY(arena, Item, n);
     *count = 0;
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++) {
-            items[(*count)++] = (Item){ t->start[rank][i], true, rank, i };
+            items[(*count)++] = (Item){ t->start[rank][i], ACTION, rank, i };
             if (reader_rank(s, s->action[rank][i]) >= 0)
-                items[(*count)++] = (Item){ t->end[rank][i], false, rank, i };
+                items[(*count)++] = (Item){ t->end[rank][i], MESSAGE, rank, i };
+            if (s->reduces && ends_stage(s, rank, i))
+                items[(*count)++] = (Item){ t->end[rank][i], REDUCTION, rank, i };
         }
     qsort(items, (size_t)*count, sizeof *items, compare_items);
     return items;
@@ -59,8 +74,8 @@ static void add_event(PipelineSchedule *s, int rank, Event event) { s->event[ran
 static void project(PipelineSchedule *s, Item item)
 {
     Action a = s->action[item.rank][item.index];
-    if (item.is_action) {
-        add_event(s, item.rank, (Event){ .action = a });
+    if (item.kind != MESSAGE) {
+        add_event(s, item.rank, (Event){ .action = a, .reduces = item.kind == REDUCTION });
         return;
     }
     Event event = { .is_message = true, .message = { a.kind == BACKWARD_ACTION, a.stage, a.micro }, .sends = true };
@@ -90,9 +105,10 @@ static void count_activations(Arena *arena, PipelineSchedule *s)
 static bool begins(const Event *e, const Lifetime *life, int stage)
 {
     const bool back = life->made == BACKWARD_ACTION;
-    if (!e->is_message)
+    if (is_action(e))
         return !life->arrives && e->action.kind == life->made && e->action.stage == stage;
-    return life->arrives && !e->sends && e->message.backward == back && e->message.stage + (back ? -1 : 1) == stage;
+    return e->is_message && life->arrives && !e->sends && e->message.backward == back &&
+           e->message.stage + (back ? -1 : 1) == stage;
 }
 
 int slots_needed(const PipelineSchedule *s, int rank, const Lifetime *life)
@@ -103,7 +119,7 @@ int slots_needed(const PipelineSchedule *s, int rank, const Lifetime *life)
         const Event *e = &s->event[rank][i];
         now += begins(e, life, made);
         most = now > most ? now : most;
-        now -= !e->is_message && e->action.kind == life->read && e->action.stage == read;
+        now -= is_action(e) && e->action.kind == life->read && e->action.stage == read;
     }
     return most;
 }
@@ -119,7 +135,8 @@ bool order_messages(Arena *arena, PipelineSchedule *s, const char **why)
     s->nevents = NEW_ARRAY(arena, int, s->ranks);
     s->event = NEW_ARRAY(arena, Event *, s->ranks);
     for (rank = 0; rank < s->ranks; rank++)
-        s->event[rank] = NEW_ARRAY(arena, Event, 3 * s->nactions[rank]); /* each may receive once, and send once */
+        s->event[rank] =
+            NEW_ARRAY(arena, Event, 3 * s->nactions[rank] + s->chunks); /* each may receive once, and send once */
     const Item *items = items_in_order(arena, s, &t, &n);
     for (int i = 0; i < n; i++)
         project(s, items[i]);

@@ -42,10 +42,11 @@ typedef struct {
     int stage, micro; /* of the sender */
 } Message;
 
-/* What a rank does, in the order of its program: `is_message` events are sends or receives. */
+/* What a rank does, in the order of its program: an action, a send or receive, or a reduction: the gradients of a stage
+ * whose actions are over, summed with those of the same stage in other pipelines, which run the same events. */
 typedef struct {
-    bool is_message;
-    Action action;
+    bool is_message, reduces;
+    Action action; /* of a reduction: the last one of its stage */
     Message message;
     bool sends;
 } Event;
@@ -55,6 +56,7 @@ typedef struct {
     int ranks, chunks, micros;
     Placement placement;
     bool splits_backward; /* B and W instead of one B */
+    bool reduces;         /* gradients, when a stage has ended */
     int *nactions;        /* by rank */
     Action **action;      /* by rank, in order */
     /* Filled by order_messages(): actions and messages of each rank in one order, which is a projection of one order of
@@ -92,15 +94,17 @@ int rank_of_stage(const PipelineSchedule *s, int stage);
 int stage_on_rank(const PipelineSchedule *s, int rank, int chunk); /* that chunk of the rank */
 int stage_count(const PipelineSchedule *s);
 
-/* Puts messages between the actions of a schedule that was made or read, and counts activations; false with *why if
- * actions wait for each other in a circle. */
+static inline bool is_action(const Event *e) { return !e->is_message && !e->reduces; }
+
+/* Puts messages and reductions between the actions of a schedule that was made or read, and counts activations; false
+ * with *why if actions wait for each other in a circle. */
 bool order_messages(Arena *arena, PipelineSchedule *s, const char **why);
 
 /* Checks everything again from the tables alone (it shares nothing with order_messages): each action exactly once and
  * on its stage's rank; F before B before W, and micro-batches in order; each receive has its send, in the same order
  * per pair of ranks and direction; no deadlock under rendezvous semantics (a message completes when both sides have
- * come to it, and each rank goes on only then); no more activations than counted.  false: *why names rank, action, and
- * the cycle. */
+ * come to it, and each rank goes on only then); a reduction for each stage, after its last action, if the schedule
+ * reduces, and else none; no more activations than counted.  false: *why names rank, action, and the cycle. */
 bool certify_schedule(Arena *arena, const PipelineSchedule *s, const char **why);
 
 /* How long a rank keeps what the micro-batches have of a value: it is made by an action of one chunk, or arrives in the

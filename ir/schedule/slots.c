@@ -37,6 +37,8 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = loop ? (int)loop->attrs.dims.dim[0].size : 1;
     PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, chunks, micros)
                                                : make_schedule(&m->arena, called, ranks, chunks, micros, &why, &help);
+    if (s)
+        s->reduces = loop && next_early(loop->next);
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
         return s;
     if (why)
@@ -71,6 +73,24 @@ static void find_parts(Module *m, PipelineSlots *all, const Func *micro)
                 part->kind++, part->chunk = all->part[i].chunk;
         all->nparts++;
     }
+}
+
+int chunk_of_result(Module *m, const Op *loop, int i)
+{
+    const Func *micro = find_func(m, loop->attrs.callee);
+    PipelineSlots all = { .loop = loop };
+    find_parts(m, &all, micro);
+    for (int part = 0; part < all.nparts; part++)
+        if (micro->results.at[i]->def == all.part[part].call)
+            return all.part[part].chunk;
+    return -1;
+}
+
+const Op *next_early(const Op *op)
+{
+    while (op && !op->attrs.early)
+        op = op->next;
+    return op;
 }
 
 static int count_chunks(const PipelineSlots *all)

@@ -13,6 +13,7 @@
 #include "region.h"
 #include "stages.h"
 #include "storage.h"
+#include "uses.h"
 
 #include <string.h>
 
@@ -131,25 +132,6 @@ static bool lie_alike(const Module *m, const Value *a, const Value *b)
     return alike;
 }
 
-/* Is the parameter, or a value computed from it, reduced or broadcast?  Then it may be read again after results have
- * been written. */
-static bool is_read_again(const Check *c, const Func *kernel, const Value *param)
-{
-    Map derived = { .arena = &c->m->arena };
-    map_put(&derived, param, (void *)param);
-    for (const Op *op = kernel->first; op; op = op->next) {
-        bool reads = false;
-        for (int i = 0; i < op->args.count; i++)
-            reads |= map_get(&derived, arg(op, i)) != NULL;
-        if (!reads)
-            continue;
-        if (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank)
-            return true;
-        map_put(&derived, result(op), (void *)param);
-    }
-    return false;
-}
-
 /* A kernel may if both have the same storage layout and the operand is read element by element; so may some
  * collectives. */
 static bool may_write_over(const Check *c, const Op *op, const Value *operand, const Value *written)
@@ -159,7 +141,7 @@ static bool may_write_over(const Check *c, const Op *op, const Value *operand, c
         return false;
     if (!kernel)
         return info(op)->traits & IN_PLACE && !op->attrs.started;
-    return !is_read_again(c, kernel, kernel->params.at[index_of(&op->args, operand)]);
+    return !is_read_again(&c->m->arena, kernel, kernel->params.at[index_of(&op->args, operand)]);
 }
 
 /* --- One op --------------------------------------------------------------------------------------------- */
@@ -431,6 +413,22 @@ static bool check_call(Check *c, const Place *place, const Scene *scene, const O
 
 /* --- Functions ------------------------------------------------------------------------------------------- */
 
+/* Results of early reductions are written while the loop before them runs. */
+static bool add_early(Check *c, const Place *place, Scene *scene, const Op *loop)
+{
+    for (const Op *op = loop->next; op; op = op->next) {
+        if (!op->attrs.early)
+            continue;
+        if (!has_places(c, place->f, op, &op->results))
+            return false;
+        Region region = written_at(c, place, result(op));
+        if (!may_write(c, place, scene, op, result(op), &region))
+            return false;
+        add_living(c, scene, result(op), region, last_reader(c, result(op)));
+    }
+    return true;
+}
+
 static bool check_func(Check *c, const Place *place, const Scene *around)
 {
     const Func *f = place->f;
@@ -442,7 +440,8 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
     for (const Op *op = f->first; good && op; op = op->next, scene.now++) {
         drop_dead(&scene);
         const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
-        good = has_places(c, f, op, &op->results) &&
+        const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
+        good = has_places(c, f, op, &op->results) && (!is_staged_loop || add_early(c, place, &scene, op)) &&
                (callee && callee->role != KERNEL ? check_call(c, place, &scene, op, callee)
                                                  : check_op(c, place, &scene, op));
         for (int i = 0; good && i < op->results.count; i++) {

@@ -367,6 +367,22 @@ typedef struct {
     bool done;
 } Way;
 
+/* The dim that counts the copies of a chunk of the pipeline; NULL: there is none. */
+static Name copies_of(const Type *type, int pipeline)
+{
+    for (int i = 0; i < type->rank && pipeline >= 0; i++)
+        if (type->dim[i].split.count && type->dim[i].split.axis[0] == pipeline)
+            return type->dim[i].name;
+    return NULL;
+}
+
+/* Gradients of different chunks are complete at different times: apart, they need not wait for each other. */
+static bool end_together(const Way *a, const Way *b, int pipeline)
+{
+    return a->reshard->attrs.purpose != GRADIENT ||
+           copies_of(&a->now->type, pipeline) == copies_of(&b->now->type, pipeline);
+}
+
 static bool same_kind(const Way *a, const Way *b)
 {
     return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
@@ -393,10 +409,11 @@ static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *
     const Way like = ways[first];
     int64_t bytes = 0, bucket = 0;
     int alike = 0;
+    const int pipeline = m->train.overlap_grads ? pipeline_axis(m) : -1;
     for (int i = first; i < n; i++)
-        alike += !ways[i].done && same_kind(&ways[i], &like);
+        alike += !ways[i].done && same_kind(&ways[i], &like) && end_together(&ways[i], &like, pipeline);
     for (int i = first; i < n; i++) {
-        if (i != first && (ways[i].done || !same_kind(&ways[i], &like)))
+        if (i != first && (ways[i].done || !same_kind(&ways[i], &like) || !end_together(&ways[i], &like, pipeline)))
             continue;
         int64_t more = local_bytes(m, &ways[i].now->type);
         if (alike > 1 && (!bucket || (m->train.bucket && bytes + more > m->train.bucket)))

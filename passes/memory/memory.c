@@ -368,9 +368,11 @@ static int ops_that_keep_scratch(Module *m, const Op *op)
 
 static void find_buffers(Frame *frame)
 {
-    int number = 0;
+    int number = 0, staged = 0; /* the loop that early reductions run in */
     Map *map = &frame->buffer;
     for (Op *op = frame->f->first; op; op = op->next, number++) {
+        staged = op->attrs.stages && op->attrs.dims.count ? number : staged;
+        const int begin = op->attrs.early ? staged : number;
         int64_t beside = bytes_beside_results(frame, op);
         if (beside)
             map_put(map, op, new_buffer(frame, beside, number, number + ops_that_keep_scratch(frame->m, op)));
@@ -380,10 +382,10 @@ static void find_buffers(Frame *frame)
             if (value->storage) /* a pointer, or state */
                 continue;
             Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0))
-                             : pack_of(frame, value)  ? buffer_of_pack(frame, pack_of(frame, value), number)
+                             : pack_of(frame, value)  ? buffer_of_pack(frame, pack_of(frame, value), begin)
                                                       : dying_operand(frame, op, number, i);
             if (!buffer && info(op)->family != VIEW)
-                buffer = new_buffer(frame, local_bytes(frame->m, &value->type), number, number);
+                buffer = new_buffer(frame, local_bytes(frame->m, &value->type), begin, begin);
             if (!buffer) /* a view of a pointer */
                 continue;
             buffer->last = last > buffer->last ? last : buffer->last;

@@ -9,6 +9,9 @@
  * order, except that starts move up and waits down.  A start does not move before a loop or call, since its result
  * would take memory during that.  If nothing is left between start and wait, they become one op again.
  *
+ * Reductions of the gradients that a pipeline's loop over micro-batches returns are {early}: the schedule starts them,
+ * in the loop, when all micro-batches have passed the chunk that they belong to.
+ *
  * Gathers of parameters split by `zero` are overlapped only with overlap_params, sums of gradients only with
  * overlap_grads: both take memory.  If a loop slices such parameters, they are gathered one iteration early: the
  * parameters of the next layer are gathered while a layer is computed (prefetch.c).
@@ -17,6 +20,7 @@
 #include "flight.h"
 #include "manager/pass.h"
 #include "map.h"
+#include "schedule/slots.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "storage.h"
@@ -116,6 +120,31 @@ static bool split_collectives(Module *m, Func *f)
         any |= may;
     }
     return any;
+}
+
+/* --- Gradients of a pipeline's chunk --------------------------------------------------------------- */
+
+/* The chunk whose parts make the operand of a reduction complete; -1: none, or the reduction is one over stages. */
+static int chunk_of(Module *m, const Op *loop, const Op *op)
+{
+    const bool may = op->attrs.started && op->attrs.purpose == GRADIENT && arg(op, 0)->def == loop &&
+                     !(op->attrs.axis >> pipeline_axis(m) & 1);
+    return may ? chunk_of_result(m, loop, index_of(&loop->results, arg(op, 0))) : -1;
+}
+
+/* A message whose operands one chunk makes starts as soon as this chunk has ended on the rank, others have not. */
+static void start_early(Module *m, Func *step)
+{
+    const Op *loop = step ? micro_loop(m) : NULL;
+    for (Op *first = loop && loop->attrs.stages ? loop->next : NULL, *after; first; first = after) {
+        after = after_message(first);
+        const int chunk = chunk_of(m, loop, first);
+        bool may = chunk >= 0;
+        for (const Op *op = first; op != after; op = op->next)
+            may = may && chunk_of(m, loop, op) == chunk;
+        for (Op *op = first; may && op != after; op = op->next)
+            op->attrs.early = true;
+    }
 }
 
 /* --- Units -------------------------------------------------------------------------------------- */
@@ -293,7 +322,7 @@ static void join_idle(Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         Op *start = info(op)->traits & WAITS ? arg(op, 0)->def : NULL;
-        if (!start || has_work_between(start, op))
+        if (!start || start->attrs.early || has_work_between(start, op))
             continue;
         start->attrs.started = result(start)->type.in_flight = false;
         result(start)->name = result(op)->name;
@@ -328,6 +357,7 @@ void pass_overlap(Module *m)
         if (split_collectives(m, f))
             prefetch_weights(m, f);
     }
+    start_early(m, func_with_role(m, STEP));
     for (Func *f = m->funcs; f; f = f->next)
         if (starts_any(f))
             list_func(m, f);

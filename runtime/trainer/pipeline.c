@@ -120,15 +120,23 @@ static void tell_action(Rt *rt, int action, int micro)
     atomic_store(&rt->micro, micro);
 }
 
-/* The action that an event is, or whose message it is. */
+/* The action that an event is, or whose message it is; R: a reduction. */
 static char action_of(RtEvent event)
 {
-    return event.kind == 's' || event.kind == 'r' ? 'F' : event.kind == 'S' || event.kind == 'R' ? 'B' : event.kind;
+    return event.kind == 's' || event.kind == 'r'   ? 'F'
+           : event.kind == 'S' || event.kind == 'R' ? 'B'
+           : event.kind == '+'                      ? 'R'
+                                                    : event.kind;
 }
 
 static void run_event(Pipeline *r, RtEvent event)
 {
     const RtAction kind = event.kind == 'F' ? RT_FORWARD : event.kind == 'B' ? RT_BACKWARD : RT_WEIGHTS;
+    if (event.kind == '+') {
+        if (r->p->reduce[event.chunk])
+            RT_RUN(r->rt, RT_TRACED_ACTION, r->p->reduce[event.chunk](r->rt, r->arena));
+        return;
+    }
     if (event.kind != 'F' && event.kind != 'B' && event.kind != 'W') {
         start_messages(r, event);
         return;
@@ -149,7 +157,7 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
     }
     for (int i = 0; i < p->nevents[r.rank]; i++) {
         const RtEvent event = p->event[r.rank][i];
-        rt_trace_action(rt, p->stage[r.rank][event.chunk], action_of(event), event.micro);
+        rt_trace_action(rt, p->stage[r.rank][event.chunk], action_of(event), event.kind == '+' ? -1 : event.micro);
         run_event(&r, event);
     }
     rt_trace_action(rt, 0, 0, -1);

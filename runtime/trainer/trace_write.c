@@ -68,10 +68,12 @@ static char *name_in_turn(const char *name, const RtTraceEvent *event)
     return text;
 }
 
-/* "F3": the third micro-batch. */
+/* "F3": the fourth micro-batch; "R", the reductions of a stage, is of all. */
 static char *action_name(const RtTraceEvent *event)
 {
     long long micro = 0;
+    if (event->action == 'R')
+        return rt_text("R");
     for (int i = 0; i < event->loops; i++)
         if (!strcmp(event->loop[i].dim, "micro"))
             micro = event->loop[i].iteration;

@@ -99,6 +99,15 @@ def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference
     assert_same(read_log(tmp_path / "log"), reference("gpt2", "fp32"), "fp32")
 
 
+def test_early_reductions(compiled, reference, data, tmp_path):
+    """Gradients of a stage are reduced while others work, on the GPU's own stream for it."""
+    trainer = compiled("llama", "cuda", SETTINGS + (("microbatch", 1), ("precision", "fp32")),
+                       ("--mesh", "dp=2,cp=1,tp=1,pp=2", "--schedule", "zb"), edit=("zero 1 over dp, cp", "zero 1 over dp, cp (overlap_grads)"))
+    assert "{ reduce_0 }" in (trainer.folder / "trainer.c").read_text()
+    run(trainer, "dp=2,pp=2", data, tmp_path, environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
+    assert_same(read_log(tmp_path / "log"), reference("llama", "fp32"), "fp32")
+
+
 def test_trace_of_a_pipeline(compiled, data, tmp_path):
     """Actions one after the other, and messages within the step; the computation waits only for what it needs."""
     trainer = compiled("gpt2", "cuda", SETTINGS + (("microbatch", 2), ("precision", "fp32")), ("--mesh", "pp=2", "--schedule", "1f1b"))

@@ -58,13 +58,17 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
     "dp2-pp2-zbv": (dict(dp=2, pp=2), 4, dict(zero=1, schedule="zb", chunks=2)),
     "pp2-uneven-gpipe": (dict(pp=2), 8, dict(schedule="gpipe", stages=[1, 3])),
     "dp2-pp2-uneven-zero2": (dict(dp=2, pp=2), 4, dict(zero=2, stages=[3, 1], recompute="selective")),
+    "dp2-pp2-overlap": (dict(dp=2, pp=2), 4, dict(options="overlap_grads")),
+    "dp2-pp2-zero1-overlap-interleaved": (dict(dp=2, pp=2), 2, dict(zero=1, schedule="interleaved", chunks=2, options="overlap_grads")),
+    "pp2-dp2-overlap-zbv": (dict(pp=2, dp=2), 4, dict(schedule="zb", chunks=2, options="overlap_grads, bucket = 4096")),
     "pp4-tp2-gpipe": (dict(pp=4, tp=2), 4, dict(schedule="gpipe", otherwise=SEQ)),
 }
 OF_EACH = {
     "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe",
-              "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv"],
-    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved", "pp2-uneven-gpipe", "dp2-pp2-uneven-zero2"],
-    "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv"],
+              "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv", "pp2-dp2-overlap-zbv"],
+    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved", "pp2-uneven-gpipe", "dp2-pp2-uneven-zero2",
+             "dp2-pp2-zero1-overlap-interleaved"],
+    "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv", "dp2-pp2-overlap"],
 }
 
 
@@ -106,6 +110,16 @@ def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages, chu
     checkpoint, numbers = trained(compiled("llama", layout, FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "a", "--steps", STEPS)
     assert [line[:2] for line in numbers] == [line[:2] for line in alone[1]]
     assert checkpoint == alone[0]
+
+
+@pytest.mark.parametrize("zero, schedule, chunks", [(0, "1f1b", 1), (1, "interleaved", 2), (0, "zb", 2)])
+def test_early_reductions(compiled, text, tmp_path, zero, schedule, chunks):
+    """Gradients that are reduced while other stages work are the same to the last bit, also in buckets of another size."""
+    runs = []
+    for options in ("", "overlap_grads", "bucket = 4096, overlap_grads"):
+        layout = layout_of("llama", dict(dp=2, pp=2), zero=zero, schedule=schedule, chunks=chunks, options=options)
+        runs.append(trained(compiled("llama", layout, FOUR, {"microbatch": 1}), text, tmp_path, "a", "--steps", 4))
+    assert runs[0] == runs[1] == runs[2]
 
 
 TABLES = {

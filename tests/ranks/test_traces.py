@@ -68,6 +68,25 @@ def test_actions(traced):
         assert all(e["args"] == {"stage": stage, "micro": int(e["name"][1:]), "action": e["name"][0]} for e in actions)
 
 
+def test_reductions(compiled, text, tmp_path):
+    """A stage's begin when it has ended, while the other stage of the rank still works."""
+    layout = layout_of("llama", dict(dp=2, pp=2), zero=1, schedule="interleaved", chunks=2, options="overlap_grads")
+    trainer = compiled("llama", layout, {"layers": 4}, {"microbatch": 1})
+    start(trainer.command("--data", text, "--data-format", "bytes", *TRACED), tmp_path)
+    for rank, name in enumerate(["trace.json", "trace.rank1.json", "trace.rank2.json", "trace.rank3.json"]):
+        events = events_of(tmp_path / name)
+        for step in steps_of(events):
+            actions = [e for e in events if e["cat"] == "action" and lies_in(e, step)]
+            said = [(e["name"], e["args"]["stage"]) for e in actions]
+            first, second = (said.index(("R", rank % 2 + 2 * chunk)) for chunk in (0, 1))
+            assert second < first == len(said) - 1
+            for at, stage in ((first, rank % 2), (second, rank % 2 + 2)):
+                assert [name for name, of in said[:at] if of == stage].count("B3") == 1
+                assert all(of != stage for _, of in said[at + 1:])
+            ended = [e for e in events if e["cat"] == "collective" and lies_in(e, step) and ".chunk2" in e["name"]]
+            assert len(ended) == 1 and actions[second]["ts"] <= ended[0]["ts"]
+
+
 def test_events_lie_in_their_step_and_action(traced):
     """And say which; what runs between two actions waits for the one after it."""
     _, of_rank, _ = traced

@@ -10,6 +10,8 @@ static inline PipelineSchedule *make(Arena *arena, const char *name, int ranks, 
 {
     const char *why, *help;
     PipelineSchedule *s = make_schedule(arena, name, ranks, chunks, micros, &why, &help);
+    if (s)
+        s->reduces = true;
     if (!s || !order_messages(arena, s, &why))
         fail_msg("%s, %d ranks, %d chunks, %d micro-batches: %s", name, ranks, chunks, micros, why);
     return s;

@@ -157,13 +157,13 @@ static void test_refusals(void **state)
 
 /* --- What the proofs refuse ------------------------------------------------------------------------ */
 
-/* "F0.3" is an action, ">F0.3" sends its result, "<F0.3" receives it. */
+/* "F0.3" is an action, ">F0.3" sends its result, "<F0.3" receives it; "+B0.3" reduces gradients after it. */
 static Event event_of_text(const char *text)
 {
-    Event e = { .is_message = *text == '<' || *text == '>', .sends = *text == '>' };
+    Event e = { .is_message = *text == '<' || *text == '>', .reduces = *text == '+', .sends = *text == '>' };
     char kind;
     int stage, micro;
-    if (sscanf(text + e.is_message, "%c%d.%d", &kind, &stage, &micro) != 3)
+    if (sscanf(text + !is_action(&e), "%c%d.%d", &kind, &stage, &micro) != 3)
         fail_msg("'%s' is no event", text);
     if (e.is_message)
         e.message = (Message){ kind == 'B', stage, micro };
@@ -174,7 +174,7 @@ static Event event_of_text(const char *text)
 
 static bool is_same_event(const Event *a, const Event *b)
 {
-    if (a->is_message != b->is_message)
+    if (a->is_message != b->is_message || a->reduces != b->reduces)
         return false;
     if (!a->is_message)
         return a->action.kind == b->action.kind && a->action.stage == b->action.stage &&
@@ -198,7 +198,7 @@ static void take_actions_from_events(PipelineSchedule *s, int rank)
 {
     s->nactions[rank] = 0;
     for (int i = 0; i < s->nevents[rank]; i++)
-        if (!s->event[rank][i].is_message)
+        if (is_action(&s->event[rank][i]))
             s->action[rank][s->nactions[rank]++] = s->event[rank][i].action;
 }
 
@@ -294,6 +294,14 @@ static const Planted differences_planted[] = {
     { "1f1b", 0, { "B0.7-" }, "rank 0 lacks B0.7 among its messages" },
 };
 
+static const Planted reductions_planted[] = {
+    { "1f1b", 0, { "+B0.7-" }, "rank 0 never reduces the gradients of stage 0" },
+    { "1f1b", 1, { "+B1.7=+B0.7" }, "rank 1 reduces the gradients of stage 0, which is not on it" },
+    { "zb-h1", 0, { "+W0.7~W0.7" }, "rank 0 reduces the gradients of stage 0 before W0.7" },
+    { "interleaved", 1, { "+B3.3~B3.3" }, "rank 1 reduces the gradients of stage 3 before B3.3" },
+    { "interleaved", 0, { "+B0.3=+B2.3" }, "rank 0 reduces the gradients of stage 2 twice" },
+};
+
 static void refuse_planted(const Planted *p, bool only_events)
 {
     Arena arena = { 0 };
@@ -368,6 +376,8 @@ static void test_planted(void **state)
         refuse_planted(&messages_planted[i], false);
     for (size_t i = 0; i < COUNT(actions_planted); i++)
         refuse_planted(&actions_planted[i], false);
+    for (size_t i = 0; i < COUNT(reductions_planted); i++)
+        refuse_planted(&reductions_planted[i], true);
     for (size_t i = 0; i < COUNT(differences_planted); i++)
         refuse_planted(&differences_planted[i], true);
 }
