@@ -309,7 +309,6 @@ typedef struct {
         kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient */
     unsigned char chunk; /* of this rank's stage */
     unsigned char peer;  /* of a message: the other rank, along the axis */
-    bool border;         /* of a message: is it from one chunk to the next? */
     unsigned short micro;
 } RtEvent;
 
@@ -328,10 +327,10 @@ typedef struct {
 } RtStageMessages;
 
 typedef struct {
-    int axis, chunks, micros;
+    int axis, ranks, chunks, micros; /* ranks: along the axis */
     const int *const *stage; /* by rank and chunk */
     const RtRing *ring;
-    const RtStageMessages *inner[2], *border[2]; /* activations, gradients; by chunk: inside it, and to the next one */
+    const RtStageMessages *message[2]; /* activations, gradients; by the stage that sends them */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */
     const RtEvent *const *event;                                           /* by rank */
     const int *nevents;

@@ -213,6 +213,26 @@ static void fill_unwritten(const Interp *in, Sharded *held)
             held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
 }
 
+/* To the stage that runs now, and into its memory. */
+static bool go_on(Interp *in, const Op *op, Iterations *iterations, int stage, Sharded now[])
+{
+    bool good = true;
+    enter_stage(in, &op->attrs.dims.dim[0], stage, now, (int)op->attrs.carried);
+    for (int i = 0; in->memory && good && i < op->attrs.carried; i++)
+        good = arrive(in, iterations, i, &now[i]);
+    return good;
+}
+
+/* The stages at the end of the loop may have no copies. */
+static bool leave_loop(Interp *in, const Op *op, Iterations *iterations, Sharded now[])
+{
+    if (!runs_in_stages(op))
+        return true;
+    const Stages last = end_stage(in->m, op, true);
+    iterations->iterations = 0;
+    return same_stages(in->running, last) || go_on(in, op, iterations, __builtin_ctzll(last.at), now);
+}
+
 static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
@@ -226,19 +246,20 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
         now[i] = args[i];
     for (int i = carried; i < n && dim->split.parts; i++)
         fill_unwritten(in, &results[i]);
+    if (runs_in_stages(op))
+        enter_stage(in, dim, __builtin_ctzll(end_stage(in->m, op, false).at), now, 0);
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
         int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size;
+        int64_t stage = 0;
         bool arrives = false;
         if (runs_in_stages(op)) {
-            const int64_t stage = block_with(in, dim, at, &at);
+            stage = block_with(in, dim, at, &at);
             slices = part_size(in->m, dim, stage);
-            arrives = at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
-            enter_stage(in, dim, (int)stage, now, arrives ? carried : 0);
+            arrives = stage != first_stage(in->running, dim->split.axis[0]);
         }
         iterations.iterations = slices;
-        for (int i = 0; in->memory && arrives && i < carried; i++)
-            if (!arrive(in, &iterations, i, &now[i]))
-                return false;
+        if (arrives && !go_on(in, op, &iterations, (int)stage, now))
+            return false;
         if (in->memory)
             begin_iteration(in, &iterations, at);
         if (!run_iteration(in, op, callee, at, args, now, out))
@@ -251,6 +272,8 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
             else
                 stack(in, &out[i], at, &results[i]);
     }
+    if (!leave_loop(in, op, &iterations, now))
+        return false;
     for (int i = 0; i < carried; i++)
         results[i].part = now[i].part, results[i].tangent = now[i].tangent;
     return true;
