@@ -58,7 +58,8 @@ static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const
         return true;
     if (!place || !place_in_model(l->m, before->dim))
         complain(l, (Where){ .at = ast->name_loc, .help = "name one repeat only" },
-                 "the repeat of '%s' is inside another one, and cannot share stages", place ? before->name : next->name);
+                 "the repeat of '%s' is inside another one, and cannot share stages",
+                 place ? before->name : next->name);
     else if (place == place_in_model(l->m, before->dim))
         complain(l, (Where){ .at = ast->name_loc, .help = "name each repeat once" }, "'%s' and '%s' are of one repeat",
                  before->name, next->name);
@@ -216,7 +217,8 @@ static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
     if (repeats->count > 1)
         why = "several repeats share the stages, and cannot be cut in chunks";
     else if (!p->is_model_wrong && !place_in_model(p->l->m, repeats->at[0]->dim))
-        why = arena_text(p->l->arena, "the repeat of '%s' is inside another one, and cannot be cut in chunks", name->name);
+        why = arena_text(p->l->arena, "the repeat of '%s' is inside another one, and cannot be cut in chunks",
+                         name->name);
     if (why)
         complain(p->l, (Where){ .at = ast->name_loc, .help = "chunks = 1" }, "%s", why);
     return !why;
@@ -387,8 +389,8 @@ static void set_schedule(Layout *p, const Ast *ast, const MeshAxis *axis)
                          l->options->schedule);
     if (word)
         note_policy(l, "parallel.schedule", word, schedule, l->options->schedule);
-    note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks),
-                option_named(ast->type, "chunks"), l->options->chunks);
+    note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks), option_named(ast->type, "chunks"),
+                l->options->chunks);
     if (file)
         use_table(p, schedule, file, axis);
     else if (word && axis && (axis->size == 1 || p->pipeline.repeats))

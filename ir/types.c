@@ -311,10 +311,10 @@ uint64_t ranks_with_part(const Dim *dim) { return dim->split.parts ? read_parts(
 static bool has_right_parts(const Module *m, const Dim *dim)
 {
     const Parts parts = read_parts(dim->split.parts, 0);
-    const uint64_t gap = parts.ranks ? parts.ranks + (parts.ranks & -parts.ranks) : 0; /* a carry through the first run */
+    const uint64_t gap =
+        parts.ranks ? parts.ranks + (parts.ranks & -parts.ranks) : 0; /* a carry through the first run */
     return dim->split.count == 1 && !dim->zigzag && parts.count == split_count(m, dim->split) &&
-           parts.sum == dim->size && dim->padded == dim->size && parts.count <= MAX_STAGES &&
-           !(parts.ranks & gap);
+           parts.sum == dim->size && dim->padded == dim->size && parts.count <= MAX_STAGES && !(parts.ranks & gap);
 }
 
 bool splits_evenly(const Module *m, const Dim *dim)

@@ -328,7 +328,7 @@ typedef struct {
 
 typedef struct {
     int axis, ranks, chunks, micros; /* ranks: along the axis */
-    const int *const *stage; /* by rank and chunk */
+    const int *const *stage;         /* by rank and chunk */
     const RtRing *ring;
     const RtStageMessages *message[2]; /* activations, gradients; by the stage that sends them */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */

@@ -342,11 +342,11 @@ static void write_table(Host *h, const PipelineSlots *slots)
          "    .event = (const RtEvent *const[]){ $events },\n"
          "    .nevents = (const int[]){ $counts },\n"
          "};\n\n",
-         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) }, { "chunks", arena_text(&m->arena, "%d", s->chunks) },
-         { "micros", arena_text(&m->arena, "%d", s->micros) }, { "stages", stages }, { "activations", lists.message[0] },
-         { "gradients", lists.message[1] }, { "forward", lists.action[FORWARD_ACTION] },
-         { "backward", lists.action[BACKWARD_ACTION] }, { "weights", lists.action[WEIGHT_ACTION] },
-         { "events", events }, { "counts", counts });
+         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) },
+         { "chunks", arena_text(&m->arena, "%d", s->chunks) }, { "micros", arena_text(&m->arena, "%d", s->micros) },
+         { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
+         { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
+         { "weights", lists.action[WEIGHT_ACTION] }, { "events", events }, { "counts", counts });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */

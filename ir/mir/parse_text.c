@@ -176,8 +176,9 @@ Name read_parts(Parser *p)
     char *text = "";
     expect(p, "(");
     do
-        text = accept(p, "-") ? arena_text(&p->module->arena, "%s%s-", text, *text ? "+" : "")
-                              : arena_text(&p->module->arena, "%s%s%lld", text, *text ? "+" : "", (long long)read_size_from(p, 0));
+        text = accept(p, "-")
+                   ? arena_text(&p->module->arena, "%s%s-", text, *text ? "+" : "")
+                   : arena_text(&p->module->arena, "%s%s%lld", text, *text ? "+" : "", (long long)read_size_from(p, 0));
     while (!p->failed && accept(p, "+"));
     expect(p, ")");
     return intern_text(p->module, text);

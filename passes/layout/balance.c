@@ -3,9 +3,9 @@
  * All stages should take equally long: the time of a step is that of the slowest.  What is before the repeat is on the
  * first stage, what is after it on the last one, forward and backward, so these get fewer copies: the FLOPs of a
  * micro-batch are counted from its ops.  Copies are alike, so giving each to the stage that then has least is optimal.
- * Several repeats that share the stages are one sequence of copies, see share_copies.h; what stands between two is on the
- * stage where the former ends.  A repeat in chunks is several loops, each of which passes all ranks; what is before it is in the first one's first
- * stage, what is after it in the last one's last stage.
+ * Several repeats that share the stages are one sequence of copies, see share_copies.h; what stands between two is on
+ * the stage where the former ends.  A repeat in chunks is several loops, each of which passes all ranks; what is before
+ * it is in the first one's first stage, what is after it in the last one's last stage.
  */
 #include "balance.h"
 
@@ -33,7 +33,8 @@ static bool is_rule_of(const ShardRule *rule, const Op *op)
     return copies_run(op) && rule->dims.name[0] == copies_run(op);
 }
 
-/* The number of the repeat whose copies the op runs, for all chunks that of the first one; -1: none of the pipeline's. */
+/* The number of the repeat whose copies the op runs, for all chunks that of the first one; -1: none of the pipeline's.
+ */
 static int repeat_run(const Balance *b, const Op *op)
 {
     int number = 0;
