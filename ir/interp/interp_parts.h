@@ -125,6 +125,12 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th
 void begin_iteration(Interp *in, Iterations *t, int64_t at);
 void end_iteration(Interp *in, Iterations *t);
 
+/* What is carried, `count` values, goes to the stage that runs from now on. */
+void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count);
+
+/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
+void fill_unwritten(const Interp *in, Sharded *held);
+
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
 bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y);
