@@ -77,13 +77,14 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->sent += traffic.sent * times;
 }
 
-/* What a loop in stages carries from each stage but the last to the next one: the mean of all. */
+/* What a loop in stages carries from each of its stages but the last to the next one: the mean of all stages. */
 static void add_stage_traffic(Report *r, const Op *loop, double times)
 {
     static const char name[] = "send";
     const Split split = loop->attrs.dims.dim[0].split;
-    const double ranks = (double)split_count(r->m, split), share = (ranks - 1) / ranks * times;
-    for (int i = 0; i < loop->attrs.carried; i++) {
+    const int messages = __builtin_popcountll(stages_passed(r->m, loop).at) - 1;
+    const double share = messages / (double)split_count(r->m, split) * times;
+    for (int i = 0; i < loop->attrs.carried && messages; i++) {
         const Value *carried = loop->results.at[i];
         const TrafficRow like = { .first = loop,
                                   .name = name,

@@ -45,7 +45,7 @@ typedef enum {
     A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none) */
     A_LIST,     /* [child, ...]: the value of an option */
     A_PAIR,     /* (child, child->next) */
-    A_PIPELINE, /* name over init (A_NAME), child: A_KEYWORD options */
+    A_PIPELINE, /* child: A_NAME ... over init (A_NAME), type: A_KEYWORD options */
     A_ZERO,     /* number over init (A_NAMEs or NULL), child: options, A_NAME or A_KEYWORD */
     A_RECOMPUTE /* child: A_NAME or A_CALL */
 } AstKind;

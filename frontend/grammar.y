@@ -123,9 +123,9 @@ statement:
 | SHARD shard_dims OVER NAME otherwise
                                     { $$ = MAKE(A_SHARD, @$, .name_loc = @NAME, .name = $NAME, .child = $shard_dims,
                                                 .init = $otherwise); }
-| PIPELINE NAME OVER name pipeline_options
-                                    { $$ = MAKE(A_PIPELINE, @$, .name_loc = @NAME, .name = $NAME, .init = $name,
-                                                .child = $pipeline_options); }
+| PIPELINE names OVER name pipeline_options
+                                    { $$ = MAKE(A_PIPELINE, @$, .name_loc = @names, .child = $names, .init = $name,
+                                                .type = $pipeline_options); }
 | ZERO INTEGER over zero_options    { $$ = MAKE(A_ZERO, @$, .name_loc = @INTEGER, .name = $INTEGER,
                                                 .number = number_of(r, $INTEGER), .init = $over,
                                                 .child = $zero_options); }

@@ -238,7 +238,7 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` i
 void read_settings(Lower *l);                 /* before the model is lowered */
 void read_layout(Lower *l);                   /* before the settings, which count its ranks */
 void check_layout(Lower *l);                  /* after the model */
-void cut_pipeline(Lower *l);                  /* after all functions: makes the chunks of a pipeline */
+void cut_pipeline(Lower *l);                  /* after all functions: what a pipeline's repeats and chunks need */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16 };
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16, MAX_REPEATS = 8 };
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
 enum { MAX_KERNEL_VALUES = 480 };
@@ -33,7 +33,8 @@ typedef struct {
 typedef struct {
     int8_t count;
     int8_t axis[MAX_SPLIT];
-    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
+    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number.  "-", at
+                      the ends: a loop does not pass this rank; of 0 elements, it does */
     bool reversed; /* with `parts`: the last rank has the first elements */
 } Split;
 
@@ -233,6 +234,7 @@ typedef struct ShardRule {
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
     Name parts;     /* "3+9": see Split */
     bool reversed;
+    bool joined; /* of copies: they follow those of the rule before, on the same stages */
     struct ShardRule *next;
 } ShardRule;
 
@@ -403,7 +405,8 @@ int64_t split_count(const Module *m, Split split);
 bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal size in memory */
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
-Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9" */
+Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9"; below 0: "-" */
+uint64_t ranks_with_part(const Dim *dim);                          /* as a set; 0: its parts do not say */
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
 int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */

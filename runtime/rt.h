@@ -325,7 +325,6 @@ typedef struct {
                            '+': the gradients of a stage that has ended are reduced */
     unsigned char chunk; /* of this rank's stage */
     unsigned char peer;  /* of a message: the other rank, along the axis */
-    bool border;         /* of a message: is it from one chunk to the next? */
     unsigned short micro;
 } RtEvent;
 
@@ -344,10 +343,10 @@ typedef struct {
 } RtStageMessages;
 
 typedef struct {
-    int axis, chunks, micros;
-    const int *const *stage; /* by rank and chunk */
+    int axis, ranks, chunks, micros; /* ranks: along the axis */
+    const int *const *stage;         /* by rank and chunk */
     const RtRing *ring;
-    const RtStageMessages *inner[2], *border[2]; /* activations, gradients; by chunk: inside it, and to the next one */
+    const RtStageMessages *message[2]; /* activations, gradients; by the stage that sends them */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */
     void (*const *reduce)(Rt *rt, char *arena); /* by chunk: starts the reductions of its gradients; NULL: none */
     const RtEvent *const *event;                /* by rank */

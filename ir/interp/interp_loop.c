@@ -70,27 +70,6 @@ static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
         stack_parts(in, x->tangent, at, y->tangent);
 }
 
-/* What is carried goes to the stage that runs from now on. */
-static void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
-{
-    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
-    in->running = (Stages){ UINT64_C(1) << stage, axis };
-    for (int i = 0; i < count && stage != before; i++) {
-        const Part *from = carried[i].part;
-        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
-        for (int rank = 0; rank < in->ranks; rank++)
-            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
-    }
-}
-
-/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
-static void fill_unwritten(const Interp *in, Sharded *held)
-{
-    for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < held->part[rank].count; i++)
-            held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
-}
-
 /* A run of a loop. */
 typedef struct {
     const Op *op;
@@ -129,28 +108,48 @@ static bool run_own_copies(Interp *in, Turns *t)
     return true;
 }
 
+/* To the stage that runs now, and into its memory. */
+static bool go_on(Interp *in, Turns *t, int stage)
+{
+    const int carried = (int)t->op->attrs.carried;
+    bool good = true;
+    enter_stage(in, &t->op->attrs.dims.dim[0], stage, t->now, carried);
+    for (int i = 0; in->memory && good && i < carried; i++)
+        good = arrive(in, &t->memory, i, &t->now[i]);
+    return good;
+}
+
+/* The stages at the end of the loop may have no copies. */
+static bool leave_loop(Interp *in, Turns *t)
+{
+    if (!runs_in_stages(t->op))
+        return true;
+    const Stages last = end_stage(in->m, t->op, true);
+    t->memory.iterations = 0;
+    return same_stages(in->running, last) || go_on(in, t, __builtin_ctzll(last.at));
+}
+
 static bool run_turns(Interp *in, Turns *t)
 {
     const Op *op = t->op;
     const Dim *dim = &op->attrs.dims.dim[0];
-    const int carried = (int)op->attrs.carried;
+    if (runs_in_stages(op))
+        enter_stage(in, dim, __builtin_ctzll(end_stage(in->m, op, false).at), t->now, 0);
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
-        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size;
+        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size, stage = 0;
         bool arrives = false;
         if (runs_in_stages(op)) {
-            const int64_t stage = block_with(in, dim, at, &at);
+            stage = block_with(in, dim, at, &at);
             slices = part_size(in->m, dim, stage);
-            arrives = at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
-            enter_stage(in, dim, (int)stage, t->now, arrives ? carried : 0);
+            arrives = stage != first_stage(in->running, dim->split.axis[0]);
         }
         t->memory.iterations = slices;
-        for (int i = 0; in->memory && arrives && i < carried; i++)
-            if (!arrive(in, &t->memory, i, &t->now[i]))
-                return false;
+        if (arrives && !go_on(in, t, (int)stage))
+            return false;
         if (!run_turn(in, t, at, slices))
             return false;
     }
-    return true;
+    return leave_loop(in, t);
 }
 
 bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])

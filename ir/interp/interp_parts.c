@@ -410,3 +410,24 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
     }
     return true;
 }
+
+/* --- Stages --------------------------------------------------------------------------------------------- */
+
+void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
+{
+    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
+    in->running = (Stages){ UINT64_C(1) << stage, axis };
+    for (int i = 0; i < count && stage != before; i++) {
+        const Part *from = carried[i].part;
+        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
+        for (int rank = 0; rank < in->ranks; rank++)
+            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
+    }
+}
+
+void fill_unwritten(const Interp *in, Sharded *held)
+{
+    for (int rank = 0; rank < in->ranks; rank++)
+        for (int64_t i = 0; i < held->part[rank].count; i++)
+            held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
+}

@@ -165,6 +165,12 @@ typedef struct {
 } MessageEnd;
 bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Part *part);
 
+/* What is carried, `count` values, goes to the stage that runs from now on. */
+void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count);
+
+/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
+void fill_unwritten(const Interp *in, Sharded *held);
+
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
 bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y);

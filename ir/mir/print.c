@@ -369,7 +369,7 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    fputs(rule->reversed ? " reversed" : "", out);
+    fprintf(out, "%s%s", rule->reversed ? " reversed" : "", rule->joined ? " joined" : "");
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 

@@ -266,9 +266,9 @@ class Parser:
         return Recompute(self.expression())
 
     def layout_pipeline(self):
-        name = self.name()
+        names = self.listed("over", self.name)
         self.take("over")
-        pipeline = Pipeline(name, self.name())
+        pipeline = Pipeline(names, self.name())
         if self.accept(","):
             pipeline.options = dict(self.listed("\n", self.option))
         return pipeline

@@ -98,7 +98,7 @@ def layout_text(line):
         return f"recompute {expression_text(line.policy)}"
     options = ", ".join(option_text(name, value) for name, value in line.options.items())
     if isinstance(line, Pipeline):
-        return f"pipeline {line.name} over {line.axis}" + (f", {options}" if options else "")
+        return f"pipeline {', '.join(line.names)} over {line.axis}" + (f", {options}" if options else "")
     assert isinstance(line, Zero), line
     over = f" over {', '.join(line.axes)}" if line.axes else ""
     return f"zero {line.stage}{over}" + (f" ({options})" if options else "")

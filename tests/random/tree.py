@@ -172,7 +172,7 @@ class Table:
 
 @dataclass
 class Pipeline:
-    name: str
+    names: list  # of the repeats, in order
     axis: str
     options: dict = field(default_factory=dict)
 

@@ -173,7 +173,7 @@ static void statements(void **state)
         { "parallel {\n pipeline h over pp, schedule = 1f1b, chunks = 2\n zero 1\n zero 3 over dp (overlap_grads, "
           "bucket "
           "= 25)\n recompute auto(80)\n}",
-          "(parallel do (pipeline h (= schedule 1f1b) (= chunks 2) := pp) (zero 1) "
+          "(parallel do (pipeline h : (= schedule 1f1b) (= chunks 2) := pp) (zero 1) "
           "(zero 3 overlap_grads (= bucket 25) := dp) (recompute (call auto 80)))" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -111,18 +111,14 @@ int64_t __wrap_rt_send_start(Rt *rt, int id, int to, const void *data)
     return number;
 }
 
-/* The tables of a direction: inside of chunk 0, 1, and from them to the next ones. */
-static const RtStageMessages *table_of(bool is_back, int number)
-{
-    const int chunk = number / 2;
-    return number % 2 ? &now.p.border[is_back][chunk] : &now.p.inner[is_back][chunk];
-}
+/* The table of a direction, of what that stage sends. */
+static const RtStageMessages *table_of(bool is_back, int stage) { return &now.p.message[is_back][stage]; }
 
 static bool is_gradient(int id)
 {
-    for (int number = 0; number < 2 * now.p.chunks; number++)
-        for (int i = 0; i < table_of(true, number)->count; i++)
-            if (table_of(true, number)->message[i].id == id)
+    for (int stage = 0; stage < now.p.ranks * now.p.chunks; stage++)
+        for (int i = 0; i < table_of(true, stage)->count; i++)
+            if (table_of(true, stage)->message[i].id == id)
                 return true;
     return false;
 }
@@ -155,9 +151,8 @@ static RtStageMessages messages_of(RtEvent e)
     const bool is_back = e.kind == 'S' || e.kind == 'R';
     if (strchr("FBW", e.kind))
         return (RtStageMessages){ 0 };
-    if (!e.border)
-        return now.p.inner[is_back][e.chunk];
-    return now.p.border[is_back][sends(e) ? e.chunk : is_back ? e.chunk + 1 : e.chunk - 1];
+    const int stage = now.p.stage[now.stage][e.chunk];
+    return *table_of(is_back, sends(e) ? stage : is_back ? stage + 1 : stage - 1);
 }
 
 /* Does the event begin, or use, what the ring has of its micro-batch? */
@@ -263,7 +258,7 @@ void __wrap_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
     now.arena = arena;
     now.messages = now.narrivals = 0;
     plant(p);
-    for (int number = 0; number < 4 * p->chunks; number++) {
+    for (int number = 0; number < 2 * p->ranks * p->chunks; number++) {
         const RtStageMessages *messages = table_of(number % 2, number / 2);
         for (int i = 0; i < messages->count; i++) {
             know_ring(p, messages->message[i].leave);
