@@ -157,6 +157,23 @@ VJP(concat)
 /* y = rows of a: each row of dy is added to the row that it came from */
 VJP(gather) { dx[0] = BUILD(b, OP_scatter_add, (Attrs){ .dims = one_dim(dim_of(A, op->attrs.dim)) }, dy[0], B); }
 
+/* y = rows of a by expert: dy by choice, summed over the choices that share a row */
+VJP(dispatch)
+{
+    const Dims *to = &op->attrs.dims;
+    const Names shared = dims_lacking(&B->type, &A->type);
+    dx[0] = BUILD(b, OP_combine, ((Attrs){ .dim = to->dim[0].name, .key = to->dim[1].name }), dy[0], B, arg(op, 2));
+    dx[0] = shared.count ? BUILD(b, OP_sum, (Attrs){ .over = shared }, dx[0]) : dx[0];
+}
+
+/* y = rows of a by choice: dy by expert */
+VJP(combine)
+{
+    const Dims back = { 2, { dim_of(A, op->attrs.dim), dim_of(A, op->attrs.key) } };
+    Attrs attrs = { .over = dims_lacking(&B->type, &A->type), .dims = back };
+    dx[0] = BUILD(b, OP_dispatch, attrs, dy[0], B, arg(op, 2));
+}
+
 VJP(attend)
 {
     if (!dy[0])

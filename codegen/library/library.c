@@ -97,6 +97,10 @@ static const struct {
     { OP_gather, call_gather, order_own, { "table", "index", "picked" } },
     { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index", "table" } },
     { OP_rope, call_rope, order_rope, { "x", "y" } },
+    { OP_top_k, call_top_k, order_own, { "x", "chosen" } },
+    { OP_place, call_place, order_place, { "chosen", "place" } },
+    { OP_dispatch, call_dispatch, order_route, { "x", "chosen", "place", "y" } },
+    { OP_combine, call_combine, order_route, { "x", "chosen", "place", "y" } },
     { OP_attend, call_attend, order_attend, { "q", "k", "v", "y", "lse" } },
     { OP_attend_grad, call_attend_grad, order_attend, { "q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv" } },
 };

@@ -275,6 +275,14 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
         return run_attend_grad(in, op, args, results);
     case OP_rope:
         return run_rope(in, op, args, results);
+    case OP_top_k:
+        return run_top_k(in, op, args, results);
+    case OP_place:
+        return run_place(in, op, args, results);
+    case OP_dispatch:
+        return run_dispatch(in, op, args, results);
+    case OP_combine:
+        return run_combine(in, op, args, results);
     case OP_call:
         return run_call(in, op, args, results);
     case OP_loop:

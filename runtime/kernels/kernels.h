@@ -13,6 +13,7 @@
 #include "attend_grad.h"
 #include "copy.h"
 #include "element.h"
+#include "experts.h"
 #include "gather.h"
 #include "integer.h"
 #include "random.h"
