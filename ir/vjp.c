@@ -166,12 +166,15 @@ VJP(dispatch)
     dx[0] = shared.count ? BUILD(b, OP_sum, (Attrs){ .over = shared }, dx[0]) : dx[0];
 }
 
-/* y = rows of a by choice: dy by expert */
+/* y = rows of a by choice: dy by expert.  Of choices that are summed, dy is one row for all: it is not copied first. */
 VJP(combine)
 {
+    const Op *spread = dy[0]->def && dy[0]->def->kind == OP_broadcast ? dy[0]->def : NULL;
     const Dims back = { 2, { dim_of(A, op->attrs.dim), dim_of(A, op->attrs.key) } };
     Attrs attrs = { .over = dims_lacking(&B->type, &A->type), .dims = back };
-    dx[0] = BUILD(b, OP_dispatch, attrs, dy[0], B, arg(op, 2));
+    for (int i = 0; spread && i < spread->attrs.dims.count; i++)
+        spread = has_name(&attrs.over, spread->attrs.dims.dim[i].name) ? spread : NULL;
+    dx[0] = BUILD(b, OP_dispatch, attrs, spread ? arg(spread, 0) : dy[0], B, arg(op, 2));
 }
 
 VJP(attend)
