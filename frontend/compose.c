@@ -130,6 +130,32 @@ static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ign
     return two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
 }
 
+/* Are all its elements places along the dim? */
+static bool is_choice(const Value *index, Name dim)
+{
+    return index->def && index->def->kind == OP_top_k && index->def->attrs.dim == dim;
+}
+
+/* Ranks and micro-batches need no messages for it, unlike for a gather. */
+Value *pick(Lower *l, Value *x, Value *index, Dim along)
+{
+    if (!x || find_dim(&index->type, along.name) >= 0) {
+        complain(l, (Where){ .at = l->b.loc, .help = "rename it in one of them" },
+                 "'%s' would occur twice in an element-wise index", along.name);
+        return NULL;
+    }
+    const DType dtype = x->type.dtype;
+    x = dtype == BOOL ? emit_cast(l, x, I32) : x;
+    Value *is_it = two(l, OP_eq, index, emit_iota(l, along));
+    Value *zero = emit_number(l, 0, x ? x->type.dtype : F32);
+    Value *y = sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_it, x, zero), only(along.name));
+    if (!is_choice(index, along.name)) { /* a gather from zeros detects an index out of range */
+        Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), zero);
+        y = two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
+    }
+    return dtype == BOOL ? emit_cast(l, y, BOOL) : y;
+}
+
 /* log(sum exp z) - z at the label, with z the logits minus their maximum */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore)
 {

@@ -219,8 +219,9 @@ CALL(rename)
     const Type *x = &a->x[0]->type;
     const Dim *dim = &x->dim[find_dim(x, name)];
     Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
-    if (name == l->m->batch || to.name == l->m->batch)
-        complain(l, at, "'%s' is the micro-batch, which cannot be renamed", l->m->batch);
+    if (varies(l, name) || varies(l, to.name))
+        complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed", varies(l, name) ? name : to.name,
+                 name == l->m->batch || to.name == l->m->batch ? "is" : "depends on");
     else if (find_dim(x, to.name) >= 0)
         complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);
     else if (dim->size != to.size)

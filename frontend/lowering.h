@@ -6,7 +6,7 @@
  *   settings.c   train { };  layout.c, policies.c  parallel { }
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c  more of them
+ *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
  *   indices.c    bounds checks of indices
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
@@ -68,6 +68,8 @@ typedef struct Symbol {
     int64_t padded;       /* of a dim: size in memory */
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
     bool wrong;           /* a const or dim with an error in its expression */
+    bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
+    bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
@@ -201,6 +203,7 @@ struct Lower {
     Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
     bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */
     Loc mixes_at;
+    const char *mixes_help; /* NULL: none but another micro-batch */
     Reported *reported;
 };
 
@@ -232,6 +235,10 @@ void declare_all(Lower *l);
 void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
+
+bool holds_slots(const Lower *l, const char *name); /* does a call of dispatch compute the size of this dim? */
+void forget_slots(Lower *l);                        /* their sizes */
+bool varies(const Lower *l, Name dim);              /* does its size depend on the micro-batch? */
 
 /* --- Settings ---------------------------------------------------------------------------------- */
 
@@ -268,6 +275,7 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
 bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
+bool has_no_positions(Lower *l, Name dim, Loc at); /* reports a dim of which none may be named */
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
 /* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
@@ -323,6 +331,7 @@ Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
 Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v,
                  Value *const segments[2]); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
+Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
 const Labelled *find_labelled(const Lower *l, const Value *value);
 

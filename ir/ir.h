@@ -328,7 +328,8 @@ enum {
     IN_PLACE = 1 << 14, /* may write its result over its operand */
     WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
     WISHES = 1 << 16,   /* requests a layout, to be lowered to collectives: no target runs it */
-    MOVES = 1 << 17     /* its result is on the stages that {on} names */
+    MOVES = 1 << 17,    /* its result is on the stages that {on} names */
+    SKIPS = 1 << 18     /* an index of -1 selects nothing */
 };
 
 typedef struct {

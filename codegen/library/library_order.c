@@ -77,6 +77,30 @@ Names order_attend(const Operands *o, int operand)
     return names;
 }
 
+/* Other dims, then those of the queue, as in the result. */
+Names order_place(const Operands *o, int operand)
+{
+    (void)operand;
+    return order_own(o, 1);
+}
+
+/* As place lies; then dims of rows.  Rows by slot: dims of groups, experts, slots, dims of rows. */
+Names order_route(const Operands *o, int operand)
+{
+    const Type *place = &o->value[2]->type, *own = &o->value[operand]->type;
+    const Attrs *a = &o->op->attrs;
+    const bool is_combine = a->key != NULL;
+    Names names = { 0 };
+    for (int i = 0; i < place->rank; i++)
+        add_those_of(o->value[operand], &names, place->dim[i].name);
+    add_those_of(o->value[operand], &names, is_combine ? a->dim : a->dims.dim[0].name);
+    add_those_of(o->value[operand], &names, is_combine ? a->key : a->dims.dim[1].name);
+    for (int i = 0; i < own->rank; i++)
+        if (!has_name(&names, own->dim[i].name))
+            add_name(&names, own->dim[i].name);
+    return names;
+}
+
 /* --- Is the present order supported?
  * -------------------------------------------------------------------------------- */
 

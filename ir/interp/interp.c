@@ -149,6 +149,14 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     case OP_cumsum:
     case OP_cummax:
         return run_cumulative(in, op, args, results);
+    case OP_top_k:
+        return run_top_k(in, op, args, results);
+    case OP_place:
+        return run_place(in, op, args, results);
+    case OP_dispatch:
+        return run_dispatch(in, op, args, results);
+    case OP_combine:
+        return run_combine(in, op, args, results);
     case OP_call:
         return run_call(in, op, args, results);
     case OP_loop:

@@ -167,10 +167,20 @@ static Value *copy_of(Builder b, const Op *loop, Value *value)
     return BUILD(&b, OP_reorder, NO_ATTRS, value);
 }
 
+/* Is it computed from numbers alone?  Each kernel that reads it computes it again. */
+static bool is_of_numbers(const Value *value)
+{
+    const Op *op = value->def;
+    bool all = op && (info(op)->family == LEAF || info(op)->family == POINTWISE);
+    for (int i = 0; all && i < op->args.count; i++)
+        all = is_of_numbers(arg(op, i));
+    return all;
+}
+
 /* Has the value memory that nothing else is in? */
 static bool has_own_memory(const Value *value)
 {
-    return value->def && info(value->def)->family != VIEW && info(value->def)->family != LEAF;
+    return value->def && info(value->def)->family != VIEW && !is_of_numbers(value);
 }
 
 /* Is it written only on the stages that need it?  Collectives and loops run on all that have its type; a message, when

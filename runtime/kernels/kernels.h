@@ -14,6 +14,7 @@
 #include "copy.h"
 #include "cumulative.h"
 #include "element.h"
+#include "experts.h"
 #include "gather.h"
 #include "integer.h"
 #include "random.h"

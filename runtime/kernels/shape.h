@@ -28,6 +28,56 @@ RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)
     return row - s.jump < s.jump_from ? -1 : row - s.jump;
 }
 
+/* x is [outer, inner] rows of `count` elements, y rows of the `choices` largest ones. */
+typedef struct {
+    int64_t outer, inner, count, choices;
+    struct {
+        int64_t outer, inner, element; /* strides */
+    } x, y;
+    RtType type;
+} RtTopK;
+
+/* Is number a, at i, ahead of b, at j?  NaN first, then the larger one, then the first. */
+RT_INLINE bool rt_is_ahead(float a, int64_t i, float b, int64_t j)
+{
+    const bool a_is_nan = a != a, b_is_nan = b != b;
+    if (a_is_nan || b_is_nan)
+        return a_is_nan && (!b_is_nan || i < j);
+    return a > b || (a == b && i < j);
+}
+
+/* Queues of `count` experts' numbers each, contiguous; strides of queues. */
+typedef struct {
+    int64_t groups, count, experts;
+    int64_t chosen, place;
+    const char *dim, *where; /* of an index out of range */
+} RtPlace;
+
+/* Rows by token, [groups, outer, inner], and rows by slot, [groups, experts, slots]: each of `post` contiguous
+ * elements.  The index of outer and inner dims of the first are `chosen` and `place`. */
+typedef struct {
+    int64_t group, outer, inner; /* strides; 0 of dims that it lacks */
+} RtRouteStride;
+
+typedef struct {
+    int64_t groups, outer, inner, post, experts, slots;
+    RtRouteStride token, chosen, place;
+    struct {
+        int64_t group, expert, slot;
+    } table;
+    int64_t first_expert, first_slot; /* of this rank */
+    RtType type;
+} RtRoute;
+
+/* Where the row of a group begins by slot; -1: another rank has it, or it is dropped. */
+RT_INLINE int64_t rt_route_row(int64_t chosen, int64_t place, const RtRoute s)
+{
+    const int64_t expert = chosen - s.first_expert, slot = place - s.first_slot;
+    if (chosen < 0 || place < 0 || expert < 0 || expert >= s.experts || slot < 0 || slot >= s.slots)
+        return -1;
+    return expert * s.table.expert + slot * s.table.slot;
+}
+
 /* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
 typedef struct {
     int64_t outer, seq, middle, feature;

@@ -6,6 +6,7 @@ lr = 1 leaves w - gradient, and the gradient of c_k is the value of the expressi
 any wrong term.
 """
 
+import itertools
 import math
 import re
 
@@ -122,11 +123,39 @@ case("rename", dict(x=("b s", -1, 1)), "s t", "dot(x, rename(x, s -> t), b)", la
 case("concat", dict(x=("b e", -1, 1), y=("b two2", -1, 1)), "b three", None, lambda x, y: torch.cat([x, y], -1).exp())
 case("iota", dict(x=("b s", -1, 1)), "b s", "x * cast(iota(s) * 2 - 3, f32)", lambda x: x * (torch.arange(5) * 2 - 3))
 case("dropout", dict(x=("b s e", 1, 2)), "b s e", "dropout(x, 0) + x", lambda x: 2 * x)
+
+
+def routed(x, y, within, capacity):
+    """The squares of the tokens x that find a place with their two experts, those with the largest y."""
+    slots = math.ceil(capacity * x.shape[1] * 2 * (1 if within else x.shape[0]) / y.shape[-1])
+    taken, rows = {}, []
+    for b, s in itertools.product(range(x.shape[0]), range(x.shape[1])):
+        placed = 0
+        for e in y[b, s].topk(2).indices.tolist():
+            queue = (b, e) if within else e
+            placed += taken.get(queue, 0) < slots
+            taken[queue] = taken.get(queue, 0) + 1
+        rows.append(placed * x[b, s] ** 2)
+    return torch.stack(rows).view(x.shape) + 0 * y.sum()
+
+
+TOKENS = dict(x=("b s e", -1, 1), y=("b s v", -1, 1))
+for name, options, arguments in (("dispatch", "capacity = 1", (False, 1)), ("dispatch_all", "capacity = none", (False, 9)),
+                                 ("dispatch_within", "capacity = 0.9, within = b", (True, 0.9))):
+    case(name, TOKENS, "b s e", f"sum(combine(square(dispatch(x, top_k(y, v, g), v, {name}_slots, {options})), "
+         f"top_k(y, v, g), v, {name}_slots), g)", lambda x, y, arguments=arguments: routed(x, y, *arguments))
+case("top_k", dict(x=("b s v", -1, 1)), "b s g", "x[v = top_k(x, v, g)]", lambda x: x.topk(2).values)
+case("balance", dict(y=("b s v", -1, 1)), "", "balance(softmax(y, v), top_k(y, v, g), v)", lambda y: 6 * (
+    F.one_hot(y.topk(2).indices, 6).sum(2).double().mean((0, 1)) * y.softmax(-1).mean((0, 1))).sum())
+case("balance_rows", dict(y=("b s v", -1, 1)), "b", "balance(softmax(y, v), top_k(y, v, g), v, s)", lambda y: 6 * (
+    F.one_hot(y.topk(2).indices, 6).sum(2).double().mean(1) * y.softmax(-1).mean(1)).sum(-1))
+case("pick", dict(x=("b s e", -1, 1)), "b s", "x[e = iota(s) + 0 * iota(b)]", lambda x: x.diagonal(dim1=1, dim2=2))
 SIZES.update(two2=4, three=11)
 
 
 def model_text():
     lines = [f"dim {name} = {size}" for name, size in SIZES.items() if name != "three"]
+    lines += ["dim dispatch_slots", "dim dispatch_all_slots", "dim dispatch_within_slots"]
     lines += ["dim three = 11", "dim batch", "dim seq = 4", "dim bytes = 256"]
     body, terms = ["index = iota(s) * 2 - iota(s) * 2 / v * v", "labels = iota(b) * 0 + index"], []
     for number, (name, operands, dims, mdl, _) in enumerate(CASES):

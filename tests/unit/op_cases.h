@@ -31,6 +31,7 @@ typedef struct {
 #define KEYS { "f32[b:2, t:8, h:2]", -1, 1 }
 #define ROWS { "f32[b:2, s:8, g:2]", 1, 3 }
 #define SEGMENTS { "i32[b:2, s:8]", 0, 3 }, { "i32[b:2, t:8]", 0, 3 }
+#define ROUTES { "i32[i:2, b:2, k:6~8]", 0, 4 }, { "i32[b:2, k:6~8, i:2]", 0, 3 }
 #define ATTEND { QUERIES, KEYS, KEYS }
 #define ATTEND_GRAD { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES }
 
@@ -90,6 +91,12 @@ static const Case cases[] = {
     { OP_cumsum, "{dim=j, reverse=true}", { { "i32[i:4, j:6~8]", -9, 9 } } },
     { OP_cummax, "{dim=j, exclusive=true}", { { "i32[i:4, j:6~8, k:4]", -9, 9 } } },
     { OP_cummax, "{dim=j, reverse=true}", { { "i32[i:4, j:6~8]", -9, 9 } } },
+    { OP_top_k, "{dim=j, dims=[k:2]}", { { "f32[i:4, j:6~8, h:2]", -1, 1 } } },
+    { OP_place, "{over=b+s, dims=[e:4]}", { { "i32[i:2, s:6~8, b:2]", 0, 4 } } },
+    { OP_dispatch, "{over=b+k, dims=[e:4, s:2]}", { { "f32[b:2, i:2, h:3~4]", -1, 1 }, ROUTES } },
+    { OP_dispatch, "{over=b+i+k, dims=[e:4, s:2]}", { { "f32[k:6~8, h:3~4, b:2, i:2]", -1, 1 }, ROUTES } },
+    { OP_combine, "{dim=e, key=s}", { { "f32[e:4, s:2, h:3~4]", -1, 1 }, ROUTES } },
+    { OP_combine, "{dim=e, key=s}", { { "f32[i:2, h:3~4, s:2, e:4]", -1, 1 }, ROUTES } },
     { OP_all_reduce, NULL, { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_all_gather, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_reduce_scatter, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
