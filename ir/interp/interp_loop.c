@@ -104,6 +104,10 @@ static bool run_own_copies(Interp *in, Turns *t)
     for (int64_t i = 0; i < slices; i++)
         if (!run_turn(in, t, t->op->attrs.reverse ? slices - 1 - i : i, slices))
             return false;
+    t->memory.iterations = slices;
+    for (int i = 0; !slices && i < t->op->attrs.carried; i++) /* it only passes by */
+        if (!arrive(in, &t->memory, i, &t->now[i]))
+            return false;
     note_leaving(in, t->op, t->now);
     return true;
 }

@@ -131,16 +131,18 @@ static Activation activation_of(const Pipeline *p, const Op *call, int rank, int
     return (Activation){ p->in->now.base + call->attrs.frame, pointer };
 }
 
-/* What the part has computed for its stage, and what leaves its loop, whatever the types say. */
+/* What the part has computed for its stage, and what leaves its loops, whatever the types say. */
 static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
 {
     const StagePart *part = action->part;
     for (int i = 0; i < part->call->results.count; i++)
         if (is_needed(p->in, part->call->results.at[i]))
             take(p->in, held(p, part->call->results.at[i], action->micro), &out[i]);
-    const Sharded *leaving = map_get(&action->leaving, part->loop);
-    for (int i = 0; leaving && i < part->loop->attrs.carried; i++)
-        take(p->in, held(p, result_of_part(part, action->func, part->loop->results.at[i]), action->micro), &leaving[i]);
+    for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop)) {
+        const Sharded *leaving = map_get(&action->leaving, loop);
+        for (int i = 0; leaving && i < loop->attrs.carried; i++)
+            take(p->in, held(p, result_of_part(part, action->func, loop->results.at[i]), action->micro), &leaving[i]);
+    }
 }
 
 /* The sums that the part has added to.  One that is made elsewhere goes where the next micro-batch reads it. */
@@ -229,18 +231,22 @@ static bool pass_value(Pipeline *p, const Message *m, const Value *left, const V
     return true;
 }
 
-/* Inside of a chunk, what the loop in stages carries; to the next chunk, what its part receives. */
+/* Inside of a chunk, what the loop that goes from one rank to the other carries; to the next chunk, what its part
+ * receives. */
 static bool pass_values(Pipeline *p, const Message *m)
 {
-    const int to = receiving_stage(m);
+    const PipelineSchedule *s = p->slots->schedule;
+    const int to = receiving_stage(m), ranks[] = { rank_of_stage(s, m->stage), rank_of_stage(s, to) };
     const StagePart *part = find_part(p, m->backward ? BACKWARD_ACTION : FORWARD_ACTION, to);
     const Func *f = find_func(p->in->m, part->call->attrs.callee);
     const bool is_inside_chunk = to / p->ranks == m->stage / p->ranks;
+    const Op *loop = is_inside_chunk ? part->loop : NULL;
     bool good = true;
     p->in->op = part->call;
-    for (int i = 0; good && is_inside_chunk && i < part->loop->attrs.carried; i++)
-        good = pass_value(p, m, result_of_part(part, f, part->loop->results.at[i]),
-                          result_of_part(part, f, arg(part->loop, i)));
+    while (loop && !crosses(p->in->m, loop, ranks[0], ranks[1]))
+        loop = next_stage_loop(loop);
+    for (int i = 0; good && loop && i < loop->attrs.carried; i++)
+        good = pass_value(p, m, result_of_part(part, f, loop->results.at[i]), result_of_part(part, f, arg(loop, i)));
     for (const Op *op = f->first; good && !is_inside_chunk && op; op = op->next)
         if (is_send(op))
             good = pass_value(p, m, arg(part->call, index_of(&f->params, arg(op, 0))),
