@@ -364,7 +364,8 @@ static void write_table(Host *h, const PipelineSlots *slots)
          { "chunks", arena_text(&m->arena, "%d", s->chunks) }, { "micros", arena_text(&m->arena, "%d", s->micros) },
          { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
          { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
-         { "weights", lists.action[WEIGHT_ACTION] }, { "reduce", lists.reduce }, { "events", events }, { "counts", counts });
+         { "weights", lists.action[WEIGHT_ACTION] }, { "reduce", lists.reduce }, { "events", events },
+         { "counts", counts });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */
