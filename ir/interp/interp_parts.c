@@ -155,7 +155,8 @@ int first_stage(Stages on, int axis)
     return stage;
 }
 
-Stages stages_of(const Interp *in, const Type *type) { return in->running.at ? in->running : type->on; }
+/* In an action of a schedule the one stage that does it, whoever else has the value. */
+Stages stages_of(const Interp *in, const Type *type) { return type->on.at && !in->staged ? type->on : in->running; }
 
 bool rank_runs(const Interp *in, int rank)
 {
@@ -164,7 +165,9 @@ bool rank_runs(const Interp *in, int rank)
 
 bool rank_holds(const Interp *in, const Type *type, int rank)
 {
-    return rank_runs(in, rank) && (!type->on.at || is_on(type->on, coordinate(in, rank, type->on.axis)));
+    const Stages on = stages_of(in, type), said = type->on;
+    return (!on.at || is_on(on, coordinate(in, rank, on.axis))) &&
+           (!said.at || is_on(said, coordinate(in, rank, said.axis)));
 }
 
 int *ranks_along(Interp *in, Axes axes, Stages on, int *count)

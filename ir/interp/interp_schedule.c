@@ -71,7 +71,7 @@ static const Value *result_of_part(const StagePart *part, const Func *f, const V
     return i < 0 ? NULL : part->call->results.at[i];
 }
 
-/* Its address on the ranks of a stage; the function at hand is that of the micro-batch. */
+/* The value's address on the ranks of a stage; the function at hand is that of the micro-batch. */
 static int64_t place_of(const Pipeline *p, const Value *value, int rank, int micro)
 {
     const int number = ring_of(p->slots, value);
