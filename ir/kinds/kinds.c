@@ -35,6 +35,26 @@ uint64_t stages_holding(const Module *m, const Value *value)
     return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
 }
 
+/* The stages that read it.  A repeat that passes no stages may run on some that do not need it, since the ranks of a
+ * stage call its collectives together: they read whatever is there, but it must be there. */
+static uint64_t stages_reading(const Module *m, const Func *f, const Value *value)
+{
+    uint64_t on = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++) {
+            const Func *callee = frame_below(m, op);
+            if (arg(op, i) != value)
+                continue;
+            if (callee)
+                on |= stages_reading(m, callee, callee->params.at[i]);
+            else if (info(op)->family == VIEW)
+                on |= stages_reading(m, f, result(op));
+            else
+                on |= stages_running(m, op) & (info(op)->traits & MOVES ? stages_of_type(&value->type) : ALL_STAGES);
+        }
+    return on;
+}
+
 /* --- How much of it --------------------------------------------------------------------------------- */
 
 /* A dim of which each stage has a part of its own size; -1: none. */
@@ -119,7 +139,7 @@ static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
 
 static void use_value(Uses *all, const Func *f, const Value *value)
 {
-    const uint64_t on = stages_holding(all->kinds->m, value);
+    const uint64_t on = stages_holding(all->kinds->m, value) | stages_reading(all->kinds->m, f, value);
     for (int kind = 0; kind < all->kinds->count && value->storage->base == IN_FRAME; kind++)
         use(all, value->storage->at, span_on(all->kinds->m, f, value, kind), on & UINT64_C(1) << kind);
 }
