@@ -117,7 +117,7 @@ static uint64_t needed_by_callee(const Module *m, const Map *needed, const Op *o
     const Func *callee = find_func(m, op->attrs.callee);
     if (!runs_in_stages(op))
         return stages_needing(needed, callee->params.at[i]);
-    return i < op->attrs.carried ? end_stage(m, op, false).at : ALL_STAGES;
+    return i < op->attrs.carried && !arg(op, i)->type.in_flight ? end_stage(m, op, false).at : ALL_STAGES;
 }
 
 /* The function that a call or loop runs; NULL: an op, or a kernel, which needs its operands where its results are. */

@@ -181,7 +181,7 @@ static const char *write_inner(Host *h, const PipelineSlots *slots, const StageP
 {
     Messages t = { h, slots, .count = 0 };
     open_text(&t.rows);
-    for (int i = 0; i < part->loop->attrs.carried; i++)
+    for (int i = 0; i < part->loop->attrs.carried && !arg(part->loop, i)->type.in_flight; i++)
         add_row(&t, part->loop, result_of_part(h->m, part->call, part->loop->results.at[i]),
                 result_of_part(h->m, part->call, arg(part->loop, i)));
     return write_messages(&t, part->kind == FORWARD_ACTION ? "activations" : "gradients", part->chunk);

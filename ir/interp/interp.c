@@ -155,14 +155,14 @@ static Sharded element_of(Interp *in, const Sharded *x, int64_t at)
 /* Is it sliced by a loop?  Then the dim is the first one and is whole on every rank. */
 static bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
 
-static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, const Sharded args[],
-                          const Sharded carried[], Sharded out[])
+static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, int64_t slices,
+                          const Sharded args[], const Sharded carried[], Sharded out[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     Sharded *given = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++) {
         int64_t slice = is_prefetched(op, i) ? at + (op->attrs.reverse ? -1 : 1) : at;
-        bool is_there = slice >= 0 && slice < dim->size;
+        bool is_there = slice >= 0 && slice < slices;
         given[i] = i < op->attrs.carried          ? carried[i]
                    : !is_there                    ? (Sharded){ 0 }
                    : is_sliced(args[i].type, dim) ? element_of(in, &args[i], slice)
@@ -220,6 +220,9 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
     Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
     const Func *callee = callee_of(in, op);
     Iterations iterations = { 0 };
+    int passed_on = carried; /* what is in flight comes after that, and begins on each stage */
+    while (passed_on > 0 && arg(op, passed_on - 1)->type.in_flight)
+        passed_on--;
     if (!callee || (in->memory && !begin_iterations(in, op, callee, &iterations)))
         return false;
     for (int i = 0; i < carried; i++)
@@ -233,7 +236,9 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
             const int64_t stage = block_with(in, dim, at, &at);
             slices = part_size(in->m, dim, stage);
             arrives = at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
-            enter_stage(in, dim, (int)stage, now, arrives ? carried : 0);
+            enter_stage(in, dim, (int)stage, now, arrives ? passed_on : 0);
+            for (int i = passed_on; i < carried && arrives; i++)
+                now[i] = args[i];
         }
         iterations.iterations = slices;
         for (int i = 0; in->memory && arrives && i < carried; i++)
@@ -241,7 +246,7 @@ static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded res
                 return false;
         if (in->memory)
             begin_iteration(in, &iterations, at);
-        if (!run_iteration(in, op, callee, at, args, now, out))
+        if (!run_iteration(in, op, callee, at, slices, args, now, out))
             return false;
         if (in->memory)
             end_iteration(in, &iterations);
@@ -302,6 +307,13 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     }
 }
 
+/* A stage's own slice, or what it gathers of it. */
+static bool differs_by_stage(const Op *op)
+{
+    const Op *of = op && op->attrs.started ? arg(op, 0)->def : op;
+    return of && of->attrs.own;
+}
+
 /* Is every element a value of the dtype, and are replicated parts equal? */
 static bool check_value(Interp *in, const Sharded *held, Name name)
 {
@@ -311,7 +323,7 @@ static bool check_value(Interp *in, const Sharded *held, Name name)
             if (!number_fits(dtype, held->part[rank].data[i]))
                 return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is not a valid %s",
                                   held->part[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
-    return in->ranks == 1 || copies_agree(in, held, name);
+    return in->ranks == 1 || differs_by_stage(in->op) || copies_agree(in, held, name);
 }
 
 static void show(Interp *in, const Op *op, int result, const Sharded *held)
