@@ -2,7 +2,7 @@
  * and ended, in seconds of the machine's clock, which all processes share.
  *
  * Writes lines "STEP KIND CHUNK MICRO BEGIN END" to the file $STAGE_CLOCK.RANK. */
-#include "rt.h"
+#include "../tests/mutate/schedule/actions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +10,8 @@
 
 void __real_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena);
 
-enum { CHUNKS = 2 }; /* at most */
-
 static FILE *out;
 static int step;
-static void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
 
 static double now(void)
 {
@@ -26,18 +23,9 @@ static double now(void)
 static void act(Rt *rt, char *arena, int64_t micro, int kind, int chunk)
 {
     const double begin = now();
-    action[kind][chunk](rt, arena, micro);
+    own_action[kind][chunk](rt, arena, micro);
     fprintf(out, "%d %c %d %lld %.9f %.9f\n", step, "FBW"[kind], chunk, (long long)micro, begin, now());
 }
-
-#define ACTION(name, kind, chunk)                                                                                      \
-    static void name(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, kind, chunk); }
-ACTION(forward_0, RT_FORWARD, 0)
-ACTION(forward_1, RT_FORWARD, 1)
-ACTION(backward_0, RT_BACKWARD, 0)
-ACTION(backward_1, RT_BACKWARD, 1)
-ACTION(weights_0, RT_WEIGHTS, 0)
-ACTION(weights_1, RT_WEIGHTS, 1)
 
 static void open_file(const Rt *rt, const RtPipeline *p)
 {
@@ -48,18 +36,10 @@ static void open_file(const Rt *rt, const RtPipeline *p)
 
 void __wrap_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
 {
-    static void (*const clocked[RT_ACTIONS][CHUNKS])(
-        Rt *, char *, int64_t) = { { forward_0, forward_1 }, { backward_0, backward_1 }, { weights_0, weights_1 } };
-    void (*used[RT_ACTIONS][CHUNKS])(Rt *, char *, int64_t);
     RtPipeline timed = *p;
     if (!out)
         open_file(rt, p);
-    for (int kind = 0; kind < RT_ACTIONS; kind++) {
-        for (int chunk = 0; chunk < p->chunks; chunk++)
-            used[kind][chunk] = p->action[kind][chunk] ? clocked[kind][chunk] : NULL;
-        action[kind] = p->action[kind];
-        timed.action[kind] = used[kind];
-    }
+    wrap_actions(&timed);
     __real_rt_pipeline(rt, &timed, arena);
     fflush(out);
     step++;

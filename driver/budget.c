@@ -13,6 +13,7 @@
 #include "driver.h"
 
 #include "cost/cost.h"
+#include "kinds/kinds.h"
 #include "training/residuals.h"
 #include "training/tradeoffs.h"
 
@@ -75,7 +76,7 @@ static bool try_candidate(Search *search, Candidate *candidate)
     if (!m)
         return false;
     const Func *step = func_with_role(m, STEP);
-    candidate->memory = step->frame;
+    candidate->memory = largest_arena(m);
     candidate->flops = flops_run(m, step);
     free_module(m);
     const Candidate *least = &search->least;

@@ -20,16 +20,24 @@ static void print_totals(Run *run, const Module *m, Totals totals)
            grouped(arena, totals.seq));
 }
 
+typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, N_FATES } Fate;
+
+static Fate fate_of(const Param *param) { return param->frozen ? NOT_TRAINED : param->decay ? DECAYING : NOT_DECAYING; }
+
 /* "weight decay: wte, h.*.attn.wq" */
-static void print_decay(const Module *m, bool decays)
+static void print_params(const Module *m, Fate fate)
 {
-    const char *before = decays ? "  weight decay:    " : "  no weight decay: ";
+    static const char *const words[] = { "  weight decay:    ", "  no weight decay: ", "  frozen:          " };
+    const char *before = words[fate];
     for (const Param *param = m->params; param; param = param->next)
-        if (param->decay == decays) {
+        if (fate_of(param) == fate) {
             printf("%s%s", before, param->path);
             before = ", ";
         }
-    puts(before[0] == ',' ? "" : decays ? "  weight decay:    (none)" : "  no weight decay: (none)");
+    if (before[0] == ',')
+        puts("");
+    else if (fate != NOT_TRAINED)
+        printf("%s(none)\n", before);
 }
 
 static bool has_trainer(Run *run, Module *m)
@@ -58,8 +66,8 @@ int run_check(Run *run)
     bool good = has_trainer(run, m);
     if (good)
         print_totals(run, m, totals);
-    for (int decays = 1; good && run->options->verbose && decays >= 0; decays--)
-        print_decay(m, decays);
+    for (int fate = 0; good && run->options->verbose && fate < N_FATES; fate++)
+        print_params(m, fate);
     free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;
 }

@@ -77,13 +77,14 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->sent += traffic.sent * times;
 }
 
-/* What a loop in stages carries from each stage but the last to the next one: the mean of all. */
+/* What a loop in stages carries from each of its stages but the last to the next one: the mean of all stages. */
 static void add_stage_traffic(Report *r, const Op *loop, double times)
 {
     static const char name[] = "send";
     const Split split = loop->attrs.dims.dim[0].split;
-    const double ranks = (double)split_count(r->m, split), share = (ranks - 1) / ranks * times;
-    for (int i = 0; i < loop->attrs.carried; i++) {
+    const int messages = __builtin_popcountll(stages_passed(r->m, loop).at) - 1;
+    const double share = messages / (double)split_count(r->m, split) * times;
+    for (int i = 0; i < loop->attrs.carried && messages; i++) {
         const Value *carried = loop->results.at[i];
         const TrafficRow like = { .first = loop,
                                   .name = name,
@@ -161,6 +162,39 @@ static int more_work_first(const void *a, const void *b)
     return (x->flops < y->flops) - (x->flops > y->flops);
 }
 
+static void find_memory(Report *r)
+{
+    r->kinds = rank_kinds(r->m);
+    r->of_kind = NEW_ARRAY(&r->run->arena, MemoryUse, r->kinds.count);
+    for (int kind = 0; kind < r->kinds.count; kind++)
+        r->of_kind[kind] = memory_use(&r->classes, &r->kinds, kind);
+    r->memory = r->of_kind[fullest_kind(r)];
+}
+
+int fullest_kind(const Report *r)
+{
+    int fullest = 0;
+    for (int kind = 1; kind < r->kinds.count; kind++)
+        fullest = r->of_kind[kind].arena > r->of_kind[fullest].arena ? kind : fullest;
+    return fullest;
+}
+
+MemoryParts parts_of(const MemoryUse *use)
+{
+    const int64_t *bytes = use->bytes;
+    MemoryParts parts = { .weights = bytes[MASTER_WEIGHTS] + bytes[WEIGHTS],
+                          .gradients = bytes[GRADIENTS],
+                          .optimizer = bytes[OPTIMIZER_STATE],
+                          .slots = use->slots };
+    parts.rest = use->arena - parts.weights - parts.gradients - parts.optimizer - parts.slots;
+    return parts;
+}
+
+const char *kind_name(const Report *r, int kind)
+{
+    return r->kinds.axis < 0 ? "all" : arena_text(&r->run->arena, "%s=%d", r->m->axis[r->kinds.axis], kind);
+}
+
 Report make_report(Run *run, Module *m)
 {
     Report r = {
@@ -171,13 +205,12 @@ Report make_report(Run *run, Module *m)
         .axis = pipeline_axis(m),
     };
     const Func *step = func_with_role(m, STEP);
-    r.memory = memory_use(&r.classes);
+    find_memory(&r);
     r.messages = message_space(m, is_cuda(run->options));
     r.products = product_space(is_cuda(run->options));
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)
         add_storage(&r, step->params.at[i]);
-    note_stages(m);
     visit_program(m, step, add_op, &r);
     if (r.nrows)
         qsort(r.row, (size_t)r.nrows, sizeof *r.row, more_sent_first);

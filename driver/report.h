@@ -58,7 +58,9 @@ typedef struct {
     Module *m;
     Totals totals;
     Classes classes;
-    MemoryUse memory;
+    Kinds kinds;                /* of ranks: the stages of a pipeline */
+    MemoryUse memory;           /* of the kind that needs most, and the first of these */
+    MemoryUse *of_kind;         /* by kind */
     int64_t messages, products; /* bytes besides the arena: see message_space, product_space */
     int64_t ranks;
     int nrows, row_room;
@@ -76,7 +78,15 @@ typedef struct {
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
 
 PipelineReport *report_pipeline(const Report *report, const char **why); /* NULL: none; see no_picture */
-double stage_share(const PipelineReport *pipeline, int stage);           /* of all FLOPs of a micro-batch */
+/* The arena, by what is in it at the peak. */
+typedef struct {
+    int64_t weights, gradients, optimizer, slots, rest; /* bytes; weights: f32 copies too; rest: what is idle, too */
+} MemoryParts;
+MemoryParts parts_of(const MemoryUse *use);
+const char *kind_name(const Report *report, int kind); /* "pp=2"; "all" */
+int fullest_kind(const Report *report);                /* whose memory is report->memory */
+
+double stage_share(const PipelineReport *pipeline, int stage); /* of all FLOPs of a micro-batch */
 
 const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
 

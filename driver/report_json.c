@@ -22,6 +22,12 @@ static void add_text(cJSON *object, const char *key, const char *text)
     cJSON_AddStringToObject(object, key, text ? text : "");
 }
 
+static void add_rank_kind(const Report *r, cJSON *object, int kind)
+{
+    add_text(object, "name", kind_name(r, kind));
+    add_json_integer(object, "ranks", r->ranks / r->kinds.count);
+}
+
 static void add_mesh(const Report *r, cJSON *json)
 {
     cJSON *mesh = cJSON_AddObjectToObject(json, "mesh");
@@ -29,9 +35,9 @@ static void add_mesh(const Report *r, cJSON *json)
     cJSON *axes = cJSON_AddObjectToObject(mesh, "axes");
     for (int i = 0; i < r->m->naxes; i++)
         add_json_integer(axes, r->m->axis[i], r->m->axis_size[i]);
-    cJSON *kinds = cJSON_AddArrayToObject(json, "rank_kinds"), *kind = add_entry(kinds);
-    add_text(kind, "name", "all");
-    add_json_integer(kind, "ranks", r->ranks);
+    cJSON *kinds = cJSON_AddArrayToObject(json, "rank_kinds");
+    for (int kind = 0; kind < r->kinds.count; kind++)
+        add_rank_kind(r, add_entry(kinds), kind);
 }
 
 /* --- Memory ------------------------------------------------------------------------------------------ */
@@ -50,6 +56,20 @@ static void add_held(const Report *r, cJSON *list, const Stretch *held)
     add_json_integer(entry, "bytes", bytes_of_held(r->m, held));
 }
 
+/* A kind of rank, with its memory by what it is for. */
+static void add_kind(const Report *r, cJSON *object, int kind)
+{
+    const MemoryUse *use = &r->of_kind[kind];
+    const MemoryParts parts = parts_of(use);
+    add_text(object, "name", kind_name(r, kind));
+    add_json_integer(object, "arena", use->arena);
+    add_json_integer(object, "weights", parts.weights);
+    add_json_integer(object, "gradients", parts.gradients);
+    add_json_integer(object, "optimizer", parts.optimizer);
+    add_json_integer(object, "slots", parts.slots);
+    add_json_integer(object, "rest", parts.rest);
+}
+
 cJSON *memory_json(const Report *r)
 {
     const MemoryUse *use = &r->memory;
@@ -63,6 +83,9 @@ cJSON *memory_json(const Report *r)
     add_json_integer(object, "messages", r->messages);
     if (r->products)
         add_json_integer(object, "products", r->products);
+    cJSON *kinds = cJSON_AddArrayToObject(object, "kinds");
+    for (int kind = 0; kind < r->kinds.count; kind++)
+        add_kind(r, add_entry(kinds), kind);
     cJSON *peak = cJSON_AddObjectToObject(object, "peak");
     add_text(peak, "op", use->op->path ? use->op->path : info(use->op)->name);
     add_text(peak, "where", use->op->where);

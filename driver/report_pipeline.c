@@ -23,10 +23,11 @@ typedef struct {
     Name path[MOST_PATHS + 1];
 } Paths;
 
-/* What a rank does of a micro-batch in one kind of action for one of its stages: a loop in stages and what belongs to
- * it, or a call of all that. */
+/* What a rank does of a micro-batch in one kind of action for one of its stages: loops in stages and what belongs to
+ * them, or a call of all that. */
 typedef struct {
-    const Op *op, *loop;
+    const Op *op, *loop[MAX_REPEATS];
+    int nloops;
     ActionKind kind;
     int chunk;
 } Part;
@@ -45,30 +46,56 @@ typedef struct {
 
 /* --- What belongs to forward, and what to backward -------------------------------------------------- */
 
-static const Op *loop_within(const Module *m, const Op *op)
+static Name copies_of(const Op *loop) { return loop->attrs.dims.dim[0].name; }
+
+/* What the op, a loop in stages or a call, runs. */
+static Part part_within(const Survey *s, const Op *op)
 {
-    return runs_in_stages(op) ? op : op->attrs.stages ? stage_loop(find_func(m, op->attrs.callee)) : NULL;
+    Part part = { .op = op, .chunk = s->chunks };
+    if (runs_in_stages(op))
+        part.loop[part.nloops++] = op;
+    const Op *loop = op->attrs.stages ? stage_loop(find_func(s->m, op->attrs.callee)) : NULL;
+    for (; loop && part.nloops < MAX_REPEATS; loop = next_stage_loop(loop))
+        part.loop[part.nloops++] = loop;
+    return part;
 }
 
-/* Loops of one chunk are along one dim: forward, backward, and for the gradients of weights.  False: a micro-batch does
- * not pass each stage once forward and once backward. */
+/* Without calls, each loop comes by itself: does it belong to the part before it? */
+static bool goes_on(const Survey *s, const Part *part)
+{
+    const Part *before = &s->part[s->nparts - 1];
+    const Op *last = s->nparts ? before->loop[before->nloops - 1] : NULL;
+    return last && runs_in_stages(part->op) && before->kind == part->kind && before->nloops < MAX_REPEATS &&
+           copies_of(last) != copies_of(part->loop[0]) && !begins_chunk(s->m, last, part->loop[0]);
+}
+
+/* Loops of one chunk are along the same dims: forward, backward, and for the gradients of weights.  False: a
+ * micro-batch does not pass each stage once forward and once backward. */
 static bool find_parts(Survey *s)
 {
     const Func *micro = find_func(s->m, s->loop->attrs.callee);
     int backward = 0;
     for (const Op *op = micro->first; op; op = op->next) {
-        const Op *loop = loop_within(s->m, op);
-        if (!loop)
+        Part part = part_within(s, op);
+        if (!part.nloops)
             continue;
-        Part part = { op, loop, FORWARD_ACTION, s->chunks };
         for (int i = 0; i < s->nparts; i++)
-            if (s->part[i].loop->attrs.dims.dim[0].name == loop->attrs.dims.dim[0].name)
-                part.kind++, part.chunk = s->part[i].chunk;
-        if (part.kind == N_ACTION_KINDS || (part.kind == FORWARD_ACTION) == loop->attrs.reverse ||
-            part.chunk == MAX_CHUNKS)
+            for (int k = 0; k < s->part[i].nloops; k++)
+                if (copies_of(s->part[i].loop[k]) == copies_of(part.loop[0]))
+                    part.kind++, part.chunk = s->part[i].chunk;
+        if (part.kind == N_ACTION_KINDS || (part.kind == FORWARD_ACTION) == part.loop[0]->attrs.reverse)
+            return false;
+        if (goes_on(s, &part)) {
+            Part *before = &s->part[s->nparts - 1];
+            before->loop[before->nloops++] = part.loop[0];
+            map_put(&s->part_of, op, before);
+            continue;
+        }
+        if (part.chunk == MAX_CHUNKS)
             return false;
         s->chunks += part.kind == FORWARD_ACTION;
         backward += part.kind == BACKWARD_ACTION;
+        map_put(&s->part_of, op, &s->part[s->nparts]);
         s->part[s->nparts++] = part;
     }
     return s->chunks && backward == s->chunks;
@@ -82,7 +109,7 @@ static const Part *find_part(const Survey *s, ActionKind kind, int chunk)
     return part;
 }
 
-/* An op is where its operands are, or in the first backward part; `own`: a part. */
+/* An op is where its operands are, or in the first backward part. */
 static void assign_part(Survey *s, const Op *op)
 {
     const Part *at = find_part(s, BACKWARD_ACTION, s->chunks - 1);
@@ -92,8 +119,6 @@ static void assign_part(Survey *s, const Op *op)
         const Part *made = arg(op, i)->def ? map_get(&s->part_of, arg(op, i)->def) : NULL;
         at = made > at ? made : at;
     }
-    for (int i = 0; i < s->nparts; i++)
-        at = s->part[i].op == op ? &s->part[i] : at;
     map_put(&s->part_of, op, (void *)(uintptr_t)at);
 }
 
@@ -103,7 +128,9 @@ static void assign_parts(Survey *s)
     for (int chunk = 0; chunk < s->chunks; chunk++) {
         Map needed = { .arena = s->arena };
         const Part *part = find_part(s, FORWARD_ACTION, chunk);
-        note_with_operands(&needed, part->op);
+        for (const Op *op = micro->first; op; op = op->next)
+            if (map_get(&s->part_of, op) == part && part_within(s, op).nloops)
+                note_with_operands(&needed, op);
         for (const Op *op = micro->first; op; op = op->next)
             if (map_get(&needed, op) && !map_get(&s->part_of, op))
                 map_put(&s->part_of, op, (void *)(uintptr_t)part);
@@ -121,7 +148,10 @@ static int stage_of(const Survey *s, const Part *part, int rank)
 
 static void note_path(Survey *s, const Part *part, const Op *op, uint64_t ranks)
 {
-    if (!op->path || op->path == part->op->path || !ranks || ranks & (ranks - 1))
+    bool names_repeat = false;
+    for (int i = 0; i < part->nloops; i++)
+        names_repeat |= op->path == part->loop[i]->path;
+    if (!op->path || names_repeat || !ranks || ranks & (ranks - 1))
         return;
     Paths *paths = &s->only[stage_of(s, part, __builtin_ctzll(ranks))];
     for (int i = 0; i < paths->count; i++)
@@ -162,30 +192,36 @@ static void add_work(Survey *s)
 static double message_bytes(const Survey *s)
 {
     double most = 0;
-    for (int i = 0; i < s->nparts; i++) {
-        double bytes = 0;
-        for (int j = 0; j < s->part[i].loop->attrs.carried; j++)
-            bytes += (double)local_bytes(s->m, &s->part[i].loop->results.at[j]->type);
-        most = fmax(most, bytes);
-    }
+    for (int i = 0; i < s->nparts; i++)
+        for (int k = 0; k < s->part[i].nloops; k++) {
+            const Op *loop = s->part[i].loop[k];
+            double bytes = 0;
+            for (int j = 0; j < loop->attrs.carried; j++)
+                bytes += (double)local_bytes(s->m, &loop->results.at[j]->type);
+            most = fmax(most, bytes);
+        }
     return most;
 }
 
 /* --- Texts ------------------------------------------------------------------------------------------- */
 
-/* "h.0 to h.3", where `h` is the instance that is repeated; of several instances, "layers 0 to 3". */
-static const char *slices_text(const Survey *s, int stage)
+/* "h.0 to h.3", where `h` is the instance that is repeated; of several instances, "layers 0 to 3".  The number-th
+ * repeat of its chunk; NULL: the stage has none of its copies. */
+static const char *slices_text(const Survey *s, int stage, int number)
 {
     const int chunk = stage / s->ranks, rank = rank_of_stage(s->p->picture.schedule, stage);
-    const Dim *dim = &find_part(s, FORWARD_ACTION, chunk)->loop->attrs.dims.dim[0];
-    const char *whole = find_part(s, FORWARD_ACTION, 0)->loop->attrs.dims.dim[0].name, *end = strstr(whole, ".copy");
+    const Dim *dim = &find_part(s, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
+    const char *whole = find_part(s, FORWARD_ACTION, 0)->loop[number]->attrs.dims.dim[0].name,
+               *end = strstr(whole, ".copy");
     const bool is_copy = end && strcmp(end, ".copy") == 0;
     const char *name =
         arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - whole) : (int)strlen(whole), whole, is_copy ? "." : " ");
     int64_t first = part_first(s->m, dim, rank);
     for (int before = 0; before < chunk; before++)
-        first += find_part(s, FORWARD_ACTION, before)->loop->attrs.dims.dim[0].size;
+        first += find_part(s, FORWARD_ACTION, before)->loop[number]->attrs.dims.dim[0].size;
     const int64_t last = first + part_size(s->m, dim, rank) - 1;
+    if (last < first)
+        return NULL;
     if (first == last)
         return arena_text(s->arena, "%s%" PRId64, name, first);
     return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, is_copy ? name : "", last);
@@ -194,7 +230,11 @@ static const char *slices_text(const Survey *s, int stage)
 static const char *contents_text(const Survey *s, int stage)
 {
     const Paths *paths = &s->only[stage];
-    const char *text = slices_text(s, stage);
+    const char *text = NULL;
+    for (int i = 0; i < find_part(s, FORWARD_ACTION, stage / s->ranks)->nloops; i++) {
+        const char *slices = slices_text(s, stage, i);
+        text = !slices ? text : text ? arena_text(s->arena, "%s, %s", text, slices) : slices;
+    }
     for (int i = 0; i < paths->count && i < MOST_PATHS; i++)
         text = arena_text(s->arena, "%s, %s", text, paths->path[i]);
     return paths->count > MOST_PATHS ? arena_text(s->arena, "%s, ...", text) : text;
@@ -269,26 +309,25 @@ static int chunk_of_ring(const PipelineSlots *slots, const Ring *ring)
     return part->chunk;
 }
 
-/* All ranks allocate the same arena.  What micro-batches in flight hold of it is shown over time, on the rank with most
- * of them all of it; the rest is fixed.  With schedule naive it has no slots, and all is fixed. */
-static void set_memory(Survey *s, int64_t arena)
+/* What micro-batches in flight hold of the arena is shown over time; the rest is fixed.  With schedule naive it has no
+ * slots, and all is fixed. */
+static void set_memory(Survey *s, const MemoryUse *of_kind)
 {
     const PipelineSchedule *schedule = s->p->picture.schedule;
     const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
-    double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages), most = 0;
+    double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
     for (int i = 0; slots && i < slots->nrings; i++)
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
-            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] += (double)slots->ring[i].bytes;
+            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] +=
+                (double)aligned_bytes(slot_on(s->m, slots, i, rank));
     for (int rank = 0; rank < s->ranks; rank++) {
         double all = 0;
         for (int chunk = 0; chunk < s->chunks; chunk++) {
             const int stage = stage_on_rank(schedule, rank, chunk);
             all += schedule->activations[stage] * held[stage];
         }
-        most = fmax(most, all);
+        fixed[rank] = (double)of_kind[rank].arena - all;
     }
-    for (int rank = 0; rank < s->ranks; rank++)
-        fixed[rank] = (double)arena - most;
     s->p->picture.fixed_bytes = fixed;
     s->p->picture.activation_bytes = held;
 }
@@ -331,7 +370,7 @@ static void fill_in(Survey *s, const Report *r)
     add_work(s);
     name_stages(s);
     set_costs(s, r->run->options);
-    set_memory(s, r->memory.arena);
+    set_memory(s, r->of_kind);
 }
 
 PipelineReport *report_pipeline(const Report *r, const char **why)

@@ -13,10 +13,29 @@ static void print_class(const char *name, int64_t bytes, int64_t all)
         printf("    %-27s %12.2f MB  %5.1f %%\n", name, megabytes((double)bytes), 100 * (double)bytes / (double)all);
 }
 
+/* A row for each kind of rank, and what the table below it is about. */
+static void print_kinds(const Report *r)
+{
+    const char *axis = r->m->axis[r->kinds.axis];
+    const int width = (int)strlen(axis) + 4;
+    printf("    %-*s %12s %12s %12s %12s %12s %15s\n", width, "of", "weights", "gradients", "optimizer", "slots",
+           "rest", "all");
+    for (int kind = 0; kind < r->kinds.count; kind++) {
+        const MemoryUse *use = &r->of_kind[kind];
+        const MemoryParts parts = parts_of(use);
+        printf("    %-*s %12.2f %12.2f %12.2f %12.2f %12.2f %12.2f MB\n", width, kind_name(r, kind),
+               megabytes((double)parts.weights), megabytes((double)parts.gradients), megabytes((double)parts.optimizer),
+               megabytes((double)parts.slots), megabytes((double)parts.rest), megabytes((double)use->arena));
+    }
+    printf("  of %s, which needs most:\n", kind_name(r, fullest_kind(r)));
+}
+
 void print_memory_table(const Report *r)
 {
     const MemoryUse *use = &r->memory;
     const char *place = use->op->where ? use->op->where : "";
+    if (r->kinds.count > 1)
+        print_kinds(r);
     for (int i = 0; i < N_CLASSES; i++)
         print_class(class_name[i], use->bytes[i], use->arena);
     print_class("not in use at that time", use->unused, use->arena);
@@ -68,7 +87,8 @@ const char *beside_text(const Report *r)
 static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
-    printf("memory of a rank: %.2f MB, planned to the byte%s\n", megabytes((double)use->arena), beside_text(r));
+    printf("memory of a rank: %s%.2f MB, planned to the byte%s\n", r->kinds.count > 1 ? "up to " : "",
+           megabytes((double)use->arena), beside_text(r));
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)
@@ -211,7 +231,10 @@ void print_report_tables(const Report *r)
     const Module *m = r->m;
     Arena *arena = &r->run->arena;
     printf("%s: model %s, %s parameters, on %lld rank%s", r->run->source.path, m->name,
-           grouped(arena, r->totals.parameters), (long long)r->ranks, r->ranks == 1 ? "" : "s, all of one kind:");
+           grouped(arena, r->totals.parameters), (long long)r->ranks,
+           r->ranks == 1        ? ""
+           : r->kinds.count > 1 ? arena_text(arena, "s of %d kinds:", r->kinds.count)
+                                : "s, all of one kind:");
     for (int i = 0; i < m->naxes; i++)
         printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
     printf("\na step: %s tokens in %s micro-batches of %s sequences\n",

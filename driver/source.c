@@ -82,7 +82,7 @@ Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
     set_target(m, run->options);
-    if (run->diags.errors == 0 && verify_module(m) && verify_memory(m))
+    if (run->diags.errors == 0 && verify_module(m) && verify_memory(m) && verify_kinds(m))
         return m;
     free_module(m);
     return NULL;

@@ -33,7 +33,7 @@ typedef enum {
     A_TRAIN,    /* { body: A_SETTING ... } */
     A_PARALLEL, /* { body } */
     /* Statements of a block or model */
-    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay */
+    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen */
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
     A_REPEAT, /* init: number of iterations; body */
@@ -45,7 +45,7 @@ typedef enum {
     A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none) */
     A_LIST,     /* [child, ...]: the value of an option */
     A_PAIR,     /* (child, child->next) */
-    A_PIPELINE, /* name over init (A_NAME), child: A_KEYWORD options */
+    A_PIPELINE, /* child: A_NAME ... over init (A_NAME), type: A_KEYWORD options */
     A_ZERO,     /* number over init (A_NAMEs or NULL), child: options, A_NAME or A_KEYWORD */
     A_RECOMPUTE /* child: A_NAME or A_CALL */
 } AstKind;
@@ -56,7 +56,7 @@ typedef struct Ast {
     Loc name_loc; /* of the name, operator or keyword, for messages */
     const char *name;
     double number;
-    bool is_integer, ellipsis, no_decay;
+    bool is_integer, ellipsis, no_decay, frozen;
     bool parenthesised; /* in the source; for mpc fmt */
     const char *as;     /* A_CALL */
     Loc as_loc;

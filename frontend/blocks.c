@@ -195,9 +195,12 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
     }
     if (too_large(l, type, ast->loc) || too_many_dims(l, type, ast->loc))
         return false;
-    if (l->m->batch && find_dim(type, l->m->batch) >= 0) {
-        complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is the micro-batch",
-                 l->m->batch);
+    for (int i = 0; i < type->rank; i++) {
+        const Name dim = type->dim[i].name;
+        if (!varies(l, dim))
+            continue;
+        complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is %sthe micro-batch", dim,
+                 dim == l->m->batch ? "" : "a part of ");
         return false;
     }
     return true;
@@ -225,6 +228,7 @@ void lower_param(Lower *l, const Ast *ast)
     Param described = { 0 };
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
     described.decay = good && !ast->no_decay;
+    described.frozen = ast->frozen;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);
         if (other) {

@@ -1,6 +1,6 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * library.c has attend, rope, dropout and rename; concat.c has concat.
+ * library.c has attend, rope, dropout and rename; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 
@@ -88,7 +88,10 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
     }
-    if (!find_dim_named(l, ast->name, ast->loc, &declared))
+    const Symbol *symbol = find_symbol_here(&l->globals, ast->name);
+    if (letter == 's' && symbol && symbol->is_slots) /* which may have no size yet */
+        declared.name = intern_text(l->m, ast->name);
+    else if (!find_dim_named(l, ast->name, ast->loc, &declared))
         return false;
     name = declared.name;
     if (letter == 'd' && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
@@ -121,6 +124,7 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
     switch (letter) {
     case 'd':
     case 'D':
+    case 's':
         return bind_dim(l, f, letter, ast, a);
     case 'n':
         a->number_ast = ast;
@@ -298,11 +302,8 @@ CALL(cast)
 CALL(iota)
 {
     Dim dim;
-    if (a->dims.name[0] == l->m->batch) {
-        complain(l, (Where){ .at = a->dim_ast[0]->loc },
-                 "'%s' is the micro-batch: a model cannot depend on positions in it", a->dims.name[0]);
+    if (has_no_positions(l, a->dims.name[0], a->dim_ast[0]->loc))
         return wrong;
-    }
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
     return tensor_operand(emit_iota(l, dim));
 }
@@ -330,6 +331,12 @@ CALL(mean)
 {
     Names over = dims_or_all(a);
     const Labelled *entropy = find_labelled(l, a->x[0]);
+    for (int i = 0; i < over.count; i++)
+        if (over.name[i] != l->m->batch && varies(l, over.name[i])) {
+            complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },
+                     "a mean over '%s' would depend on the size of the micro-batch", over.name[i]);
+            return wrong;
+        }
     return tensor_operand(entropy ? mean_of_entropy(l, entropy, a->x[0], over, a->call->name_loc)
                                   : mean_over(l, a->x[0], over));
 }

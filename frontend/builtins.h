@@ -4,7 +4,7 @@
 
 #include "lowering.h"
 
-enum { MOST_KEYWORDS = 3 };
+enum { MOST_KEYWORDS = 4 };
 
 typedef struct {
     const Ast *call;

@@ -77,8 +77,10 @@ Value *layernorm(Lower *l, Value *x, Name dim, double eps)
 
 /* --- Attention without a kernel ---------------------------------------------------------------- */
 
-/* The mask of keys that queries see; NULL: all. */
-static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
+static Value *both(Lower *l, Value *a, Value *b) { return a && b ? two(l, OP_mul, a, b) : a ? a : b; }
+
+/* The mask of keys that queries see by their distance; NULL: all. */
+static Value *near_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim *key)
 {
     if (!attrs->causal && !attrs->window)
         return NULL;
@@ -88,14 +90,15 @@ static Value *seen_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim 
         return seen;
     Value *width = emit_number(l, (double)attrs->window, I32);
     Value *near = two(l, OP_lt, attrs->causal ? one(l, OP_neg, ahead) : one(l, OP_abs, ahead), width);
-    return seen ? two(l, OP_mul, seen, near) : near;
+    return both(l, seen, near);
 }
 
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v)
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2])
 {
     const Dim seq = q->type.dim[find_dim(&q->type, attrs->seq)], key = k->type.dim[find_dim(&k->type, attrs->key)];
     Value *scores = times(l, EMIT(l, OP_dot, (Attrs){ .over = only(attrs->feature) }, q, k), attrs->scale);
-    Value *seen = seen_keys(l, attrs, &seq, &key);
+    Value *same = segments[0] ? two(l, OP_eq, segments[0], segments[1]) : NULL;
+    Value *seen = both(l, near_keys(l, attrs, &seq, &key), same);
     if (seen)
         scores = EMIT(l, OP_where, NO_ATTRS, seen, scores, emit_number(l, -INFINITY, F32));
     Value *weights = softmax(l, scores, attrs->key);
@@ -125,6 +128,32 @@ static Value *with_look(Lower *l, Value *y, Value *labels, Dim along, double ign
     Value *is_ignored = two(l, OP_eq, labels, emit_number(l, ignore, I32));
     Value *index = EMIT(l, OP_where, NO_ATTRS, is_ignored, emit_number(l, 0, I32), labels);
     return two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
+}
+
+/* Are all its elements places along the dim? */
+static bool is_choice(const Value *index, Name dim)
+{
+    return index->def && index->def->kind == OP_top_k && index->def->attrs.dim == dim;
+}
+
+/* Ranks and micro-batches need no messages for it, unlike for a gather. */
+Value *pick(Lower *l, Value *x, Value *index, Dim along)
+{
+    if (!x || find_dim(&index->type, along.name) >= 0) {
+        complain(l, (Where){ .at = l->b.loc, .help = "rename it in one of them" },
+                 "'%s' would occur twice in an element-wise index", along.name);
+        return NULL;
+    }
+    const DType dtype = x->type.dtype;
+    x = dtype == BOOL ? emit_cast(l, x, I32) : x;
+    Value *is_it = two(l, OP_eq, index, emit_iota(l, along));
+    Value *zero = emit_number(l, 0, x ? x->type.dtype : F32);
+    Value *y = sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_it, x, zero), only(along.name));
+    if (!is_choice(index, along.name)) { /* a gather from zeros detects an index out of range */
+        Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), zero);
+        y = two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
+    }
+    return dtype == BOOL ? emit_cast(l, y, BOOL) : y;
 }
 
 /* log(sum exp z) - z at the label, with z the logits minus their maximum */

@@ -17,7 +17,9 @@ static const Operand wrong = { .kind = WRONG };
 static double trial_of(const Lower *l, const char *name, int trial)
 {
     const Symbol *symbol = find_symbol_here(&l->globals, name);
-    return !symbol || symbol == l->batch ? NAN : symbol->kind == S_DIM ? symbol->trial[trial] : symbol->number.value;
+    return !symbol || symbol == l->batch || symbol->is_slots ? NAN
+           : symbol->kind == S_DIM                           ? symbol->trial[trial]
+                                                             : symbol->number.value;
 }
 
 static double value_in_trial(const Lower *l, const Ast *ast, int trial)
@@ -277,9 +279,10 @@ CALL(concat)
     Name *stretch = NEW_ARRAY(l->arena, Name, a->count);
     Value *y = NULL;
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &to);
-    if (to.name == l->m->batch) {
+    if (varies(l, to.name)) {
         complain(l, (Where){ .at = a->dim_ast[0]->loc },
-                 "'%s' is the micro-batch, along which tensors cannot be joined", to.name);
+                 "'%s' is %sthe micro-batch, along which tensors cannot be joined", to.name,
+                 to.name == l->m->batch ? "" : "a part of ");
         return wrong;
     }
     if (!find_stretches(l, a, &to, stretch) || !pieces_fit(l, a, stretch, &to))

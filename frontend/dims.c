@@ -53,6 +53,8 @@ static void check_defines(Lower *l)
         if (symbol && symbol == l->batch)
             fail_command(l, define_text(l, define), "--set train.microbatch=N", "the size of '%s' is the micro-batch",
                          define->name);
+        else if (symbol && symbol->is_slots)
+            fail_command(l, define_text(l, define), NULL, "the size of '%s' is computed by dispatch", define->name);
         else if (!symbol || (symbol->kind != S_CONST && symbol->kind != S_DIM))
             fail_command(l, define_text(l, define), did_you_mean(l->arena, &near), "no const or dim is named '%s'",
                          define->name);
@@ -214,9 +216,26 @@ static void declare_batch(Lower *l, const Ast *ast)
     }
 }
 
+static void declare_slots(Lower *l, const Ast *ast)
+{
+    if (ast->type)
+        complain(l, (Where){ .at = ast->type->loc }, "the size of '%s' is computed by dispatch, it cannot be padded",
+                 ast->name);
+    if (taken(l, ast->name, ast->name_loc))
+        return;
+    Symbol *symbol = declare(l, &l->globals, S_DIM, ast->name, ast->name_loc);
+    symbol->number = integer_constant(0);
+    symbol->is_slots = true;
+    symbol->ast = ast;
+}
+
 static void declare_dim(Lower *l, const Ast *ast)
 {
     Constant size = { 0 }, multiple = integer_constant(1);
+    if (!ast->child && holds_slots(l, ast->name)) {
+        declare_slots(l, ast);
+        return;
+    }
     if (!ast->child) {
         declare_batch(l, ast);
         return;
@@ -293,9 +312,13 @@ bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
         return false;
     }
     *dim = (Dim){ .name = intern_text(l->m, name), .size = symbol->number.integer, .padded = symbol->padded };
-    if (symbol == l->batch) {
+    if (symbol == l->batch)
         dim->size = dim->padded = l->batch_size;
-        dim->split.count = l->variant == AS_CHECK; /* over the only axis of AS_CHECK */
+    dim->split.count = l->variant == AS_CHECK && (symbol == l->batch || symbol->by_sequence); /* over its only axis */
+    if (symbol->is_slots && dim->size == 0) {
+        complain(l, (Where){ .at = loc, .help = "first dispatch(x, chosen, experts, slots)" },
+                 "the size of '%s' is computed by dispatch", name);
+        return false;
     }
     return !symbol->wrong;
 }

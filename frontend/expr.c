@@ -297,9 +297,10 @@ static Operand lower_name(Lower *l, const Ast *ast)
     symbol->used = true;
     if (symbol->wrong)
         return wrong;
-    if (symbol == l->batch) {
+    if (symbol == l->batch || symbol->is_slots) {
         complain(l, (Where){ .at = ast->loc, .help = "mean(...) divides by the size of the whole batch" },
-                 "the size of '%s' is the micro-batch, on which no result may depend", ast->name);
+                 "the size of '%s' %s the micro-batch, on which no result may depend", ast->name,
+                 symbol == l->batch ? "is" : "depends on");
         return wrong;
     }
     if (symbol->kind == S_CONST || symbol->kind == S_DIM)
@@ -327,6 +328,15 @@ static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constan
     return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));
 }
 
+/* Have both a dim but for the indexed one? */
+static bool shares_others(const Value *index, const Value *x, Name dim)
+{
+    for (int i = 0; i < index->type.rank; i++)
+        if (index->type.dim[i].name != dim && find_dim(&x->type, index->type.dim[i].name) >= 0)
+            return true;
+    return false;
+}
+
 static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value *index)
 {
     const Ast *at = ast->child->next;
@@ -335,18 +345,10 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
                  is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
         return wrong;
     }
-    for (int i = 0; i < index->type.rank; i++)
-        if (index->type.dim[i].name != dim->name && find_dim(&x->type, index->type.dim[i].name) >= 0) {
-            complain(l,
-                     (Where){ .at = ast->name_loc,
-                              .also = { ast->child->loc, at->loc },
-                              .help = "rename it in one of them" },
-                     "%s indexed by %s would have '%s' twice", type_words(l, &x->type), type_words(l, &index->type),
-                     index->type.dim[i].name);
-            return wrong;
-        }
     if (!index_fits(l, index, dim->size, NULL, at->loc))
         return wrong;
+    if (shares_others(index, x, dim->name))
+        return tensor_operand(pick(l, x, index, *dim));
     Name from = dim->name;
     if (find_dim(&index->type, from) >=
         0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split differently */
@@ -359,6 +361,15 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     x = x ? EMIT(l, OP_gather, (Attrs){ .dim = from }, x, index) : NULL;
     x = x && is_truth ? emit_cast(l, x, BOOL) : x;
     return x ? tensor_operand(x) : wrong;
+}
+
+bool has_no_positions(Lower *l, Name dim, Loc at)
+{
+    const bool varying = varies(l, dim);
+    if (varying)
+        complain(l, (Where){ .at = at }, "'%s' is %s: a model cannot depend on positions in it", dim,
+                 dim == l->m->batch ? "the micro-batch" : "a part of the micro-batch");
+    return varying;
 }
 
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim)
@@ -391,11 +402,8 @@ static Operand lower_index(Lower *l, const Ast *ast)
     }
     if (!need_dim(l, x.value, ast->child, ast->name, ast->name_loc, &name))
         return wrong;
-    if (name == l->m->batch) {
-        complain(l, (Where){ .at = ast->name_loc }, "'%s' is the micro-batch: a model cannot depend on positions in it",
-                 name);
+    if (has_no_positions(l, name, ast->name_loc))
         return wrong;
-    }
     set_place(l, ast->name_loc);
     const Dim *dim = &x.value->type.dim[find_dim(&x.value->type, name)];
     return at.kind == NUMBER ? slice(l, ast, x.value, dim, at.number) : gather(l, ast, x.value, dim, at.value);

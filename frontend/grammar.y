@@ -40,7 +40,7 @@
 %token          EXPRESSION "the start"
 %token <const char *> NAME "a name"  INTEGER "a whole number"  NUMBER "a number"  STRING "text"
 %token <const char *> CONST "'const'"  DIM "'dim'"  PADDED "'padded'"  BLOCK "'block'"  PARAM "'param'"
-%token <const char *> NO_DECAY "'no_decay'"  INPUT "'input'"  MODEL "'model'"  REPEAT "'repeat'"
+%token <const char *> NO_DECAY "'no_decay'"  FROZEN "'frozen'"  INPUT "'input'"  MODEL "'model'"  REPEAT "'repeat'"
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
 %token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
 %token <const char *> RECOMPUTE "'recompute'"  AS "'as'"
@@ -59,7 +59,7 @@
 %nterm <Ast *> lines line statement last body names name type dims dim expr call args arguments argument
 %nterm <Ast *> arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
 %nterm <Ast *> numbers zero_options pipeline_options over otherwise
-%nterm <bool> no_decay
+%nterm <bool> no_decay frozen
 
 %%
 
@@ -107,9 +107,9 @@ statement:
 | TRAIN body                        { $$ = MAKE(A_TRAIN, @$, .name_loc = @TRAIN, .name = "train", .body = $body); }
 | PARALLEL body                     { $$ = MAKE(A_PARALLEL, @$, .name_loc = @PARALLEL, .name = "parallel",
                                                 .body = $body); }
-| PARAM names ':' type '=' expr no_decay
+| PARAM names ':' type '=' expr no_decay frozen
                                     { $$ = MAKE(A_PARAM, @$, .name_loc = @names, .child = $names, .type = $type,
-                                                .init = $expr, .no_decay = $no_decay); }
+                                                .init = $expr, .no_decay = $no_decay, .frozen = $frozen); }
 | INPUT NAME ':' type init          { $$ = MAKE(A_INPUT, @$, .name_loc = @NAME, .name = $NAME, .type = $type,
                                                 .init = $init); }
 | names '=' expr                    { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .init = $expr); }
@@ -123,9 +123,9 @@ statement:
 | SHARD shard_dims OVER NAME otherwise
                                     { $$ = MAKE(A_SHARD, @$, .name_loc = @NAME, .name = $NAME, .child = $shard_dims,
                                                 .init = $otherwise); }
-| PIPELINE NAME OVER name pipeline_options
-                                    { $$ = MAKE(A_PIPELINE, @$, .name_loc = @NAME, .name = $NAME, .init = $name,
-                                                .child = $pipeline_options); }
+| PIPELINE names OVER name pipeline_options
+                                    { $$ = MAKE(A_PIPELINE, @$, .name_loc = @names, .child = $names, .init = $name,
+                                                .type = $pipeline_options); }
 | ZERO INTEGER over zero_options    { $$ = MAKE(A_ZERO, @$, .name_loc = @INTEGER, .name = $INTEGER,
                                                 .number = number_of(r, $INTEGER), .init = $over,
                                                 .child = $zero_options); }
@@ -140,6 +140,11 @@ padding:
 no_decay:
   %empty                            { $$ = false; }
 | NO_DECAY                          { $$ = true; }
+;
+
+frozen:
+  %empty                            { $$ = false; }
+| FROZEN                            { $$ = true; }
 ;
 
 init:

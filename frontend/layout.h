@@ -25,9 +25,10 @@ typedef struct {
 } Parts;
 
 typedef struct {
-    ShardRule *rule; /* of the dim that counts the copies; NULL: no stages */
-    int64_t copies;
-    int chunks; /* stages of each rank */
+    ShardRule *rule[MAX_REPEATS]; /* of the dim that counts the copies of each repeat; NULL: no stages */
+    int repeats;
+    int64_t copies; /* of all */
+    int chunks;     /* stages of each rank */
     Placement placement;
     Parts parts;
 } Pipeline;
@@ -56,6 +57,10 @@ const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 void read_policies(Layout *p);   /* zero, recompute: before the model is lowered */
 void check_pipeline(Layout *p);  /* after the model is lowered: it names an instance */
 int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
+
+/* What a repeat of these needs of earlier ones but the one before, and what all its copies need of earlier ones, is
+ * carried through the repeats between.  `dims` count their copies, in the order of the model. */
+void carry_through(Module *m, const Name *dims, int count);
 
 /* Cuts the repeat whose copies `dim` counts in `count` loops of so many copies each, and gives their dims. */
 void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *dims);

@@ -1,10 +1,51 @@
-/* library.c -- the built-in functions attend, rope, dropout and rename. */
+/* library.c -- the built-in functions attend, rope, cumsum, cummax, dropout and rename. */
 #include "builtins.h"
 
 #include <math.h>
 #include <string.h>
 
 static const Operand wrong = { .kind = WRONG };
+
+/* --- Integers beside a tensor: segments, positions ------------------------------------------ */
+
+/* An i32 tensor over dims of x, but not the feature dim; NULL if absent or after reporting. */
+static Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value *x, Name feature)
+{
+    const Ast *ast = a->keyword[keyword];
+    Operand operand = ast ? lower_expr(l, ast->child) : wrong;
+    set_place(l, a->call->name_loc);
+    if (operand.kind == WRONG)
+        return NULL;
+    const Type *type = operand.kind == TENSOR ? &operand.value->type : NULL;
+    Type allowed = without_dim(x->type, feature);
+    const Names more = type ? dims_lacking(type, &allowed) : (Names){ 0 };
+    allowed.dtype = I32;
+    if (type && type->dtype == I32 && !more.count)
+        return operand.value;
+    complain(l, (Where){ .at = ast->child->loc }, "'%s' must be i32 over dims of %s, not %s", ast->name,
+             dims_text(l, &allowed), type ? type_words(l, type) : "a number");
+    return NULL;
+}
+
+/* Kernels support two groups of dims: of those of x that `of` has too, as they follow each other, those that `part` has
+ * and those that it lacks.  More: then it gets all of them. */
+static Value *with_groups(Lower *l, Value *part, const Type *x, const Type *of, const Attrs *attrs)
+{
+    Attrs spread = { 0 };
+    int groups = 0, last = -2;
+    for (int i = 0; part && i < x->rank; i++) {
+        const Name name = x->dim[i].name;
+        const bool has = find_dim(&part->type, name) >= 0;
+        if (name == attrs->seq || name == attrs->feature || find_dim(of, name) < 0)
+            continue;
+        const bool follows = last == i - 1 && has == (find_dim(&part->type, x->dim[last].name) >= 0);
+        groups += !follows;
+        last = i;
+        if (!has)
+            spread.dims.dim[spread.dims.count++] = x->dim[i];
+    }
+    return groups > 2 && spread.dims.count ? EMIT(l, OP_broadcast, spread, part) : part;
+}
 
 /* --- Attention ----------------------------------------------------------------------------- */
 
@@ -30,8 +71,8 @@ static Value *keys(Lower *l, Value *k, Name seq, Name key)
     return EMIT(l, OP_rename, ((Attrs){ .dim = seq, .to = key }), k);
 }
 
-/* Keys and values must have the same dims: each is broadcast over dims that only the other has, such as a head of the
- * queries. */
+/* Keys and values must have the same dims, and those of their segments: each is broadcast over dims that only another
+ * has, such as a head of the queries. */
 static Value *with_dims_of(Lower *l, Value *x, const Value *other)
 {
     Attrs spread = { 0 };
@@ -53,6 +94,17 @@ static Value *scaled_queries(Lower *l, Value *q, double *scale)
     return q;
 }
 
+/* The segments of the queries; NULL if absent or after reporting. */
+static Value *segment_argument(Lower *l, const Arguments *a, const Attrs *attrs)
+{
+    Value *segment = integers_argument(l, a, 3, a->x[0], attrs->feature);
+    if (!segment || find_dim(&segment->type, attrs->seq) >= 0)
+        return segment;
+    complain(l, (Where){ .at = a->keyword[3]->child->loc }, "'segment' is %s, without the sequence dim '%s'",
+             type_words(l, &segment->type), attrs->seq);
+    return NULL;
+}
+
 CALL(attend)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
@@ -67,16 +119,25 @@ CALL(attend)
         return wrong;
     if (attrs.window >= length)
         attrs.window = 0; /* the window includes all keys */
+    Value *segment = segment_argument(l, a, &attrs);
+    if (a->keyword[3] && !segment)
+        return wrong;
     attrs.key = intern_format(l->m, "%s.key", attrs.seq);
     declare_like(l->m, attrs.key, attrs.seq);
     Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
     Value *k = keys(l, a->x[1], attrs.seq, attrs.key), *v = keys(l, a->x[2], attrs.seq, attrs.key);
     if (!k || !v || !queries)
         return wrong;
+    Value *segments[] = { segment, segment ? keys(l, segment, attrs.seq, attrs.key) : NULL };
     if (l->options->largest_head && head > (double)l->options->largest_head) /* no kernel supports such heads */
-        return tensor_operand(attention(l, &attrs, queries, k, v));
-    Value *const operands[] = { queries, with_dims_of(l, k, v), with_dims_of(l, v, k) };
-    return tensor_operand(emit(l, OP_attend, attrs, 3, operands));
+        return tensor_operand(attention(l, &attrs, queries, k, v, segments));
+    Value *both[] = { with_dims_of(l, k, v), with_dims_of(l, v, k) };
+    for (int i = 0; segment && i < 2; i++)
+        both[i] = with_dims_of(l, both[i], segments[1]);
+    for (int i = 0; segment && i < 2; i++)
+        segments[i] = with_groups(l, segments[i], &queries->type, &both[0]->type, &attrs);
+    Value *const operands[] = { queries, both[0], both[1], segments[0], segments[1] };
+    return tensor_operand(emit(l, OP_attend, attrs, segment ? 5 : 3, operands));
 }
 
 static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)
@@ -101,7 +162,32 @@ CALL(rope)
                  head->name, (long long)head->size);
         return wrong;
     }
-    return tensor_operand(EMIT(l, OP_rope, attrs, a->x[0]));
+    Value *position = integers_argument(l, a, 2, a->x[0], attrs.feature);
+    if (a->keyword[2] && !position)
+        return wrong;
+    const Type *x = &a->x[0]->type;
+    Value *const operands[] = { a->x[0], with_groups(l, position, x, x, &attrs) };
+    return tensor_operand(emit(l, OP_rope, attrs, position ? 2 : 1, operands));
+}
+
+/* --- Sums and maxima so far ------------------------------------------------------------------ */
+
+CALL(cumulative)
+{
+    const bool is_max = strcmp(a->call->name, "cummax") == 0;
+    const Type *x = &a->x[0]->type;
+    Attrs attrs = { .dim = a->dims.name[0] };
+    if (!flag_argument(l, a->keyword[0], &attrs.exclusive) || !flag_argument(l, a->keyword[1], &attrs.reverse))
+        return wrong;
+    if (x->dtype == BOOL || (is_max && x->dtype != I32))
+        complain(l, (Where){ .at = a->ast[0]->loc, .help = "cast(..., i32)" }, "%s takes %s, not %s", a->call->name,
+                 is_max ? "i32" : "numbers", type_words(l, x));
+    else if (attrs.dim == l->m->batch)
+        complain(l, (Where){ .at = a->dim_ast[0]->loc },
+                 "'%s' is the micro-batch: a model cannot depend on positions in it", attrs.dim);
+    else
+        return tensor_operand(EMIT(l, is_max ? OP_cummax : OP_cumsum, attrs, a->x[0]));
+    return wrong;
 }
 
 /* --- Dropout ------------------------------------------------------------------------------- */
@@ -133,8 +219,9 @@ CALL(rename)
     const Type *x = &a->x[0]->type;
     const Dim *dim = &x->dim[find_dim(x, name)];
     Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
-    if (name == l->m->batch || to.name == l->m->batch)
-        complain(l, at, "'%s' is the micro-batch, which cannot be renamed", l->m->batch);
+    if (varies(l, name) || varies(l, to.name))
+        complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed", varies(l, name) ? name : to.name,
+                 name == l->m->batch || to.name == l->m->batch ? "is" : "depends on");
     else if (find_dim(x, to.name) >= 0)
         complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);
     else if (dim->size != to.size)

@@ -4,41 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Experts: in the language, but not supported by this compiler ----------------------------- */
-
-static bool is_of_experts(const Ast *ast)
-{
-    static const char *const functions[] = { "top_k", "dispatch", "combine", "balance" };
-    for (size_t i = 0; ast->kind == A_CALL && i < sizeof functions / sizeof functions[0]; i++)
-        if (strcmp(ast->name, functions[i]) == 0)
-            return true;
-    return false;
-}
-
-static const Ast *find_experts(const Ast *ast)
-{
-    if (is_of_experts(ast))
-        return ast;
-    const Ast *const lists[] = { ast->init, ast->child, ast->body };
-    for (int i = 0; i < 3; i++)
-        for (const Ast *child = lists[i]; child; child = child->next) {
-            const Ast *found = find_experts(child);
-            if (found)
-                return found;
-        }
-    return NULL;
-}
-
-static bool has_experts(Lower *l)
-{
-    const Ast *found = NULL;
-    for (const Ast *ast = l->file; ast && !found; ast = ast->next)
-        found = find_experts(ast);
-    if (found)
-        complain(l, (Where){ .at = found->name_loc }, "experts are not implemented yet");
-    return found != NULL;
-}
-
 /* --- Is the loss a sum over sequences? --------------------------------------------------------- */
 
 /* Checked by types: with the batch split over a mesh axis, a sum over sequences is pending over that axis, and any
@@ -77,7 +42,9 @@ static void check_sum_over_sequences(Lower *l)
     Loc at = l->mixes ? l->mixes_at : l->model->name_loc;
     int64_t data_ranks = l->data_ranks, count = m->train.batch / m->train.microbatch,
             each = m->train.microbatch / data_ranks;
-    complain(l, (Where){ .at = at, .help = arena_text(l->arena, "microbatch = %lld", (long long)(count * each)) },
+    const char *help = arena_text(l->arena, "%s%smicrobatch = %lld", l->mixes_help ? l->mixes_help : "",
+                                  l->mixes_help ? ", or " : "", (long long)(count * each));
+    complain(l, (Where){ .at = at, .help = help },
              "the loss is not a sum over sequences, so %lld micro-batches of %lld%s cannot be summed", (long long)count,
              (long long)each, data_ranks > 1 ? " on each rank of the batch" : "");
 }
@@ -129,6 +96,7 @@ static void lower_variants(Lower *l)
     if (has_totals)
         lower_model(l, AS_TOTALS);
     decide_decay(l->m);
+    freeze_params(l);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
@@ -138,8 +106,6 @@ static void lower_variants(Lower *l)
 
 static void lower_file(Lower *l)
 {
-    if (has_experts(l))
-        return;
     declare_all(l);
     if (!l->model)
         return;

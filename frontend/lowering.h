@@ -6,7 +6,7 @@
  *   settings.c   train { };  layout.c, policies.c  parallel { }
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c  more of them
+ *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
  *   indices.c    bounds checks of indices
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
@@ -68,6 +68,8 @@ typedef struct Symbol {
     int64_t padded;       /* of a dim: size in memory */
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
     bool wrong;           /* a const or dim with an error in its expression */
+    bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
+    bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
@@ -153,6 +155,13 @@ typedef struct Reported {
     struct Reported *next;
 } Reported;
 
+/* A value and its origin: in the file, or text on the command line. */
+typedef struct {
+    const Ast *value;          /* NULL: not given */
+    const char *option, *text; /* NULL: in the file */
+    Loc at;
+} Said;
+
 struct Lower {
     Module *m;
     Arena *arena; /* the module's */
@@ -173,6 +182,8 @@ struct Lower {
     int64_t data_ranks;     /* number of ranks among which a micro-step's sequences are divided */
     int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
 
+    Said freeze, trained; /* settings of train, read when the parameters are known */
+
     Body *frame;
     Scope *scope;
     Builder b;            /* position and source location of the next op */
@@ -192,6 +203,7 @@ struct Lower {
     Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
     bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */
     Loc mixes_at;
+    const char *mixes_help; /* NULL: none but another micro-batch */
     Reported *reported;
 };
 
@@ -224,12 +236,16 @@ void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
+bool holds_slots(const Lower *l, const char *name); /* does a call of dispatch compute the size of this dim? */
+void forget_slots(Lower *l);                        /* their sizes */
+bool varies(const Lower *l, Name dim);              /* does its size depend on the micro-batch? */
+
 /* --- Settings ---------------------------------------------------------------------------------- */
 
 void read_settings(Lower *l);                 /* before the model is lowered */
 void read_layout(Lower *l);                   /* before the settings, which count its ranks */
 void check_layout(Lower *l);                  /* after the model */
-void cut_pipeline(Lower *l);                  /* after all functions: makes the chunks of a pipeline */
+void cut_pipeline(Lower *l);                  /* after all functions: what a pipeline's repeats and chunks need */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 
@@ -259,6 +275,7 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
 bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
+bool has_no_positions(Lower *l, Name dim, Loc at); /* reports a dim of which none may be named */
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
 /* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
@@ -274,6 +291,7 @@ void check_used(Lower *l, const Scope *scope);          /* at its end */
 bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Module *m);                             /* once the model is lowered */
+void freeze_params(Lower *l);                             /* the same */
 Value *reorder(Lower *l, Value *value, const Type *like); /* to the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 
@@ -310,8 +328,10 @@ Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v); /* as by the op attend */
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v,
+                 Value *const segments[2]); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
+Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
 const Labelled *find_labelled(const Lower *l, const Value *value);
 

@@ -193,6 +193,7 @@ static void prune(Lower *l, Body *frame)
 static void start_variant(Lower *l, Variant variant, Body *frame, Scope *scope, Instance **instances)
 {
     l->variant = variant;
+    forget_slots(l);
     l->batch_size = variant == AS_PREDICT ? 1 : l->m->train.microbatch;
     l->frame = frame;
     l->scope = scope;

@@ -1,7 +1,8 @@
-/* pipeline.c -- `parallel { pipeline h over pp, schedule = ..., chunks = ..., stages = [...] }`: the repeat whose
+/* pipeline.c -- `parallel { pipeline h over pp, schedule = ..., chunks = ..., stages = [...] }`: the repeats whose
  * copies go to stages, and the order in which these run micro-batches. */
 #include "layout.h"
 #include "schedule/slots.h"
+#include "stages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,15 @@ static const Ast *option_named(const Ast *list, const char *name)
     return list;
 }
 
-static const Repeated *check_repeated(Layout *p, const Ast *ast)
+/* The repeats of the statement. */
+typedef struct {
+    const Repeated *at[MAX_REPEATS];
+    int count;
+    int64_t copies;   /* of all */
+    const char *text; /* "h, g" */
+} Repeats;
+
+static const Repeated *find_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
     for (const Repeated *r = p->l->repeated; r; r = r->next) {
@@ -27,6 +36,58 @@ static const Repeated *check_repeated(Layout *p, const Ast *ast)
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
     return NULL;
+}
+
+/* The place in the model itself, and not inside another repeat, where the copies run; 0: there is none. */
+static int place_in_model(const Module *m, Name copies)
+{
+    int place = 1;
+    for (const Op *op = func_with_role(m, MODEL)->first; op; op = op->next, place++)
+        if (op->attrs.dims.count && op->attrs.callee && op->attrs.dims.dim[0].name == copies)
+            return place;
+    return 0;
+}
+
+/* Repeats that share the stages follow each other in the model. */
+static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const Repeated *next)
+{
+    Lower *l = p->l;
+    const Repeated *before = repeats->count ? repeats->at[repeats->count - 1] : NULL;
+    const int place = p->is_model_wrong ? 1 : place_in_model(l->m, next->dim);
+    if (!before || p->is_model_wrong)
+        return true;
+    if (!place || !place_in_model(l->m, before->dim))
+        complain(l, (Where){ .at = ast->name_loc, .help = "name one repeat only" },
+                 "the repeat of '%s' is inside another one, and cannot share stages",
+                 place ? before->name : next->name);
+    else if (place == place_in_model(l->m, before->dim))
+        complain(l, (Where){ .at = ast->name_loc, .help = "name each repeat once" }, "'%s' and '%s' are of one repeat",
+                 before->name, next->name);
+    else if (place < place_in_model(l->m, before->dim))
+        complain(l, (Where){ .at = ast->name_loc, .help = "name the repeats in the order of the model" },
+                 "'%s' comes before '%s' in the model", next->name, before->name);
+    else
+        return true;
+    return false;
+}
+
+static bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
+{
+    Lower *l = p->l;
+    *repeats = (Repeats){ .text = "" };
+    for (const Ast *name = names; name; name = name->next) {
+        const Repeated *next = find_repeated(p, name);
+        if (repeats->count == MAX_REPEATS) {
+            complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
+            return false;
+        }
+        if (!next || !check_place(p, name, repeats, next))
+            return false;
+        repeats->at[repeats->count++] = next;
+        repeats->copies += next->copies;
+        repeats->text = arena_text(l->arena, "%s%s%s", repeats->text, *repeats->text ? ", " : "", next->name);
+    }
+    return true;
 }
 
 /* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
@@ -126,74 +187,100 @@ static void shrink_parts(Parts *parts, int64_t copies, int count)
 }
 
 /* Of all stages, in their order; none: the stages share the copies as their work suggests, or after reporting. */
-static Parts parts_of(Lower *l, const Ast *ast, const Repeated *repeated, int64_t count)
+static Parts parts_of(Lower *l, const Ast *ast, const Repeats *repeats, int64_t count)
 {
     Parts parts = { .count = 0 };
-    const char *example = example_of_parts(l, repeated->copies, count);
+    const char *example = example_of_parts(l, repeats->copies, count);
     if ((!ast && !l->options->stages) || !read_parts(l, ast, &parts))
         return (Parts){ .count = 0 };
     if (l->options->shrink)
-        shrink_parts(&parts, repeated->copies, (int)count);
+        shrink_parts(&parts, repeats->copies, (int)count);
     if (parts.count != count)
         bad_parts(l, ast, example,
                   arena_text(l->arena, "%d stages are given, and there are %lld", parts.count, (long long)count));
-    else if (parts.sum != repeated->copies)
+    else if (parts.sum != repeats->copies)
         bad_parts(l, ast, example,
                   arena_text(l->arena, "the stages have %lld copies together, and '%s' has %lld", (long long)parts.sum,
-                             repeated->name, (long long)repeated->copies));
+                             repeats->text, (long long)repeats->copies));
     else
         return parts;
     return (Parts){ .count = 0 };
 }
 
-/* Does the model itself run the copies, and no other repeat? */
-static bool is_outermost(const Module *m, Name copies)
+/* Can the copies be cut in chunks? */
+static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
 {
-    for (const Op *op = func_with_role(m, MODEL)->first; op; op = op->next)
-        if (op->attrs.dims.count && op->attrs.callee && op->attrs.dims.dim[0].name == copies)
-            return true;
-    return false;
+    const Ast *name = ast->child;
+    const char *why = NULL;
+    if (p->pipeline.chunks == 1)
+        return true;
+    if (repeats->count > 1)
+        why = "several repeats share the stages, and cannot be cut in chunks";
+    else if (!p->is_model_wrong && !place_in_model(p->l->m, repeats->at[0]->dim))
+        why = arena_text(p->l->arena, "the repeat of '%s' is inside another one, and cannot be cut in chunks",
+                         name->name);
+    if (why)
+        complain(p->l, (Where){ .at = ast->name_loc, .help = "chunks = 1" }, "%s", why);
+    return !why;
 }
 
 /* Can so many stages share the copies? */
-static bool check_copies(Layout *p, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+static bool check_copies(Layout *p, const Ast *ast, const Repeats *repeats, const MeshAxis *axis)
 {
     Lower *l = p->l;
     const int chunks = p->pipeline.chunks;
-    const int64_t most = MAX_STAGES < repeated->copies / chunks ? MAX_STAGES : repeated->copies / chunks;
+    const int64_t most = MAX_STAGES < repeats->copies / chunks ? MAX_STAGES : repeats->copies / chunks;
     if (splits_dims(l->m, axis)) {
         complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
                  "%s splits dims, too", axis->name);
         return false;
     }
-    if (chunks > 1 && !p->is_model_wrong && !is_outermost(l->m, repeated->dim)) {
-        complain(l, (Where){ .at = ast->name_loc, .help = "chunks = 1" },
-                 "the repeat of '%s' is inside another one, and cannot be cut in chunks", ast->name);
+    if (!check_chunks(p, ast, repeats))
         return false;
-    }
     if (axis->size <= most)
         return true;
     complain(l,
              (Where){ .at = ast->init->loc,
                       .help = most ? arena_text(l->arena, "%s = %lld", axis->name, (long long)most)
-                                   : arena_text(l->arena, "chunks = %lld", (long long)repeated->copies) },
+                                   : arena_text(l->arena, "chunks = %lld", (long long)repeats->copies) },
              "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size * chunks,
-             (long long)repeated->copies, ast->name);
+             (long long)repeats->copies, repeats->text);
     return false;
 }
 
-static void set_stages(Layout *p, const Ast *ast, const Repeated *repeated, const MeshAxis *axis)
+/* Several repeats: the stages have copies of one after the other. */
+static void split_repeats(Layout *p, const Repeats *repeats, const MeshAxis *axis)
+{
+    Module *m = p->l->m;
+    const Parts *parts = &p->pipeline.parts;
+    int64_t copies[MAX_REPEATS], part[MAX_REPEATS][MAX_STAGES];
+    for (int i = 0; i < repeats->count; i++)
+        copies[i] = repeats->at[i]->copies;
+    if (parts->count)
+        cut_repeats(copies, repeats->count, parts->part, part);
+    for (int i = 0; i < repeats->count; i++) {
+        Name text = parts->count ? parts_text(m, part[i], parts->count) : NULL;
+        p->pipeline.rule[i] = split_layers(m, repeats->at[i]->dim, axis->first, text);
+        p->pipeline.rule[i]->joined = i > 0;
+    }
+}
+
+static void set_stages(Layout *p, const Ast *ast, const Repeats *repeats, const MeshAxis *axis)
 {
     Lower *l = p->l;
-    const Ast *stages = option_named(ast->child, "stages");
+    const Ast *stages = option_named(ast->type, "stages");
     const int chunks = p->pipeline.chunks;
     Name text = NULL;
-    if (check_copies(p, ast, repeated, axis)) {
-        p->pipeline.parts = parts_of(l, stages, repeated, axis->size * chunks);
+    if (check_copies(p, ast, repeats, axis)) {
+        p->pipeline.parts = parts_of(l, stages, repeats, axis->size * chunks);
         if (p->pipeline.parts.count)
             text = parts_text(l->m, p->pipeline.parts.part, p->pipeline.parts.count);
-        p->pipeline.rule = split_layers(l->m, repeated->dim, axis->first, chunks == 1 ? text : NULL);
-        p->pipeline.copies = repeated->copies;
+        if (repeats->count > 1)
+            split_repeats(p, repeats, axis);
+        else
+            p->pipeline.rule[0] = split_layers(l->m, repeats->at[0]->dim, axis->first, chunks == 1 ? text : NULL);
+        p->pipeline.repeats = repeats->count;
+        p->pipeline.copies = repeats->copies;
     }
     note_policy(l, "parallel.stages", text ? text : "balanced", stages, l->options->stages);
 }
@@ -260,7 +347,7 @@ static void use_schedule(Layout *p, const Ast *ast, const char *word, const Mesh
         make_schedule(l->arena, schedule_name(schedule), ranks, chunks, micro_batches(l->m), &why, &help);
     if (!s && !l->options->shrink)
         complain_of_schedule(l, ast, help, why);
-    if (p->pipeline.rule)
+    if (p->pipeline.repeats)
         l->m->train.stages = schedule;
     p->pipeline.placement = s ? s->placement : CYCLIC;
 }
@@ -273,9 +360,9 @@ static int64_t default_chunks(const Lower *l, const Ast *schedule)
 
 static int read_chunks(Lower *l, const Ast *pipeline)
 {
-    const Ast *chunks = option_named(pipeline->child, "chunks");
+    const Ast *chunks = option_named(pipeline->type, "chunks");
     const char *said = l->options->chunks;
-    int64_t count = default_chunks(l, option_named(pipeline->child, "schedule"));
+    int64_t count = default_chunks(l, option_named(pipeline->type, "schedule"));
     char *end = NULL;
     if (said && ((count = strtoll(said, &end, 10)) < 1 || count > MAX_CHUNKS || *end))
         fail_command(l, said_text(l, "--chunks", said), "--chunks=2", "a rank has from 1 to %d chunks", MAX_CHUNKS);
@@ -293,7 +380,7 @@ int64_t shrunk_copies(Lower *l)
 static void set_schedule(Layout *p, const Ast *ast, const MeshAxis *axis)
 {
     Lower *l = p->l;
-    const Ast *schedule = option_named(ast->child, "schedule");
+    const Ast *schedule = option_named(ast->type, "schedule");
     const char *word = "1f1b", *file = schedule_file(l, schedule);
     if (file)
         word = file;
@@ -302,11 +389,11 @@ static void set_schedule(Layout *p, const Ast *ast, const MeshAxis *axis)
                          l->options->schedule);
     if (word)
         note_policy(l, "parallel.schedule", word, schedule, l->options->schedule);
-    note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks),
-                option_named(ast->child, "chunks"), l->options->chunks);
+    note_policy(l, "parallel.chunks", arena_text(l->arena, "%d", p->pipeline.chunks), option_named(ast->type, "chunks"),
+                l->options->chunks);
     if (file)
         use_table(p, schedule, file, axis);
-    else if (word && axis && (axis->size == 1 || p->pipeline.rule))
+    else if (word && axis && (axis->size == 1 || p->pipeline.repeats))
         use_schedule(p, schedule ? schedule : ast, word, axis);
 }
 
@@ -324,14 +411,15 @@ static void check_options(Lower *l, const Ast *options)
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
-    check_options(l, ast->child);
-    const Repeated *repeated = check_repeated(p, ast);
+    Repeats repeats;
+    check_options(l, ast->type);
+    const bool are_known = check_repeats(p, ast->child, &repeats);
     const MeshAxis *axis = use_axis(p, ast->init);
     p->pipeline.chunks = read_chunks(l, ast);
-    if (repeated && axis && axis->size > 1)
-        set_stages(p, ast, repeated, axis);
+    if (are_known && axis && axis->size > 1)
+        set_stages(p, ast, &repeats, axis);
     else if (axis && l->options->stages)
-        bad_parts(l, ast, example_of_parts(l, repeated ? repeated->copies : 1, 1),
+        bad_parts(l, ast, example_of_parts(l, are_known ? repeats.copies : 1, 1),
                   arena_text(l->arena, "%s has one rank", axis->name));
     set_schedule(p, ast, axis);
 }
@@ -383,12 +471,16 @@ void cut_pipeline(Lower *l)
 {
     Module *m = l->m;
     const Pipeline *pipeline = &l->layout->pipeline;
-    ShardRule *rule = pipeline->rule;
+    ShardRule *rule = pipeline->rule[0];
+    int64_t copies[MAX_CHUNKS];
+    Name dims[MAX_CHUNKS > MAX_REPEATS ? MAX_CHUNKS : MAX_REPEATS];
+    for (int i = 0; i < pipeline->repeats; i++)
+        dims[i] = pipeline->rule[i]->dims.name[0];
+    if (pipeline->repeats > 1)
+        carry_through(m, dims, pipeline->repeats);
     if (!rule || pipeline->chunks == 1)
         return;
     const int ranks = (int)m->axis_size[rule->axis];
-    int64_t copies[MAX_CHUNKS];
-    Name dims[MAX_CHUNKS];
     share_copies(pipeline, ranks, copies);
     cut_repeat(m, rule->dims.name[0], copies, pipeline->chunks, dims);
     for (int chunk = 0; chunk < pipeline->chunks; chunk++) {

@@ -40,9 +40,21 @@ static const Row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 /* The keys of train: with a choice, a number, or a word. */
-static const char *const keys[] = { "optimizer", "schedule", "clip", "batch", "microbatch", "precision", "seed" };
-static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL };
-enum { N_KEYS = sizeof keys / sizeof keys[0], OPTIMIZER = 0, SCHEDULE, CLIP, BATCH, MICROBATCH, PRECISION, SEED };
+static const char *const keys[] = { "optimizer", "schedule", "clip",   "batch",  "microbatch",
+                                    "precision", "seed",     "freeze", "trained" };
+static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL, NULL, NULL };
+enum {
+    N_KEYS = sizeof keys / sizeof keys[0],
+    OPTIMIZER = 0,
+    SCHEDULE,
+    CLIP,
+    BATCH,
+    MICROBATCH,
+    PRECISION,
+    SEED,
+    FREEZE,
+    TRAINED
+};
 
 static int find_key(const char *name)
 {
@@ -54,13 +66,6 @@ static int find_key(const char *name)
 
 /* --- Values from the file and the command line
  * -------------------------------------------------------------------------- */
-
-/* A value and its origin: in the file, or text on the command line. */
-typedef struct {
-    const Ast *value;          /* NULL: not given */
-    const char *option, *text; /* NULL: in the file */
-    Loc at;
-} Said;
 
 typedef struct {
     Lower *l;
@@ -461,6 +466,8 @@ void read_settings(Lower *l)
     read_single(&r, MICROBATCH);
     read_single(&r, SEED);
     read_precision(&r);
+    l->freeze = r.said[FREEZE];
+    l->trained = r.said[TRAINED];
     bool good = l->diags->errors == before;
     if (good)
         check_schedule(&r);

@@ -333,10 +333,10 @@ INFER(iota)
 static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
 {
     const int carried = (int)op->attrs.carried;
-    const Stages first = end_stage(m, op, false);
+    const Stages first = end_stage(m, op, false), passed = stages_passed(m, op);
     for (int i = 0; i < op->args.count; i++) {
         const Stages on = arg(op, i)->type.on;
-        if (i < carried ? common_stages(on, first).axis < 0 : on.at != 0)
+        if (i < carried ? common_stages(on, first).axis < 0 : !is_on_all(on, passed))
             return REFUSE("send it there",
                           i < carried ? "%%%s is not on(%s), where the loop begins"
                                       : "%%%s is not on all stages of the loop, %s being the first",

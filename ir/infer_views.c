@@ -182,10 +182,33 @@ INFER(scatter_add)
     return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");
 }
 
+/* The segments of queries (operand 0) or keys (1): i32, over their sequence, and dims that q, k and v share. */
+static bool check_segments(Module *m, const Op *op, int at, int of, Name seq)
+{
+    const Type *segment = &arg(op, at)->type;
+    if (segment->dtype != I32 || find_dim(segment, seq) < 0)
+        return REFUSE(NULL, "the segments %%%s must be i32, and have '%s'", arg(op, at)->name, seq);
+    for (int i = 0; i < segment->rank; i++)
+        for (int j = 0; j < 3; j++) {
+            const bool is_own = segment->dim[i].name == seq;
+            const int there = find_dim(&arg(op, j)->type, segment->dim[i].name);
+            if (is_own && (j > 0) != of)
+                continue;
+            if (there < 0 || segment->dim[i].name == op->attrs.feature ||
+                !dim_equal(&segment->dim[i], &arg(op, j)->type.dim[there]))
+                return REFUSE("reshard one of them", "%s: %%%s and %%%s do not agree on '%s'", info(op)->name,
+                              arg(op, j)->name, arg(op, at)->name, segment->dim[i].name);
+        }
+    return true;
+}
+
 /* The operands of attend: q has seq and feature; k and v have key and feature, and all or some of the other dims of q
  * (missing ones broadcast). */
-static bool check_attend(Module *m, const Op *op)
+static bool check_attend(Module *m, const Op *op, int plain)
 {
+    if (op->args.count != plain && op->args.count != plain + 2)
+        return REFUSE(NULL, "%s takes %d operands, or %d with segments, not %d", info(op)->name, plain, plain + 2,
+                      op->args.count);
     const Attrs *a = &op->attrs;
     const Type *q = &arg(op, 0)->type;
     if (!a->seq || !a->key || !a->feature || find_dim(q, a->seq) < 0 || find_dim(q, a->feature) < 0)
@@ -203,6 +226,9 @@ static bool check_attend(Module *m, const Op *op)
                               arg(op, i)->name, k->dim[j].name);
         }
     }
+    if (op->args.count > plain &&
+        (!check_segments(m, op, plain, 0, a->seq) || !check_segments(m, op, plain + 1, 1, a->key)))
+        return false;
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.partial)
             return REFUSE("all_reduce it first", "%s is not linear in %%%s, which is partial", info(op)->name,
@@ -212,7 +238,7 @@ static bool check_attend(Module *m, const Op *op)
 
 INFER(attend)
 {
-    if (!check_attend(m, op))
+    if (!check_attend(m, op, 3))
         return false;
     results[0] = arg(op, 0)->type;
     results[1] = without_dim(arg(op, 0)->type, op->attrs.feature);
@@ -234,7 +260,7 @@ static bool has_dims_of(const Type *type, const Type *q)
 /* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending. */
 INFER(attend_grad)
 {
-    if (!check_attend(m, op))
+    if (!check_attend(m, op, 6))
         return false;
     const Type *q = &arg(op, 0)->type;
     if (!has_dims_of(&arg(op, 3)->type, q) || !has_dims_of(&arg(op, 5)->type, q))
@@ -248,17 +274,64 @@ INFER(attend_grad)
     return true;
 }
 
+/* Positions: i32, over dims of x but not its features. */
+static bool check_positions(Module *m, const Op *op)
+{
+    const Type *x = &arg(op, 0)->type, *position = &arg(op, 1)->type;
+    if (position->dtype != I32 || position->partial || find_dim(position, op->attrs.feature) >= 0)
+        return REFUSE(NULL, "the positions of rope must be i32, not partial, and without '%s'", op->attrs.feature);
+    for (int i = 0; i < position->rank; i++) {
+        const int at = find_dim(x, position->dim[i].name);
+        if (at < 0 || !dim_equal(&x->dim[at], &position->dim[i]))
+            return REFUSE("reshard one of them", "rope: %%%s and %%%s do not agree on '%s'", arg(op, 0)->name,
+                          arg(op, 1)->name, position->dim[i].name);
+    }
+    return true;
+}
+
 INFER(rope)
 {
+    if (op->args.count != 1 && op->args.count != 2)
+        return REFUSE(NULL, "rope takes 1 operand, or 2 with positions, not %d", op->args.count);
     const Type *x = &arg(op, 0)->type;
     int feature = op->attrs.feature ? find_dim(x, op->attrs.feature) : -1;
     if (feature < 0 || !op->attrs.seq || find_dim(x, op->attrs.seq) < 0)
         return REFUSE(NULL, "rope needs {seq, feature}, and both in its operand");
     if (x->dim[feature].size % 2)
         return REFUSE(NULL, "rope rotates pairs, but '%s' is %lld", op->attrs.feature, (long long)x->dim[feature].size);
+    if (op->args.count > 1 && !check_positions(m, op))
+        return false;
     results[0] = *x;
     results[0].partial = 0;
     return infer_partial(m, op, &results[0]);
+}
+
+/* y = x, by what is along {dim} */
+static bool infer_cumulative(Module *m, const Op *op, Type results[])
+{
+    if (named_dim(m, op) < 0)
+        return false;
+    results[0] = arg(op, 0)->type;
+    if (results[0].dtype == BOOL)
+        return REFUSE("cast it to i32", "%s takes numbers, not bool", info(op)->name);
+    results[0].partial = 0;
+    return infer_partial(m, op, &results[0]);
+}
+
+INFER(cumsum)
+{
+    if (!infer_cumulative(m, op, results))
+        return false;
+    results[0].dtype = is_half(results[0].dtype) ? F32 : results[0].dtype;
+    return true;
+}
+
+/* Of integers: its gradient would go to the elements that are the largest so far. */
+INFER(cummax)
+{
+    if (arg(op, 0)->type.dtype != I32)
+        return REFUSE(NULL, "cummax takes i32, not %s", dtype_name[arg(op, 0)->type.dtype]);
+    return infer_cumulative(m, op, results);
 }
 
 static const Func *callee_of(Module *m, const Op *op)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16 };
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16, MAX_REPEATS = 8 };
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
 enum { MAX_KERNEL_VALUES = 480 };
@@ -33,7 +33,8 @@ typedef struct {
 typedef struct {
     int8_t count;
     int8_t axis[MAX_SPLIT];
-    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number */
+    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number.  "-", at
+                      the ends: a loop does not pass this rank; of 0 elements, it does */
     bool reversed; /* with `parts`: the last rank has the first elements */
 } Split;
 
@@ -202,6 +203,7 @@ typedef struct Param {
     InitKind init;
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
+    bool frozen; /* never updated: no gradient, no state of the optimizer */
     Name where;
     Loc loc; /* as of a Func */
     struct Param *next;
@@ -232,6 +234,7 @@ typedef struct ShardRule {
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
     Name parts;     /* "3+9": see Split */
     bool reversed;
+    bool joined; /* of copies: they follow those of the rule before, on the same stages */
     struct ShardRule *next;
 } ShardRule;
 
@@ -325,7 +328,8 @@ enum {
     IN_PLACE = 1 << 14, /* may write its result over its operand */
     WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
     WISHES = 1 << 16,   /* requests a layout, to be lowered to collectives: no target runs it */
-    MOVES = 1 << 17     /* its result is on the stages that {on} names */
+    MOVES = 1 << 17,    /* its result is on the stages that {on} names */
+    SKIPS = 1 << 18     /* an index of -1 selects nothing */
 };
 
 typedef struct {
@@ -402,7 +406,8 @@ int64_t split_count(const Module *m, Split split);
 bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal size in memory */
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
-Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9" */
+Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9"; below 0: "-" */
+uint64_t ranks_with_part(const Dim *dim);                          /* as a set; 0: its parts do not say */
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
 int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
@@ -435,6 +440,7 @@ bool port_is_named(PortKind kind);
 bool port_is_state(PortKind kind);
 bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
 bool same_port(Port a, Port b);
+bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
 Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
 Port result_port(const Func *f, int i);

@@ -17,6 +17,8 @@ bool port_is_state(PortKind kind) { return table[kind].traits & STATE; }
 bool port_is_fed(PortKind kind) { return table[kind].traits & FED; }
 bool same_port(Port a, Port b) { return a.kind == b.kind && a.of == b.of; }
 
+bool is_trained(const Module *m, Port port) { return port.kind == PORT_PARAM && !find_param(m, port.of)->frozen; }
+
 Port port_named(const Module *m, Name name)
 {
     PortKind kind = find_param(m, name) ? PORT_PARAM : find_input(m, name) ? PORT_INPUT : PORT_NONE;

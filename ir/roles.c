@@ -13,6 +13,12 @@ Role role_named(const Op *op, Name dim)
 /* scatter_add: rows that have the same index are summed. */
 Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
 
+/* place: the queue of an expert has all tokens. */
+Role role_queued(const Op *op, Name dim)
+{
+    return op->attrs.dims.count && op->attrs.dims.dim[0].name == dim ? WHOLE : role_over(op, dim);
+}
+
 /* attend_grad: gradients of keys and values are sums over the queries, and groups of queries, that share them. */
 Role role_attended(const Op *op, Name dim)
 {

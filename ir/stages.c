@@ -40,6 +40,14 @@ bool runs_in_stages(const Op *op)
     return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].split.count > 0;
 }
 
+int64_t carried_on(const Op *loop)
+{
+    int64_t count = loop->attrs.carried;
+    while (count > 0 && arg(loop, (int)count - 1)->type.in_flight)
+        count--;
+    return count;
+}
+
 int64_t rank_iterations(const Module *m, const Op *op)
 {
     const Dim *dim = &op->attrs.dims.dim[0];
@@ -57,11 +65,48 @@ int pipeline_axis(const Module *m)
 
 bool runs_up(const Op *loop) { return !loop->attrs.reverse == !loop->attrs.dims.dim[0].split.reversed; }
 
+Stages stages_passed(const Module *m, const Op *loop)
+{
+    const Dim *dim = &loop->attrs.dims.dim[0];
+    const int axis = dim->split.axis[0];
+    const uint64_t said = ranks_with_part(dim);
+    return (Stages){ said ? said : ALL_STAGES >> (MAX_STAGES - m->axis_size[axis]), axis };
+}
+
 Stages end_stage(const Module *m, const Op *loop, bool last)
 {
-    const int axis = loop->attrs.dims.dim[0].split.axis[0];
-    const int64_t at = last == runs_up(loop) ? m->axis_size[axis] - 1 : 0;
-    return (Stages){ UINT64_C(1) << at, axis };
+    const Stages passed = stages_passed(m, loop);
+    const int at = last == runs_up(loop) ? 63 - __builtin_clzll(passed.at) : __builtin_ctzll(passed.at);
+    return (Stages){ UINT64_C(1) << at, passed.axis };
+}
+
+bool crosses(const Module *m, const Op *loop, int from, int to)
+{
+    const Stages passed = stages_passed(m, loop);
+    return is_on(passed, from) && is_on(passed, to) && to - from == (runs_up(loop) ? 1 : -1);
+}
+
+bool begins_chunk(const Module *m, const Op *before, const Op *loop)
+{
+    return runs_up(before) != runs_up(loop) || !same_stages(end_stage(m, before, true), end_stage(m, loop, false));
+}
+
+void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGES])
+{
+    int at = 0;
+    int64_t room = stage[0];
+    for (int repeat = 0; repeat < repeats; repeat++) {
+        for (int i = 0; i < MAX_STAGES; i++)
+            part[repeat][i] = i == at ? 0 : -1;
+        for (int64_t left = copies[repeat]; left > 0;) {
+            while (!room)
+                room = stage[++at];
+            const int64_t taken = left < room ? left : room;
+            part[repeat][at] = taken;
+            left -= taken;
+            room -= taken;
+        }
+    }
 }
 
 /* A sum of terms on different stages: each rank adds what it holds, and the sum of these is pending. */
@@ -117,7 +162,10 @@ static uint64_t needed_by_callee(const Module *m, const Map *needed, const Op *o
     const Func *callee = find_func(m, op->attrs.callee);
     if (!runs_in_stages(op))
         return stages_needing(needed, callee->params.at[i]);
-    return i < op->attrs.carried && !arg(op, i)->type.in_flight ? end_stage(m, op, false).at : ALL_STAGES;
+    const bool is_split = find_dim(&arg(op, i)->type, op->attrs.dims.dim[0].name) >= 0; /* all stages have a part */
+    return i >= op->attrs.carried       ? is_split ? ALL_STAGES : stages_passed(m, op).at
+           : arg(op, i)->type.in_flight ? ALL_STAGES
+                                        : end_stage(m, op, false).at;
 }
 
 /* The function that a call or loop runs; NULL: an op, or a kernel, which needs its operands where its results are. */
@@ -133,8 +181,10 @@ static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, i
     uint64_t stages = 0;
     if (plain_callee(m, op))
         return needed_by_callee(m, needed, op, i);
-    const bool stays = info(op)->traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
-    if (info(op)->traits & (MOVES | SENDS | WAITS) && !stays) /* all ranks of a group call it */
+    const unsigned traits = info(op)->traits;
+    const bool stays = traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
+    const bool is_part = traits & MOVES && info(op)->family == VIEW; /* some stages keep what they have */
+    if (traits & (MOVES | SENDS | WAITS) && !stays && !is_part)      /* all ranks of a group call it */
         return ALL_STAGES;
     for (int j = 0; j < op->results.count; j++)
         stages |= stages_needing(needed, op->results.at[j]);
@@ -174,6 +224,8 @@ uint64_t stages_running(const Module *m, const Op *op)
 {
     const unsigned traits = info(op)->traits;
     Stages on = { 0, m->stage_axis };
+    if (m->needed && runs_in_stages(op))
+        return unless_all(m, stages_passed(m, op)).at ? stages_passed(m, op).at : ALL_STAGES;
     if (!m->needed || plain_callee(m, op)) /* which says for each of its own ops */
         return ALL_STAGES;
     for (int i = 0; i < op->results.count; i++) {

@@ -18,9 +18,18 @@ bool runs_in_stages(const Op *op);                      /* a loop along a dim th
 int pipeline_axis(const Module *m);                     /* -1: no loop runs in stages */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on the rank that has most */
 bool runs_up(const Op *loop);                           /* does a loop in stages go from the first rank to the last? */
-Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
-bool is_send(const Op *op);                                   /* from one stage to another */
-bool is_staged(const Func *f); /* do its parameters or results say on which stages they are? */
+Stages stages_passed(const Module *m, const Op *loop);  /* by what a loop in stages carries */
+Stages end_stage(const Module *m, const Op *loop, bool last);    /* of those, in the order in which they run */
+bool crosses(const Module *m, const Op *loop, int from, int to); /* does what it carries go from one to the next? */
+bool begins_chunk(const Module *m, const Op *before, const Op *loop); /* or does it go on where that loop has ended? */
+int64_t carried_on(const Op *loop); /* how many carried values: what is in flight, after them, begins on each stage */
+bool is_send(const Op *op);         /* from one stage to another */
+bool is_staged(const Func *f);      /* do its parameters or results say on which stages they are? */
+
+/* The copies of each repeat on each stage, part[repeat][stage], if the stages have so many of all of them, one after
+ * the other.  A repeat begins on the stage where the one before ends, with 0 copies if need be; -1: not on that stage.
+ */
+void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGES]);
 
 /* A sum of terms on different stages, which is pending over them. */
 bool adds_stages(const Op *op);
@@ -33,7 +42,8 @@ Axes pending_with_stages(const Type *type);
 Map stages_needed(Module *m, bool with_state);
 
 /* The stages that run an op of a finished program, as a set: those that need its results; of a message, all that have
- * the value.  note_stages() must have been called, once the program does not change any more. */
+ * the value; of a loop in stages, those that it passes.  note_stages() must have been called, once the program does not
+ * change any more. */
 void note_stages(Module *m);
 uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */

@@ -44,4 +44,7 @@ bool is_written_behind(const Op *loop, int i, int64_t iteration, int64_t iterati
  * module must have passed verify_module. */
 bool verify_memory(Module *m);
 
+/* Has each stage of a pipeline, in its part of that plan, memory for what it reads and writes?  Likewise. */
+bool verify_kinds(Module *m);
+
 #endif

@@ -256,23 +256,27 @@ int64_t split_count(const Module *m, Split split)
     return count;
 }
 
-/* What "3+9" says: the number of parts, their sum, the largest and smallest, and the size of part `at` and the sum of
- * those before it. */
+/* What "3+9" says: the number of parts, their sum, the largest, the size of part `at` and the sum of those before it,
+ * and which are not "-". */
 typedef struct {
-    int64_t count, sum, most, least, before, size;
+    int64_t count, sum, most, before, size;
+    uint64_t ranks;
 } Parts;
 
 static Parts read_parts(Name parts, int64_t at)
 {
-    Parts p = { .least = INT64_MAX };
+    Parts p = { 0 };
     for (const char *text = parts; *text; text += *text == '+') {
         int64_t size = 0;
+        if (*text == '-')
+            text++;
+        else if (p.count < MAX_STAGES)
+            p.ranks |= UINT64_C(1) << p.count;
         for (; *text >= '0' && *text <= '9'; text++)
             size = size * 10 + (*text - '0');
         p.before += p.count < at ? size : 0;
         p.size = p.count == at ? size : p.size;
         p.most = size > p.most ? size : p.most;
-        p.least = size < p.least ? size : p.least;
         p.sum += size;
         p.count++;
     }
@@ -283,7 +287,8 @@ Name parts_text(Module *m, const int64_t *part, int64_t count)
 {
     char *text = "";
     for (int64_t i = 0; i < count; i++)
-        text = arena_text(&m->arena, "%s%s%lld", text, i ? "+" : "", (long long)part[i]);
+        text = part[i] < 0 ? arena_text(&m->arena, "%s%s-", text, i ? "+" : "")
+                           : arena_text(&m->arena, "%s%s%lld", text, i ? "+" : "", (long long)part[i]);
     return intern_text(m, text);
 }
 
@@ -300,12 +305,16 @@ int64_t part_first(const Module *m, const Dim *dim, int64_t rank)
     return dim->split.reversed ? parts.sum - parts.before - parts.size : parts.before;
 }
 
-/* As many parts as ranks, which are the dim together, and none is empty. */
+uint64_t ranks_with_part(const Dim *dim) { return dim->split.parts ? read_parts(dim->split.parts, 0).ranks : 0; }
+
+/* As many parts as ranks, which are the dim together; the ranks that have one are consecutive. */
 static bool has_right_parts(const Module *m, const Dim *dim)
 {
     const Parts parts = read_parts(dim->split.parts, 0);
+    const uint64_t gap =
+        parts.ranks ? parts.ranks + (parts.ranks & -parts.ranks) : 0; /* a carry through the first run */
     return dim->split.count == 1 && !dim->zigzag && parts.count == split_count(m, dim->split) &&
-           parts.sum == dim->size && dim->padded == dim->size && parts.least > 0;
+           parts.sum == dim->size && dim->padded == dim->size && parts.count <= MAX_STAGES && !(parts.ranks & gap);
 }
 
 bool splits_evenly(const Module *m, const Dim *dim)

@@ -157,13 +157,45 @@ VJP(concat)
 /* y = rows of a: each row of dy is added to the row that it came from */
 VJP(gather) { dx[0] = BUILD(b, OP_scatter_add, (Attrs){ .dims = one_dim(dim_of(A, op->attrs.dim)) }, dy[0], B); }
 
+/* y = rows of a by expert: dy by choice, summed over the choices that share a row */
+VJP(dispatch)
+{
+    const Dims *to = &op->attrs.dims;
+    const Names shared = dims_lacking(&B->type, &A->type);
+    dx[0] = BUILD(b, OP_combine, ((Attrs){ .dim = to->dim[0].name, .key = to->dim[1].name }), dy[0], B, arg(op, 2));
+    dx[0] = shared.count ? BUILD(b, OP_sum, (Attrs){ .over = shared }, dx[0]) : dx[0];
+}
+
+/* y = rows of a by choice: dy by expert.  Of choices that are summed, dy is one row for all: it is not copied first. */
+VJP(combine)
+{
+    const Op *spread = dy[0]->def && dy[0]->def->kind == OP_broadcast ? dy[0]->def : NULL;
+    const Dims back = { 2, { dim_of(A, op->attrs.dim), dim_of(A, op->attrs.key) } };
+    Attrs attrs = { .over = dims_lacking(&B->type, &A->type), .dims = back };
+    for (int i = 0; spread && i < spread->attrs.dims.count; i++)
+        spread = has_name(&attrs.over, spread->attrs.dims.dim[i].name) ? spread : NULL;
+    dx[0] = BUILD(b, OP_dispatch, attrs, spread ? arg(spread, 0) : dy[0], B, arg(op, 2));
+}
+
 VJP(attend)
 {
     if (!dy[0])
         return;
-    Op *grad = build(b, OP_attend_grad, op->attrs, 6, (Value *[]){ A, B, arg(op, 2), Y, op->results.at[1], dy[0] });
+    Value *operands[8] = { A, B, arg(op, 2), Y, op->results.at[1], dy[0] };
+    const int segments = op->args.count - 3;
+    for (int i = 0; i < segments; i++)
+        operands[6 + i] = arg(op, 3 + i);
+    Op *grad = build(b, OP_attend_grad, op->attrs, 6 + segments, operands);
     for (int i = 0; i < 3; i++)
         dx[i] = grad->results.at[i];
+}
+
+/* y = sums of a along d: an element is in the sums at and behind it */
+VJP(cumsum)
+{
+    Attrs attrs = op->attrs;
+    attrs.reverse = !attrs.reverse;
+    dx[0] = BUILD(b, OP_cumsum, attrs, dy[0]);
 }
 
 /* y = a, rotated: rotate back */
@@ -171,5 +203,6 @@ VJP(rope)
 {
     Attrs attrs = op->attrs;
     attrs.inverse = !attrs.inverse;
-    dx[0] = BUILD(b, OP_rope, attrs, dy[0]);
+    Value *operands[] = { dy[0], op->args.count > 1 ? B : NULL };
+    dx[0] = build(b, OP_rope, attrs, op->args.count, operands)->results.at[0];
 }

@@ -101,12 +101,28 @@ typedef struct {
 
 typedef struct Rt Rt;
 
+/* --- Kinds of ranks ---------------------------------------------------------------------------------
+ *
+ * Offsets are those of a frame that has room for what any rank holds.  Ranks of one kind, which are those of a stage of
+ * a pipeline, leave out of it what they do not need: what is behind that lies further ahead. */
+typedef struct {
+    int64_t at, bytes;
+} RtGap;
+
+typedef struct {
+    int axis;                /* the coordinate on it is the kind of a rank */
+    const RtGap *const *gap; /* by kind: in order; the last one has no bytes */
+} RtKinds;
+
+int64_t rt_at(const Rt *rt, const RtKinds *kinds, int64_t offset); /* where this rank has it */
+
 /* One function of the program: a whole training step, an evaluation, a prediction.  `run` is NULL if the model has no
  * such function. */
 typedef struct {
     void (*run)(Rt *rt, char *arena);
     const RtInput *inputs;
     int ninputs;
+    const RtKinds *kinds; /* of the arena while it runs; NULL: all ranks are alike */
     RtScalars scalars;
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
@@ -203,8 +219,8 @@ typedef struct {
     const RtKernel *kernels;
     int nkernels;
     const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
-    int64_t arena_bytes;   /* planned; the trainer allocates exactly this */
-    int64_t state_bytes;   /* of these, for tensors that outlive a step */
+    int64_t arena_bytes;   /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
+    int64_t state_bytes;   /* of these, for tensors that outlive a step; likewise */
     double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step;
     int64_t vocab; /* tokens in the data must be below it */
@@ -309,7 +325,6 @@ typedef struct {
                            '+': the gradients of a stage that has ended are reduced */
     unsigned char chunk; /* of this rank's stage */
     unsigned char peer;  /* of a message: the other rank, along the axis */
-    bool border;         /* of a message: is it from one chunk to the next? */
     unsigned short micro;
 } RtEvent;
 
@@ -328,10 +343,10 @@ typedef struct {
 } RtStageMessages;
 
 typedef struct {
-    int axis, chunks, micros;
-    const int *const *stage; /* by rank and chunk */
+    int axis, ranks, chunks, micros; /* ranks: along the axis */
+    const int *const *stage;         /* by rank and chunk */
     const RtRing *ring;
-    const RtStageMessages *inner[2], *border[2]; /* activations, gradients; by chunk: inside it, and to the next one */
+    const RtStageMessages *message[2]; /* activations, gradients; by the stage that sends them */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */
     void (*const *reduce)(Rt *rt, char *arena); /* by chunk: starts the reductions of its gradients; NULL: none */
     const RtEvent *const *event;                /* by rank */

@@ -22,7 +22,7 @@ typedef struct {
 
 struct Rt {
     const RtProgram *program;
-    char *arena; /* program->arena_bytes of the device, 2 MB-aligned; accessible to the processor only if it is the
+    char *arena; /* rt_arena_bytes of the device, 2 MB-aligned; accessible to the processor only if it is the
                     device */
     struct RtProducts *products;
     struct RtTrace *trace;
@@ -39,6 +39,13 @@ struct Rt {
     } waiting;
     atomic_int action, micro; /* in a pipeline: 'F', 'B' or 'W' of which micro-batch is next; 0: none */
 };
+
+/* --- memory.c: the arena of this kind of rank ----------------------------------------------- */
+
+int64_t rt_place(const Rt *rt, int64_t offset); /* where it has the tensor, input or slot at that offset */
+int64_t rt_place_in(const Rt *rt, const RtFunction *f, int64_t offset); /* and what a function has there */
+int64_t rt_arena_bytes(const Rt *rt);
+int64_t rt_state_bytes(const Rt *rt); /* of these, for tensors that outlive a step */
 
 /* " before F of micro-batch 3", in a pipeline; else "". */
 const char *rt_action_text(const Rt *rt);

@@ -76,7 +76,8 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
     bool plain = o->value[0]->type.dtype == F32, is_gradient = o->op->kind == OP_attend_grad;
     bool async = d % ALIGNED == 0;
     for (int i = 0; i < o->count; i++)
-        async = async && (i == 4 || library_width(o, i, i + 1, ALIGNED) == ALIGNED); /* 4 is lse */
+        async = async && (find_dim(&o->value[i]->type, o->op->attrs.feature) < 0 || /* lse, segments */
+                          library_width(o, i, i + 1, ALIGNED) == ALIGNED);
     const char *head = plain ? "_plain" : "";
     const char *arguments = plain ? arena_text(arena, "<%" PRId64 ">", d)
                                   : arena_text(arena, "<%" PRId64 ", %s>", d, async ? "true" : "false");
@@ -103,6 +104,6 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
 
 int64_t cuda_attend_scratch(Module *m, const Op *op)
 {
-    Type lse = arg(op, 4)->type;
+    Type lse = arg(op, 4)->type; /* of q, k, v, y, lse, dy */
     return local_bytes(m, &lse); /* one number for each query of each head */
 }

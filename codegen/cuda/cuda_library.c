@@ -103,12 +103,34 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
                   launches, out);
 }
 
+/* A warp for each row. */
+static void write_cumulative(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Value *x = o->value[0];
+    const int64_t rows = count_local(o, x, 0, x->type.rank) / size_along(o, x, o->op->attrs.dim);
+    write_variant(o, o->op->kind == OP_cummax ? "<true>" : "<false>",
+                  (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
+}
+
+/* The number of rows of rope with angles of their own: places of the sequence, or positions. */
+static int64_t rope_rows(Module *m, const Op *op)
+{
+    const Type *x = &arg(op, 0)->type;
+    int64_t rows = local_size(m, &x->dim[find_dim(x, op->attrs.seq)]);
+    for (int i = 0; op->args.count > 1 && i < arg(op, 1)->type.rank; i++) {
+        const Dim *dim = &arg(op, 1)->type.dim[i];
+        rows *= dim->name == op->attrs.seq ? 1 : local_size(m, dim);
+    }
+    return rows;
+}
+
 /* Two launches: a table of angles, and the rotation.  A thread's pairs: neighbours, or half a row apart. */
 static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     const Type *x = &o->value[0]->type;
     int64_t half = size_along(o, o->value[0], o->op->attrs.feature) / 2;
-    int most = library_width(o, 0, 2, 8), width = o->op->attrs.interleaved ? most / 2 : most;
+    int most = library_width(o, 0, 1, library_width(o, o->count - 1, o->count, 8)),
+        width = o->op->attrs.interleaved ? most / 2 : most;
     while (width > 1 && half % width)
         width /= 2;
     const bool together = width > 0; /* else pairs begin at odd elements */
@@ -117,9 +139,10 @@ static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FI
     int64_t rows = count_local(o, o->value[0], 0, x->rank) / (2 * half * seq);
     int64_t items = seq * blocks_of(rows, ROPE_ROWS) * (half / width);
     o->more = ", scratch";
-    write_variant(o, "_angles",
-                  (CudaLaunch){ .name = name, .blocks = blocks_of(seq * half, THREADS), .threads = THREADS }, launches,
-                  out);
+    write_variant(
+        o, "_angles",
+        (CudaLaunch){ .name = name, .blocks = blocks_of(rope_rows(o->m, o->op) * half, THREADS), .threads = THREADS },
+        launches, out);
     fputc('\n', out);
     write_variant(o, arena_text(&o->m->arena, "<%d, %s>", width, together ? "true" : "false"),
                   (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
@@ -175,10 +198,9 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
         Type index = arg(op, 1)->type;
         return 2 * local_bytes(m, &index); /* the sorted indices, and their permutation */
     }
-    if (op->kind == OP_rope) { /* a cosine and a sine for each pair of each position */
+    if (op->kind == OP_rope) { /* a cosine and a sine for each pair */
         const Type *x = &arg(op, 0)->type;
-        return local_size(m, &x->dim[find_dim(x, op->attrs.seq)]) *
-               local_size(m, &x->dim[find_dim(x, op->attrs.feature)]) * dtype_bytes(F32);
+        return rope_rows(m, op) * local_size(m, &x->dim[find_dim(x, op->attrs.feature)]) * dtype_bytes(F32);
     }
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }
@@ -197,6 +219,10 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLau
         break;
     case OP_rope:
         write_rope(&o, name, launches, out);
+        break;
+    case OP_cumsum:
+    case OP_cummax:
+        write_cumulative(&o, name, launches, out);
         break;
     case OP_pad:
     case OP_concat:

@@ -32,23 +32,28 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
                .dialect = texts.cuda ? &cuda_dialect : &c_dialect,
                .cuda = texts.cuda,
                .pipeline = pipeline_axis(m),
+               .kinds = rank_kinds(m),
+               .frames.arena = &m->arena,
                .funcs.arena = &m->arena,
                .halves.arena = &m->arena,
                .started.arena = &m->arena };
     int errors = m->diags->errors;
     if (!check_plan(m))
         return false;
-    note_stages(m);
     m->offsets = &h.offsets;
     open_text(&h.kernels);
     open_text(&h.functions);
+    open_text(&h.frame_tables);
     for (int i = 0; i < NENTRIES; i++) {
         const Func *f = func_with_role(m, entries[i]);
-        if (f)
+        if (f) {
             host_func(&h, f);
+            kinds_of(&h, f);
+        }
     }
     m->offsets = NULL;
     char *kernels = close_text(&m->arena, &h.kernels), *functions = close_text(&m->arena, &h.functions);
+    const char *frames = close_text(&m->arena, &h.frame_tables);
     if (m->diags->errors > errors)
         return false;
     write_head(&h, texts, out);
@@ -56,6 +61,8 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
     h.dialect->write_kernels(&h, kernels, out);
     fputs("/* --- Products --- */\n\n", out);
     write_products(&h, out);
+    if (*frames)
+        fprintf(out, "/* --- Frames: what each kind of rank leaves out --- */\n\n%s", frames);
     fprintf(out, "/* --- Functions --- */\n\n%s/* --- Program --- */\n\n", functions);
     write_tables(&h, texts, out);
     fputs("\nint main(int argc, char **argv) { return rt_main(argc, argv, &program); }\n", out);

@@ -98,18 +98,15 @@ const char *pointer_to(FuncText *t, const Value *value)
     return local->name;
 }
 
-const char *in_frame(FuncText *t, int64_t offset)
-{
-    Arena *arena = &t->h->m->arena;
-    return offset ? arena_text(arena, "%s + %" PRId64, t->frame, offset) : t->frame;
-}
+const char *in_frame(FuncText *t, int64_t offset) { return in_frame_of(t->h, t->f, t->frame, offset); }
 
 /* A pointer to elements of `type` at this offset. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset)
 {
     Arena *arena = &t->h->m->arena;
-    return offset ? arena_text(arena, "(%s *)(%s)", type, in_frame(t, offset))
-                  : arena_text(arena, "(%s *)%s", type, t->frame);
+    const char *place = in_frame(t, offset);
+    return strchr(place, ' ') ? arena_text(arena, "(%s *)(%s)", type, place)
+                              : arena_text(arena, "(%s *)%s", type, place);
 }
 
 /* --- Declarations -------------------------------------------------------------------------- */
@@ -300,7 +297,7 @@ static void write_op(FuncText *t, const Op *op)
 }
 
 /* Names of functions may differ in characters that identifiers cannot have. */
-static char *function_name(Host *h, const Func *f)
+char *function_name(Host *h, const Func *f)
 {
     Module *m = h->m;
     char *own = c_identifier(m, f->name, 60);

@@ -22,6 +22,19 @@
 /* Does the loop itself pass what it carries to the next stage?  In a half of a micro-batch, the schedule does. */
 static bool passes_on(const LoopText *l) { return runs_in_stages(l->op) && !l->t->is_half; }
 
+/* Do stages run different numbers of iterations? */
+static bool has_parts(const LoopText *l) { return runs_in_stages(l->op) && l->op->attrs.dims.dim[0].split.parts; }
+
+/* Does a stage that the loop passes have no iterations? */
+static bool has_empty_part(const LoopText *l)
+{
+    const Dim *dim = &l->op->attrs.dims.dim[0];
+    bool has = false;
+    for (int stage = 0; has_parts(l) && stage < split_count(l->t->h->m, dim->split); stage++)
+        has |= is_on(stages_passed(l->t->h->m, l->op), stage) && part_size(l->t->h->m, dim, stage) == 0;
+    return has;
+}
+
 static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->op, l->callee, i); }
 
 /* --- Slices -------------------------------------------------------------------------------- */
@@ -125,6 +138,15 @@ void copy_initial(LoopText *l, const Value *from, const Value *to)
           l->before.out);
 }
 
+/* Without iterations, what has come is what leaves. */
+static void copy_without_iterations(LoopText *l, const char *from, const Value *to)
+{
+    Module *m = l->t->h->m;
+    if (has_empty_part(l))
+        fprintf(l->before.out, "if (%s == 0 && %s != %s)\n    %s", l->copies, from, pointer_to(l->t, to),
+                l->t->h->dialect->copy(m, pointer_to(l->t, to), from, local_bytes(m, &to->type)));
+}
+
 /* Declares the alternating pointers; returns the one that the callee reads and, in *next, the one that it writes. */
 static const char *swap_buffers(LoopText *l, int i, const char **next)
 {
@@ -144,6 +166,7 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     } else {
         fprintf(l->before.out, "const %s *%s = %s;\n", type, iteration, pointer_to(t, from));
     }
+    copy_without_iterations(l, iteration, to);
     const bool in_flight = to->type.in_flight; /* see is_written_behind */
     fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, iterations(l, !in_flight),
             in_flight ? there : behind, in_flight ? behind : there);
@@ -203,7 +226,7 @@ static char *loop_head(const LoopText *l)
 static void count_copies(LoopText *l)
 {
     const Dim *dim = &l->op->attrs.dims.dim[0];
-    if (!runs_in_stages(l->op) || !dim->split.parts)
+    if (!has_parts(l))
         return;
     l->copies = new_identifier(&l->t->names, arena_text(&l->t->h->m->arena, "%s_count", dim->name));
     fprintf(l->before.out, "const int64_t %s = %s[%s];\n", l->copies, parts_initialiser(l->t->h->m, dim),

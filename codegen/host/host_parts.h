@@ -2,6 +2,7 @@
  *
  *   host.c          the file: its parts in order
  *   host_func.c     one function of the program: statements and their pointers
+ *   host_kinds.c    places in frames that differ between kinds of ranks
  *   host_call.c     the statements that run kernels, products and library ops
  *   host_c.c        C only: kernels are functions of the file
  *   host_cuda.c     CUDA only: kernels are launched from an embedded text
@@ -19,6 +20,7 @@
 #include "cuda/cuda.h"
 #include "host.h"
 #include "ir/storage.h"
+#include "kinds/kinds.h"
 #include "map.h"
 #include "text/names.h"
 #include "totals.h"
@@ -69,9 +71,12 @@ typedef struct {
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
-    Map halves;   /* functions that are halves of a micro-batch */
-    Map funcs;    /* Func -> HostFunc */
-    Map started;  /* Op -> number of its collective, from 1 */
+    Kinds kinds;  /* of ranks */
+    Map frames;   /* KindFrame -> the name of its RtKinds, once it is written */
+    Text frame_tables;
+    Map halves;  /* functions that are halves of a micro-batch */
+    Map funcs;   /* Func -> HostFunc */
+    Map started; /* Op -> number of its collective, from 1 */
 } Host;
 
 /* Makes room for one more item in a list; `room` grows. */
@@ -114,6 +119,10 @@ const Value *viewed(const Value *value);
 /* The text of a pointer into the frame. */
 const char *in_frame(FuncText *t, int64_t offset);
 
+/* "base + 4096": the place of that offset of the function's frame, on each kind of rank. */
+const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset);
+const char *kinds_of(Host *h, const Func *f); /* "&run_step_kinds"; "NULL": there is one kind */
+
 /* The same, as a pointer to elements of a type. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
 
@@ -126,6 +135,7 @@ const char *stage_text(const FuncText *t);
 /* Appends a statement (unindented lines) after its comment and declarations of the pointers that it uses first. */
 void write_statement(FuncText *t, const char *comment, const char *text);
 
+char *function_name(Host *h, const Func *f); /* in C */
 bool takes_frame(const Func *f);             /* has the C function a parameter for its frame? */
 HostFunc *host_func(Host *h, const Func *f); /* writes it if not yet written */
 HostFunc *host_half(Host *h, const Func *f); /* the same, of a half of a micro-batch */

@@ -95,11 +95,11 @@ static void write_half(HalfText *half, const char *name)
     const Op *call = half->call;
     const HostFunc *c = host_half(h, find_func(m, call->attrs.callee));
     const char **items = NEW_ARRAY(&m->arena, const char *, c->npointers + 2);
-    const int64_t frame = half->l.op->attrs.frame + call->attrs.frame;
+    const char *frame = in_frame(&half->t, half->l.op->attrs.frame);
     int count = 0;
     items[count++] = "rt";
     if (takes_frame(find_func(m, call->attrs.callee)))
-        items[count++] = in_frame(&half->t, frame);
+        items[count++] = in_frame_of(h, half->l.callee, frame, call->attrs.frame);
     open_text(&half->t.body);
     for (int i = 0; i < c->npointers; i++)
         if (c->takes[i])
@@ -137,7 +137,7 @@ static void write_rings(Host *h, const PipelineSlots *slots, int64_t base)
     fputs("};\n\n", out);
 }
 
-/* The messages of one chunk, inside it or to the next one. */
+/* The messages from one stage to the next one in their direction. */
 typedef struct {
     Host *h;
     const PipelineSlots *slots;
@@ -159,14 +159,14 @@ static void add_row(Messages *t, const Op *op, const Value *left, const Value *e
 }
 
 /* Writes the table; returns what refers to it. */
-static const char *write_messages(Messages *t, const char *name, int chunk)
+static const char *write_messages(Messages *t, const char *name)
 {
     Arena *arena = &t->h->m->arena;
     char *rows = close_text(arena, &t->rows);
     if (!t->count)
         return "{ NULL, 0 }"; /* an array is not empty */
-    fprintf(t->h->functions.out, "static const RtStageMessage %s_%d[] = {\n%s};\n\n", name, chunk, rows);
-    return arena_text(arena, "{ %s_%d, %d }", name, chunk, t->count);
+    fprintf(t->h->functions.out, "static const RtStageMessage %s[] = {\n%s};\n\n", name, rows);
+    return arena_text(arena, "{ %s, %d }", name, t->count);
 }
 
 /* The call's result that is this value of its function. */
@@ -176,28 +176,34 @@ static const Value *result_of_part(Module *m, const Op *call, const Value *value
     return i >= 0 ? call->results.at[i] : (internal_error(m, call, "a message is no result of its part"), value);
 }
 
-/* A row for each value that the loop carries from stage to stage. */
-static const char *write_inner(Host *h, const PipelineSlots *slots, const StagePart *part)
+static const char *messages_name(Module *m, const StagePart *part, const char *which, int number)
 {
-    Messages t = { h, slots, .count = 0 };
-    open_text(&t.rows);
-    for (int i = 0; i < part->loop->attrs.carried && !arg(part->loop, i)->type.in_flight; i++)
-        add_row(&t, part->loop, result_of_part(h->m, part->call, part->loop->results.at[i]),
-                result_of_part(h->m, part->call, arg(part->loop, i)));
-    return write_messages(&t, part->kind == FORWARD_ACTION ? "activations" : "gradients", part->chunk);
+    const char *what = part->kind == FORWARD_ACTION ? "activations" : "gradients";
+    return arena_text(&m->arena, "%s_%s_%d_%d", what, which, part->chunk, number);
 }
 
-/* A row for each value that the part, if there is one, receives from the chunk before. */
-static const char *write_border(Host *h, const PipelineSlots *slots, const StagePart *part, int before)
+/* A row for each value that the loop carries from stage to stage. */
+static const char *write_inner(Host *h, const PipelineSlots *slots, const StagePart *part, const Op *loop, int number)
 {
     Messages t = { h, slots, .count = 0 };
-    const Func *f = part ? find_func(h->m, part->call->attrs.callee) : NULL;
     open_text(&t.rows);
-    for (const Op *op = f ? f->first : NULL; op; op = op->next)
+    for (int i = 0; i < carried_on(loop); i++)
+        add_row(&t, loop, result_of_part(h->m, part->call, loop->results.at[i]),
+                result_of_part(h->m, part->call, arg(loop, i)));
+    return write_messages(&t, messages_name(h->m, part, "in", number));
+}
+
+/* A row for each value that the part receives from the chunk before. */
+static const char *write_border(Host *h, const PipelineSlots *slots, const StagePart *part)
+{
+    Messages t = { h, slots, .count = 0 };
+    const Func *f = find_func(h->m, part->call->attrs.callee);
+    open_text(&t.rows);
+    for (const Op *op = f->first; op; op = op->next)
         if (is_send(op))
             add_row(&t, op, arg(part->call, index_of(&f->params, arg(op, 0))),
                     result_of_part(h->m, part->call, result(op)));
-    return write_messages(&t, part && part->kind ? "gradients_after" : "activations_after", before);
+    return write_messages(&t, messages_name(h->m, part, "to", 0));
 }
 
 static char event_letter(const Event *e)
@@ -209,17 +215,17 @@ static char event_letter(const Event *e)
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
-/* { 's', chunk, peer, border, micro }: see RtEvent. */
+/* { 's', chunk, peer, micro }: see RtEvent. */
 static char *event_text(Module *m, const PipelineSchedule *s, const Event *e)
 {
     const Message *message = &e->message;
     if (!e->is_message)
-        return arena_text(&m->arena, "{ '%c', %d, 0, 0, %d }", event_letter(e), e->action.stage / s->ranks,
+        return arena_text(&m->arena, "{ '%c', %d, 0, %d }", event_letter(e), e->action.stage / s->ranks,
                           e->action.micro);
     const int to = message->stage + (message->backward ? -1 : 1);
     const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    return arena_text(&m->arena, "{ '%c', %d, %d, %d, %d }", event_letter(e), own / s->ranks, rank_of_stage(s, other),
-                      own / s->ranks != other / s->ranks, message->micro);
+    return arena_text(&m->arena, "{ '%c', %d, %d, %d }", event_letter(e), own / s->ranks, rank_of_stage(s, other),
+                      message->micro);
 }
 
 static void write_events(Host *h, const PipelineSchedule *s)
@@ -262,9 +268,9 @@ static const Op *next_of_chunk(Module *m, const Op *loop, const Op *op, int chun
 
 static bool reduces_chunk(Module *m, const Op *loop, int chunk) { return next_of_chunk(m, loop, loop->next, chunk); }
 
-/* Lists with an item for each chunk. */
+/* Lists with an item for each stage that sends, and for each chunk. */
 typedef struct {
-    char *inner[2], *border[2], *action[N_ACTION_KINDS], *reduce;
+    char *message[2], *action[N_ACTION_KINDS], *reduce;
 } Lists;
 
 static void append(Module *m, char **list, const char *item)
@@ -272,19 +278,54 @@ static void append(Module *m, char **list, const char *item)
     *list = *list ? arena_text(&m->arena, "%s, %s", *list, item) : arena_text(&m->arena, "%s", item);
 }
 
+/* The messages of a stage, in one table for all stages that a loop passes. */
+typedef struct {
+    Map of_loop, of_part; /* what refers to the table */
+} Tables;
+
+static void write_message_tables(Host *h, const PipelineSlots *slots, Tables *tables)
+{
+    for (int i = 0; i < slots->nparts; i++) {
+        const StagePart *part = &slots->part[i];
+        const bool is_first = part->chunk == (part->kind == FORWARD_ACTION ? 0 : slots->schedule->chunks - 1);
+        if (part->kind == WEIGHT_ACTION)
+            continue;
+        int number = 0;
+        for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop))
+            map_put(&tables->of_loop, loop, (void *)(uintptr_t)write_inner(h, slots, part, loop, number++));
+        if (!is_first)
+            map_put(&tables->of_part, part, (void *)(uintptr_t)write_border(h, slots, part));
+    }
+}
+
+static const char *messages_of(Host *h, const PipelineSlots *slots, const Tables *tables, ActionKind kind, int stage)
+{
+    const PipelineSchedule *s = slots->schedule;
+    const int next = kind == FORWARD_ACTION ? stage + 1 : stage - 1;
+    if (next < 0 || next == stage_count(s))
+        return "{ NULL, 0 }";
+    const StagePart *part = find_part(slots, kind, next / s->ranks);
+    if (next / s->ranks != stage / s->ranks)
+        return map_get(&tables->of_part, part);
+    const Op *loop = part->loop;
+    while (loop && !crosses(h->m, loop, rank_of_stage(s, stage), rank_of_stage(s, next)))
+        loop = next_stage_loop(loop);
+    return loop ? map_get(&tables->of_loop, loop) : (internal_error(h->m, part->call, "no loop joins two stages"), "");
+}
+
 static Lists write_lists(Host *h, const PipelineSlots *slots)
 {
-    Lists lists = { .inner = { NULL } };
-    for (int chunk = 0; chunk < slots->schedule->chunks; chunk++) {
-        for (ActionKind kind = FORWARD_ACTION; kind <= BACKWARD_ACTION; kind++) {
-            const int next = kind == FORWARD_ACTION ? chunk + 1 : chunk - 1;
-            append(h->m, &lists.inner[kind], write_inner(h, slots, find_part(slots, kind, chunk)));
-            append(h->m, &lists.border[kind], write_border(h, slots, find_part(slots, kind, next), chunk));
-        }
-        for (ActionKind kind = FORWARD_ACTION; kind < N_ACTION_KINDS; kind++)
+    Lists lists = { .message = { NULL } };
+    Tables tables = { .of_loop.arena = &h->m->arena, .of_part.arena = &h->m->arena };
+    write_message_tables(h, slots, &tables);
+    for (ActionKind kind = FORWARD_ACTION; kind <= BACKWARD_ACTION; kind++)
+        for (int stage = 0; stage < stage_count(slots->schedule); stage++)
+            append(h->m, &lists.message[kind], messages_of(h, slots, &tables, kind, stage));
+    for (ActionKind kind = FORWARD_ACTION; kind < N_ACTION_KINDS; kind++)
+        for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
             append(h->m, &lists.action[kind], action_name(h->m, find_part(slots, kind, chunk)));
+    for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
         append(h->m, &lists.reduce, reduces_chunk(h->m, slots->loop, chunk) ? reduction_name(h->m, chunk) : "NULL");
-    }
     return lists;
 }
 
@@ -308,23 +349,23 @@ static void write_table(Host *h, const PipelineSlots *slots)
     FILL(h->functions.out,
          "static const RtPipeline pipeline = {\n"
          "    .axis = $axis,\n"
+         "    .ranks = $ranks,\n"
          "    .chunks = $chunks,\n"
          "    .micros = $micros,\n"
          "    .stage = (const int *const[]){ $stages },\n"
          "    .ring = rings,\n"
-         "    .inner = { MESSAGES($activations), MESSAGES($gradients) },\n"
-         "    .border = { MESSAGES($activations_after), MESSAGES($gradients_after) },\n"
+         "    .message = { MESSAGES($activations), MESSAGES($gradients) },\n"
          "    .action = { ACTIONS($forward), ACTIONS($backward), ACTIONS($weights) },\n"
          "    .reduce = (void (*const[])(Rt *, char *)){ $reduce },\n"
          "    .event = (const RtEvent *const[]){ $events },\n"
          "    .nevents = (const int[]){ $counts },\n"
          "};\n\n",
-         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "chunks", arena_text(&m->arena, "%d", s->chunks) },
-         { "micros", arena_text(&m->arena, "%d", s->micros) }, { "stages", stages }, { "activations", lists.inner[0] },
-         { "gradients", lists.inner[1] }, { "activations_after", lists.border[0] },
-         { "gradients_after", lists.border[1] }, { "forward", lists.action[FORWARD_ACTION] },
-         { "backward", lists.action[BACKWARD_ACTION] }, { "weights", lists.action[WEIGHT_ACTION] },
-         { "reduce", lists.reduce }, { "events", events }, { "counts", counts });
+         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) },
+         { "chunks", arena_text(&m->arena, "%d", s->chunks) }, { "micros", arena_text(&m->arena, "%d", s->micros) },
+         { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
+         { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
+         { "weights", lists.action[WEIGHT_ACTION] }, { "reduce", lists.reduce }, { "events", events },
+         { "counts", counts });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */

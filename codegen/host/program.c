@@ -295,10 +295,11 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          "    .$field = {\n"
          "        .run = $run,\n"
          "        .inputs = $inputs,\n"
-         "        .ninputs = $count,\n",
+         "        .ninputs = $count,\n"
+         "        .kinds = $kinds,\n",
          { "field", role_name[role] }, { "run", host_func(h, f)->name },
          { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
-         { "count", integer_text(m, inputs) });
+         { "count", integer_text(m, inputs) }, { "kinds", kinds_of(h, f) });
     write_scalars(m, f, out);
     FILL(out,
          "        .micro = $micro,\n"

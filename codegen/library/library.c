@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* --- Layouts ------------------------------------------------------------------------------------- */
 
@@ -90,15 +91,26 @@ static const struct {
     OpKind kind;
     CallText *call;
     OperandOrder *order;
-    const char *operands[MAX_OPERANDS];
+    const char *operands[MAX_OPERANDS]; /* with all that it may have; the results are behind */
+    const char *results[3];
 } kernels[] = {
-    { OP_pad, call_pad, order_own, { "x", "y" } },
-    { OP_concat, call_concat, order_own, { "a", "b", "y" } },
-    { OP_gather, call_gather, order_own, { "table", "index", "picked" } },
-    { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index", "table" } },
-    { OP_rope, call_rope, order_rope, { "x", "y" } },
-    { OP_attend, call_attend, order_attend, { "q", "k", "v", "y", "lse" } },
-    { OP_attend_grad, call_attend_grad, order_attend, { "q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv" } },
+    { OP_pad, call_pad, order_own, { "x" }, { "y" } },
+    { OP_concat, call_concat, order_own, { "a", "b" }, { "y" } },
+    { OP_gather, call_gather, order_own, { "table", "index" }, { "picked" } },
+    { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index" }, { "table" } },
+    { OP_rope, call_rope, order_rope, { "x", "position" }, { "y" } },
+    { OP_cumsum, call_cumulative, order_cumulative, { "x" }, { "y" } },
+    { OP_cummax, call_cumulative, order_cumulative, { "x" }, { "y" } },
+    { OP_top_k, call_top_k, order_own, { "x" }, { "chosen" } },
+    { OP_place, call_place, order_place, { "chosen" }, { "place" } },
+    { OP_dispatch, call_dispatch, order_route, { "x", "chosen", "place" }, { "y" } },
+    { OP_combine, call_combine, order_route, { "x", "chosen", "place" }, { "y" } },
+    { OP_attend, call_attend, order_attend, { "q", "k", "v", "query_segment", "key_segment" }, { "y", "lse" } },
+    { OP_attend_grad,
+      call_attend_grad,
+      order_attend,
+      { "q", "k", "v", "y", "lse", "dy", "query_segment", "key_segment" },
+      { "dq", "dk", "dv" } },
 };
 
 static int find_kernel(const Op *op)
@@ -107,6 +119,14 @@ static int find_kernel(const Op *op)
         if (kernels[i].kind == op->kind)
             return i;
     return -1;
+}
+
+const Value *operand_named(const Operands *o, const char *name)
+{
+    for (int i = 0; i < o->count; i++)
+        if (strcmp(o->name[i], name) == 0)
+            return o->value[i];
+    return NULL;
 }
 
 bool find_operands(Module *m, const Op *op, Operands *o)
@@ -122,7 +142,8 @@ bool find_operands(Module *m, const Op *op, Operands *o)
     for (int i = 0; i < op->results.count; i++)
         o->value[o->count++] = op->results.at[i];
     for (int i = 0; i < o->count; i++) {
-        o->name[i] = kernels[kernel].operands[i];
+        const int result = i - op->args.count;
+        o->name[i] = result < 0 ? kernels[kernel].operands[i] : kernels[kernel].results[result];
         if (!o->value[i]->storage) {
             refuse_layout(o, "internal: '%s' has no storage", o->value[i]->name);
             return false;

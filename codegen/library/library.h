@@ -5,7 +5,7 @@
 #include "extent.h"
 #include "text/names.h"
 
-enum { MAX_OPERANDS = 9 };
+enum { MAX_OPERANDS = 11 };
 
 /* The operands and results of an op, with the names of their pointers in the emitted function. */
 typedef struct {
@@ -37,14 +37,18 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);
-CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_attend, call_attend_grad;
+CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_cumulative, call_attend,
+    call_attend_grad, call_top_k, call_place, call_dispatch, call_combine;
 
 /* A memory order of an operand that is always supported: library_order.c. */
 typedef Names OperandOrder(const Operands *o, int operand);
-OperandOrder order_own, order_scatter_add, order_rope, order_attend;
+OperandOrder order_own, order_scatter_add, order_rope, order_cumulative, order_attend, order_place, order_route;
 
 /* Is there a kernel for the operands' layouts?  If not, sets the required ones. */
 bool library_takes(Module *m, const Op *op, Wanted wanted[]);
+
+/* The operand of that name; NULL if the op has none. */
+const Value *operand_named(const Operands *o, const char *name);
 
 /* Names the operands of a LIBRARY op; false after an error, if there is no kernel or no storage. */
 bool find_operands(Module *m, const Op *op, Operands *o);
@@ -52,6 +56,13 @@ Names library_order(const Operands *o, int operand);
 char *library_body(const Operands *o);
 char *library_comment(const Operands *o);
 int library_parameters(const Operands *o, bool has_scratch, const char *const **list); /* how many */
+
+/* Lines of the initialiser of a shape. */
+void put_number(Text *fields, const char *name, int64_t value);
+void put_text(Text *fields, const char *name, const char *value);
+void put_offset(Text *fields, Module *m, const Dim *dim, const char *first); /* of the rank's part of the dim */
+void put_bound(const Operands *o, Text *fields, const Dim *dim); /* of an index, and the error text for larger ones */
+char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields);
 
 /* An error at the op; NULL. */
 char *refuse_layout(const Operands *o, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -44,8 +44,19 @@ Names order_rope(const Operands *o, int operand)
     for (int i = 0; i < own.count; i++)
         if (own.name[i] != a->seq && own.name[i] != a->feature)
             add_name(&names, own.name[i]);
-    add_name(&names, a->seq);
-    add_name(&names, a->feature);
+    add_those_of(o->value[operand], &names, a->seq);
+    add_those_of(o->value[operand], &names, a->feature);
+    return names;
+}
+
+/* All other dims, then the one that is accumulated along. */
+Names order_cumulative(const Operands *o, int operand)
+{
+    Names own = order_own(o, operand), names = { 0 };
+    for (int i = 0; i < own.count; i++)
+        if (own.name[i] != o->op->attrs.dim)
+            add_name(&names, own.name[i]);
+    add_name(&names, o->op->attrs.dim);
     return names;
 }
 
@@ -63,6 +74,30 @@ Names order_attend(const Operands *o, int operand)
                 add_those_of(value, &names, q->dim[i].name);
     add_those_of(value, &names, find_dim(&value->type, a->key) >= 0 ? a->key : a->seq);
     add_those_of(value, &names, a->feature);
+    return names;
+}
+
+/* Other dims, then those of the queue, as in the result. */
+Names order_place(const Operands *o, int operand)
+{
+    (void)operand;
+    return order_own(o, 1);
+}
+
+/* As place lies; then dims of rows.  Rows by slot: dims of groups, experts, slots, dims of rows. */
+Names order_route(const Operands *o, int operand)
+{
+    const Type *place = &o->value[2]->type, *own = &o->value[operand]->type;
+    const Attrs *a = &o->op->attrs;
+    const bool is_combine = a->key != NULL;
+    Names names = { 0 };
+    for (int i = 0; i < place->rank; i++)
+        add_those_of(o->value[operand], &names, place->dim[i].name);
+    add_those_of(o->value[operand], &names, is_combine ? a->dim : a->dims.dim[0].name);
+    add_those_of(o->value[operand], &names, is_combine ? a->key : a->dims.dim[1].name);
+    for (int i = 0; i < own->rank; i++)
+        if (!has_name(&names, own->dim[i].name))
+            add_name(&names, own->dim[i].name);
     return names;
 }
 

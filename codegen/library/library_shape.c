@@ -1,49 +1,7 @@
 /* library_shape.c -- the shape arguments of the runtime's kernels for gathers, rope and attention. */
 #include "library.h"
-#include "templates.h"
 
 #include <inttypes.h>
-
-/* Lines of an initialiser. */
-static void put_number(Text *fields, const char *name, int64_t value)
-{
-    fprintf(fields->out, ".%s = %" PRId64 ",\n", name, value);
-}
-
-static void put_text(Text *fields, const char *name, const char *value)
-{
-    fprintf(fields->out, ".%s = %s,\n", name, value);
-}
-
-static char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands,
-                             Text *fields)
-{
-    Text text;
-    open_text(&text);
-    FILL(text.out, library_call_template, { "type", type }, { "fields", close_text(&o->m->arena, fields) },
-         { "function", arena_text(&o->m->arena, "%s%s", function, o->variant) }, { "operands", operands });
-    return close_text(&o->m->arena, &text);
-}
-
-static void put_offset(Text *fields, Module *m, const Dim *dim, const char *first)
-{
-    if (dim->split.count == 0)
-        return;
-    const char *offset = use_offset(m, dim);
-    put_text(fields, first, arena_text(&m->arena, "%s.first", offset));
-    if (dim->zigzag) {
-        put_text(fields, "jump_from", arena_text(&m->arena, "%s.jump_from", offset));
-        put_text(fields, "jump", arena_text(&m->arena, "%s.jump", offset));
-    }
-}
-
-/* The bound of an index, and the error text for larger ones. */
-static void put_bound(const Operands *o, Text *fields, const Dim *dim)
-{
-    put_number(fields, "size", dim->size);
-    put_text(fields, "dim", string_text(o->m, dim->name));
-    put_text(fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
-}
 
 static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
@@ -56,10 +14,12 @@ static bool is_contiguous(const Operands *o, Name dim, int first, int end)
     return true;
 }
 
-static bool same_dtype(const Operands *o, int except)
+/* Have all floating-point operands, but for `except`, one type? */
+static bool same_dtype(const Operands *o, const Value *except)
 {
     for (int i = 0; i < o->count; i++)
-        if (i != except && (o->value[i]->type.dtype != o->value[0]->type.dtype || !is_float(o->value[i]->type.dtype))) {
+        if (o->value[i] != except && o->value[i]->type.dtype != I32 &&
+            (o->value[i]->type.dtype != o->value[0]->type.dtype || !is_float(o->value[i]->type.dtype))) {
             refuse_layout(o, "%%%s and %%%s are not floating-point numbers of one type", o->value[0]->name,
                           o->value[i]->name);
             return false;
@@ -134,9 +94,10 @@ char *call_rope(const Operands *o)
         if (x->dim[i].name != a->seq && x->dim[i].name != a->feature)
             add_name(&around, x->dim[i].name);
     DimGroup groups[2];
-    if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, 2) || !same_dtype(o, -1))
+    if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, o->count) ||
+        !same_dtype(o, NULL))
         return NULL;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < o->count; i++)
         check_operand(
             o, i,
             &(const Access){ 4,
@@ -149,7 +110,7 @@ char *call_rope(const Operands *o)
     put_number(&fields, "seq", size_along(o, o->value[0], a->seq));
     put_number(&fields, "middle", groups[1].size);
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < o->count; i++)
         fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], groups[0].stride[i],
                 stride_along(o->value[i], a->seq), groups[1].stride[i]);
     put_text(&fields, "type", element_constant(x->dtype));
@@ -157,12 +118,63 @@ char *call_rope(const Operands *o)
     put_text(&fields, "inverse", a->inverse ? "true" : "false");
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
     put_offset(&fields, o->m, &x->dim[find_dim(x, a->seq)], "first_position");
-    return call_with_shape(o, "RtRope", "rt_rope", arena_text(&o->m->arena, "x, y%s", o->more), &fields);
+    const char *position = operand_named(o, "position") ? "position" : "RT_NO_POSITION";
+    return call_with_shape(o, "RtRope", "rt_rope", arena_text(&o->m->arena, "x, %s, y%s", position, o->more), &fields);
+}
+
+/* --- cumsum, cummax: [outer, middle, count] --------------------------------------------------------------------- */
+
+char *call_cumulative(const Operands *o)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *x = &o->value[0]->type;
+    Names around = { 0 };
+    for (int i = 0; i < x->rank; i++)
+        if (x->dim[i].name != a->dim)
+            add_name(&around, x->dim[i].name);
+    DimGroup groups[2];
+    if (!find_groups(o, &around, "other", 2, groups))
+        return NULL;
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "outer", groups[0].size);
+    put_number(&fields, "middle", groups[1].size);
+    put_number(&fields, "count", size_along(o, o->value[0], a->dim));
+    for (int i = 0; i < 2; i++) {
+        const int64_t along = stride_along(o->value[i], a->dim);
+        check_operand(o, i,
+                      &(const Access){ 3,
+                                       { groups[0].size, groups[1].size, size_along(o, o->value[i], a->dim) },
+                                       { groups[0].stride[i], groups[1].stride[i], along } });
+        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], groups[0].stride[i],
+                groups[1].stride[i], along);
+    }
+    put_text(&fields, "type", element_constant(x->dtype));
+    put_text(&fields, "is_max", o->op->kind == OP_cummax ? "true" : "false");
+    put_text(&fields, "exclusive", a->exclusive ? "true" : "false");
+    put_text(&fields, "reverse", a->reverse ? "true" : "false");
+    return call_with_shape(o, "RtCumulative", "rt_cumulative", "x, y", &fields);
 }
 
 /* --- attend: q [B, S, H, G, D]; k and v [B, T, H, D] ---------------------------------------------------------- */
 
-static char *attend(const Operands *o, const char *function, const char *operands)
+/* The strides of one operand, and whether the loops stay inside it. */
+static void put_strides(const Operands *o, int i, const DimGroup both[2], const DimGroup *group, Text *fields)
+{
+    const Attrs *a = &o->op->attrs;
+    const Value *value = o->value[i];
+    const bool is_key = find_dim(&value->type, a->key) >= 0;
+    const Name row = is_key ? a->key : a->seq;
+    const Access access = { 5,
+                            { both[0].size, both[1].size, is_key ? 1 : group->size, size_along(o, value, row),
+                              size_along(o, value, a->feature) },
+                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_along(value, row), 1 } };
+    check_operand(o, i, &access);
+    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
+            both[0].stride[i], stride_along(value, row), both[1].stride[i], group->stride[i]);
+}
+
+static char *attend(const Operands *o, const char *function, const char *read, const char *written)
 {
     const Attrs *a = &o->op->attrs;
     const Type *q = &o->value[0]->type, *k = &o->value[1]->type, *v = &o->value[2]->type;
@@ -177,7 +189,7 @@ static char *attend(const Operands *o, const char *function, const char *operand
     }
     DimGroup both[2], group;
     if (!find_groups(o, &shared, "common", 2, both) || !find_groups(o, &alone, "query's own", 1, &group) ||
-        !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, 4))
+        !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, operand_named(o, "lse")))
         return NULL;
     Text fields;
     open_text(&fields);
@@ -187,30 +199,24 @@ static char *attend(const Operands *o, const char *function, const char *operand
     put_number(&fields, "heads", both[1].size);
     put_number(&fields, "group", group.size);
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
-    for (int i = 0; i < o->count; i++) {
-        bool is_key = find_dim(&o->value[i]->type, a->key) >= 0;
-        Name row = is_key ? a->key : a->seq;
-        const Access access = { 5,
-                                { both[0].size, both[1].size, is_key ? 1 : group.size, size_along(o, o->value[i], row),
-                                  size_along(o, o->value[i], a->feature) },
-                                { both[0].stride[i], both[1].stride[i], group.stride[i], stride_along(o->value[i], row),
-                                  1 } };
-        check_operand(o, i, &access);
-        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
-                both[0].stride[i], stride_along(o->value[i], is_key ? a->key : a->seq), both[1].stride[i],
-                group.stride[i]);
-    }
+    for (int segments = 0; segments < 2; segments++) /* which are last in the struct */
+        for (int i = 0; i < o->count; i++)
+            if ((o->value[i]->type.dtype == I32) == segments)
+                put_strides(o, i, both, &group, &fields);
     put_text(&fields, "type", element_constant(q->dtype));
     put_text(&fields, "causal", a->causal ? "true" : "false");
     put_number(&fields, "window", a->window);
     put_offset(&fields, o->m, &q->dim[find_dim(q, a->seq)], "first_query");
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
-    return call_with_shape(o, "RtAttend", function, operands, &fields);
+    const char *segments =
+        operand_named(o, "query_segment") ? "query_segment, key_segment" : "RT_NO_SEGMENT, RT_NO_SEGMENT";
+    return call_with_shape(o, "RtAttend", function, arena_text(&o->m->arena, "%s, %s, %s", read, segments, written),
+                           &fields);
 }
 
-char *call_attend(const Operands *o) { return attend(o, "rt_attend", "q, k, v, y, lse"); }
+char *call_attend(const Operands *o) { return attend(o, "rt_attend", "q, k, v", "y, lse"); }
 
 char *call_attend_grad(const Operands *o)
 {
-    return attend(o, "rt_attend_grad", "q, k, v, y, lse, dy, dq, dk, dv, scratch");
+    return attend(o, "rt_attend_grad", "q, k, v, y, lse, dy", "dq, dk, dv, scratch");
 }

@@ -19,10 +19,10 @@ static double share_of_ranks(const Module *m, const Func *f, const Op *op)
     return __builtin_popcountll(own & all) / (double)m->axis_size[axis];
 }
 
-/* Of a call or loop, on a rank: stages may run different numbers of iterations. */
+/* Of a call or loop, on a rank that runs it: stages may run different numbers of iterations. */
 static double mean_iterations(const Module *m, const Op *op)
 {
-    return runs_in_stages(op) ? (double)op->attrs.dims.dim[0].size / (double)split_count(m, op->attrs.dims.dim[0].split)
+    return runs_in_stages(op) ? (double)op->attrs.dims.dim[0].size / __builtin_popcountll(stages_passed(m, op).at)
                               : (double)rank_iterations(m, op);
 }
 

@@ -10,6 +10,7 @@
 #define MPC_COST_H
 
 #include "ir.h"
+#include "kinds/kinds.h"
 #include "map.h"
 #include "storage.h"
 
@@ -76,6 +77,7 @@ void mark_forward(const Module *m, Map *forward, const Value *value);
 typedef struct {
     int64_t begin, end;
     TensorClass kind;
+    bool is_slots;      /* of a pipeline's micro-batches */
     const Value *value; /* NULL: scratch */
     const Op *op;       /* that made it; NULL: it outlives the step */
 } Stretch;
@@ -83,6 +85,7 @@ typedef struct {
 typedef struct {
     int64_t arena;            /* the trainer allocates this */
     int64_t bytes[N_CLASSES]; /* in use at the peak of the step, each byte counted once */
+    int64_t slots;            /* of the activations: what micro-batches of a pipeline keep */
     int64_t unused;           /* of the arena, at that time */
     int64_t peak[N_ROLES];    /* peak while STEP, EVAL, PREDICT run */
     const Op *op;             /* running at the peak of the step, and its function */
@@ -91,7 +94,7 @@ typedef struct {
     Stretch *held; /* at the peak */
 } MemoryUse;
 
-MemoryUse memory_use(const Classes *classes);
+MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind); /* of one kind of rank */
 int64_t bytes_of_held(const Module *m, const Stretch *held); /* less than end - begin for interleaved tensors */
 
 /* Where a value comes from: the op that made it, in the function in which it was made. */

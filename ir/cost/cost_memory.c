@@ -6,6 +6,9 @@
  */
 #include "cost.h"
 
+#include "schedule/slots.h"
+#include "stages.h"
+
 #include <stdlib.h>
 
 /* A value of a function, from its op to its last reader. */
@@ -18,7 +21,10 @@ typedef struct {
 typedef struct {
     const Classes *classes;
     Module *m;
-    int64_t base; /* the frames begin here, after the values that outlive a step */
+    Kinds *kinds;
+    int kind;                   /* of rank */
+    const PipelineSlots *slots; /* NULL: no schedule */
+    int64_t base;               /* the frames begin here in the plan, after the values that outlive a step */
 } PeakSearch;
 
 typedef struct {
@@ -26,7 +32,7 @@ typedef struct {
     Stretch *at;
 } UseList;
 
-static void add_held(PeakSearch *plan, UseList *list, Stretch held)
+static void append_held(PeakSearch *plan, UseList *list, Stretch held)
 {
     if (list->count == list->room) {
         Stretch *grown = NEW_ARRAY(&plan->m->arena, Stretch, list->room = list->room ? 2 * list->room : 64);
@@ -35,6 +41,17 @@ static void add_held(PeakSearch *plan, UseList *list, Stretch held)
         list->at = grown;
     }
     list->at[list->count++] = held;
+}
+
+/* The range is one of the plan of a function's frame, which begins at address `frame`: without what ranks of this kind
+ * leave out. */
+static void add_held(PeakSearch *plan, UseList *list, const Func *f, int64_t frame, Stretch held)
+{
+    const KindFrame *own = kind_frame(plan->kinds, f);
+    held.begin = frame + place_on(own, plan->kind, held.begin);
+    held.end = frame + place_on(own, plan->kind, held.end);
+    if (held.begin < held.end)
+        append_held(plan, list, held);
 }
 
 /* --- Lives --------------------------------------------------------------------------------------- */
@@ -88,32 +105,47 @@ static const Func *frame_below(const Module *m, const Op *op)
     return callee && callee->role != KERNEL ? callee : NULL;
 }
 
+/* Has this kind of rank memory for the value, other than slots? */
+static bool is_there(const PeakSearch *plan, const Value *value)
+{
+    const Value *held = shown_by(value);
+    const bool is_in_slots = plan->slots && held->def && ring_of(plan->slots, held) >= 0;
+    return !is_in_slots && (plan->kinds->count == 1 || stages_holding(plan->m, held) >> plan->kind & 1);
+}
+
 /* `frame`: the address of the function's frame in the arena; 0 if its storage is relative to the arena. */
-static void hold_values(PeakSearch *plan, UseList *list, const Life *lives, int count, int number, int64_t frame)
+static void hold_values(PeakSearch *plan, UseList *list, const Func *f, const Life *lives, int count, int number,
+                        int64_t frame)
 {
     for (int i = 0; i < count; i++) {
         const Storage *place = lives[i].value->storage;
         if (lives[i].first > number || lives[i].last < number || !place || place->base == BY_POINTER ||
-            (!frame && place->at < plan->base))
+            (!frame && place->at < plan->base) || !is_there(plan, lives[i].value))
             continue;
-        int64_t begin = frame + place->at;
-        add_held(plan, list,
-                 (Stretch){ begin, begin + span_bytes(plan->m, lives[i].value), class_of(plan->classes, lives[i].value),
-                            lives[i].value, lives[i].op });
+        add_held(plan, list, f, frame,
+                 (Stretch){ .begin = place->at,
+                            .end = place->at + span_bytes(plan->m, lives[i].value),
+                            .kind = class_of(plan->classes, lives[i].value),
+                            .value = lives[i].value,
+                            .op = lives[i].op });
     }
 }
 
-static void hold_scratch(PeakSearch *plan, UseList *list, const Op *op, int64_t frame)
+static void hold_scratch(PeakSearch *plan, UseList *list, const Func *f, const Op *op, int64_t frame)
 {
     Module *m = plan->m;
     const Func *callee = frame_below(m, op);
-    int64_t begin = frame + op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
+    int64_t begin = op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
     int64_t bytes = callee ? iteration_buffers(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
     const int64_t kept = callee ? op->attrs.slots : 0; /* of micro-batches in flight */
     if (bytes > kept)
-        add_held(plan, list, (Stretch){ begin, begin + bytes - kept, WORKSPACE, NULL, op });
+        add_held(plan, list, f, frame,
+                 (Stretch){ .begin = begin, .end = begin + bytes - kept, .kind = WORKSPACE, .op = op });
     if (kept)
-        add_held(plan, list, (Stretch){ begin + bytes - kept, begin + bytes, ACTIVATIONS, NULL, op });
+        add_held(
+            plan, list, f, frame,
+            (Stretch){
+                .begin = begin + bytes - kept, .end = begin + bytes, .kind = ACTIVATIONS, .is_slots = true, .op = op });
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -158,10 +190,12 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
         const Func *callee = frame_below(plan->m, op);
         Peak here = { .func = f, .op = op, .held = room };
         here.held.count = 0;
+        if (!callee && plan->kinds->count > 1 && !(stages_running(plan->m, op) >> plan->kind & 1))
+            continue;
         if (callee)
-            here = find_peak(plan, callee, frame + op->attrs.frame);
-        hold_values(plan, &here.held, lives, count, number, frame);
-        hold_scratch(plan, &here.held, op, frame);
+            here = find_peak(plan, callee, frame + place_on(kind_frame(plan->kinds, f), plan->kind, op->attrs.frame));
+        hold_values(plan, &here.held, f, lives, count, number, frame);
+        hold_scratch(plan, &here.held, f, op, frame);
         here.bytes = bytes_held(&here.held);
         const bool is_peak = here.bytes > peak.bytes;
         room = is_peak ? peak.held : here.held;
@@ -181,7 +215,9 @@ static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *see
         map_put(seen, param->storage, param->storage);
         int64_t begin = param->storage->at, end = begin + span_bytes(plan->m, param);
         plan->base = end > plan->base ? end : plan->base;
-        add_held(plan, list, (Stretch){ begin, end, class_of(plan->classes, param), param, NULL });
+        if (is_on(param->type.on, plan->kind))
+            add_held(plan, list, f, 0,
+                     (Stretch){ .begin = begin, .end = end, .kind = class_of(plan->classes, param), .value = param });
     }
 }
 
@@ -230,10 +266,12 @@ int64_t bytes_of_held(const Module *m, const Stretch *held)
     return held->value ? local_bytes(m, &held->value->type) : held->end - held->begin;
 }
 
-MemoryUse memory_use(const Classes *classes)
+MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
-    PeakSearch plan = { .classes = classes, .m = classes->m };
+    PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
+    const Op *loop = micro_loop(plan.m);
+    plan.slots = loop && loop->attrs.stages ? pipeline_slots(plan.m, loop) : NULL;
     UseList lasting = { 0 };
     Map seen = { .arena = &plan.m->arena };
     MemoryUse use = { 0 };
@@ -247,13 +285,15 @@ MemoryUse memory_use(const Classes *classes)
             continue;
         Peak peak = find_peak(&plan, f, 0);
         for (int j = 0; j < lasting.count; j++)
-            add_held(&plan, &peak.held, lasting.at[j]);
+            append_held(&plan, &peak.held, lasting.at[j]);
         use.peak[f->role] = bytes_held(&peak.held);
-        use.arena = f->frame;
+        use.arena = arena_on(kinds, kind);
         if (f->role != STEP)
             continue;
         use.op = peak.op, use.func = peak.func;
         count_classes(&plan, &peak.held, use.bytes);
+        for (int j = 0; j < peak.held.count; j++)
+            use.slots += peak.held.at[j].is_slots ? peak.held.at[j].end - peak.held.at[j].begin : 0;
         use.nheld = drop_shadowed(&peak.held);
         use.held = peak.held.at;
     }

@@ -1,5 +1,4 @@
-/* interp.c -- the reference interpreter: functions, calls and loops, on all ranks at once. */
-#include "flight.h"
+/* interp.c -- the reference interpreter: functions, ops and calls, on all ranks at once. */
 #include "interp_parts.h"
 #include "stages.h"
 
@@ -92,9 +91,7 @@ static Slots *plan_of(Interp *in, const Func *f)
     return make_plan(in, f);
 }
 
-static bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]);
-
-static const Func *callee_of(Interp *in, const Op *op)
+const Func *callee_of(Interp *in, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
     if (!callee)
@@ -130,137 +127,6 @@ static bool run_call(Interp *in, const Op *op, const Sharded args[], Sharded res
     return good;
 }
 
-static Part *parts_at(Interp *in, const Part *from, int rank_of_type, int64_t at)
-{
-    Part *to = from ? NEW_ARRAY(&in->arena, Part, in->ranks) : NULL;
-    for (int rank = 0; from && rank < in->ranks; rank++) {
-        for (int i = 0; i + 1 < rank_of_type; i++) {
-            to[rank].size[i] = from[rank].size[i + 1];
-            to[rank].stride[i] = from[rank].stride[i + 1];
-        }
-        to[rank].count = from[rank].size[0] ? from[rank].count / from[rank].size[0] : 0;
-        to[rank].data = from[rank].data + at * from[rank].stride[0];
-    }
-    return to;
-}
-
-/* Element `at` along the first dim; shares the memory. */
-static Sharded element_of(Interp *in, const Sharded *x, int64_t at)
-{
-    Type *type = NEW(&in->arena, Type);
-    *type = without_dim(*x->type, x->type->dim[0].name);
-    return (Sharded){ type, parts_at(in, x->part, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
-}
-
-/* Is it sliced by a loop?  Then the dim is the first one and is whole on every rank. */
-static bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
-
-static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, int64_t slices,
-                          const Sharded args[], const Sharded carried[], Sharded out[])
-{
-    const Dim *dim = &op->attrs.dims.dim[0];
-    Sharded *given = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
-    for (int i = 0; i < op->args.count; i++) {
-        int64_t slice = is_prefetched(op, i) ? at + (op->attrs.reverse ? -1 : 1) : at;
-        bool is_there = slice >= 0 && slice < slices;
-        given[i] = i < op->attrs.carried          ? carried[i]
-                   : !is_there                    ? (Sharded){ 0 }
-                   : is_sliced(args[i].type, dim) ? element_of(in, &args[i], slice)
-                                                  : args[i];
-    }
-    const char *around = in->iteration;
-    in->iteration = arena_text(&in->arena, "%s%s[%lld].", around, callee->name, (long long)at);
-    bool good = run_func(in, callee, given, out);
-    in->iteration = around;
-    return good;
-}
-
-static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
-{
-    for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < x[rank].count && rank_runs(in, rank); i++)
-            y[rank].data[at * y[rank].stride[0] + i] = x[rank].data[i];
-}
-
-/* Copies the result of an iteration to its index along the first dim of a stacked result. */
-static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
-{
-    stack_parts(in, x->part, at, y->part);
-    if (x->tangent && !y->tangent)
-        y->tangent = hold(in, y->type).part;
-    if (x->tangent)
-        stack_parts(in, x->tangent, at, y->tangent);
-}
-
-/* What is carried goes to the stage that runs from now on. */
-static void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
-{
-    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
-    in->running = (Stages){ UINT64_C(1) << stage, axis };
-    for (int i = 0; i < count && stage != before; i++) {
-        const Part *from = carried[i].part;
-        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
-        for (int rank = 0; rank < in->ranks; rank++)
-            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
-    }
-}
-
-/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
-static void fill_unwritten(const Interp *in, Sharded *held)
-{
-    for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < held->part[rank].count; i++)
-            held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
-}
-
-static bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
-{
-    const Dim *dim = &op->attrs.dims.dim[0];
-    const int carried = (int)op->attrs.carried, n = op->results.count;
-    Sharded *now = NEW_ARRAY(&in->arena, Sharded, n + carried + 1), *out = NEW_ARRAY(&in->arena, Sharded, n + 1);
-    const Func *callee = callee_of(in, op);
-    Iterations iterations = { 0 };
-    int passed_on = carried; /* what is in flight comes after that, and begins on each stage */
-    while (passed_on > 0 && arg(op, passed_on - 1)->type.in_flight)
-        passed_on--;
-    if (!callee || (in->memory && !begin_iterations(in, op, callee, &iterations)))
-        return false;
-    for (int i = 0; i < carried; i++)
-        now[i] = args[i];
-    for (int i = carried; i < n && dim->split.parts; i++)
-        fill_unwritten(in, &results[i]);
-    for (int64_t iteration = 0; iteration < dim->size; iteration++) {
-        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size;
-        bool arrives = false;
-        if (runs_in_stages(op)) {
-            const int64_t stage = block_with(in, dim, at, &at);
-            slices = part_size(in->m, dim, stage);
-            arrives = at == (op->attrs.reverse ? slices - 1 : 0) && iteration > 0;
-            enter_stage(in, dim, (int)stage, now, arrives ? passed_on : 0);
-            for (int i = passed_on; i < carried && arrives; i++)
-                now[i] = args[i];
-        }
-        iterations.iterations = slices;
-        for (int i = 0; in->memory && arrives && i < carried; i++)
-            if (!arrive(in, &iterations, i, &now[i]))
-                return false;
-        if (in->memory)
-            begin_iteration(in, &iterations, at);
-        if (!run_iteration(in, op, callee, at, slices, args, now, out))
-            return false;
-        if (in->memory)
-            end_iteration(in, &iterations);
-        for (int i = 0; i < n; i++)
-            if (i < carried)
-                now[i] = out[i];
-            else
-                stack(in, &out[i], at, &results[i]);
-    }
-    for (int i = 0; i < carried; i++)
-        results[i].part = now[i].part, results[i].tangent = now[i].tangent;
-    return true;
-}
-
 static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     switch (op->kind) {
@@ -280,6 +146,17 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
         return run_attend_grad(in, op, args, results);
     case OP_rope:
         return run_rope(in, op, args, results);
+    case OP_cumsum:
+    case OP_cummax:
+        return run_cumulative(in, op, args, results);
+    case OP_top_k:
+        return run_top_k(in, op, args, results);
+    case OP_place:
+        return run_place(in, op, args, results);
+    case OP_dispatch:
+        return run_dispatch(in, op, args, results);
+    case OP_combine:
+        return run_combine(in, op, args, results);
     case OP_call:
         return run_call(in, op, args, results);
     case OP_loop:
@@ -326,9 +203,10 @@ static bool check_value(Interp *in, const Sharded *held, Name name)
     return in->ranks == 1 || differs_by_stage(in->op) || copies_agree(in, held, name);
 }
 
+/* What one stage has of a value in an action is not shown. */
 static void show(Interp *in, const Op *op, int result, const Sharded *held)
 {
-    if (!in->options->observer)
+    if (!in->options->observer || in->staged)
         return;
     Tensor whole = put_together(in, held);
     Seen seen = { .func = in->func, .op = op, .result = result, .iteration = in->iteration, .value = whole };
@@ -374,6 +252,10 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         if (!same_stages(args[i].type->on, op->results.at[0]->type.on))
             args[i] = with_zeros(in, &args[i]);
     in->op = op;
+    if (in->staged && in->memory && !runs_on_stage(in, op)) {
+        leave_results(in, op, &value[first]);
+        return true;
+    }
     if (op->attrs.started && !args[0].part) { /* the last iteration has nothing to start */
         value[first] = (Sharded){ 0 };
         return true;
@@ -385,7 +267,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     }
     const Stages around = in->running;
     const Func *callee = info(op)->family == CONTROL ? find_func(in->m, op->attrs.callee) : NULL;
-    if (callee && !runs_in_stages(op) && !is_staged(callee) && op->results.count && op->results.at[0]->type.on.at)
+    if (callee && !in->staged && !runs_in_stages(op) && !is_staged(callee) && op->results.count &&
+        op->results.at[0]->type.on.at)
         in->running = op->results.at[0]->type.on;
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
@@ -407,7 +290,7 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     return true;
 }
 
-static bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[])
+bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[])
 {
     enum { DEEPEST = 64 };
     const Slots *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;

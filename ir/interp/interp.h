@@ -59,8 +59,9 @@ typedef struct {
 
 /* The same, with options.  `placed`: every value is written to its storage in a rank's arena and read from there, as in
  * the generated program: frames of called functions, pointers, slices, alternating buffers of loops, state in place,
- * scratch.  False if an op would read something other than the computed value, reporting the value and what has
- * overwritten it, or if an op overwrites an operand that it still reads. */
+ * scratch.  The micro-batches of a pipeline are then run as their schedule has them, action by action, with its
+ * messages and slots: see interp_schedule.c.  False if an op would read something other than the computed value,
+ * reporting the value and what has overwritten it, or if an op overwrites an operand that it still reads. */
 bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor results[], const RunOptions *options);
 
 Tensor new_tensor(const Type *type); /* zeros */

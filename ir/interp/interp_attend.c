@@ -6,11 +6,12 @@
  * and from dy:  dv_j = sum_i p_ij dy_i;  ds_ij = p_ij (dy_i . v_j - dy_i . y_i) scale;
  *   dq_i = sum_j ds_ij k_j;  dk_j = sum_i ds_ij q_i
  *
- * for each point of the dims that q has besides sequence and feature; k and v lack some of them.
+ * for each point of the dims that q has besides sequence and feature; k and v lack some of them.  With segments, query
+ * i sees key j only if theirs are equal.
  */
 #include "interp_parts.h"
 
-enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, TENSORS }; /* D: gradients; in forward mode, tangents */
+enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, OF_QUERY, OF_KEY, TENSORS }; /* D: gradients; in forward mode, tangents */
 
 /* One rank's tensors, and the matrices at the present point. */
 typedef struct {
@@ -25,9 +26,13 @@ typedef struct {
     const int64_t *position;  /* of the queries in the whole sequence; keys are whole */
 } Attention;
 
-static bool is_visible(const Attrs *attrs, int64_t query, int64_t key)
+/* Does query i of this rank see the key? */
+static bool is_visible(const Attention *x, int64_t i, int64_t key)
 {
-    int64_t back = query - key;
+    const Attrs *attrs = x->attrs;
+    int64_t back = x->position[i] - key;
+    if (x->at[OF_KEY] && x->at[OF_QUERY][i * x->row[OF_QUERY]] != x->at[OF_KEY][key * x->row[OF_KEY]])
+        return false;
     if (attrs->causal)
         return back >= 0 && (!attrs->window || back < attrs->window);
     return !attrs->window || (back < attrs->window && -back < attrs->window);
@@ -61,7 +66,7 @@ static void attend_row(const Attention *x, int64_t i, double *score)
     const Numbers *n = x->n;
     double highest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < x->keys; j++) {
-        bool visible = is_visible(x->attrs, x->position[i], j);
+        bool visible = is_visible(x, i, j);
         score[j] = visible ? n->map(OP_mul, x->scale, product(x, Q, i, K, j)) : -INFINITY;
         highest = number_reduce(n, OP_max, F32, highest, score[j]);
     }
@@ -78,7 +83,7 @@ static void attend_grad_row(const Attention *x, int64_t i, double *unused)
     const Numbers *n = x->n;
     double dy_y = product(x, DY, i, Y, i), lse = x->at[LSE][i * x->row[LSE]];
     for (int64_t j = 0; j < x->keys; j++) {
-        if (!is_visible(x->attrs, x->position[i], j))
+        if (!is_visible(x, i, j))
             continue;
         double p = weight(x, n->map(OP_mul, x->scale, product(x, Q, i, K, j)), lse);
         double ds = n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), x->scale);
@@ -94,14 +99,14 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
 {
     double lse = x->at[LSE][i * x->row[LSE]], *dlse = &x->at[DLSE][i * x->row[DLSE]];
     for (int64_t j = 0; j < x->keys; j++) {
-        if (!is_visible(x->attrs, x->position[i], j))
+        if (!is_visible(x, i, j))
             continue;
         ds[j] = x->scale * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
         *dlse += exp(x->scale * product(x, Q, i, K, j) - lse) * ds[j];
     }
     *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
-        if (!is_visible(x->attrs, x->position[i], j))
+        if (!is_visible(x, i, j))
             continue;
         double p = exp(x->scale * product(x, Q, i, K, j) - lse);
         accumulate(x, DY, i, p * (ds[j] - *dlse), V, j);
@@ -159,9 +164,17 @@ static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Shard
     return true;
 }
 
+/* The segments are the last two operands, behind `plain` others, if there are any. */
+static void hold_segments(const Op *op, const Sharded args[], int plain, Sharded held[])
+{
+    for (int i = plain; i < op->args.count; i++)
+        held[OF_QUERY + i - plain] = args[i];
+}
+
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
     Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
+    hold_segments(op, args, 3, held);
     if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
@@ -173,6 +186,7 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
 {
     Sharded held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
                               [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
+    hold_segments(op, args, 6, held);
     if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
@@ -183,6 +197,7 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
 bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
     Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
+    hold_segments(op, args, 3, held);
     for (int i = 0; i < 3; i++)
         held[DQ + i] = tangent_of(in, &args[i]);
     held[DY] = hold(in, y[0].type);

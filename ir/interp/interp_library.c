@@ -160,24 +160,60 @@ static void rotate(const Numbers *n, const Attrs *attrs, int64_t p, int64_t feat
     }
 }
 
-bool run_rope(Interp *in, const Op *op, const Sharded *x, Sharded *y)
+bool run_rope(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const Attrs *attrs = &op->attrs;
+    const Sharded *x = &args[0], *given = op->args.count > 1 ? &args[1] : NULL;
     int seq = find_dim(x->type, attrs->seq), feature = find_dim(x->type, attrs->feature);
     if (x->type->dim[feature].split.count)
         return cannot_run(in, "'%s' is split", attrs->feature);
     for (int rank = 0; rank < in->ranks; rank++) {
         const Part *part = &x->part[rank];
         const int64_t *position = positions_of(in, &x->type->dim[seq], rank);
+        const int given_seq = given ? find_dim(given->type, attrs->seq) : -1;
+        const int64_t given_step = given_seq < 0 ? 0 : given->part[rank].stride[given_seq];
         Walk w = { 0 };
         walk_rest(&w, x->type, part, attrs->seq, attrs->feature);
         walk_tensor(&w, x->type, part);
+        if (given)
+            walk_tensor(&w, given->type, &given->part[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < part->size[seq]; i++) {
                 int64_t at = w.offset[0] + i * part->stride[seq];
-                rotate(in->numbers, attrs, position[i], part->size[feature], part->data + at, y->part[rank].data + at,
+                int64_t p = given ? (int64_t)given->part[rank].data[w.offset[1] + i * given_step] : position[i];
+                rotate(in->numbers, attrs, p, part->size[feature], part->data + at, y->part[rank].data + at,
                        part->stride[feature]);
             }
+    }
+    return true;
+}
+
+/* Adds up, or takes the largest, along one dim. */
+bool run_cumulative(Interp *in, const Op *op, const Sharded *x, Sharded *y)
+{
+    const Attrs *attrs = &op->attrs;
+    const int along = find_dim(x->type, attrs->dim);
+    const OpKind by = op->kind == OP_cumsum ? OP_sum : OP_max;
+    if (x->type->dim[along].split.count)
+        return cannot_run(in, "'%s' is split", attrs->dim);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const Part *from = &x->part[rank], *to = &y->part[rank];
+        const int64_t count = from->size[along];
+        Walk w = { 0 };
+        walk_rest(&w, x->type, from, attrs->dim, NULL);
+        walk_tensor(&w, x->type, from);
+        walk_tensor(&w, y->type, to);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
+            double so_far = by == OP_sum ? 0 : INT32_MIN;
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t at = attrs->reverse ? count - 1 - i : i;
+                double *result = &to->data[w.offset[1] + at * to->stride[along]];
+                const double before = so_far;
+                so_far = number_reduce(in->numbers, by, y->type->dtype, so_far,
+                                       from->data[w.offset[0] + at * from->stride[along]]);
+                *result = attrs->exclusive ? before : so_far;
+            }
+        }
     }
     return true;
 }

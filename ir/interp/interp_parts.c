@@ -155,17 +155,16 @@ int first_stage(Stages on, int axis)
     return stage;
 }
 
-Stages stages_of(const Interp *in, const Type *type) { return type->on.at ? type->on : in->running; }
-
-bool rank_holds(const Interp *in, const Type *type, int rank)
-{
-    const Stages on = stages_of(in, type);
-    return !on.at || is_on(on, coordinate(in, rank, on.axis));
-}
+Stages stages_of(const Interp *in, const Type *type) { return in->running.at ? in->running : type->on; }
 
 bool rank_runs(const Interp *in, int rank)
 {
     return !in->running.at || is_on(in->running, coordinate(in, rank, in->running.axis));
+}
+
+bool rank_holds(const Interp *in, const Type *type, int rank)
+{
+    return rank_runs(in, rank) && (!type->on.at || is_on(type->on, coordinate(in, rank, type->on.axis)));
 }
 
 int *ranks_along(Interp *in, Axes axes, Stages on, int *count)
@@ -410,4 +409,25 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
                     name, (long long)i, sum[like][i], like, sum[rank][i], rank);
     }
     return true;
+}
+
+/* --- Stages --------------------------------------------------------------------------------------------- */
+
+void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
+{
+    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
+    in->running = (Stages){ UINT64_C(1) << stage, axis };
+    for (int i = 0; i < count && stage != before; i++) {
+        const Part *from = carried[i].part;
+        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
+        for (int rank = 0; rank < in->ranks; rank++)
+            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
+    }
+}
+
+void fill_unwritten(const Interp *in, Sharded *held)
+{
+    for (int rank = 0; rank < in->ranks; rank++)
+        for (int64_t i = 0; i < held->part[rank].count; i++)
+            held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
 }

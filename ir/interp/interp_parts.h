@@ -26,6 +26,7 @@ typedef struct {
 
 typedef struct Slots Slots;
 typedef struct Memory Memory;
+typedef struct Staged Staged;
 
 /* One call of a function with storage. */
 typedef struct {
@@ -46,6 +47,7 @@ typedef struct {
     const char *iteration; /* see Seen.iteration */
     uint64_t shaken;       /* so many values, see Tangents.shake */
     Stages running;        /* the function at hand runs on these alone */
+    Staged *staged;        /* the action of a schedule that `running` does; NULL: none */
     int depth;             /* of calls */
     const Func *func;      /* for messages */
     const Op *op;
@@ -81,7 +83,7 @@ bool copies_agree(Interp *in, const Sharded *held, Name name);
 double unwritten_number(const Interp *in, DType dtype); /* the contents of padding that no op wrote */
 
 /* --- Walking over a space: interp_walk.c -------------------------------------------------- */
-enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 10 };
+enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 12 };
 
 /* Iterates over a space of named dims and keeps the offset of the present element in each of several tensors.  The last
  * dim is iterated by the caller: `row` points, `step` apart. */
@@ -100,6 +102,28 @@ void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_b
 int walk_tensor(Walk *w, const Type *type, const Part *part); /* ... then all tensors: its number */
 bool walk_begin(Walk *w);                                     /* false if there is no point */
 bool walk_next(Walk *w);
+
+/* --- Functions: interp.c ------------------------------------------------------------------ */
+bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]);
+const Func *callee_of(Interp *in, const Op *op); /* NULL after reporting */
+
+/* --- Loops: interp_loop.c ----------------------------------------------------------------- */
+bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[]);
+bool is_sliced(const Type *type, const Dim *dim); /* by a loop: then the dim is the first one, and whole on all ranks */
+Sharded element_of(Interp *in, const Sharded *x, int64_t at); /* along the first dim; shares the memory */
+
+/* --- Schedules: interp_schedule.c --------------------------------------------------------- */
+
+/* Runs the micro-batches of a pipeline as its ranks do: action by action, with the messages and slots of the schedule.
+ */
+bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded args[], Sharded results[]);
+
+/* In an action: does its stage run the op?  Messages are events of their own.  Where it does not, the results of the op
+ * are what messages have brought, or nothing. */
+bool runs_on_stage(const Interp *in, const Op *op);
+void leave_results(Interp *in, const Op *op, Sharded results[]);
+bool is_left_out(const Interp *in, const Value *value); /* of the results of a call: nobody on its stage needs it */
+void note_leaving(Interp *in, const Op *loop, const Sharded carried[]); /* what a loop in stages hands on */
 
 /* --- Places in memory: interp_storage.c ---------------------------------------------------- */
 
@@ -126,6 +150,28 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th
 void begin_iteration(Interp *in, Iterations *t, int64_t at);
 void end_iteration(Interp *in, Iterations *t);
 
+/* Of the value in the function at hand. */
+int64_t address_of(const Interp *in, const Value *value);
+bool is_inside(Interp *in, const Value *value, int64_t address, int64_t bytes); /* of the arena */
+
+/* Copies bytes, with the elements in them; forgets what is in the frame of a call.  On the ranks that run. */
+void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes);
+bool forget_frame(Interp *in, const Op *call, const Func *callee);
+
+/* One end of a message. */
+typedef struct {
+    const Value *value;
+    int64_t address;
+    int rank;
+} MessageEnd;
+bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Part *part);
+
+/* What is carried, `count` values, goes to the stage that runs from now on. */
+void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count);
+
+/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
+void fill_unwritten(const Interp *in, Sharded *held);
+
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
 bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y);
@@ -137,7 +183,12 @@ bool run_pad(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool run_concat(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y);
-bool run_rope(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_rope(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_cumulative(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_top_k(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y);
+bool run_dispatch(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_combine(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3]);
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);

@@ -48,7 +48,7 @@ struct Memory {
 
 /* --- Addresses ---------------------------------------------------------------------------------- */
 
-static int64_t address_of(const Interp *in, const Value *value)
+int64_t address_of(const Interp *in, const Value *value)
 {
     const Storage *storage = value->storage;
     return (storage->base == BY_POINTER ? in->now.pointer[storage->pointer] : in->now.base) + storage->at;
@@ -84,7 +84,7 @@ static bool has_place(Interp *in, const Value *value)
     return value->storage ? true : cannot_run(in, "%%%s has no storage", value->name);
 }
 
-static bool is_inside(Interp *in, const Value *value, int64_t address, int64_t bytes)
+bool is_inside(Interp *in, const Value *value, int64_t address, int64_t bytes)
 {
     if (address >= 0 && address + bytes <= in->memory->bytes)
         return true;
@@ -321,7 +321,7 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         good = has_place(in, value);
-        if (good && info(op)->family != VIEW && results[i].part)
+        if (good && info(op)->family != VIEW && results[i].part && !(is_call && is_left_out(in, value)))
             good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
     }
     return good && (is_call || use_scratch(in, op));
@@ -329,8 +329,7 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
 
 /* --- Calls and loops --------------------------------------------------------------------------------- */
 
-/* Copies bytes, with the elements in them. */
-static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
+void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
 {
     for (int rank = 0; rank < in->ranks && from != to; rank++) {
         if (!rank_runs(in, rank))
@@ -343,7 +342,10 @@ static void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
     }
 }
 
-/* Copies a value carried in place to its final storage. */
+/* Do the stages of a pipeline run the loop as a schedule has it? */
+static bool is_scheduled(const Op *op) { return op->attrs.stages && op->attrs.dims.count; }
+
+/* Copies a value carried in place to its final storage, where all micro-batches of a schedule read it. */
 static bool begin_carried(Interp *in, Iterations *t, int i)
 {
     const Value *from = arg(t->op, i), *to = t->op->results.at[i];
@@ -353,13 +355,18 @@ static bool begin_carried(Interp *in, Iterations *t, int i)
         t->first[i] = NEW(&in->arena, Flight);
         *t->first[i] = *flight_to(in->memory, t->carried[i]);
     }
-    if (!is_carried_in_place(t->op, t->callee, i))
+    if (!is_carried_in_place(t->op, t->callee, i) && !is_scheduled(t->op))
         return true;
     t->carried[i] = address_of(in, to);
     if (!is_inside(in, from, address_of(in, from), bytes) || !is_inside(in, to, t->carried[i], bytes))
         return false;
     copy_bytes(in, address_of(in, from), t->carried[i], bytes);
     return true;
+}
+
+bool forget_frame(Interp *in, const Op *call, const Func *callee)
+{
+    return !call->args.count || forget_region(in, arg(call, 0), in->now.base + call->attrs.frame, callee->frame);
 }
 
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t)
@@ -374,7 +381,7 @@ bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *
             good = has_place(in, lists[k]->at[i]);
     for (int i = 0; good && i < op->attrs.carried; i++)
         good = begin_carried(in, t, i);
-    return good && (!op->args.count || forget_region(in, arg(op, 0), in->now.base + op->attrs.frame, callee->frame));
+    return good && forget_frame(in, op, callee);
 }
 
 /* The address of one iteration's slice of a value of the caller. */
@@ -386,7 +393,7 @@ static int64_t slice_address(const Interp *in, const Op *op, const Value *value,
 }
 
 /* A value not carried in place alternates between a buffer after the callee's frame and the storage of the loop's
- * result, so that the last iteration writes to the latter. */
+ * result, so that the last iteration writes to the latter.  The micro-batches of a schedule all write to the buffer. */
 void begin_iteration(Interp *in, Iterations *t, int64_t at)
 {
     const Op *op = t->op;
@@ -402,12 +409,13 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at)
         const Value *value = op->results.at[i];
         bool swaps = i < op->attrs.carried && !is_carried_in_place(t->op, t->callee, i);
         pointer[nargs + i] = i >= op->attrs.carried ? slice_address(in, op, value, at)
-                             : swaps && is_written_behind(op, i, iteration, t->iterations) ? buffer
-                                                                                           : address_of(in, value);
+                             : swaps && (is_scheduled(op) || is_written_behind(op, i, iteration, t->iterations))
+                                 ? buffer
+                                 : address_of(in, value);
         if (swaps)
             buffer += aligned_bytes(local_bytes(in->m, &value->type));
     }
-    for (int i = 0; i < op->attrs.carried; i++)
+    for (int i = 0; i < op->attrs.carried && !is_scheduled(op); i++)
         t->carried[i] = pointer[nargs + i];
     in->now = (Activation){ frame, pointer };
 }
@@ -436,6 +444,13 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
 }
 
 void end_iteration(Interp *in, Iterations *t) { in->now = t->outer; }
+
+bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Part *part)
+{
+    in->memory->when++;
+    return read_part(in, from->value, from->address, part, from->rank) &&
+           write_part(in, to->value, to->address, part, to->rank);
+}
 
 /* --- Whole programs ---------------------------------------------------------------------------------- */
 

@@ -306,6 +306,7 @@ static void read_param(Parser *p, Param **end)
     param->b = read_number(p);
     expect(p, ")");
     param->decay = !accept(p, "no_decay");
+    param->frozen = accept(p, "frozen");
     Name path = NULL;
     read_place(p, &path, &param->where);
 }
@@ -350,6 +351,7 @@ static void read_rule(Parser *p, ShardRule **end)
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
     rule->reversed = accept(p, "reversed");
+    rule->joined = accept(p, "joined");
     if (accept(p, "parts"))
         rule->parts = read_parts(p);
 }

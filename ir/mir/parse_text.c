@@ -158,23 +158,27 @@ Names read_names(Parser *p)
     return list;
 }
 
-static int64_t read_size(Parser *p)
+static int64_t read_size_from(Parser *p, int64_t least)
 {
     peek(p);
     int begin = p->at;
     int64_t size = read_int(p);
-    if (!p->failed && (size < 1 || size > INT64_C(1) << 40))
-        fail(p, from(p, begin), "a size must be from 1 to 2^40");
+    if (!p->failed && (size < least || size > INT64_C(1) << 40))
+        fail(p, from(p, begin), least ? "a size must be from 1 to 2^40" : "a part must be from 0 to 2^40, or -");
     return p->failed ? 1 : size;
 }
 
-/* (3+9) */
+static int64_t read_size(Parser *p) { return read_size_from(p, 1); }
+
+/* (3+9), (0+9), (-+9) */
 Name read_parts(Parser *p)
 {
     char *text = "";
     expect(p, "(");
     do
-        text = arena_text(&p->module->arena, "%s%s%lld", text, *text ? "+" : "", (long long)read_size(p));
+        text = accept(p, "-")
+                   ? arena_text(&p->module->arena, "%s%s-", text, *text ? "+" : "")
+                   : arena_text(&p->module->arena, "%s%s%lld", text, *text ? "+" : "", (long long)read_size_from(p, 0));
     while (!p->failed && accept(p, "+"));
     expect(p, ")");
     return intern_text(p->module, text);

@@ -327,6 +327,7 @@ static void print_param(Module *m, const Param *param, FILE *out)
     fputs(", ", out);
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
+    fputs(param->frozen ? " frozen" : "", out);
     print_loc(NULL, param->where, out);
     fputc('\n', out);
 }
@@ -368,7 +369,7 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    fputs(rule->reversed ? " reversed" : "", out);
+    fprintf(out, "%s%s", rule->reversed ? " reversed" : "", rule->joined ? " joined" : "");
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 

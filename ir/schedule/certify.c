@@ -327,45 +327,24 @@ static bool check_deadlock(const Proof *p)
 
 /* --- Slots ------------------------------------------------------------------------------------------ */
 
-/* Does a rank hold more of something than it has slots? */
-static bool fits(const Proof *p, int rank, const Event *e, int stage, int held, int slots, const char *what)
+/* Of activations. */
+static bool check_slots(const Proof *p)
 {
-    return held <= slots || REFUSE(p, "rank %d %s, and then holds %d %s of stage %d: it has %d slot%s", rank,
-                                   event_text(p, e), held, what, stage, slots, slots == 1 ? "" : "s");
-}
-
-static bool check_slots_of_rank(const Proof *p, int rank, int *saved, int *deferred, int *unread[N_DIRECTIONS])
-{
-    static const char *const what[N_DIRECTIONS] = { "unread activations", "unread gradients" };
     const PipelineSchedule *s = p->s;
-    for (int i = 0; i < s->nevents[rank]; i++) {
-        const Event *e = &s->event[rank][i];
-        const bool is_back = e->is_message ? e->message.backward : e->action.kind == BACKWARD_ACTION;
-        if (e->is_message) {
-            const int stage = receiving_stage(&e->message);
-            if (!e->sends &&
-                !fits(p, rank, e, stage, ++unread[is_back][stage], s->received[is_back][stage], what[is_back]))
-                return false;
-            continue;
+    int *held = NEW_ARRAY(p->arena, int, stage_count(s));
+    for (int rank = 0; rank < s->ranks; rank++)
+        for (int i = 0; i < s->nevents[rank]; i++) {
+            const Event *e = &s->event[rank][i];
+            const int stage = e->action.stage;
+            if (!is_action(e))
+                continue;
+            held[stage] += e->action.kind == FORWARD_ACTION;
+            if (held[stage] > s->activations[stage])
+                return REFUSE(p, "rank %d %s, and then holds %d activations of stage %d: it has %d slot%s", rank,
+                              event_text(p, e), held[stage], stage, s->activations[stage],
+                              s->activations[stage] == 1 ? "" : "s");
+            held[stage] -= e->action.kind == (s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION);
         }
-        if (e->reduces)
-            continue;
-        const int stage = e->action.stage;
-        if (e->action.kind == FORWARD_ACTION &&
-            !fits(p, rank, e, stage, ++saved[stage], s->activations[stage], "saved activations"))
-            return false;
-        if (e->action.kind == (s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION))
-            saved[stage]--;
-        if (s->splits_backward && e->action.kind == BACKWARD_ACTION &&
-            !fits(p, rank, e, stage, ++deferred[stage], s->deferred[stage], "deferred weight gradients"))
-            return false;
-        if (e->action.kind == WEIGHT_ACTION)
-            deferred[stage]--;
-        const Message read = { is_back, is_back ? stage + 1 : stage - 1, e->action.micro };
-        if (e->action.kind != WEIGHT_ACTION && is_cell(p, read.stage, read.micro) &&
-            p->got[is_back][cell(p, read.stage, read.micro)])
-            unread[is_back][stage]--;
-    }
     return true;
 }
 
@@ -396,18 +375,6 @@ bool certify_slots(Arena *arena, const PipelineSchedule *s, int rank, const Life
             return REFUSE(&proof, "rank %d %s, whose slot does not hold it", rank, event_text(&proof, e));
         *slot = 0;
     }
-    return true;
-}
-
-static bool check_slots(const Proof *p)
-{
-    int *saved = NEW_ARRAY(p->arena, int, stage_count(p->s)), *unread[N_DIRECTIONS];
-    int *deferred = NEW_ARRAY(p->arena, int, stage_count(p->s));
-    for (int i = 0; i < N_DIRECTIONS; i++)
-        unread[i] = NEW_ARRAY(p->arena, int, stage_count(p->s));
-    for (int rank = 0; rank < p->s->ranks; rank++)
-        if (!check_slots_of_rank(p, rank, saved, deferred, unread))
-            return false;
     return true;
 }
 

@@ -86,38 +86,18 @@ static void project(PipelineSchedule *s, Item item)
 
 /* --- Slots ------------------------------------------------------------------------------------------ */
 
-static void count(int *now, int *most, int stage, int change)
-{
-    now[stage] += change;
-    most[stage] = now[stage] > most[stage] ? now[stage] : most[stage];
-}
-
-/* What a message holds from its receive to the end of the action that reads it, F what its last backward action frees.
- */
-static void count_slots(Arena *arena, PipelineSchedule *s)
+/* What F of a micro-batch begins to hold, and its last backward action frees. */
+static void count_activations(Arena *arena, PipelineSchedule *s)
 {
     const ActionKind last = s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
-    int *held = NEW_ARRAY(arena, int, stage_count(s)), *waiting = NEW_ARRAY(arena, int, stage_count(s)), *unread[2];
-    for (int i = 0; i < 2; i++)
-        unread[i] = NEW_ARRAY(arena, int, stage_count(s));
+    int *held = NEW_ARRAY(arena, int, stage_count(s));
+    s->activations = NEW_ARRAY(arena, int, stage_count(s));
     for (int rank = 0; rank < s->ranks; rank++)
-        for (int i = 0; i < s->nevents[rank]; i++) {
-            const Event *e = &s->event[rank][i];
-            const Action a = e->action;
-            if (e->reduces)
-                continue;
-            if (e->is_message) {
-                const bool back = e->message.backward;
-                if (!e->sends)
-                    count(unread[back], s->received[back], e->message.stage + (back ? -1 : 1), 1);
-                continue;
-            }
-            count(held, s->activations, a.stage, (a.kind == FORWARD_ACTION) - (a.kind == last));
-            count(waiting, s->deferred, a.stage,
-                  s->splits_backward ? (a.kind == BACKWARD_ACTION) - (a.kind == WEIGHT_ACTION) : 0);
-            const int before = a.kind == FORWARD_ACTION ? a.stage - 1 : a.stage + 1;
-            if (a.kind != WEIGHT_ACTION && before >= 0 && before < stage_count(s) && rank_of_stage(s, before) != rank)
-                count(unread[a.kind == BACKWARD_ACTION], s->received[a.kind == BACKWARD_ACTION], a.stage, -1);
+        for (int i = 0; i < s->nactions[rank]; i++) {
+            const Action a = s->action[rank][i];
+            held[a.stage] += (a.kind == FORWARD_ACTION) - (a.kind == last);
+            if (held[a.stage] > s->activations[a.stage])
+                s->activations[a.stage] = held[a.stage];
         }
 }
 
@@ -157,13 +137,9 @@ bool order_messages(Arena *arena, PipelineSchedule *s, const char **why)
     for (rank = 0; rank < s->ranks; rank++)
         s->event[rank] =
             NEW_ARRAY(arena, Event, 3 * s->nactions[rank] + s->chunks); /* each may receive once, and send once */
-    s->activations = NEW_ARRAY(arena, int, stage_count(s));
-    s->deferred = NEW_ARRAY(arena, int, stage_count(s));
-    for (int i = 0; i < 2; i++)
-        s->received[i] = NEW_ARRAY(arena, int, stage_count(s));
     const Item *items = items_in_order(arena, s, &t, &n);
     for (int i = 0; i < n; i++)
         project(s, items[i]);
-    count_slots(arena, s);
+    count_activations(arena, s);
     return true;
 }

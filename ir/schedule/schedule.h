@@ -6,7 +6,7 @@
  *   simulate.c      the timeline under given costs: start and end of each action, bubble, micro-batches in flight
  *   held.c          memory over that time
  *   published.c     bubbles as the papers give them
- *   order.c         messages between the actions, and the slots that they need
+ *   order.c         messages between the actions, and the slots of what they make
  *   certify.c       proofs: complete, ordered, free of deadlock, within its slots
  *
  * A pipeline has `ranks` ranks along its axis, and `ranks * chunks` stages, numbered in the order of the model.  Stage
@@ -64,10 +64,8 @@ typedef struct {
      */
     int *nevents;
     Event **event;
-    /* Filled by order_messages(): buffers ("slots") that a rank needs, at most. */
-    int *activations; /* by stage: micro-batches between F and their last backward action (B, or W where split) */
-    int *deferred;    /* by stage: micro-batches between B and W */
-    int *received[2]; /* by stage: activations / gradients received and not yet read by their F / B */
+    int *activations; /* likewise: by stage, micro-batches between F and their last backward action (B, or W where
+                         split), at most */
 } PipelineSchedule;
 
 /* Costs in any one unit of time. NULL: F 1, B 2 (unsplit) or B 1 and W 1, messages 0. */
@@ -98,16 +96,15 @@ int stage_count(const PipelineSchedule *s);
 
 static inline bool is_action(const Event *e) { return !e->is_message && !e->reduces; }
 
-/* Puts messages and reductions between the actions of a schedule that was made or read, and counts slots; false with
- * *why if actions wait for each other in a circle. */
+/* Puts messages and reductions between the actions of a schedule that was made or read, and counts activations; false
+ * with *why if actions wait for each other in a circle. */
 bool order_messages(Arena *arena, PipelineSchedule *s, const char **why);
 
 /* Checks everything again from the tables alone (it shares nothing with order_messages): each action exactly once and
  * on its stage's rank; F before B before W, and micro-batches in order; each receive has its send, in the same order
  * per pair of ranks and direction; no deadlock under rendezvous semantics (a message completes when both sides have
  * come to it, and each rank goes on only then); a reduction for each stage, after its last action, if the schedule
- * reduces, and else none; no more micro-batches in flight than the slots counted.  false: *why
- * names rank, action, and the cycle. */
+ * reduces, and else none; no more activations than counted.  false: *why names rank, action, and the cycle. */
 bool certify_schedule(Arena *arena, const PipelineSchedule *s, const char **why);
 
 /* How long a rank keeps what the micro-batches have of a value: it is made by an action of one chunk, or arrives in the

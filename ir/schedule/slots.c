@@ -46,17 +46,28 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     return NULL;
 }
 
-const Op *stage_loop(const Func *part)
+static const Op *stage_loop_from(const Op *op)
 {
-    const Op *op = part->first;
     while (op && !runs_in_stages(op))
         op = op->next;
     return op;
 }
 
+const Op *stage_loop(const Func *part) { return stage_loop_from(part->first); }
+
+const Op *next_stage_loop(const Op *loop) { return stage_loop_from(loop->next); }
+
 /* --- Parts ------------------------------------------------------------------------------------------ */
 
-/* Those of a chunk loop along the same dim: forward, backward, and for the gradients of weights. */
+static bool loops_along(const StagePart *part, Name dim)
+{
+    const Op *loop = part->loop;
+    while (loop && loop->attrs.dims.dim[0].name != dim)
+        loop = next_stage_loop(loop);
+    return loop != NULL;
+}
+
+/* Those of a chunk loop along the same dims: forward, backward, and for the gradients of weights. */
 static void find_parts(Module *m, PipelineSlots *all, const Func *micro)
 {
     int count = 0;
@@ -69,7 +80,7 @@ static void find_parts(Module *m, PipelineSlots *all, const Func *micro)
         StagePart *part = &all->part[all->nparts];
         *part = (StagePart){ .call = op, .loop = stage_loop(find_func(m, op->attrs.callee)), .chunk = all->nparts };
         for (int i = 0; i < all->nparts; i++)
-            if (all->part[i].loop->attrs.dims.dim[0].name == part->loop->attrs.dims.dim[0].name)
+            if (loops_along(&all->part[i], part->loop->attrs.dims.dim[0].name))
                 part->kind++, part->chunk = all->part[i].chunk;
         all->nparts++;
     }
@@ -115,7 +126,11 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
     const Value *value = find_func(m, part->call->attrs.callee)->results.at[i];
     const int ranks = all->schedule->ranks, at = stage_on_rank(all->schedule, rank, part->chunk) % ranks;
     const bool is_first = at == (part->kind == FORWARD_ACTION ? 0 : ranks - 1);
-    return is_first ? value->def && is_send(value->def) : is_carried(part->loop, &part->loop->args, value);
+    for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop))
+        if (is_carried(loop, &loop->args, value) && is_on(stages_passed(m, loop), rank) &&
+            !is_on(end_stage(m, loop, false), rank))
+            return true;
+    return is_first && value->def && is_send(value->def);
 }
 
 /* Of the i-th result of part number `number`. */

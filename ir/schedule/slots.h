@@ -18,7 +18,7 @@ typedef struct {
 
 /* A part of a micro-batch: what a rank does in one kind of action for one of its stages. */
 typedef struct {
-    const Op *call, *loop; /* of its function; in it, the loop in stages */
+    const Op *call, *loop; /* of its function; in it, the first loop in stages */
     ActionKind kind;
     int chunk;
 } StagePart;
@@ -52,7 +52,8 @@ const Op *next_early(const Op *op);
 /* The ring of a value of its callee; -1: it has none. */
 int ring_of(const PipelineSlots *slots, const Value *value);
 
-/* The loop in stages of a part of a micro-batch. */
+/* The first loop in stages of a part of a micro-batch, and the next one, of another repeat; NULL: there is none. */
 const Op *stage_loop(const Func *part);
+const Op *next_stage_loop(const Op *loop);
 
 #endif

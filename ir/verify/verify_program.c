@@ -150,7 +150,7 @@ static bool verify_step(Module *m, const Func *f)
     const PortKind needed[] = { adamw ? PORT_FIRST_MOMENT : PORT_MOMENTUM, PORT_SECOND_MOMENT };
     for (const Param *param = m->params; param; param = param->next)
         for (int i = 0; i < has_first + adamw; i++)
-            if (!param_for(f, needed[i], param->name))
+            if (!param->frozen && !param_for(f, needed[i], param->name))
                 return WRONG(m, f->loc, "@%s does not take %s(%s), which %s needs", f->name, port_word(needed[i]),
                              param->name, Optimizer_words[m->train.optimizer]);
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))

@@ -3,22 +3,25 @@
  * All stages should take equally long: the time of a step is that of the slowest.  What is before the repeat is on the
  * first stage, what is after it on the last one, forward and backward, so these get fewer copies: the FLOPs of a
  * micro-batch are counted from its ops.  Copies are alike, so giving each to the stage that then has least is optimal.
- * A repeat in chunks is several loops, each of which passes all ranks; what is before it is in the first one's first
- * stage, what is after it in the last one's last stage.
+ * Several repeats that share the stages are one sequence of copies, see share_copies.h; what stands between two is on
+ * the stage where the former ends.  A repeat in chunks is several loops, each of which passes all ranks; what is before
+ * it is in the first one's first stage, what is after it in the last one's last stage.
  */
 #include "balance.h"
 
 #include "cost/cost.h"
 #include "map.h"
+#include "share_copies.h"
 #include "stage_layout.h"
 #include "stages.h"
 #include "uses.h"
 
 typedef struct {
     Module *m;
-    int axis;                 /* of the pipeline */
-    Name dim;                 /* that counts the copies of the first chunk */
-    double copy, first, last; /* FLOPs of one copy, and of what is before and after all */
+    int axis;                       /* of the pipeline */
+    int repeats;                    /* that share the stages */
+    double copy[MAX_REPEATS];       /* FLOPs of one copy of each */
+    double beside[MAX_REPEATS + 1]; /* of what is before the first repeat, and after each */
     Map seen;
 } Balance;
 
@@ -30,65 +33,20 @@ static bool is_rule_of(const ShardRule *rule, const Op *op)
     return copies_run(op) && rule->dims.name[0] == copies_run(op);
 }
 
-/* Is it the loop of a chunk? */
-static bool runs_chunk(const Balance *b, const Op *op)
+/* The number of the repeat whose copies the op runs, for all chunks that of the first one; -1: none of the pipeline's.
+ */
+static int repeat_run(const Balance *b, const Op *op)
 {
-    const ShardRule *rule = b->m->rules;
-    while (rule && (rule->axis != b->axis || !is_rule_of(rule, op)))
-        rule = rule->next;
-    return rule != NULL;
-}
-
-static double flops_of(const Balance *b, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
-    return op_work(b->m, NULL, op).rank + (callee ? flops_run(b->m, callee) * (double)rank_iterations(b->m, op) : 0);
-}
-
-static bool reads_one_of(const Op *op, const Map *ops)
-{
-    for (int i = 0; i < op->args.count; i++)
-        if (arg(op, i)->def && map_get(ops, arg(op, i)->def))
-            return true;
-    return false;
-}
-
-/* Before the copies: what a forward loop needs, and what reads the results of a backward one. */
-static void weigh_beside_copies(Balance *b, const Func *f)
-{
-    Map before = { .arena = &b->m->arena }, after_backward = { .arena = &b->m->arena };
-    for (const Op *op = f->first; op; op = op->next)
-        if (runs_chunk(b, op) && !op->attrs.reverse)
-            note_with_operands(&before, op);
-    for (const Op *op = f->first; op; op = op->next) {
-        const bool is_loop = runs_chunk(b, op);
-        if ((is_loop && op->attrs.reverse) || reads_one_of(op, &after_backward))
-            map_put(&after_backward, op, b);
-        if (is_loop)
-            b->copy += copies_run(op) == b->dim ? flops_run(b->m, find_func(b->m, op->attrs.callee)) : 0;
-        else if (map_get(&before, op) || map_get(&after_backward, op))
-            b->first += flops_of(b, op);
-        else
-            b->last += flops_of(b, op);
+    int number = 0;
+    for (const ShardRule *rule = b->m->rules; rule; rule = rule->next) {
+        number += rule->axis == b->axis && rule->joined;
+        if (rule->axis == b->axis && is_rule_of(rule, op))
+            return number;
     }
+    return -1;
 }
 
-/* Once for each function in which the copies run; not inside of them. */
-static void weigh(Balance *b, const Func *f)
-{
-    bool is_here = false;
-    if (map_get(&b->seen, f))
-        return;
-    map_put(&b->seen, f, b);
-    for (const Op *op = f->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
-        is_here |= runs_chunk(b, op);
-        if (!runs_chunk(b, op) && callee)
-            weigh(b, callee);
-    }
-    if (is_here)
-        weigh_beside_copies(b, f);
-}
+static bool runs_copies(const Balance *b, const Op *op) { return repeat_run(b, op) >= 0; }
 
 /* Of a chunk; 0: the rule is about something else. */
 static int64_t copies_in(const Module *m, const ShardRule *rule)
@@ -108,6 +66,74 @@ static ShardRule *next_chunk(const Module *m, ShardRule *rule, int axis)
     return rule;
 }
 
+/* All chunks but the first one have the same copies. */
+static bool is_first_chunk(const Balance *b, const Op *op)
+{
+    return b->repeats > 1 || is_rule_of(next_chunk(b->m, b->m->rules, b->axis), op);
+}
+
+static double flops_of(const Balance *b, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
+    return op_work(b->m, NULL, op).rank + (callee ? flops_run(b->m, callee) * (double)rank_iterations(b->m, op) : 0);
+}
+
+/* The number in the map, plus 1, of an op or its operands: the lowest one; 0: none has one. */
+static int lowest_of(const Map *number, const Op *op)
+{
+    int lowest = (int)(intptr_t)map_get(number, op);
+    for (int i = 0; i < op->args.count; i++) {
+        const int of_operand = arg(op, i)->def ? (int)(intptr_t)map_get(number, arg(op, i)->def) : 0;
+        lowest = of_operand && (!lowest || of_operand < lowest) ? of_operand : lowest;
+    }
+    return lowest;
+}
+
+/* Before the copies of a repeat: what its forward loop needs, if none before does, and what reads the results of its
+ * backward one. */
+static void weigh_beside_copies(Balance *b, const Func *f)
+{
+    Map before = { .arena = &b->m->arena }; /* op -> the number of the repeat, + 1 */
+    for (int repeat = 0; repeat < b->repeats; repeat++) {
+        Map needed = { .arena = &b->m->arena };
+        for (const Op *op = f->first; op; op = op->next)
+            if (repeat_run(b, op) == repeat && !op->attrs.reverse)
+                note_with_operands(&needed, op);
+        for (const Op *op = f->first; op; op = op->next)
+            if (map_get(&needed, op) && !map_get(&before, op))
+                map_put(&before, op, (void *)(intptr_t)(repeat + 1));
+    }
+    Map after_backward = { .arena = &b->m->arena };
+    for (const Op *op = f->first; op; op = op->next) {
+        const int repeat = repeat_run(b, op);
+        if (repeat >= 0 && op->attrs.reverse)
+            map_put(&after_backward, op, (void *)(intptr_t)(repeat + 1));
+        const int of_backward = lowest_of(&after_backward, op), number = (int)(intptr_t)map_get(&before, op);
+        map_put(&after_backward, op, (void *)(intptr_t)of_backward);
+        if (repeat < 0)
+            b->beside[number ? number - 1 : of_backward ? of_backward - 1 : b->repeats] += flops_of(b, op);
+        else
+            b->copy[repeat] += is_first_chunk(b, op) ? flops_run(b->m, find_func(b->m, op->attrs.callee)) : 0;
+    }
+}
+
+/* Once for each function in which the copies run; not inside of them. */
+static void weigh(Balance *b, const Func *f)
+{
+    bool is_here = false;
+    if (map_get(&b->seen, f))
+        return;
+    map_put(&b->seen, f, b);
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
+        is_here |= runs_copies(b, op);
+        if (!runs_copies(b, op) && callee)
+            weigh(b, callee);
+    }
+    if (is_here)
+        weigh_beside_copies(b, f);
+}
+
 /* The rules of all chunks, with what is beside the copies on each of their ranks, in FLOPs. */
 typedef struct {
     ShardRule *rule[MAX_CHUNKS];
@@ -125,8 +151,8 @@ static Chunks find_chunks(const Balance *b, ShardRule *first)
         c.rule[c.count++] = rule;
     }
     const int last = c.count - 1;
-    c.beside[0][c.rule[0]->reversed ? c.ranks - 1 : 0] += b->first;
-    c.beside[last][c.rule[last]->reversed ? 0 : c.ranks - 1] += b->last;
+    c.beside[0][c.rule[0]->reversed ? c.ranks - 1 : 0] += b->beside[0];
+    c.beside[last][c.rule[last]->reversed ? 0 : c.ranks - 1] += b->beside[1];
     return c;
 }
 
@@ -194,7 +220,7 @@ static Name share_chunk(const Balance *b, const Chunks *c, int chunk, double cop
 static void balance_chunks(const Balance *b, ShardRule *first)
 {
     const Chunks c = find_chunks(b, first);
-    const double copy = b->copy > 0 ? b->copy : 1;
+    const double copy = b->copy[0] > 0 ? b->copy[0] : 1;
     int64_t total[MAX_STAGES];
     for (int chunk = 0; chunk < c.count; chunk++)
         if (c.rule[chunk]->parts || c.copies[chunk] < c.ranks)
@@ -202,6 +228,41 @@ static void balance_chunks(const Balance *b, ShardRule *first)
     share_totals(&c, copy, total);
     for (int chunk = c.count - 1; chunk >= 0; chunk--)
         c.rule[chunk]->parts = share_chunk(b, &c, chunk, copy, total);
+}
+
+/* --- Several repeats ------------------------------------------------------------------------------- */
+
+static void balance_repeats(const Balance *b, ShardRule *first)
+{
+    const int ranks = (int)b->m->axis_size[b->axis];
+    ShardRule *rules[MAX_REPEATS];
+    int64_t copies[MAX_REPEATS], stage[MAX_STAGES], part[MAX_REPEATS][MAX_STAGES], all = 0, at = 0;
+    for (int i = 0; i < b->repeats; i++, first = first->next) {
+        rules[i] = first = next_chunk(b->m, first, b->axis);
+        copies[i] = copies_in(b->m, first);
+        all += copies[i];
+    }
+    if (rules[0]->parts || all < ranks)
+        return;
+    double *flops = NEW_ARRAY(&b->m->arena, double, all);
+    flops[0] = b->beside[0];
+    for (int i = 0; i < b->repeats; i++) {
+        for (int64_t copy = 0; copy < copies[i]; copy++)
+            flops[at++] += b->copy[i] > 0 ? b->copy[i] : 1;
+        flops[at - 1] += b->beside[i + 1];
+    }
+    share_copies(&b->m->arena, flops, all, ranks, stage);
+    cut_repeats(copies, b->repeats, stage, part);
+    for (int i = 0; i < b->repeats; i++)
+        rules[i]->parts = parts_text(b->m, part[i], ranks);
+}
+
+static int count_repeats(const Module *m, ShardRule *first, int axis)
+{
+    int count = 1;
+    for (const ShardRule *rule = first; rule; rule = next_chunk(m, rule->next, axis))
+        count += rule->joined;
+    return count;
 }
 
 void balance_stages(Module *m)
@@ -213,8 +274,10 @@ void balance_stages(Module *m)
         ShardRule *first = next_chunk(m, m->rules, axis);
         if (!first || m->axis_size[axis] > MAX_STAGES)
             continue;
-        Balance b = { .m = m, .axis = axis, .dim = first->dims.name[0], .seen.arena = &m->arena };
+        Balance b = { .m = m, .axis = axis, .repeats = count_repeats(m, first, axis), .seen.arena = &m->arena };
+        if (b.repeats > MAX_REPEATS)
+            continue;
         weigh(&b, step);
-        balance_chunks(&b, first);
+        (b.repeats > 1 ? balance_repeats : balance_chunks)(&b, first);
     }
 }

@@ -101,13 +101,14 @@ static void mask_reduced(Module *m, Func *f, Op *op, int at)
     }
 }
 
-/* Indices are read in the padding too: there they are set to 0, which is valid for every dim. */
+/* Indices are read in the padding too: there they are set to -1, if that selects nothing, or to 0, which is valid for
+ * every dim. */
 static void mask_indices(Module *m, Func *f, Op *op)
 {
     for (int at = 0; at < op->args.count; at++) {
         const Type type = arg(op, at)->type;
         for (int i = 0; i < type.rank && type.dtype == I32; i++)
-            mask_along(m, f, op, at, &type.dim[i], 0);
+            mask_along(m, f, op, at, &type.dim[i], info(op)->traits & SKIPS ? -1 : 0);
     }
 }
 

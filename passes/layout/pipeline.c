@@ -11,7 +11,8 @@
  *   }                                           }
  *
  * A schedule that divides the backward part, see weight_loop.h, has a third function, @micro.weights.  Where ranks have
- * several stages, there are so many functions for each chunk: @micro.forward.0, @micro.forward.1, ...
+ * several stages, there are so many functions for each chunk: @micro.forward.0, @micro.forward.1, ...  Several repeats
+ * that share the stages of a chunk have a loop each in these functions, with what stands between them.
  *
  * The loops run in stages.  What the loop of the forward pass needs, and the loop itself, is forward; all else is
  * backward, the last stage's head too: so nothing of its logits is kept from one to the other.  What the loops carry,
@@ -27,46 +28,82 @@
 #include "uses.h"
 #include "weight_loop.h"
 
+/* The loops in stages of a part, in the order of the program: one for each repeat. */
+typedef struct {
+    int count;
+    Op *at[MAX_REPEATS];
+} Loops;
+
 /* Parts are numbered as a micro-batch passes them: forward by chunk, backward from the last chunk to the first, and, if
  * they are parts of their own, gradients of weights in that order. */
 typedef struct {
     Module *m;
     Func *micro;
     int chunks;
-    Op *loop[N_ACTION_KINDS][MAX_CHUNKS]; /* by chunk; of weights: NULL, if the backward one has no such part */
-    Op *last;                             /* before the calls are added */
-    Map part;                             /* op -> its part + 1 */
+    Loops loops[N_ACTION_KINDS][MAX_CHUNKS]; /* by chunk; of weights: none, if the backward ones have no such part */
+    Op *last;                                /* before the calls are added */
+    Map part;                                /* op -> its part + 1 */
 } Cut;
 
 static int part_of(const Cut *cut, const Op *op) { return (int)(intptr_t)map_get(&cut->part, op) - 1; }
 
-static Op *loop_of_part(const Cut *cut, int part)
+static const Loops *loops_of_part(const Cut *cut, int part)
 {
     const int at = part % cut->chunks;
-    return cut->loop[part / cut->chunks][part < cut->chunks ? at : cut->chunks - 1 - at];
+    return &cut->loops[part / cut->chunks][part < cut->chunks ? at : cut->chunks - 1 - at];
 }
 
-/* Each chunk has a loop forward and a loop backward, along a dim of its own; false: the micro-batch passes some stages
- * more often, or is not differentiated. */
+static bool add_loop(Loops *loops, Op *op)
+{
+    if (loops->count == MAX_REPEATS)
+        return false;
+    loops->at[loops->count++] = op;
+    return true;
+}
+
+/* The chunk whose forward loop is along the same dim; -1: there is none. */
+static int chunk_along(const Cut *cut, Name dim)
+{
+    for (int chunk = 0; chunk < cut->chunks; chunk++)
+        for (int i = 0; i < cut->loops[FORWARD_ACTION][chunk].count; i++)
+            if (cut->loops[FORWARD_ACTION][chunk].at[i]->attrs.dims.dim[0].name == dim)
+                return chunk;
+    return -1;
+}
+
+static bool add_forward(Cut *cut, const Op *before, Op *op)
+{
+    cut->chunks += !before || begins_chunk(cut->m, before, op);
+    return cut->chunks <= MAX_CHUNKS && add_loop(&cut->loops[FORWARD_ACTION][cut->chunks - 1], op);
+}
+
+static bool passes_all_stages(const Cut *cut, const Loops *loops)
+{
+    uint64_t passed = 0;
+    for (int i = 0; i < loops->count; i++)
+        passed |= stages_passed(cut->m, loops->at[i]).at;
+    return !unless_all(cut->m, (Stages){ passed, pipeline_axis(cut->m) }).at;
+}
+
+/* Each repeat of a chunk has a loop forward and a loop backward, along a dim of its own; false: the micro-batch passes
+ * some stages more often, or is not differentiated. */
 static bool find_loops(Cut *cut)
 {
-    int count[2] = { 0 };
-    for (Op *op = cut->micro->first; op; op = op->next)
-        if (runs_in_stages(op) && count[op->attrs.reverse]++ < MAX_CHUNKS)
-            cut->loop[op->attrs.reverse][count[op->attrs.reverse] - 1] = op;
-    cut->chunks = count[0];
-    bool good = count[0] == count[1] && count[0] > 0 && count[0] <= MAX_CHUNKS;
-    for (int i = 0; i < cut->chunks / 2 && good; i++) { /* backward, the last chunk is first */
-        Op *first = cut->loop[1][i];
-        cut->loop[1][i] = cut->loop[1][cut->chunks - 1 - i];
-        cut->loop[1][cut->chunks - 1 - i] = first;
+    const Op *before = NULL;
+    bool good = true;
+    for (Op *op = cut->micro->first; op && good; op = op->next) {
+        if (!runs_in_stages(op))
+            continue;
+        const int chunk = chunk_along(cut, op->attrs.dims.dim[0].name);
+        if (op->attrs.reverse)
+            good = chunk >= 0 && add_loop(&cut->loops[BACKWARD_ACTION][chunk], op);
+        else
+            good = chunk < 0 && add_forward(cut, before, op), before = op;
     }
-    for (int i = 0; i < cut->chunks && good; i++) {
-        good = cut->loop[0][i]->attrs.dims.dim[0].name == cut->loop[1][i]->attrs.dims.dim[0].name;
-        for (int j = 0; j < i; j++)
-            good &= cut->loop[0][i]->attrs.dims.dim[0].name != cut->loop[0][j]->attrs.dims.dim[0].name;
-    }
-    return good;
+    for (int i = 0; i < cut->chunks && good; i++)
+        good = cut->loops[FORWARD_ACTION][i].count == cut->loops[BACKWARD_ACTION][i].count &&
+               passes_all_stages(cut, &cut->loops[FORWARD_ACTION][i]);
+    return good && cut->chunks > 0;
 }
 
 static void set_part(Cut *cut, const Op *op, int part) { map_put(&cut->part, op, (void *)(intptr_t)(part + 1)); }
@@ -76,14 +113,15 @@ static void assign_forward(Cut *cut)
 {
     for (int chunk = 0; chunk < cut->chunks; chunk++) {
         Map needed = { .arena = &cut->m->arena };
-        note_with_operands(&needed, cut->loop[FORWARD_ACTION][chunk]);
+        for (int i = 0; i < cut->loops[FORWARD_ACTION][chunk].count; i++)
+            note_with_operands(&needed, cut->loops[FORWARD_ACTION][chunk].at[i]);
         for (const Op *op = cut->micro->first; op; op = op->next)
             if (map_get(&needed, op) && part_of(cut, op) < 0)
                 set_part(cut, op, chunk);
     }
 }
 
-/* The part of a loop, and of what it carries at first, which nothing else reads; of other ops: the first of the
+/* The part of its loops, and of what it carries at first, which nothing else reads; of other ops: the first of the
  * backward ones. */
 static void assign_loops(Cut *cut)
 {
@@ -91,11 +129,12 @@ static void assign_loops(Cut *cut)
         if (part_of(cut, op) < 0)
             set_part(cut, op, cut->chunks);
     for (int part = cut->chunks; part < N_ACTION_KINDS * cut->chunks; part++) {
-        const Op *loop = loop_of_part(cut, part);
-        if (loop)
-            set_part(cut, loop, part);
-        for (int i = 0; loop && i < loop->attrs.carried; i++)
-            set_part(cut, arg(loop, i)->def, part);
+        const Loops *loops = loops_of_part(cut, part);
+        for (int k = 0; k < loops->count; k++) {
+            set_part(cut, loops->at[k], part);
+            for (int i = 0; i < loops->at[k]->attrs.carried; i++)
+                set_part(cut, arg(loops->at[k], i)->def, part);
+        }
     }
 }
 
@@ -128,10 +167,20 @@ static Value *copy_of(Builder b, const Op *loop, Value *value)
     return BUILD(&b, OP_reorder, NO_ATTRS, value);
 }
 
+/* Is it computed from numbers alone?  Each kernel that reads it computes it again. */
+static bool is_of_numbers(const Value *value)
+{
+    const Op *op = value->def;
+    bool all = op && (info(op)->family == LEAF || info(op)->family == POINTWISE);
+    for (int i = 0; all && i < op->args.count; i++)
+        all = is_of_numbers(arg(op, i));
+    return all;
+}
+
 /* Has the value memory that nothing else is in? */
 static bool has_own_memory(const Value *value)
 {
-    return value->def && info(value->def)->family != VIEW && info(value->def)->family != LEAF;
+    return value->def && info(value->def)->family != VIEW && !is_of_numbers(value);
 }
 
 /* Is it written only on the stages that need it?  Collectives and loops run on all that have its type; a message, when
@@ -211,7 +260,7 @@ static Name part_name(const Cut *cut, int part)
 static void cut_part(Cut *cut, int part, Map *instead)
 {
     Module *m = cut->m;
-    const Op *loop = loop_of_part(cut, part);
+    const Loops *loops = loops_of_part(cut, part);
     Part to = { .func = add_func(m, part_name(cut, part), PLAIN), .inside.arena = &m->arena };
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op)) {
         if (part_of(cut, op) != part || info(op)->family == LEAF)
@@ -224,16 +273,17 @@ static void cut_part(Cut *cut, int part, Map *instead)
         for (int i = 0; i < op->results.count; i++)
             map_put(&to.inside, op->results.at[i], clone->results.at[i]);
     }
-    for (int i = 0; i < loop->attrs.carried; i++) {
-        give_back(cut, &to, arg(loop, i));
-        give_back(cut, &to, loop->results.at[i]);
-    }
+    for (int k = 0; k < loops->count; k++)
+        for (int i = 0; i < loops->at[k]->attrs.carried; i++) {
+            give_back(cut, &to, arg(loops->at[k], i));
+            give_back(cut, &to, loops->at[k]->results.at[i]);
+        }
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
         for (int i = 0; i < op->results.count && part_of(cut, op) == part; i++)
             if (info(op)->family != LEAF && (is_send(op) || is_read_outside(cut, op->results.at[i], part)))
                 give_back(cut, &to, op->results.at[i]);
     Builder b = builder_at(m, cut->micro, NULL);
-    b.path = loop->path, b.where = loop->where, b.loc = loop->loc;
+    b.path = loops->at[0]->path, b.where = loops->at[0]->where, b.loc = loops->at[0]->loc;
     Values args = { 0 };
     for (int i = 0; i < to.args.count; i++) {
         Value *now = map_get(instead, to.args.at[i]);
@@ -251,7 +301,7 @@ static void replace_ops(Cut *cut)
     Map instead = { .arena = &cut->m->arena };
     cut->last = cut->micro->last;
     for (int part = 0; part < N_ACTION_KINDS * cut->chunks; part++)
-        if (loop_of_part(cut, part))
+        if (loops_of_part(cut, part)->count)
             cut_part(cut, part, &instead);
     for (int i = 0; i < cut->micro->results.count; i++) {
         Value *now = map_get(&instead, cut->micro->results.at[i]);
@@ -270,9 +320,10 @@ static bool joins_chunks(const Cut *cut, const Op *op)
     const bool first_of_kind = part % cut->chunks == 0;
     if (part >= WEIGHT_ACTION * cut->chunks || first_of_kind || !is_send(op) || !arg(op, 0)->def)
         return false;
+    const Loops *before = loops_of_part(cut, part - 1);
     return part_of(cut, arg(op, 0)->def) < part &&
-           same_stages(arg(op, 0)->type.on, end_stage(cut->m, loop_of_part(cut, part - 1), true)) &&
-           same_stages(result(op)->type.on, end_stage(cut->m, loop_of_part(cut, part), false));
+           same_stages(arg(op, 0)->type.on, end_stage(cut->m, before->at[before->count - 1], true)) &&
+           same_stages(result(op)->type.on, end_stage(cut->m, loops_of_part(cut, part)->at[0], false));
 }
 
 /* Other messages between stages would be sent where the schedule does not expect them. */
@@ -310,18 +361,22 @@ static bool can_cut(Cut *cut, const Op *loop)
         return refuse_cut(cut->m, nested, "the stages of a pipeline are in a repeat that is inside another one");
     if (loop && !find_loops(cut))
         return refuse_cut(cut->m, loop,
-                          "the stages of a pipeline are those of one repeat, once forward and once backward");
+                          "a micro-batch does not pass the stages of the pipeline once forward and once backward");
     return loop != NULL;
 }
 
 /* The gradients of weights, and then all else. */
 static bool divide(Cut *cut, bool splits_backward)
 {
-    for (int chunk = 0; chunk < cut->chunks && splits_backward; chunk++)
-        cut->loop[WEIGHT_ACTION][chunk] = divide_backward(cut->m, cut->micro, &cut->loop[BACKWARD_ACTION][chunk]);
     for (int chunk = 0; chunk < cut->chunks; chunk++) {
-        own_carried(cut, cut->loop[FORWARD_ACTION][chunk]);
-        own_carried(cut, cut->loop[BACKWARD_ACTION][chunk]);
+        Loops *backward = &cut->loops[BACKWARD_ACTION][chunk];
+        for (int i = 0; i < backward->count; i++) {
+            Op *weights = splits_backward ? divide_backward(cut->m, cut->micro, &backward->at[i]) : NULL;
+            if (weights)
+                add_loop(&cut->loops[WEIGHT_ACTION][chunk], weights);
+            own_carried(cut, cut->loops[FORWARD_ACTION][chunk].at[i]);
+            own_carried(cut, backward->at[i]);
+        }
     }
     const Op *misplaced = assign_parts(cut), *stray = misplaced ? NULL : stray_message(cut);
     if (misplaced)
@@ -334,8 +389,8 @@ static bool divide(Cut *cut, bool splits_backward)
 static bool check_placement(const Cut *cut, const PipelineSchedule *s)
 {
     for (int chunk = 0; chunk < cut->chunks; chunk++)
-        if (runs_up(cut->loop[FORWARD_ACTION][chunk]) != (s->placement != VEE || chunk == 0))
-            return refuse_cut(cut->m, cut->loop[FORWARD_ACTION][chunk],
+        if (runs_up(cut->loops[FORWARD_ACTION][chunk].at[0]) != (s->placement != VEE || chunk == 0))
+            return refuse_cut(cut->m, cut->loops[FORWARD_ACTION][chunk].at[0],
                               "this goes through the ranks in another order than the schedule");
     return true;
 }

@@ -325,8 +325,12 @@ static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, 
     const Stages given = arg(op, i)->type.on;
     if (!runs_in_stages(op))
         return is_staged(callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
-    const Stages first = end_stage(s->m, op, false);
-    return i >= op->attrs.carried ? (Stages){ 0 } : common_stages(given, first).axis < 0 ? first : given;
+    const Stages first = end_stage(s->m, op, false), passed = stages_passed(s->m, op);
+    if (i >= op->attrs.carried && find_dim(&arg(op, i)->type, looped_dim(op)) >= 0)
+        return (Stages){ 0 };
+    if (i >= op->attrs.carried)
+        return is_on_all(given, passed) ? given : unless_all(s->m, passed);
+    return common_stages(given, first).axis < 0 ? first : given;
 }
 
 static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)

@@ -89,12 +89,25 @@ static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule
     return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule, zigzag);
 }
 
+/* Is this dim of the op's space one that an operand has, and that is not picked from?  If such a dim is split, the op
+ * needs no message: of a dim that it makes, or picks from, each rank would need all other operands. */
+static bool is_given(const LayoutRules *h, const Op *op, const Type *space, Name ruled)
+{
+    const int at = dim_meant(h, space, ruled);
+    bool given = false;
+    for (int i = 0; i < op->args.count && at >= 0; i++)
+        given |= find_dim(&arg(op, i)->type, space->dim[at].name) >= 0;
+    return given && op_role(op, space->dim[at].name) != PICK;
+}
+
 void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
 {
-    for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
-        for (int i = 0; i < rule->dims.count && !(taken & 1u << rule->axis); i++)
-            if (try_dim(h, type, rule->dims.name[i], rule, rule->zigzag, op))
-                taken |= 1u << rule->axis;
+    for (int given = op != NULL; given >= 0; given--)
+        for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
+            for (int i = 0; i < rule->dims.count && !(taken & 1u << rule->axis); i++)
+                if ((!given || is_given(h, op, type, rule->dims.name[i])) &&
+                    try_dim(h, type, rule->dims.name[i], rule, rule->zigzag, op))
+                    taken |= 1u << rule->axis;
     for (const ShardRule *rule = h->m->rules; rule && h->extent >= BY_ELSE; rule = rule->next)
         if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, false, op))
             taken |= 1u << rule->axis;

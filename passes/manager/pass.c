@@ -1,6 +1,7 @@
 /* pass.c -- the pass manager: order, verification, dumps, timing. */
 #include "pass.h"
 
+#include "kinds/kinds.h"
 #include "paths.h"
 #include "storage.h"
 
@@ -138,13 +139,13 @@ static Tally count_ops(const Module *m)
     return tally;
 }
 
-static int64_t frame_of_step(const Module *m)
+static int64_t frame_of_step(Module *m)
 {
     const Func *step = func_with_role(m, STEP);
-    return step ? step->frame : 0;
+    return step && step->frame ? largest_arena(m) : 0;
 }
 
-static char *dump_text(const Module *m, const char *name, Tally before, const char *body)
+static char *dump_text(Module *m, const char *name, Tally before, const char *body)
 {
     Tally now = count_ops(m);
     char *text = NULL;
@@ -203,7 +204,7 @@ typedef struct {
     Arena arena;
 } Dumps;
 
-static bool dump(const Module *m, Dumps *dumps, int number, const char *name, Tally before, const char *body)
+static bool dump(Module *m, Dumps *dumps, int number, const char *name, Tally before, const char *body)
 {
     if (!dumps->dir)
         return true;
@@ -281,7 +282,8 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     double ran = seconds();
     char *text = is_read(options) ? module_text(m) : NULL;
     bool dumped = dump(m, dumps, number, pass->name, before, text);
-    bool good = stage_is_left(m, pass) && verify_module(m) && verify_memory(m) && (!text || round_trips(m, text));
+    bool good = stage_is_left(m, pass) && verify_module(m) && verify_memory(m) && verify_kinds(m) &&
+                (!text || round_trips(m, text));
     free(text);
     if (!good)
         fprintf(m->diags->out, "mpc: internal error: pass '%s' broke the module\n", pass->name);

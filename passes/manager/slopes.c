@@ -27,11 +27,11 @@ bool find_slopes(Module *m, Slopes *slopes)
     const Func *model = func_with_role(m, MODEL);
     *slopes = (Slopes){ 0 };
     for (const Param *param = m->params; param; param = param->next)
-        slopes->count += param_for(model, PORT_PARAM, param->name) != NULL;
+        slopes->count += !param->frozen && param_for(model, PORT_PARAM, param->name);
     slopes->at = NEW_ARRAY(&m->arena, Slope, slopes->count + 1);
     Slope *next = slopes->at;
     for (const Param *param = m->params; param && good; param = param->next)
-        if (param_for(model, PORT_PARAM, param->name)) {
+        if (!param->frozen && param_for(model, PORT_PARAM, param->name)) {
             next->param = param;
             good = find_slope(m, param->name, &(Shaking){ 0 }, &next++->slope);
         }

@@ -23,6 +23,7 @@ typedef struct Buffer {
     int64_t bytes, at;
     int first, last;  /* ops, by number */
     const Pack *pack; /* NULL: one tensor, which may be overwritten in place */
+    bool has_slots;   /* of a micro-batch of a pipeline: its memory in trainers is not here */
     struct Buffer *next;
 } Buffer;
 
@@ -313,12 +314,15 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
 static int larger_first(const void *a, const void *b)
 {
     const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+    if (x->has_slots != y->has_slots)
+        return x->has_slots - y->has_slots;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return x->first != y->first ? x->first - y->first : x->last - y->last;
 }
 
-/* The largest first, each at the lowest address not used by a buffer with an overlapping lifetime. */
+/* What has slots last, since stages leave it out; the largest first, each at the lowest address not used by a buffer
+ * with an overlapping lifetime. */
 static int64_t place_buffers(Frame *frame)
 {
     Buffer **all = NEW_ARRAY(&frame->m->arena, Buffer *, frame->nbuffers + 1);
@@ -385,6 +389,7 @@ static void find_buffers(Frame *frame)
             if (!buffer) /* a view of a pointer */
                 continue;
             buffer->last = last > buffer->last ? last : buffer->last;
+            buffer->has_slots = op->attrs.stages && !op->attrs.dims.count;
             map_put(map, value, buffer);
         }
     }

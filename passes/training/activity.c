@@ -42,7 +42,7 @@ static void mark_callee(const Module *m, const Op *op, Map *useful)
                 again |= mark(useful, callee->results.at[i]);
     }
     for (int i = 0; i < op->args.count; i++)
-        if (map_get(useful, callee->params.at[i]) || (i < op->attrs.carried && map_get(useful, callee->results.at[i])))
+        if (map_get(useful, callee->params.at[i]))
             mark(useful, arg(op, i));
 }
 

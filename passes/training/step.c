@@ -25,9 +25,9 @@ typedef struct {
     Value *step, *lr, *key;                         /* scalars that the trainer sets */
     Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last one is for AdamW */
     Values weights;                                 /* f32 state, one per parameter of the model */
-    Values moments[2];                              /* of the optimizer, in the order of the weights */
-    Values operands; /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
-    Values gradients;
+    Values moments[2];                              /* of the optimizer, for each weight; NULL: it is frozen */
+    Values operands;  /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
+    Values gradients; /* for each weight; NULL: it is frozen */
     Value *loss, *norm;
 } Step;
 
@@ -82,14 +82,15 @@ static void add_inputs(Step *s)
                  s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
-/* One f32 optimizer tensor for each parameter of the model. */
+/* One f32 optimizer tensor for each trained parameter of the model. */
 static void add_moments(Step *s, PortKind kind, const char *prefix)
 {
     for (int i = 0; i < s->weights.count; i++) {
         const Value *weight = s->weights.at[i];
         Name name = own_name(s->m, intern_format(s->m, "%s.%s", prefix, weight->name));
         push_value(&s->m->arena, &s->moments[kind == PORT_SECOND_MOMENT],
-                   add_port(s, (Port){ kind, weight->port.of }, name, weight->type));
+                   is_trained(s->m, weight->port) ? add_port(s, (Port){ kind, weight->port.of }, name, weight->type)
+                                                  : NULL);
     }
 }
 
@@ -227,8 +228,9 @@ static Func *gradient_func(Step *s)
         push_value(&m->arena, &back, args.at[index_of(&d->fwd->params, d->read.at[i])]);
     const Op *bwd = build(&b, OP_call, (Attrs){ .callee = d->bwd->name }, back.count, back.at);
     add_result(m, f, result(fwd), (Port){ PORT_LOSS, NULL });
-    for (int i = 0; i < bwd->results.count; i++)
-        add_result(m, f, bwd->results.at[i], (Port){ PORT_GRADIENT, s->weights.at[i]->port.of });
+    for (int i = 0, next = 0; i < s->weights.count; i++)
+        if (is_trained(m, s->weights.at[i]->port))
+            add_result(m, f, bwd->results.at[next++], (Port){ PORT_GRADIENT, s->weights.at[i]->port.of });
     return f;
 }
 
@@ -244,9 +246,11 @@ static void forward_and_backward(Step *s)
     const Op *sums = sum_over_micros(s, grad, s->operands);
     s->loss = sums->results.at[0];
     s->loss->name = own_name(s->m, intern_text(s->m, "loss"));
-    for (int i = 0; i < s->weights.count; i++) {
-        Value *gradient = sums->results.at[i + 1];
-        gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", s->weights.at[i]->name));
+    for (int i = 0, next = 1; i < s->weights.count; i++) {
+        const Value *weight = s->weights.at[i];
+        Value *gradient = is_trained(s->m, weight->port) ? sums->results.at[next++] : NULL;
+        if (gradient)
+            gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", weight->name));
         push_value(&s->m->arena, &s->gradients, gradient);
     }
 }
@@ -259,6 +263,8 @@ static void find_norm(Step *s)
     for (int i = 0; i < s->gradients.count; i++) {
         Value *gradient = s->gradients.at[i];
         Attrs all = { 0 };
+        if (!gradient)
+            continue;
         for (int j = 0; j < gradient->type.rank; j++)
             add_name(&all.over, gradient->type.dim[j].name);
         s->b.path = s->weights.at[i]->name;
@@ -354,6 +360,10 @@ static void update_state(Step *s)
         double decay = find_param(s->m, w->name)->decay ? t->weight_decay : 0;
         s->b.path = w->name;
         s->b.where = find_param(s->m, w->name)->where;
+        if (!g) {
+            push_value(&s->m->arena, &weights, w);
+            continue;
+        }
         if (factor)
             g = COMPUTE(s, "a * b", g, factor);
         Updated u = is_adamw(s->m) ? adamw(s, i, g, decay, bias1, bias2) : sgd(s, i, g, decay);

@@ -51,23 +51,22 @@ static _Noreturn void refuse(const Rt *rt, const char *why)
     char *each = rt->local_ranks > 1 ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
     rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s; a smaller train.microbatch, "
             "'recompute full' or more memory helps",
-            program->name, rt_bytes_text((double)program->arena_bytes).text, each,
-            rt_bytes_text(available_bytes()).text, why);
+            program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text, each, rt_bytes_text(available_bytes()).text,
+            why);
 }
 
 /* 2 MB-aligned. */
 static char *map_arena(const Rt *rt)
 {
-    const RtProgram *program = rt->program;
-    if ((double)program->arena_bytes * rt->local_ranks > available_bytes())
+    if ((double)rt_arena_bytes(rt) * rt->local_ranks > available_bytes())
         refuse(rt, "");
-    size_t bytes = (size_t)program->arena_bytes + HUGE_PAGE;
+    size_t bytes = (size_t)rt_arena_bytes(rt) + HUGE_PAGE;
     char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         refuse(rt, " (but the system refuses to map them)");
     uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
     /* Only advice: without huge pages it is slower, but correct. */
-    madvise(map + skip, (size_t)program->arena_bytes, MADV_HUGEPAGE);
+    madvise(map + skip, (size_t)rt_arena_bytes(rt), MADV_HUGEPAGE);
     return map + skip;
 }
 

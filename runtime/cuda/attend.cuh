@@ -37,6 +37,29 @@ RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, 
             }
 }
 
+/* The same for keys of other segments.  Segments are in shared memory, in the padding of the rows of tiles: more
+ * addresses would need too many registers. */
+template <int D, typename T> RT_INLINE int32_t *rt_segment_in(T *tile, int row)
+{
+    return reinterpret_cast<int32_t *>(tile + row * RtTile<D>::PITCH + RtTile<D>::WIDE);
+}
+
+template <int D, int PIECES, int N, typename T>
+RT_INLINE void rt_attend_mask_segments(float (&score)[PIECES][N][4], T *queries, int row, T *values)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int32_t of_key = *rt_segment_in<D>(values, 8 * n + lane % 4 * 2 + e);
+#pragma unroll
+            for (int i = 0; i < 2 * PIECES; i++)
+                if (*rt_segment_in<D>(queries, row + 8 * i + lane / 4) != of_key)
+                    score[i / 2][n][i % 2 * 2 + e] = -INFINITY;
+        }
+}
+
 /* A step of the online softmax: scores become weights, and the sums of earlier keys are scaled to the new maximum.
  * `most` and `total` are for the thread's two rows of each piece; total is the thread's partial sum. */
 template <int PIECES, int N, int WIDE>
@@ -99,16 +122,21 @@ RT_INLINE void rt_attend_finish(float (&sum)[PIECES][WIDE][4], float (&most)[PIE
         }
 }
 
-/* The next tile of keys from `key` on that some query of the block sees; `end` if there is none. */
-template <int QUERIES, int KEYS> RT_INLINE int rt_attend_next(int query, int key, int end, const RtAttend s)
+/* The next tile of keys from `key` on that some query of the block sees; `end` if there is none.  `own`: the segments
+ * of the queries. */
+template <int QUERIES, int KEYS>
+RT_INLINE int rt_attend_next(int query, int key, int end, const RtSegments segments, const RtRange own,
+                             const RtAttend s)
 {
-    while (key < end && !rt_sees_any(rt_ahead(query, QUERIES, key, KEYS, s), s))
+    while (key < end && !(rt_sees_any(rt_ahead(query, QUERIES, key, KEYS, s), s) &&
+                          (!segments.key || rt_ranges_meet(own, rt_range_of_keys<KEYS>(segments, key, s)))))
         key += KEYS;
     return key < end ? key : end;
 }
 
 template <int D, bool ASYNC, typename T>
-RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *query_segment, const int32_t *key_segment,
+                         T *y, float *lse, const RtAttend s)
 {
     using Tiles = RtAttendTiles<D>;
     constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
@@ -124,6 +152,8 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
     const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
     const T *const from_v = rt_head_of(v, s.v, b, h, 0);
     const float scale2 = rt_scale2(s);
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_queries<QUERIES>(segments, query, s);
 
     float sum[PIECES][WIDE / 8][4], most[PIECES][2], total[PIECES][2];
     rt_clear_pieces(sum);
@@ -131,14 +161,19 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
     for (int i = 0; i < PIECES; i++)
         most[i][0] = most[i][1] = -INFINITY, total[i][0] = total[i][1] = 0;
 
-    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, s);
+    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, segments, own, s);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(queries, from_q, s.q.row, query, (int)s.queries);
+    for (int i = threadIdx.x; segments.query && i < QUERIES; i += THREADS)
+        *rt_segment_in<D>(queries, i) = rt_segment_of_query(segments, rt_least(query + i, (int)s.queries - 1), s);
     if (key < end)
         rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, key, end);
     rt_copy_commit();
     while (key < end) {
-        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, s);
+        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, segments, own, s);
+        const bool mixed = segments.key && !rt_ranges_equal(own, rt_range_of_keys<KEYS>(segments, key, s));
         rt_tile_load<D, KEYS, THREADS, ASYNC>(values, from_v, s.v.row, key, end);
+        for (int i = threadIdx.x; segments.key && i < KEYS; i += THREADS)
+            *rt_segment_in<D>(values, i) = rt_segment_of_key(segments, rt_least(key + i, end - 1), s);
         rt_copy_commit();
         rt_copy_wait<1>(); /* the keys */
         __syncthreads();
@@ -151,6 +186,8 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, T *y, float *lse, c
         rt_copy_commit();
         if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
             rt_attend_mask(score, query + row, key, s);
+        if (mixed)
+            rt_attend_mask_segments<D>(score, queries, row, values);
         rt_attend_online(score, sum, most, total, scale2);
         rt_copy_wait<1>(); /* the values */
         __syncthreads();

@@ -114,7 +114,8 @@ template <typename Op> RT_INLINE float rt_plain_row(float x)
 }
 
 template <int D>
-RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, float *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, const int32_t *query_segment,
+                               const int32_t *key_segment, float *y, float *lse, const RtAttend s)
 {
     using Tiles = RtPlainTiles<D>;
     constexpr int TILE = Tiles::TILE, N = Tiles::EACH;
@@ -125,13 +126,15 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, f
     const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * TILE, column = threadIdx.x % 16, row = threadIdx.x / 16;
     const int64_t head = blockIdx.x / tiles;
     const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_queries<TILE>(segments, query, s);
     float sum[N][Tiles::FEATURES], most[N], total[N], share[N];
     rt_plain_clear(sum);
     for (int i = 0; i < N; i++)
         most[i] = -INFINITY, total[i] = 0;
     rt_plain_load<D>(queries, rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
-    for (int key = rt_attend_next<TILE, TILE>(query, 0, end, s); key < end;
-         key = rt_attend_next<TILE, TILE>(query, key + TILE, end, s)) {
+    for (int key = rt_attend_next<TILE, TILE>(query, 0, end, segments, own, s); key < end;
+         key = rt_attend_next<TILE, TILE>(query, key + TILE, end, segments, own, s)) {
         __syncthreads(); /* the iteration before has been read */
         rt_plain_load<D>(keys, rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
         rt_plain_load<D>(values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
@@ -144,7 +147,8 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, f
 #pragma unroll
             for (int j = 0; j < N; j++) {
                 const int other = key + column + 16 * j;
-                const bool sees = other < end && rt_attend_sees(query + row + 16 * i, other, s);
+                const bool sees = other < end && rt_attend_sees(query + row + 16 * i, other, s) &&
+                                  rt_segments_equal(segments, query + row + 16 * i, other, s);
                 score[i][j] = sees ? score[i][j] * s.scale : -INFINITY;
                 now = fmaxf(now, score[i][j]);
             }
@@ -179,7 +183,7 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, f
 template <int D>
 RT_INLINE void rt_plain_slopes(const float *queries, const float *keys, const float *values, const float *gradients,
                                float *weights, float *slopes, const float *lse, const float *shares, int query, int key,
-                               const RtAttend s)
+                               const RtSegments segments, const RtAttend s)
 {
     constexpr int N = RtPlainTiles<D>::EACH;
     const int column = threadIdx.x % 16, row = threadIdx.x / 16;
@@ -194,7 +198,8 @@ RT_INLINE void rt_plain_slopes(const float *queries, const float *keys, const fl
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const int other = key + column + 16 * j;
-            const bool sees = is_there && other < s.keys && level != -INFINITY && rt_attend_sees(at, other, s);
+            const bool sees = is_there && other < s.keys && level != -INFINITY && rt_attend_sees(at, other, s) &&
+                              rt_segments_equal(segments, at, other, s);
             const float power = weight[i][j] * s.scale - level; /* above 0 by rounding only */
             weight[i][j] = sees ? expf(power > 0 ? 0.0f : power) : 0.0f;
             slope[i][j] = weight[i][j] * (slope[i][j] - share);
@@ -221,16 +226,18 @@ template <int D> struct RtPlainMemory {
 
 template <int D>
 RT_INLINE void rt_attend_grad_plain_share(const float *q, const float *k, const float *v, const float *y,
-                                          const float *lse, const float *dy, float *dq, float *dk, float *dv,
-                                          float *scratch, const RtAttend s)
+                                          const float *lse, const float *dy, const int32_t *query_segment,
+                                          const int32_t *key_segment, float *dq, float *dk, float *dv, float *scratch,
+                                          const RtAttend s)
 {
-    rt_attend_grad_share<D, false>(q, k, v, y, lse, dy, dq, dk, dv, scratch, s);
+    rt_attend_grad_share<D, false>(q, k, v, y, lse, dy, query_segment, key_segment, dq, dk, dv, scratch, s);
 }
 
 template <int D>
 RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const float *v, const float *,
-                                         const float *lse, const float *dy, float *, float *dk, float *dv,
-                                         float *scratch, const RtAttend s)
+                                         const float *lse, const float *dy, const int32_t *query_segment,
+                                         const int32_t *key_segment, float *, float *dk, float *dv, float *scratch,
+                                         const RtAttend s)
 {
     using Tiles = RtPlainTiles<D>;
     constexpr int TILE = Tiles::TILE, N = Tiles::EACH;
@@ -238,6 +245,8 @@ RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const f
     const RtPlainMemory<D> m(bytes);
     const int tiles = (int)((s.keys + TILE - 1) / TILE), key = (int)(blockIdx.x % tiles) * TILE, end = (int)s.keys;
     const int64_t head = blockIdx.x / tiles, b = head / s.heads, h = head % s.heads;
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_keys<TILE>(segments, key, s);
     float sum_k[N][Tiles::FEATURES], sum_v[N][Tiles::FEATURES], scale[N], one[N];
     rt_plain_clear(sum_k);
     rt_plain_clear(sum_v);
@@ -245,14 +254,15 @@ RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const f
         scale[i] = s.scale, one[i] = 1;
     rt_plain_load<D>(m.keys, rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
     rt_plain_load<D>(m.values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
-    for (RtQueries at = rt_queries_from<TILE, TILE>({ 0, 0 }, key, s); at.g < s.group;
-         at = rt_queries_from<TILE, TILE>({ at.g, at.query + TILE }, key, s)) {
+    for (RtQueries at = rt_queries_from<TILE, TILE>({ 0, 0 }, key, segments, own, s); at.g < s.group;
+         at = rt_queries_from<TILE, TILE>({ at.g, at.query + TILE }, key, segments, own, s)) {
         __syncthreads(); /* the iteration before has been read */
         rt_plain_load<D>(m.queries, rt_head_of(q, s.q, b, h, at.g), s.q.row, at.query, (int)s.queries);
         rt_plain_load<D>(m.gradients, rt_head_of(dy, s.dy, b, h, at.g), s.dy.row, at.query, (int)s.queries);
         __syncthreads();
         rt_plain_slopes<D>(m.queries, m.keys, m.values, m.gradients, m.weights, m.slopes,
-                           rt_head_of(lse, s.lse, b, h, at.g), rt_shares_of(scratch, b, h, at.g, s), at.query, key, s);
+                           rt_head_of(lse, s.lse, b, h, at.g), rt_shares_of(scratch, b, h, at.g, s), at.query, key,
+                           segments, s);
         __syncthreads();
         rt_plain_sums<D, true>(sum_v, m.weights, m.gradients);
         rt_plain_sums<D, true>(sum_k, m.slopes, m.queries);
@@ -263,8 +273,9 @@ RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const f
 
 template <int D>
 RT_INLINE void rt_attend_grad_plain_queries(const float *q, const float *k, const float *v, const float *,
-                                            const float *lse, const float *dy, float *dq, float *, float *,
-                                            float *scratch, const RtAttend s)
+                                            const float *lse, const float *dy, const int32_t *query_segment,
+                                            const int32_t *key_segment, float *dq, float *, float *, float *scratch,
+                                            const RtAttend s)
 {
     using Tiles = RtPlainTiles<D>;
     constexpr int TILE = Tiles::TILE, N = Tiles::EACH;
@@ -274,20 +285,22 @@ RT_INLINE void rt_attend_grad_plain_queries(const float *q, const float *k, cons
     const int query = (tiles - 1 - (int)(blockIdx.x % tiles)) * TILE;
     const int64_t head = blockIdx.x / tiles;
     const int64_t b = head / (s.heads * s.group), h = head / s.group % s.heads, g = head % s.group;
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_queries<TILE>(segments, query, s);
     float sum[N][Tiles::FEATURES], scale[N];
     rt_plain_clear(sum);
     for (int i = 0; i < N; i++)
         scale[i] = s.scale;
     rt_plain_load<D>(m.queries, rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
     rt_plain_load<D>(m.gradients, rt_head_of(dy, s.dy, b, h, g), s.dy.row, query, count);
-    for (int key = rt_attend_next<TILE, TILE>(query, 0, end, s); key < end;
-         key = rt_attend_next<TILE, TILE>(query, key + TILE, end, s)) {
+    for (int key = rt_attend_next<TILE, TILE>(query, 0, end, segments, own, s); key < end;
+         key = rt_attend_next<TILE, TILE>(query, key + TILE, end, segments, own, s)) {
         __syncthreads(); /* the iteration before has been read */
         rt_plain_load<D>(m.keys, rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
         rt_plain_load<D>(m.values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
         __syncthreads();
         rt_plain_slopes<D>(m.queries, m.keys, m.values, m.gradients, m.weights, m.slopes,
-                           rt_head_of(lse, s.lse, b, h, g), rt_shares_of(scratch, b, h, g, s), query, key, s);
+                           rt_head_of(lse, s.lse, b, h, g), rt_shares_of(scratch, b, h, g, s), query, key, segments, s);
         __syncthreads();
         rt_plain_sums<D, false>(sum, m.slopes, m.keys);
     }

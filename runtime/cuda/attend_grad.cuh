@@ -33,8 +33,8 @@ RT_INLINE float *rt_shares_of(float *scratch, int64_t b, int64_t h, int64_t g, c
 
 /* share = dy . y, which the gradient of softmax subtracts; one warp per query. */
 template <int D, bool ASYNC, typename T>
-RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y, const float *, const T *dy, T *, T *,
-                                    T *, float *scratch, const RtAttend s)
+RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y, const float *, const T *dy,
+                                    const int32_t *, const int32_t *, T *, T *, T *, float *scratch, const RtAttend s)
 {
     constexpr int WIDTH = ASYNC ? 4 : 1;
     const int64_t item = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
@@ -71,13 +71,17 @@ struct RtQueries {
     int g, query;
 };
 
-/* The next tile that sees some of the keys, `from` included; g = s.group if there is none. */
-template <int KEYS, int QUERIES> RT_INLINE RtQueries rt_queries_from(RtQueries from, int key, const RtAttend s)
+/* The next tile that sees some of the keys, `from` included; g = s.group if there is none.  `own`: the segments of the
+ * keys. */
+template <int KEYS, int QUERIES>
+RT_INLINE RtQueries rt_queries_from(RtQueries from, int key, const RtSegments segments, const RtRange own,
+                                    const RtAttend s)
 {
     while (from.g < s.group) {
         if (from.query >= s.queries)
             from = { from.g + 1, 0 };
-        else if (rt_sees_any(rt_ahead(from.query, QUERIES, key, KEYS, s), s))
+        else if (rt_sees_any(rt_ahead(from.query, QUERIES, key, KEYS, s), s) &&
+                 (!segments.query || rt_ranges_meet(own, rt_range_of_queries<QUERIES>(segments, from.query, s))))
             break;
         else
             from.query += QUERIES;
@@ -132,7 +136,7 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
  * far below, and where large scores and `level` are rounded differently. */
 template <bool OF_KEYS, int STEP, int N>
 RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int own, int other, float scale2, bool all,
-                             const RtAttend s)
+                             const RtSegments segments, const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -143,7 +147,8 @@ RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int ow
             const int query = OF_KEYS ? other + column : row, key = OF_KEYS ? row : other + column;
             const float power = score[0][n][e] * scale2 - level[OF_KEYS ? column * STEP : e / 2];
             const float weight = rt_exp2(power > 0 ? 0.0f : power);
-            score[0][n][e] = all || rt_attend_sees(query, key, s) ? weight : 0.0f;
+            const bool sees = all || (rt_attend_sees(query, key, s) && rt_segments_equal(segments, query, key, s));
+            score[0][n][e] = sees ? weight : 0.0f;
         }
 }
 
@@ -161,8 +166,9 @@ RT_INLINE void rt_gradient_tile(T *tile, const float (&sum)[1][N][4], int row, i
 }
 
 template <int D, bool ASYNC, typename T>
-RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy, T *,
-                                   T *dk, T *dv, float *scratch, const RtAttend s)
+RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
+                                   const int32_t *query_segment, const int32_t *key_segment, T *, T *dk, T *dv,
+                                   float *scratch, const RtAttend s)
 {
     using Tiles = RtAttendGradTiles<D>;
     constexpr int KEYS = Tiles::TILE, QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS, PITCH = Tiles::PITCH;
@@ -173,30 +179,33 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
     const int64_t head = blockIdx.x / tiles, b = head / s.heads, h = head % s.heads;
     const int warp = threadIdx.x / 32, row = warp % Tiles::GROUPS * 16, column = warp / Tiles::GROUPS * PART;
     const float scale2 = rt_scale2(s);
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_keys<KEYS>(segments, key, s);
     float sum_k[1][PART / 8][4], sum_v[1][PART / 8][4];
     rt_clear_pieces(sum_k);
     rt_clear_pieces(sum_v);
 
     rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own(0), rt_head_of(k, s.k, b, h, 0), s.k.row, key, end);
     rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.own(1), rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
-    RtQueries at = rt_queries_from<KEYS, QUERIES>({ 0, 0 }, key, s);
+    RtQueries at = rt_queries_from<KEYS, QUERIES>({ 0, 0 }, key, segments, own, s);
     if (at.g < s.group)
         rt_load_queries<D, ASYNC>(memory, 0, at, q, dy, lse, scratch, b, h, s);
     rt_copy_commit();
     for (int side = 0; at.g < s.group; side ^= 1) {
-        const RtQueries next = rt_queries_from<KEYS, QUERIES>({ at.g, at.query + QUERIES }, key, s);
+        const RtQueries next = rt_queries_from<KEYS, QUERIES>({ at.g, at.query + QUERIES }, key, segments, own, s);
         if (next.g < s.group)
             rt_load_queries<D, ASYNC>(memory, side ^ 1, next, q, dy, lse, scratch, b, h, s);
         rt_copy_commit();
         rt_copy_wait<1>();
         __syncthreads();
         const T *queries = memory.other(side, 0), *gradients = memory.other(side, 1);
-        const bool all = rt_sees_all(rt_ahead(at.query, QUERIES, key, KEYS, s), s);
+        const bool all = rt_sees_all(rt_ahead(at.query, QUERIES, key, KEYS, s), s) &&
+                         (!segments.query || rt_ranges_equal(own, rt_range_of_queries<QUERIES>(segments, at.query, s)));
         float weight[1][QUERIES / 8][4], slope[1][QUERIES / 8][4];
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own(0), row, queries, 0);
-        rt_weights_of<true, Tiles::STEP>(weight, memory.level(side), key + row, at.query, scale2, all, s);
+        rt_weights_of<true, Tiles::STEP>(weight, memory.level(side), key + row, at.query, scale2, all, segments, s);
         rt_product_of_weights<D>(sum_v, weight, gradients, column);
         rt_product_of_rows<D>(slope, memory.own(1), row, gradients, 0);
 #pragma unroll
@@ -223,7 +232,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
 
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
-                                      T *dq, T *, T *, float *scratch, const RtAttend s)
+                                      const int32_t *query_segment, const int32_t *key_segment, T *dq, T *, T *,
+                                      float *scratch, const RtAttend s)
 {
     using Tiles = RtAttendGradTiles<D>;
     constexpr int QUERIES = Tiles::TILE, KEYS = Tiles::OTHERS, THREADS = Tiles::QUERY_THREADS, PITCH = Tiles::PITCH;
@@ -236,6 +246,8 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
     const T *const from_k = rt_head_of(k, s.k, b, h, 0), *const from_v = rt_head_of(v, s.v, b, h, 0);
     const int row = threadIdx.x / 32 * 16;
     const float scale2 = rt_scale2(s);
+    const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
+    const RtRange own = rt_range_of_queries<QUERIES>(segments, query, s);
     float sum[1][RtTile<D>::WIDE / 8][4], level[2], share[2];
     rt_clear_pieces(sum);
 #pragma unroll
@@ -248,14 +260,14 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
 
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own(0), rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(memory.own(1), rt_head_of(dy, s.dy, b, h, g), s.dy.row, query, count);
-    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, s);
+    int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, segments, own, s);
     if (key < end) {
         rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(0, 0), from_k, s.k.row, key, end);
         rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(0, 1), from_v, s.v.row, key, end);
     }
     rt_copy_commit();
     for (int side = 0; key < end; side ^= 1) {
-        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, s);
+        const int next = rt_attend_next<QUERIES, KEYS>(query, key + KEYS, end, segments, own, s);
         if (next < end) {
             rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(side ^ 1, 0), from_k, s.k.row, next, end);
             rt_tile_load<D, KEYS, THREADS, ASYNC>(memory.other(side ^ 1, 1), from_v, s.v.row, next, end);
@@ -263,12 +275,13 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         rt_copy_commit();
         rt_copy_wait<1>();
         __syncthreads();
-        const bool all = rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s);
+        const bool all = rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s) &&
+                         (!segments.key || rt_ranges_equal(own, rt_range_of_keys<KEYS>(segments, key, s)));
         float weight[1][KEYS / 8][4], slope[1][KEYS / 8][4];
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own(0), row, memory.other(side, 0), 0);
-        rt_weights_of<false, 1>(weight, level, query + row, key, scale2, all, s);
+        rt_weights_of<false, 1>(weight, level, query + row, key, scale2, all, segments, s);
         rt_product_of_rows<D>(slope, memory.own(1), row, memory.other(side, 1), 0);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)

@@ -8,6 +8,7 @@
 #define MPC_CUDA_ATTEND_TILE_H
 
 #include "element.cuh"
+#include "reduce.cuh"
 
 #include "../kernels/shape.h"
 
@@ -21,7 +22,7 @@
 template <int D> struct RtTile {
     static constexpr int WIDE = (D + 15) / 16 * 16, PITCH = WIDE + 8;
     /* Unroll factors of loops that use many registers: determined by compiling for sm_80 and sm_90. */
-    static constexpr int LOADS = D > 112 && D <= 128 ? 1 : 2, STEPS = D > 96 && D <= 128 ? 1 : 2;
+    static constexpr int LOADS = D > 96 && D <= 128 ? 1 : 2, STEPS = D > 96 && D <= 128 ? 1 : 2;
 };
 
 /* The instructions for an element type. */
@@ -199,6 +200,75 @@ RT_INLINE bool rt_sees_any(const RtAhead ahead, const RtAttend s)
 RT_INLINE bool rt_sees_all(const RtAhead ahead, const RtAttend s)
 {
     return (!s.causal || ahead.most <= 0) && (s.window == 0 || (ahead.most < s.window && ahead.least > -s.window));
+}
+
+/* --- Segments --------------------------------------------------------------------------------- */
+
+/* Of a head's queries and keys, from elements of the arrays on: numbers need fewer registers than pointers.  NULL:
+ * there are none, which is known when a kernel is compiled. */
+struct RtSegments {
+    const int32_t *query, *key;
+    int query_at, key_at;
+};
+
+RT_INLINE RtSegments rt_segments_of(const int32_t *query, const int32_t *key, int64_t b, int64_t h, const RtAttend s)
+{
+    return { query, key, (int)(b * s.query_segment.batch + h * s.query_segment.head),
+             (int)(b * s.key_segment.batch + h * s.key_segment.head) };
+}
+
+RT_INLINE int32_t rt_segment_of_query(const RtSegments of, int query, const RtAttend s)
+{
+    return of.query[of.query_at + query * (int)s.query_segment.row];
+}
+
+RT_INLINE int32_t rt_segment_of_key(const RtSegments of, int key, const RtAttend s)
+{
+    return of.key[of.key_at + key * (int)s.key_segment.row];
+}
+
+/* The least and the greatest segment of a tile. */
+struct RtRange {
+    int32_t low, high;
+};
+
+RT_INLINE RtRange rt_range_with(const RtRange range, int32_t segment)
+{
+    return { RtMin::of(range.low, segment), RtMax::of(range.high, segment) };
+}
+
+RT_INLINE RtRange rt_range_of_warp(const RtRange range)
+{
+    return { rt_warp<RtMin>(range.low), rt_warp<RtMax>(range.high) };
+}
+
+/* Of the rows from `query` or `key` on that exist; called by whole warps. */
+template <int ROWS> RT_INLINE RtRange rt_range_of_queries(const RtSegments of, int query, const RtAttend s)
+{
+    RtRange range = { INT32_MAX, INT32_MIN };
+    for (int i = query + threadIdx.x % 32; of.query && i < query + ROWS && i < s.queries; i += 32)
+        range = rt_range_with(range, rt_segment_of_query(of, i, s));
+    return of.query ? rt_range_of_warp(range) : range;
+}
+
+template <int ROWS> RT_INLINE RtRange rt_range_of_keys(const RtSegments of, int key, const RtAttend s)
+{
+    RtRange range = { INT32_MAX, INT32_MIN };
+    for (int i = key + threadIdx.x % 32; of.key && i < key + ROWS && i < s.keys; i += 32)
+        range = rt_range_with(range, rt_segment_of_key(of, i, s));
+    return of.key ? rt_range_of_warp(range) : range;
+}
+
+/* May some query and some key be of one segment?  Exact where segments follow each other. */
+RT_INLINE bool rt_ranges_meet(const RtRange a, const RtRange b) { return a.low <= b.high && b.low <= a.high; }
+
+/* Are all of them of one segment? */
+RT_INLINE bool rt_ranges_equal(const RtRange a, const RtRange b) { return a.low == b.high && b.low == a.high; }
+
+RT_INLINE bool rt_segments_equal(const RtSegments of, int query, int key, const RtAttend s)
+{
+    return !of.query ||
+           (query < s.queries && key < s.keys && rt_segment_of_query(of, query, s) == rt_segment_of_key(of, key, s));
 }
 
 /* Logarithms here are to base 2: exp(scale * x) = 2^(rt_scale2 * x). */

@@ -80,7 +80,7 @@ static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t tota
     char *for_messages = messages ? rt_text(", %s for messages", rt_bytes_text((double)messages).text) : "";
     rt_fail("out of memory: '%s' is planned to need %s, %s for products%s, together %s, and %s of %s are free on %s; a "
             "smaller train.microbatch, 'recompute full', more ranks or a larger GPU helps",
-            rt->program->name, rt_bytes_text((double)rt->program->arena_bytes).text,
+            rt->program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text,
             rt_bytes_text((double)rt_products_workspace_bytes(rt)).text, for_messages,
             rt_bytes_text((double)rt_memory_bytes(rt)).text, rt_bytes_text((double)free_bytes).text,
             rt_bytes_text((double)total).text, rt->gpu->name);
@@ -100,7 +100,7 @@ static void allocate_memory(Rt *rt)
     rt->gpu->memory = rt->gpu->product_space = memory;
     rt->gpu->message_space = rt->gpu->product_space + rt_gpu_aligned(rt_products_workspace_bytes(rt));
     rt->arena = rt->gpu->message_space + rt_gpu_aligned(rt_collectives_workspace_bytes(rt));
-    rt_zero(rt, 0, rt->program->arena_bytes);
+    rt_zero(rt, 0, rt_arena_bytes(rt));
 }
 
 enum { NUMBERS = 4096 }; /* bytes */

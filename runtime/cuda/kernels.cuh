@@ -7,6 +7,7 @@
 #include "attend_f32.cuh"
 #include "attend_grad.cuh"
 #include "copy.cuh"
+#include "cumulative.cuh"
 #include "element.cuh"
 #include "gather.cuh"
 #include "message.cuh"

@@ -7,8 +7,11 @@
 
 #include "element.cuh"
 
+#include "../kernels/integer.h"
+
 struct RtSum {
     template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a + b; }
+    static __device__ __forceinline__ int of(int a, int b) { return rt_add_i32(a, b); } /* wraps */
 };
 
 struct RtMax {

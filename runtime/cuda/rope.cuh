@@ -32,22 +32,28 @@ template <int N, bool TOGETHER, typename T> RT_INLINE void rt_store_pairs(T *to,
         rt_set(to[i], pairs[i]);
 }
 
-/* Cosines [seq, feature / 2], then sines: in double precision, so they are computed once for all rows. */
-template <typename T> RT_INLINE void rt_rope_angles(const T *, T *, float *scratch, const RtRope s)
+/* Cosines [rows, feature / 2], then sines: in double precision, so they are computed once for all heads. */
+template <typename T>
+RT_INLINE void rt_rope_angles(const T *, const int32_t *position, T *, float *scratch, const RtRope s)
 {
-    const int64_t half = s.feature / 2, item = (int64_t)blockIdx.x * 256 + threadIdx.x, t = item / half;
-    if (t >= s.seq)
+    const int64_t half = s.feature / 2, rows = rt_rope_rows(s);
+    const int64_t item = (int64_t)blockIdx.x * 256 + threadIdx.x, row = item / half;
+    if (row >= rows)
         return;
-    const int64_t position = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
-    const double angle = (double)position * pow(s.base, -2.0 * (double)(item % half) / (double)s.feature);
+    const int64_t middle = s.position.middle ? s.middle : 1, t = row / middle % s.seq;
+    int64_t place = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
+    if (position)
+        place =
+            position[row / middle / s.seq * s.position.outer + t * s.position.seq + row % middle * s.position.middle];
+    const double angle = (double)place * pow(s.base, -2.0 * (double)(item % half) / (double)s.feature);
     scratch[item] = (float)cos(angle);
-    scratch[s.seq * half + item] = (float)(s.inverse ? -sin(angle) : sin(angle));
+    scratch[rows * half + item] = (float)(s.inverse ? -sin(angle) : sin(angle));
 }
 
 /* WIDTH pairs of one position, in RT_ROPE_ROWS of the rows [outer, middle] that have it.  TOGETHER: neighbours are read
  * at once, since each row begins where that is allowed. */
 template <int WIDTH, bool TOGETHER, typename T>
-RT_INLINE void rt_rope(const T *x, T *y, const float *scratch, const RtRope s)
+RT_INLINE void rt_rope(const T *x, const int32_t *position, T *y, const float *scratch, const RtRope s)
 {
     const int64_t half = s.feature / 2, packs = half / WIDTH, rows = s.outer * s.middle;
     const int64_t groups = (rows + RT_ROPE_ROWS - 1) / RT_ROPE_ROWS;
@@ -55,12 +61,17 @@ RT_INLINE void rt_rope(const T *x, T *y, const float *scratch, const RtRope s)
     if (item >= s.seq * groups * packs)
         return;
     const int64_t i = item % packs * WIDTH, t = item / packs % s.seq, group = item / packs / s.seq;
-    const RtPack<float, WIDTH> cosine = rt_load_pack<WIDTH>(scratch + t * half + i);
-    const RtPack<float, WIDTH> sine = rt_load_pack<WIDTH>(scratch + (s.seq + t) * half + i);
+    const float *const sines = scratch + rt_rope_rows(s) * half;
+    RtPack<float, WIDTH> cosine = rt_load_pack<WIDTH>(scratch + t * half + i);
+    RtPack<float, WIDTH> sine = rt_load_pack<WIDTH>(sines + t * half + i);
     for (int64_t row = group * RT_ROPE_ROWS; row < rows && row < (group + 1) * RT_ROPE_ROWS; row++) {
         const int64_t o = row / s.middle, m = row % s.middle;
         const T *from = x + o * s.x.outer + t * s.x.seq + m * s.x.middle;
         T *to = y + o * s.y.outer + t * s.y.seq + m * s.y.middle;
+        if (position) {
+            const int64_t own = rt_rope_row_of(o, t, m, s) * half + i;
+            cosine = rt_load_pack<WIDTH>(scratch + own), sine = rt_load_pack<WIDTH>(sines + own);
+        }
         if (s.interleaved) {
             const RtPack<T, 2 *WIDTH> pairs = rt_load_pairs<2 * WIDTH, TOGETHER>(from + 2 * i);
             RtPack<float, 2 * WIDTH> turned;

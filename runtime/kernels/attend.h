@@ -2,7 +2,8 @@
  * (Dao, "FlashAttention-2", arXiv 2307.08691, algorithms 1 and 2).
  *
  * Letters: B sequences, S queries, T keys, H heads of k and v, G queries' heads for each of these, D features.
- * q, y, dq, dy [B, S, H, G, D]; k, v, dk, dv [B, T, H, D]; lse [B, S, H, G], f32; the stride of D is 1.
+ * q, y, dq, dy [B, S, H, G, D]; k, v, dk, dv [B, T, H, D]; lse [B, S, H, G], f32; the stride of D is 1.  Segments, if
+ * any: of queries [B, S, H], of keys [B, T, H]; a query sees the keys of its own segment.
  */
 #ifndef MPC_KERNELS_ATTEND_H
 #define MPC_KERNELS_ATTEND_H
@@ -49,6 +50,48 @@ RT_INLINE bool rt_attend_all(int64_t query, int64_t rows, int64_t key, int64_t c
     return (!s.causal || most <= 0) && (!s.window || (most < s.window && -least < s.window));
 }
 
+/* The segments of a head; NULL: there are none. */
+typedef struct {
+    const int32_t *query, *key;
+} RtSegments;
+
+RT_INLINE RtSegments rt_segments_of(const int32_t *query, const int32_t *key, int64_t b, int64_t h, const RtAttend s)
+{
+    if (!query)
+        return (RtSegments){ 0 };
+    return (RtSegments){ query + b * s.query_segment.batch + h * s.query_segment.head,
+                         key + b * s.key_segment.batch + h * s.key_segment.head };
+}
+
+/* Are no, some or all pairs of the queries and keys of one segment?  By the least and the greatest of each, which is
+ * exact where segments follow each other. */
+typedef enum { RT_NEVER, RT_SOMETIMES, RT_ALWAYS } RtMeet;
+
+RT_INLINE RtMeet rt_segments_meet(const RtSegments of, int64_t query, int64_t rows, int64_t key, int64_t columns,
+                                  const RtAttend s)
+{
+    if (!of.query)
+        return RT_ALWAYS;
+    const int64_t q = s.query_segment.row, k = s.key_segment.row;
+    int32_t q_low = of.query[query * q], q_high = q_low, k_low = of.key[key * k], k_high = k_low;
+    for (int64_t i = 1; i < rows; i++) {
+        const int32_t one = of.query[(query + i) * q];
+        q_low = one < q_low ? one : q_low, q_high = one > q_high ? one : q_high;
+    }
+    for (int64_t j = 1; j < columns; j++) {
+        const int32_t one = of.key[(key + j) * k];
+        k_low = one < k_low ? one : k_low, k_high = one > k_high ? one : k_high;
+    }
+    if (q_high < k_low || k_high < q_low)
+        return RT_NEVER;
+    return q_low == k_high && k_low == q_high ? RT_ALWAYS : RT_SOMETIMES;
+}
+
+RT_INLINE bool rt_segments_equal(const RtSegments of, int64_t query, int64_t key, const RtAttend s)
+{
+    return !of.query || of.query[query * s.query_segment.row] == of.key[key * s.key_segment.row];
+}
+
 /* rows x D elements to [rows, width], zeros after D. */
 RT_INLINE void rt_attend_load(const void *from, int64_t stride, int64_t rows, int64_t feature, int64_t width,
                               float *tile, RtType type)
@@ -93,11 +136,12 @@ RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
 }
 
 /* score [keys, 64 queries]: minus infinity where a query does not see a key. */
-RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns, const RtAttend s)
+RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns,
+                              const RtSegments of, const RtAttend s)
 {
     for (int64_t j = 0; j < columns; j++)
         for (int64_t i = 0; i < rows; i++)
-            if (!rt_attend_sees(query + i, key + j, s))
+            if (!rt_attend_sees(query + i, key + j, s) || !rt_segments_equal(of, query + i, key + j, s))
                 score[j * RT_ATTEND_TILE + i] = -INFINITY;
 }
 
@@ -134,8 +178,8 @@ RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, f
 /* y and lse of one tile of queries of one head.  Scores are [keys, queries]: keys are read in place, queries are
  * transposed once, and a vector holds the scores of 16 queries for one key, so that the softmax needs no sums across a
  * vector. */
-RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char *y, float *lse, int64_t query,
-                              const RtAttend s)
+RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const RtSegments segments, char *y,
+                              float *lse, int64_t query, const RtAttend s)
 {
     enum { TILE = RT_ATTEND_TILE };
     const int64_t width = rt_whole_vectors(s.feature), size = s.type == RT_F32 ? 4 : 2;
@@ -152,15 +196,18 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char 
     rt_attend_range(query, rows, s, &key, &end);
     for (; key < end; key += columns) {
         const int64_t most = end - key < TILE ? end - key : TILE, blind = rt_attend_blind(query, key, s);
-        const bool all = rt_attend_all(query, rows, key, most, s);
-        columns = rt_attend_step(most, all);
+        const RtMeet meet = rt_segments_meet(segments, query, rows, key, most, s);
+        const bool all = meet == RT_ALWAYS && rt_attend_all(query, rows, key, most, s);
+        columns = meet == RT_NEVER ? most : rt_attend_step(most, all);
+        if (meet == RT_NEVER)
+            continue;
         const char *from = k + key * s.k.row * size;
         if (s.type != RT_F32)
             rt_attend_load(from, s.k.row, columns, s.feature, width, keys, s.type);
         rt_tile_product(columns, lanes - blind, s.feature, s.type == RT_F32 ? (const float *)(const void *)from : keys,
                         s.type == RT_F32 ? s.k.row : width, 1, queries + blind, TILE, score + blind, TILE, false);
         if (!all)
-            rt_attend_mask(score, query, rows, key, columns, s);
+            rt_attend_mask(score, query, rows, key, columns, segments, s);
         for (int64_t i = blind; i < lanes; i += RT_LANES)
             rt_attend_online(score + i, columns, highest + i, total + i, kept + i);
         for (int64_t i = blind; i < rows; i++)
@@ -181,7 +228,8 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, char 
 
 /* y = softmax(scale q k^T) v, and the logarithm of each row's sum of exponentials.  A query that sees no key gets
  * zeros.  Order: parallel over tiles of queries, each written by one thread. */
-RT_INLINE void rt_attend(const void *q, const void *k, const void *v, void *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend(const void *q, const void *k, const void *v, const int32_t *query_segment,
+                         const int32_t *key_segment, void *y, float *lse, const RtAttend s)
 {
     const int64_t size = s.type == RT_F32 ? 4 : 2, tiles = (s.queries + RT_ATTEND_TILE - 1) / RT_ATTEND_TILE;
 #pragma omp parallel for collapse(4) schedule(dynamic, 1)
@@ -192,6 +240,7 @@ RT_INLINE void rt_attend(const void *q, const void *k, const void *v, void *y, f
                     rt_attend_tile((const char *)q + (b * s.q.batch + h * s.q.head + g * s.q.group) * size,
                                    (const char *)k + (b * s.k.batch + h * s.k.head) * size,
                                    (const char *)v + (b * s.v.batch + h * s.v.head) * size,
+                                   rt_segments_of(query_segment, key_segment, b, h, s),
                                    (char *)y + (b * s.y.batch + h * s.y.head + g * s.y.group) * size,
                                    lse + b * s.lse.batch + h * s.lse.head + g * s.lse.group, tile * RT_ATTEND_TILE, s);
 }

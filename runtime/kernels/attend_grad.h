@@ -12,13 +12,14 @@ RT_INLINE int64_t rt_attend_grad_scratch(const RtAttend s)
 
 /* Scores [queries, 64 keys] to minus infinity where a query does not see a key. */
 RT_INLINE void rt_attend_grad_mask(float *score, int64_t query, int64_t rows, int64_t key, int64_t columns,
-                                   const RtAttend s)
+                                   const RtSegments segments, const RtAttend s)
 {
-    if (rt_attend_all(query, rows, key, columns, s))
+    if (rt_attend_all(query, rows, key, columns, s) &&
+        rt_segments_meet(segments, query, rows, key, columns, s) == RT_ALWAYS)
         return;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
-            if (!rt_attend_sees(query + i, key + j, s))
+            if (!rt_attend_sees(query + i, key + j, s) || !rt_segments_equal(segments, query + i, key + j, s))
                 score[i * RT_ATTEND_TILE + j] = -INFINITY;
 }
 
@@ -70,7 +71,8 @@ RT_INLINE void rt_attend_grad_queries(const float *gradient, int64_t rows, int64
 
 /* One head of k and v, with the heads of q in its group. */
 RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, const char *y, const float *lse,
-                                   const char *dy, char *dq, char *dk, char *dv, float *scratch, const RtAttend s)
+                                   const char *dy, const RtSegments segments, char *dq, char *dk, char *dv,
+                                   float *scratch, const RtAttend s)
 {
     enum { TILE = RT_ATTEND_TILE };
     const int64_t width = rt_whole_vectors(s.feature), size = s.type == RT_F32 ? 4 : 2;
@@ -91,10 +93,11 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t query = 0, rows; query < s.queries; query += rows) {
                 const int64_t left = s.queries - query < TILE ? s.queries - query : TILE;
-                rows = rt_attend_step(left, rt_attend_all(query, left, key, tile, s));
+                const RtMeet meet = rt_segments_meet(segments, query, left, key, tile, s);
+                rows = rt_attend_step(left, meet == RT_ALWAYS && rt_attend_all(query, left, key, tile, s));
                 int64_t first, end;
                 rt_attend_range(query, rows, s, &first, &end);
-                if (key + tile <= first || key >= end)
+                if (meet == RT_NEVER || key + tile <= first || key >= end)
                     continue;
                 const int64_t columns = end - key < tile ? end - key : tile, lanes = rt_whole_vectors(columns);
                 const int64_t at = g * s.lse.group + query * s.lse.row;
@@ -106,7 +109,7 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
                                      s);
                 rt_tile_product(rows, lanes, s.feature, queries, width, 1, keys_turned, TILE, weight, TILE, false);
                 rt_tile_product(rows, lanes, s.feature, outputs, width, 1, values_turned, TILE, gradient, TILE, false);
-                rt_attend_grad_mask(weight, query, rows, key, columns, s);
+                rt_attend_grad_mask(weight, query, rows, key, columns, segments, s);
                 rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, lanes, s.scale);
                 rt_tile_product(columns, width, rows, weight, 1, TILE, outputs, width, value_sum, width, true);
                 rt_tile_product(columns, width, rows, gradient, 1, TILE, queries, width, key_sum, width, true);
@@ -126,7 +129,8 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
 
 /* Order: parallel over heads of k and v; within one, tiles of keys, then heads of q, then tiles of queries. */
 RT_INLINE void rt_attend_grad(const void *q, const void *k, const void *v, const void *y, const float *lse,
-                              const void *dy, void *dq, void *dk, void *dv, void *scratch, const RtAttend s)
+                              const void *dy, const int32_t *query_segment, const int32_t *key_segment, void *dq,
+                              void *dk, void *dv, void *scratch, const RtAttend s)
 {
     const int64_t size = s.type == RT_F32 ? 4 : 2, head = s.group * s.queries * s.feature;
 #pragma omp parallel for collapse(2) schedule(dynamic, 1)
@@ -138,6 +142,7 @@ RT_INLINE void rt_attend_grad(const void *q, const void *k, const void *v, const
                 (const char *)v + (b * s.v.batch + h * s.v.head) * size,
                 (const char *)y + (b * s.y.batch + h * s.y.head) * size, lse + b * s.lse.batch + h * s.lse.head,
                 (const char *)dy + (b * s.dy.batch + h * s.dy.head) * size,
+                rt_segments_of(query_segment, key_segment, b, h, s),
                 (char *)dq + (b * s.dq.batch + h * s.dq.head) * size,
                 (char *)dk + (b * s.dk.batch + h * s.dk.head) * size,
                 (char *)dv + (b * s.dv.batch + h * s.dv.head) * size, (float *)scratch + (b * s.heads + h) * head, s);

@@ -5,22 +5,32 @@
 #include "element.h"
 #include "shape.h"
 
-/* Rotates pair i at position p by the angle p / base^(2i / feature).  Order: parallel over positions, each written by
- * one thread. */
-RT_INLINE void rt_rope(const void *x, void *y, const RtRope s)
+RT_INLINE void rt_rope_angles(int64_t position, float *cosine, float *sine, const RtRope s)
+{
+    for (int64_t i = 0; i < s.feature / 2; i++) {
+        const double angle = (double)position * pow(s.base, -2.0 * (double)i / (double)s.feature);
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)(s.inverse ? -sin(angle) : sin(angle));
+    }
+}
+
+/* Rotates pair i at position p by the angle p / base^(2i / feature).  p is given, or the place in the sequence.  Order:
+ * parallel over the sequence, each place written by one thread. */
+RT_INLINE void rt_rope(const void *x, const int32_t *position, void *y, const RtRope s)
 {
     const int64_t half = s.feature / 2, step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;
 #pragma omp parallel for
     for (int64_t t = 0; t < s.seq; t++) {
         float cosine[half], sine[half], from[2 * half], to[2 * half];
-        const int64_t position = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
-        for (int64_t i = 0; i < half; i++) {
-            const double angle = (double)position * pow(s.base, -2.0 * (double)i / (double)s.feature);
-            cosine[i] = (float)cos(angle);
-            sine[i] = (float)(s.inverse ? -sin(angle) : sin(angle));
-        }
+        int64_t last = s.first_position + t + (t >= s.jump_from ? s.jump : 0); /* whose angles these are */
+        bool is_known = false;
         for (int64_t o = 0; o < s.outer; o++)
             for (int64_t m = 0; m < s.middle; m++) {
+                const int64_t own =
+                    position ? position[o * s.position.outer + t * s.position.seq + m * s.position.middle] : last;
+                if (!is_known || own != last)
+                    rt_rope_angles(own, cosine, sine, s);
+                last = own, is_known = true;
                 rt_load_row(x, o * s.x.outer + t * s.x.seq + m * s.x.middle, s.feature, s.type, from);
 #pragma omp simd
                 for (int64_t i = 0; i < half; i++) {

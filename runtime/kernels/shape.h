@@ -28,18 +28,93 @@ RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)
     return row - s.jump < s.jump_from ? -1 : row - s.jump;
 }
 
+/* x is [outer, inner] rows of `count` elements, y rows of the `choices` largest ones. */
+typedef struct {
+    int64_t outer, inner, count, choices;
+    struct {
+        int64_t outer, inner, element; /* strides */
+    } x, y;
+    RtType type;
+} RtTopK;
+
+/* Is number a, at i, ahead of b, at j?  NaN first, then the larger one, then the first. */
+RT_INLINE bool rt_is_ahead(float a, int64_t i, float b, int64_t j)
+{
+    const bool a_is_nan = a != a, b_is_nan = b != b;
+    if (a_is_nan || b_is_nan)
+        return a_is_nan && (!b_is_nan || i < j);
+    return a > b || (a == b && i < j);
+}
+
+/* Queues of `count` experts' numbers each, contiguous; strides of queues. */
+typedef struct {
+    int64_t groups, count, experts;
+    int64_t chosen, place;
+    const char *dim, *where; /* of an index out of range */
+} RtPlace;
+
+/* Rows by token, [groups, outer, inner], and rows by slot, [groups, experts, slots]: each of `post` contiguous
+ * elements.  The index of outer and inner dims of the first are `chosen` and `place`. */
+typedef struct {
+    int64_t group, outer, inner; /* strides; 0 of dims that it lacks */
+} RtRouteStride;
+
+typedef struct {
+    int64_t groups, outer, inner, post, experts, slots;
+    RtRouteStride token, chosen, place;
+    struct {
+        int64_t group, expert, slot;
+    } table;
+    int64_t first_expert, first_slot; /* of this rank */
+    RtType type;
+} RtRoute;
+
+/* Where the row of a group begins by slot; -1: another rank has it, or it is dropped. */
+RT_INLINE int64_t rt_route_row(int64_t chosen, int64_t place, const RtRoute s)
+{
+    const int64_t expert = chosen - s.first_expert, slot = place - s.first_slot;
+    if (chosen < 0 || place < 0 || expert < 0 || expert >= s.experts || slot < 0 || slot >= s.slots)
+        return -1;
+    return expert * s.table.expert + slot * s.table.slot;
+}
+
 /* x and y are [outer, seq, middle, feature]; strides count elements, feature's is 1. */
 typedef struct {
     int64_t outer, seq, middle, feature;
     struct {
         int64_t outer, seq, middle;
-    } x, y;
+    } x, position, y; /* position has no feature */
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
     int64_t first_position, jump_from,
         jump; /* position of element t of seq: first_position + t, plus `jump` from `jump_from` on */
 } RtRope;
+
+/* The positions of rotations by place: a constant, like RT_NO_SEGMENT. */
+#define RT_NO_POSITION ((const int32_t *)0)
+
+/* Rows with the same angles: the same place, or with positions of their own. */
+RT_INLINE int64_t rt_rope_rows(const RtRope s)
+{
+    return (s.position.outer ? s.outer : 1) * s.seq * (s.position.middle ? s.middle : 1);
+}
+
+RT_INLINE int64_t rt_rope_row_of(int64_t o, int64_t t, int64_t m, const RtRope s)
+{
+    const int64_t row = (s.position.outer ? o * s.seq : 0) + t;
+    return s.position.middle ? row * s.middle + m : row;
+}
+
+/* x and y are [outer, middle, count]: sums, or maxima, along count. */
+typedef struct {
+    int64_t outer, middle, count;
+    struct {
+        int64_t outer, middle, row;
+    } x, y;
+    RtType type; /* of x: i32 gives i32, others f32 */
+    bool is_max, exclusive, reverse;
+} RtCumulative;
 
 /* Attention; letters as in attend.h. */
 typedef struct {
@@ -49,13 +124,17 @@ typedef struct {
 typedef struct {
     int64_t batch, queries, keys, heads, group, feature;
     RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
-    RtType type;                                    /* of all but lse */
-    bool causal;                                    /* query i sees keys up to i */
-    int64_t window;                                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
-    int64_t first_query, first_key;                 /* global positions */
-    int64_t jump_from, jump;                        /* added to positions of queries from `jump_from` on (RtPart) */
+    RtAttendStride query_segment, key_segment;
+    RtType type;                    /* of all but lse */
+    bool causal;                    /* query i sees keys up to i */
+    int64_t window;                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
+    int64_t first_query, first_key; /* global positions */
+    int64_t jump_from, jump;        /* added to positions of queries from `jump_from` on (RtPart) */
     float scale;
 } RtAttend;
+
+/* The segments of queries or keys, of attention without them: a constant, so that no code is left for them. */
+#define RT_NO_SEGMENT ((const int32_t *)0)
 
 /* The global position of a query. */
 RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)

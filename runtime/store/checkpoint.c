@@ -178,8 +178,9 @@ static bool dtype_fits(const RtView *view, const char *dtype)
 static void check_fits(const RtSafetensors *file, const RtProgram *program, const RtView *view, const RtStored *stored)
 {
     if (!stored)
-        rt_fail("--load %s: tensor '%s' is missing; give a checkpoint of model '%s' as it is now", file->path,
-                view->name, program->name);
+        rt_fail(
+            "--load %s: tensor '%s' is missing; give a checkpoint of model '%s' as it is now, or --load-missing=init",
+            file->path, view->name, program->name);
     if (stored->rank != view->rank || memcmp(stored->size, view->whole, (size_t)view->rank * sizeof *view->whole))
         rt_fail("--load %s: tensor '%s' is %s there and %s in model '%s'; give a checkpoint of this model, or compile "
                 "the model with the sizes of the checkpoint",
@@ -195,15 +196,19 @@ static void check_fits(const RtSafetensors *file, const RtProgram *program, cons
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+static bool is_state(const char *name) { return !strncmp(name, "optimizer.", strlen("optimizer.")); }
+
 /* Checks that every tensor of the file is used. */
-static void check_known(const RtSafetensors *file, const RtProgram *program, const RtView *views, int count)
+static void check_known(const RtSafetensors *file, const RtProgram *program, const RtView *views, int count,
+                        bool weights_only)
 {
     const char **names = rt_allocate(count, sizeof *names);
     for (int i = 0; i < count; i++)
         names[i] = views[i].name;
     qsort(names, (size_t)count, sizeof *names, compare_names);
     for (int i = 0; i < file->count; i++)
-        if (!bsearch(&file->tensors[i].name, names, (size_t)count, sizeof *names, compare_names))
+        if (!(weights_only && is_state(file->tensors[i].name)) &&
+            !bsearch(&file->tensors[i].name, names, (size_t)count, sizeof *names, compare_names))
             rt_fail("--load %s: tensor '%s' is not one of model '%s'; give a checkpoint of this model and optimizer",
                     file->path, file->tensors[i].name, program->name);
     free(names);
@@ -253,9 +258,28 @@ static int64_t number_in(const RtSafetensors *file, const char *key, int64_t hig
 static bool is_weights_only(const RtSafetensors *file)
 {
     for (int i = 0; i < file->count; i++)
-        if (!strncmp(file->tensors[i].name, "optimizer.", strlen("optimizer.")))
+        if (is_state(file->tensors[i].name))
             return false;
     return !rt_safetensors_metadata(file, "step");
+}
+
+/* Parameters that the file lacks: a note, and an error where it has none at all. */
+static void note_missing(const RtSafetensors *file, const RtProgram *program, const RtView *views, int count)
+{
+    const char *first = NULL;
+    int missing = 0, parameters = 0;
+    for (int i = 0; i < count; i++) {
+        bool lacks = !views[i].is_state && !rt_safetensors_find(file, views[i].name);
+        parameters += !views[i].is_state;
+        missing += lacks;
+        first = lacks && !first ? views[i].name : first;
+    }
+    if (parameters && missing == parameters)
+        rt_fail("--load %s: it has no parameter of model '%s', '%s' for one; give a checkpoint of this model",
+                file->path, program->name, first);
+    if (missing)
+        rt_note("note: %d of %d parameters are not in %s and start as in a new run: '%s'%s", missing, parameters,
+                file->path, first, missing > 1 ? ", ..." : "");
 }
 
 static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
@@ -310,20 +334,22 @@ static void check_place(const RtSafetensors *file)
     free(found);
 }
 
-bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place)
+bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
 {
     const RtProgram *program = rt->program;
     RtSafetensors file = rt_safetensors_open(path, "--load");
     rt_agree_on_file(rt, "--load", path, "safetensors", file.map, file.bytes);
     int count;
     RtView *views = rt_views(rt, &count);
-    bool weights_only = is_weights_only(&file);
+    bool weights_only = how.weights_only || is_weights_only(&file);
     float *part = rt_allocate(PART, sizeof *part);
-    check_known(&file, program, views, count);
+    check_known(&file, program, views, count, weights_only);
+    if (how.init_missing)
+        note_missing(&file, program, views, count);
     for (int i = 0; i < count; i++) {
-        if (weights_only && views[i].is_state)
-            continue;
         const RtStored *stored = rt_safetensors_find(&file, views[i].name);
+        if ((weights_only && views[i].is_state) || (how.init_missing && !stored))
+            continue;
         check_fits(&file, program, &views[i], stored);
         load_view(rt, &views[i], stored, part);
     }

@@ -19,9 +19,15 @@ int64_t rt_checkpoint_bytes(const Rt *rt); /* bytes of the tensors in a file */
  * holds the lock of the path. */
 void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock);
 
-/* Fills the arena with this rank's parts.  True: `place` is set to the progress of that run.  False: the file has only
- * weights; place and optimizer are unchanged.  Ends the trainer if a tensor is missing, unknown, of another shape or
+/* How a file is read. */
+typedef struct {
+    bool weights_only; /* not the optimizer's state and the progress */
+    bool init_missing; /* tensors that the file lacks stay as they are, unless it has no parameter of the model */
+} RtLoading;
+
+/* Fills the arena with this rank's parts.  True: `place` is set to the progress of that run.  False: only weights are
+ * loaded; place and optimizer are unchanged.  Ends the trainer if a tensor is missing, unknown, of another shape or
  * type, or has a wrong checksum. */
-bool rt_checkpoint_load(const char *path, Rt *rt, RtPlace *place);
+bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place);
 
 #endif

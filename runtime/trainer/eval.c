@@ -28,7 +28,7 @@ double rt_evaluate(RtRun *run)
         rt_data_fill(run->eval_data, &run->rt, f, sequence);
         rt_set_scalars(run, &f->scalars);
         rt_run(&run->rt, f);
-        sum += rt_scalar(run, f->scalars.loss);
+        sum += rt_scalar(run, f, f->scalars.loss);
     }
     free(sequence);
     return sum / (double)calls;

@@ -114,6 +114,14 @@ static void add(char **line, const char *name, double value, const char *format)
     free(number);
 }
 
+static void add_memory(char **line, const RtStepReport *report)
+{
+    for (int rank = 0; rank < report->ranks && report->rank_bytes; rank++)
+        rt_append(line, "%s%lld", rank ? ", " : ", \"rank_bytes\": [", (long long)report->rank_bytes[rank]);
+    if (report->rank_bytes)
+        rt_append(line, "]");
+}
+
 void rt_log_step(RtLog *log, const RtStepReport *report)
 {
     if (!log->path || log->failure)
@@ -127,6 +135,7 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
     add(&line, "step_ms", 1e3 * report->seconds, "%.3f");
     add(&line, "mfu", report->mfu, "%.4f");
     add(&line, "peak_bytes", (double)report->bytes, "%.0f");
+    add_memory(&line, report);
     if (report->ranks > 1) {
         add(&line, "sent_bytes", (double)report->traffic.sent_bytes, "%.0f");
         add(&line, "comm_ms", 1e3 * report->traffic.seconds, "%.3f");

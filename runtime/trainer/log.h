@@ -10,10 +10,11 @@ typedef struct {
     double loss, grad_norm, eval_loss, lr, loss_scale;
     double seconds, left_s; /* of this step; until the end of the run */
     double tokens_per_s;
-    double mfu; /* model flops utilisation: the model's flops/s over those of the best product */
-    int64_t bytes;
+    double mfu;    /* model flops utilisation: the model's flops/s over those of the best product */
+    int64_t bytes; /* of memory, on the rank that has most */
     int ranks;
-    RtTraffic traffic; /* of this step and rank */
+    const int64_t *rank_bytes; /* on each; NULL: all have as much */
+    RtTraffic traffic;         /* of this step and rank */
 } RtStepReport;
 
 typedef struct {

@@ -113,6 +113,7 @@ static void start_device(RtRun *run)
     if (rt->program->create)
         rt->program->create(rt);
     rt_memory_print(rt);
+    run->rank_bytes = rt_memory_of_ranks(rt);
     if (run->options.print_mesh)
         rt_comm_print_mesh(rt);
 }
@@ -161,10 +162,14 @@ static void note_changed_data(const RtRun *run)
                 place->shuffled ? "in order" : "shuffled");
 }
 
+/* Are tensors that --load does not find initialised as in a new run? */
+static bool starts_missing(const RtRun *run) { return !strcmp(run->options.load_missing, "init"); }
+
 static void load(RtRun *run)
 {
     const char *path = run->options.load;
-    run->has_loaded = rt_checkpoint_load(path, &run->rt, &run->place);
+    const RtLoading how = { run->options.weights_only, starts_missing(run) };
+    run->has_loaded = rt_checkpoint_load(path, &run->rt, how, &run->place);
     if (!run->has_loaded) {
         rt_note("loaded %s: weights only, no optimizer state and no step: the optimizer starts at zero, at step 0",
                 path);
@@ -179,7 +184,7 @@ static void load(RtRun *run)
 static void start_state(RtRun *run)
 {
     run->place.seed = first_seed(run);
-    rt_init_tensors(&run->rt, run->place.seed, !run->options.load);
+    rt_init_tensors(&run->rt, run->place.seed, !run->options.load || starts_missing(run));
     if (run->options.load)
         load(run);
     run->begun_at = run->place.step;
@@ -229,6 +234,7 @@ static int finish(RtRun *run)
     int status = signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
     end_of_output(status);
     rt_log_close(&run->log);
+    free(run->rank_bytes);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
     if (run->options.print_traffic && run->rt.rank == 0)

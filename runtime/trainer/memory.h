@@ -4,9 +4,12 @@
 
 #include "state.h"
 
-void rt_memory_print(const Rt *rt); /* "memory: 1.53 GB planned (...)", on stderr */
+void rt_memory_print(Rt *rt); /* "memory: 1.53 GB planned (...)", on stderr; all ranks call it */
 
 /* Bytes on the device: the arena, and the workspaces of products and collectives. */
 int64_t rt_memory_bytes(const Rt *rt);
+
+/* Those of each rank, owned by the caller.  All ranks call it. */
+int64_t *rt_memory_of_ranks(Rt *rt);
 
 #endif

@@ -115,7 +115,7 @@ void rt_outputs_check(const RtOptions *options, int rank)
         for (int b = a + 1; b < count; b++)
             check_pair(&files[a], &files[b]);
     const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
-    bool goes_on = load && save && is_same(load, save);
+    bool goes_on = load && save && is_same(load, save) && !options->weights_only;
     if (save && !goes_on && !options->overwrite && rank == 0) /* one rank creates the file */
         rt_outputs_keep(save->path, "--save", "resume from it with --load, give another name");
     if (options->trace && !options->overwrite)

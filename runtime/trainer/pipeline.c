@@ -10,24 +10,24 @@
 /* The numbers of the messages of one table, see rt_message_wait; -1: none. */
 typedef struct {
     const RtStageMessages *table;
-    int64_t *arrival; /* [message][micro] */
-    int64_t *sent;    /* [message][slot]: the last one from there */
+    int64_t *number; /* [message][micro], or [message][slot]: the last one from there */
 } Numbers;
 
 typedef struct {
     Rt *rt;
     const RtPipeline *p;
     char *arena;
-    int rank;           /* along the axis */
-    Numbers *inner[2];  /* of each direction, by chunk */
-    Numbers *border[2]; /* from a chunk to the next one in that direction */
+    int rank;             /* along the axis */
+    Numbers *arrivals[2]; /* of each direction, by chunk: at the stage of this rank, by micro-batch */
+    Numbers *sent[2];     /* from there, by slot */
 } Pipeline;
 
 static int slots_of(const RtPipeline *p, int ring, int rank) { return p->ring[ring].slots[rank]; }
 
 void *rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
-    return arena + p->ring[ring].offset + micro % slots_of(p, ring, rt_coordinate(rt, p->axis)) * p->ring[ring].bytes;
+    const RtRing *r = &p->ring[ring];
+    return arena + rt_place(rt, r->offset + micro % slots_of(p, ring, rt_coordinate(rt, p->axis)) * r->bytes);
 }
 
 static int64_t *none_of(int64_t count)
@@ -45,71 +45,63 @@ static void await(Pipeline *r, int id, int64_t *number)
     *number = -1;
 }
 
-static Numbers *numbers_of(const RtPipeline *p, const RtStageMessages *tables)
+/* Of the messages that the stages of this rank send, or of those that they receive. */
+static Numbers *numbers_of(const Pipeline *r, bool backward, bool arrive)
 {
+    static const RtStageMessages none = { 0 };
+    const RtPipeline *p = r->p;
+    const int stages = p->chunks * p->ranks;
     Numbers *numbers = rt_allocate(p->chunks, sizeof *numbers);
     for (int chunk = 0; chunk < p->chunks; chunk++) {
-        const int64_t count = (int64_t)tables[chunk].count * p->micros;
-        numbers[chunk] = (Numbers){ &tables[chunk], none_of(count), none_of(count) };
+        const int stage = p->stage[r->rank][chunk], sender = !arrive ? stage : backward ? stage + 1 : stage - 1;
+        const RtStageMessages *table = sender >= 0 && sender < stages ? &p->message[backward][sender] : &none;
+        numbers[chunk] = (Numbers){ table, none_of((int64_t)table->count * p->micros) };
     }
     return numbers;
 }
 
 static void free_numbers(const RtPipeline *p, Numbers *numbers)
 {
-    for (int chunk = 0; chunk < p->chunks; chunk++) {
-        free(numbers[chunk].arrival);
-        free(numbers[chunk].sent);
-    }
+    for (int chunk = 0; chunk < p->chunks; chunk++)
+        free(numbers[chunk].number);
     free(numbers);
-}
-
-/* Those that come to a chunk from the one before in that direction; NULL: there is none before. */
-static Numbers *border_before(const Pipeline *r, bool backward, int chunk)
-{
-    const int before = backward ? chunk + 1 : chunk - 1;
-    return before >= 0 && before < r->p->chunks ? &r->border[backward][before] : NULL;
 }
 
 static void start_messages(Pipeline *r, RtEvent event)
 {
     const bool backward = event.kind == 'S' || event.kind == 'R', sends = event.kind == 's' || event.kind == 'S';
-    Numbers *numbers = !event.border ? &r->inner[backward][event.chunk]
-                       : sends       ? &r->border[backward][event.chunk]
-                                     : border_before(r, backward, event.chunk);
+    const Numbers *numbers = &(sends ? r->sent : r->arrivals)[backward][event.chunk];
     for (int i = 0; i < numbers->table->count; i++) {
         const RtStageMessage *m = &numbers->table->message[i];
         void *data = rt_slot(r->rt, r->p, r->arena, sends ? m->leave : m->enter, event.micro);
         const int64_t row = (int64_t)i * r->p->micros;
         if (sends)
-            numbers->sent[row + event.micro % slots_of(r->p, m->leave, r->rank)] =
+            numbers->number[row + event.micro % slots_of(r->p, m->leave, r->rank)] =
                 rt_send_start(r->rt, m->id, event.peer, data);
         else
-            numbers->arrival[row + event.micro] = rt_receive_start(r->rt, m->id, event.peer, data);
+            numbers->number[row + event.micro] = rt_receive_start(r->rt, m->id, event.peer, data);
     }
 }
 
-static void await_arrivals(Pipeline *r, Numbers *numbers, int64_t micro)
+static void await_arrivals(Pipeline *r, const Numbers *numbers, int64_t micro)
 {
-    for (int i = 0; numbers && i < numbers->table->count; i++)
-        await(r, numbers->table->message[i].id, &numbers->arrival[(int64_t)i * r->p->micros + micro]);
+    for (int i = 0; i < numbers->table->count; i++)
+        await(r, numbers->table->message[i].id, &numbers->number[(int64_t)i * r->p->micros + micro]);
 }
 
-static void await_sent(Pipeline *r, Numbers *numbers, int64_t micro)
+static void await_sent(Pipeline *r, const Numbers *numbers, int64_t micro)
 {
     for (int i = 0; i < numbers->table->count; i++) {
         const RtStageMessage *m = &numbers->table->message[i];
-        await(r, m->id, &numbers->sent[(int64_t)i * r->p->micros + micro % slots_of(r->p, m->leave, r->rank)]);
+        await(r, m->id, &numbers->number[(int64_t)i * r->p->micros + micro % slots_of(r->p, m->leave, r->rank)]);
     }
 }
 
 /* What the action reads has arrived, and what it writes over has been sent. */
 static void prepare(Pipeline *r, bool backward, int chunk, int64_t micro)
 {
-    await_arrivals(r, &r->inner[backward][chunk], micro);
-    await_arrivals(r, border_before(r, backward, chunk), micro);
-    await_sent(r, &r->inner[backward][chunk], micro);
-    await_sent(r, &r->border[backward][chunk], micro);
+    await_arrivals(r, &r->arrivals[backward][chunk], micro);
+    await_sent(r, &r->sent[backward][chunk], micro);
 }
 
 /* For messages about ranks that wait. */
@@ -151,8 +143,8 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
 {
     Pipeline r = { .rt = rt, .p = p, .arena = arena, .rank = rt_coordinate(rt, p->axis) };
     for (int backward = 0; backward < 2; backward++) {
-        r.inner[backward] = numbers_of(p, p->inner[backward]);
-        r.border[backward] = numbers_of(p, p->border[backward]);
+        r.arrivals[backward] = numbers_of(&r, backward, true);
+        r.sent[backward] = numbers_of(&r, backward, false);
     }
     for (int i = 0; i < p->nevents[r.rank]; i++) {
         const RtEvent event = p->event[r.rank][i];
@@ -163,11 +155,9 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
     tell_action(rt, 0, 0);
     for (int backward = 0; backward < 2; backward++) {
         for (int chunk = 0; chunk < p->chunks; chunk++)
-            for (int64_t micro = 0; micro < p->micros; micro++) {
-                await_sent(&r, &r.inner[backward][chunk], micro);
-                await_sent(&r, &r.border[backward][chunk], micro);
-            }
-        free_numbers(p, r.inner[backward]);
-        free_numbers(p, r.border[backward]);
+            for (int64_t micro = 0; micro < p->micros; micro++)
+                await_sent(&r, &r.sent[backward][chunk], micro);
+        free_numbers(p, r.arrivals[backward]);
+        free_numbers(p, r.sent[backward]);
     }
 }

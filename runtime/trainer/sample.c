@@ -49,7 +49,7 @@ static void fill(Rt *rt, const RtFunction *f, const unsigned char *text, int64_t
         RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, input->padded);
         int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, input->seq, input->padded);
         int64_t bytes = f->micro * rows * columns * (int64_t)sizeof(int32_t);
-        int32_t *to = rt_stage(rt, input->offset, bytes); /* [micro, batch, seq] of this rank */
+        int32_t *to = rt_stage(rt, rt_place(rt, input->offset), bytes); /* [micro, batch, seq] of this rank */
         memset(to, 0, (size_t)bytes);
         for (int64_t s = 0; s < columns && rt_position(batch, 0) == 0; s++)
             if (rt_position(seq, s) + input->shift < length)
@@ -65,7 +65,8 @@ static int predict(RtRun *run, const unsigned char *text, int64_t length, uint32
     rt_set_scalars(run, &f->scalars);
     rt_run(&run->rt, f);
     float logits[BYTES];
-    rt_download(&run->rt, logits, f->logits + 4 * (seen - 1) * f->logits_stride, sizeof logits);
+    rt_download(&run->rt, logits, rt_place_in(&run->rt, f, f->logits) + 4 * (seen - 1) * f->logits_stride,
+                sizeof logits);
     int k = run->options.given.top_k ? (int)run->options.top_k : BYTES;
     double u = rt_unit(rt_philox(seed, RT_STREAM_SAMPLE, number, 0, 0, 0).x[0]);
     return draw(logits, run->options.temperature, k, u);

@@ -3,7 +3,6 @@
 
 #include "data/order.h"
 #include "device.h"
-#include "memory.h"
 #include "mesh/comm.h"
 #include "philox.h"
 #include "schedule.h"
@@ -20,7 +19,7 @@
 static void put(RtRun *run, int64_t offset, const void *word)
 {
     if (offset >= 0)
-        memcpy(rt_stage(&run->rt, offset, 4), word, 4);
+        memcpy(rt_stage(&run->rt, rt_place(&run->rt, offset), 4), word, 4);
 }
 
 void rt_set_scalars(RtRun *run, const RtScalars *scalars)
@@ -33,12 +32,12 @@ void rt_set_scalars(RtRun *run, const RtScalars *scalars)
     put(run, scalars->key, &key);
 }
 
-double rt_scalar(const RtRun *run, int64_t offset)
+double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset)
 {
     float value;
     if (offset < 0)
         return NAN;
-    rt_download(&run->rt, &value, offset, sizeof value);
+    rt_download(&run->rt, &value, rt_place_in(&run->rt, f, offset), sizeof value);
     return (double)value;
 }
 
@@ -106,6 +105,14 @@ static RtTraffic traffic_since(const Rt *rt, RtTraffic before)
                         .waited = now.waited - before.waited };
 }
 
+static int64_t most_bytes(const RtRun *run)
+{
+    int64_t most = 0;
+    for (int rank = 0; rank < run->rt.ranks; rank++)
+        most = run->rank_bytes[rank] > most ? run->rank_bytes[rank] : most;
+    return most;
+}
+
 static RtStepReport run_step(RtRun *run)
 {
     Rt *rt = &run->rt;
@@ -127,17 +134,18 @@ static RtStepReport run_step(RtRun *run)
     run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
     return (RtStepReport){ .step = run->place.step,
                            .steps = run->options.steps,
-                           .loss = rt_scalar(run, scalars->loss),
-                           .grad_norm = rt_scalar(run, scalars->grad_norm),
-                           .loss_scale = rt_scalar(run, scalars->loss_scale),
+                           .loss = rt_scalar(run, &program->step, scalars->loss),
+                           .grad_norm = rt_scalar(run, &program->step, scalars->grad_norm),
+                           .loss_scale = rt_scalar(run, &program->step, scalars->loss_scale),
                            .eval_loss = NAN,
                            .lr = (double)(float)lr,
                            .seconds = seconds,
                            .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
                            .tokens_per_s = (double)program->tokens_per_step / seconds,
                            .mfu = speed / run->peak,
-                           .bytes = rt_memory_bytes(rt),
+                           .bytes = most_bytes(run),
                            .ranks = rt->ranks,
+                           .rank_bytes = program->step.kinds ? run->rank_bytes : NULL,
                            .traffic = traffic_since(rt, before) };
 }
 

@@ -21,9 +21,10 @@ typedef struct {
     bool has_failure; /* a rank cannot continue: the run is saved, then that rank reports why */
     char *failure;    /* the reason, on this rank; NULL: none */
     RtLog log;
-    RtLock lock;   /* of --save, by the first rank */
-    double peak;   /* flops/s of the best product */
-    double step_s; /* of a step, smoothed */
+    RtLock lock;         /* of --save, by the first rank */
+    int64_t *rank_bytes; /* of memory */
+    double peak;         /* flops/s of the best product */
+    double step_s;       /* of a step, smoothed */
 } RtRun;
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
@@ -44,7 +45,7 @@ void rt_sample(RtRun *run);
 /* Writes the input scalars of a function before it runs. */
 void rt_set_scalars(RtRun *run, const RtScalars *scalars);
 
-/* The f32 result of a function at `offset`; NAN if it has none (-1). */
-double rt_scalar(const RtRun *run, int64_t offset);
+/* The f32 result of a function at its `offset`; NAN if it has none (-1). */
+double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset);
 
 #endif

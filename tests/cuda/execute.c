@@ -124,9 +124,25 @@ static void round_tensor(Tensor *tensor, DType dtype)
         tensor->data[i] = rounded(tensor->data[i], dtype);
 }
 
+/* Documents that follow each other along the second dim. */
+static Tensor documents(const Value *value)
+{
+    enum { LENGTH = 37 };
+    Tensor tensor = new_tensor(&value->type);
+    const Type *type = &value->type;
+    int64_t inner = 1;
+    for (int i = 2; i < type->rank; i++)
+        inner *= type->dim[i].size;
+    for (int64_t i = 0; i < element_count(type); i++)
+        tensor.data[i] = (double)(i / inner % type->dim[1].size / LENGTH);
+    return tensor;
+}
+
 static Tensor random_operand(const Module *m, const Func *f, int param)
 {
     const Value *value = f->params.at[param];
+    if (strncmp(value->name, "documents", 9) == 0)
+        return documents(value);
     if (value->type.dtype == I32)
         return random_tensor(value->name, &value->type, strncmp(value->name, "labels", 6) == 0 ? -1 : 0,
                              bound_of(m, f));
@@ -268,10 +284,11 @@ static int first_of(const Operands *o, int operand)
 /* Attention's gradient takes what attention makes of the same q, k and v: y, and the logarithms of sums. */
 static void attend_first(Run *run, int n)
 {
-    enum { TAKEN = 3, MADE = 2 };
+    enum { TAKEN = 3, MADE = 2, GIVEN = TAKEN + MADE + 1 }; /* before the segments */
     Module *m = run->m;
     const Op *gradient = run->call->op[n];
-    Tensor *of = run->tensor + run->first[n], made[MADE];
+    const int segments = gradient->args.count - GIVEN;
+    Tensor *of = run->tensor + run->first[n], taken[TAKEN + 2], made[MADE];
     Op *attend = NEW(&m->arena, Op);
     Func *f = NEW(&m->arena, Func);
     *attend = (Op){ .kind = OP_attend, .attrs = gradient->attrs };
@@ -283,7 +300,15 @@ static void attend_first(Run *run, int n)
         push_value(&m->arena, i < TAKEN ? &f->params : &f->results, value);
         push_value(&m->arena, i < TAKEN ? &attend->args : &attend->results, value);
     }
-    if (!interpret(m, f, of, made))
+    for (int i = 0; i < segments; i++) {
+        Value *value = NEW(&m->arena, Value);
+        *value = (Value){ .name = arg(gradient, GIVEN + i)->name, .type = arg(gradient, GIVEN + i)->type };
+        push_value(&m->arena, &f->params, value);
+        push_value(&m->arena, &attend->args, value);
+    }
+    for (int i = 0; i < TAKEN + segments; i++)
+        taken[i] = of[i < TAKEN ? i : GIVEN + i - TAKEN];
+    if (!interpret(m, f, taken, made))
         abort();
     for (int i = 0; i < MADE; i++) {
         free_tensors(&of[TAKEN + i], 1);

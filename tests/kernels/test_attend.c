@@ -35,7 +35,24 @@ typedef struct {
     int64_t count[TENSORS];
     float *lse;
     int64_t lse_count;
+    int32_t *of_query, *of_key; /* segments; NULL: none */
 } Problem;
+
+enum { WITHOUT, DOCUMENTS, MIXED, SEGMENTS };
+
+/* Documents follow each other, the same for all heads; or each row of each head has a segment of its own. */
+static int32_t *make_segments(const Case *c, int kind, int64_t rows, RtAttendStride *stride)
+{
+    const int64_t heads = kind == MIXED ? c->heads : 1;
+    int32_t *segment = malloc((size_t)(c->batch * rows * heads) * sizeof *segment);
+    *stride = (RtAttendStride){ .batch = rows * heads, .row = heads, .head = kind == MIXED };
+    for (int64_t b = 0; b < c->batch; b++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t h = 0; h < heads; h++)
+                segment[(b * rows + i) * heads + h] =
+                    kind == MIXED ? (int32_t)pick(3) - 1 : (int32_t)((i + 9 * b) * (i + 9 * b) / 3000);
+    return segment;
+}
 
 /* [batch, row, head, group, feature], or with rows inside of heads; padded. */
 static RtAttendStride lay_out(int64_t batch, int64_t rows, int64_t heads, int64_t group, int64_t feature,
@@ -48,7 +65,7 @@ static RtAttendStride lay_out(int64_t batch, int64_t rows, int64_t heads, int64_
     return (RtAttendStride){ rows * all + 1, inner, group * rows * inner, rows * inner };
 }
 
-static Problem make_problem(const Case *c, RtType type)
+static Problem make_problem(const Case *c, RtType type, int segments)
 {
     Problem p = { .s = { .batch = c->batch,
                          .queries = c->queries,
@@ -71,6 +88,10 @@ static Problem make_problem(const Case *c, RtType type)
     }
     p.s.lse = lay_out(c->batch, c->queries, c->heads, c->group, 1, true, &p.lse_count);
     p.lse = allocate(p.lse_count * 4);
+    if (segments) {
+        p.of_query = make_segments(c, segments, c->queries, &p.s.query_segment);
+        p.of_key = make_segments(c, segments, c->keys, &p.s.key_segment);
+    }
     return p;
 }
 
@@ -79,6 +100,8 @@ static void free_problem(Problem *p)
     for (int t = 0; t < TENSORS; t++)
         free(p->at[t]);
     free(p->lse);
+    free(p->of_query);
+    free(p->of_key);
 }
 
 /* --- Same bits ------------------------------------------------------------------------------ */
@@ -90,9 +113,9 @@ static void run_all(Problem *p)
             memset(p->at[t], 0x5A, (size_t)(p->count[t] * type_bytes(p->s.type)));
     const int64_t scratch_bytes = rt_attend_grad_scratch(p->s);
     char *scratch = allocate(scratch_bytes + 64);
-    rt_attend(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->s);
-    rt_attend_grad(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->at[DY], p->at[DQ], p->at[DK], p->at[DV], scratch,
-                   p->s);
+    rt_attend(p->at[Q], p->at[K], p->at[V], p->of_query, p->of_key, p->at[Y], p->lse, p->s);
+    rt_attend_grad(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->at[DY], p->of_query, p->of_key, p->at[DQ],
+                   p->at[DK], p->at[DV], scratch, p->s);
     for (int i = 0; i < 64; i++)
         check(scratch[scratch_bytes + i] == 0x5A, "wrote behind its scratch");
     free(scratch);
@@ -141,8 +164,14 @@ static double dot(const Head *x, int a, int64_t a_group, int64_t i, int b, int64
     return sum;
 }
 
-static bool sees(const RtAttend *s, int64_t i, int64_t j)
+static bool sees(const Head *x, int64_t i, int64_t j)
 {
+    const Problem *p = x->p;
+    const RtAttend *s = &p->s;
+    const RtAttendStride *q = &s->query_segment, *k = &s->key_segment;
+    if (p->of_query && p->of_query[x->b * q->batch + i * q->row + x->h * q->head] !=
+                           p->of_key[x->b * k->batch + j * k->row + x->h * k->head])
+        return false;
     const int64_t query = s->first_query + i, key = s->first_key + j;
     if (s->causal)
         return key <= query && (!s->window || key > query - s->window);
@@ -167,7 +196,7 @@ static bool weigh(const Head *x, int64_t g, int64_t i, double *weight)
     const RtAttend *s = &x->p->s;
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < s->keys; j++) {
-        weight[j] = sees(s, i, j) ? (double)s->scale * dot(x, Q, g, i, K, 0, j) : -INFINITY;
+        weight[j] = sees(x, i, j) ? (double)s->scale * dot(x, Q, g, i, K, 0, j) : -INFINITY;
         most = fmax(most, weight[j]);
     }
     for (int64_t j = 0; j < s->keys; j++)
@@ -256,8 +285,8 @@ static void check_large_scores(void)
 int main(void)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int type = 0; type < 3; type++) {
-            Problem p = make_problem(&cases[i], float_types[type]);
+        for (int n = 0; n < 3 * SEGMENTS; n++) {
+            Problem p = make_problem(&cases[i], float_types[n / SEGMENTS], n % SEGMENTS);
             check_threads(&p);
             for (int64_t b = 0; b < p.s.batch; b++)
                 for (int64_t h = 0; h < p.s.heads; h++)

@@ -34,7 +34,7 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
     s.y.seq = row, s.y.middle = SEQ * row, s.y.outer = SEQ * MIDDLE * row; /* another order */
     const int64_t count = OUTER * SEQ * MIDDLE * row, bytes = count * type_bytes(type);
     void *x = random_array(count, type), *y = allocate(bytes);
-    SAME_BITS(y, bytes, memset(y, 0x5A, (size_t)bytes), rt_rope(x, y, s));
+    SAME_BITS(y, bytes, memset(y, 0x5A, (size_t)bytes), rt_rope(x, RT_NO_POSITION, y, s));
     for (int64_t o = 0; o < OUTER; o++)
         for (int64_t t = 0; t < SEQ; t++)
             for (int64_t m = 0; m < MIDDLE; m++) {
@@ -53,6 +53,63 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
                 for (int64_t i = feature; i < row; i++)
                     check(is_marked(y, to + i, type), "rope writes behind a row");
             }
+    free(x);
+    free(y);
+}
+
+/* Positions of each sequence, or of each head: the same as a rotation of each row by itself. */
+static void check_positions(bool of_heads)
+{
+    enum { OUTER = 2, SEQ = 5, MIDDLE = 3, FEATURE = 8, COUNT = OUTER * SEQ * MIDDLE * FEATURE };
+    RtRope s = { .outer = OUTER, .seq = SEQ, .middle = MIDDLE, .feature = FEATURE, .base = 100, .type = RT_F32 };
+    s.x.middle = s.y.middle = FEATURE, s.x.seq = s.y.seq = MIDDLE * FEATURE;
+    s.x.outer = s.y.outer = SEQ * MIDDLE * FEATURE;
+    s.position.outer = SEQ * MIDDLE, s.position.seq = MIDDLE, s.position.middle = of_heads;
+    int32_t position[OUTER * SEQ * MIDDLE];
+    for (int i = 0; i < OUTER * SEQ * MIDDLE; i++)
+        position[i] = (int32_t)pick(40) - 20;
+    float *x = random_array(COUNT, RT_F32), *y = allocate(COUNT * 4), *want = allocate(COUNT * 4);
+    SAME_BITS(y, COUNT * 4, memset(y, 0x5A, COUNT * 4), rt_rope(x, position, y, s));
+    for (int64_t row = 0; row < OUTER * SEQ * MIDDLE; row++) {
+        RtRope alone = { .outer = 1, .seq = 1, .middle = 1, .feature = FEATURE, .base = 100, .type = RT_F32 };
+        alone.first_position = position[of_heads ? row : row / MIDDLE * MIDDLE];
+        alone.jump_from = 1;
+        rt_rope(x + row * FEATURE, RT_NO_POSITION, want + row * FEATURE, alone);
+    }
+    for (int64_t i = 0; i < COUNT; i++)
+        check(y[i] == want[i], "rope by positions: element %lld is %g, not %g", (long long)i, (double)y[i],
+              (double)want[i]);
+    free(x);
+    free(y);
+    free(want);
+}
+
+/* Against sums of all elements up to each one, by brute force; of integers, the same bits. */
+static void check_cumulative(RtType type, bool is_max, bool exclusive, bool reverse)
+{
+    enum { OUTER = 2, MIDDLE = 3, COUNT = 70, ROW = OUTER * MIDDLE };
+    RtCumulative s = { OUTER,  MIDDLE,    COUNT,  { MIDDLE, 1, ROW }, { MIDDLE * COUNT, COUNT, 1 }, type,
+                       is_max, exclusive, reverse };
+    const bool is_whole = type == RT_I32;
+    void *x = is_whole ? malloc(ROW * COUNT * 4) : random_array(ROW * COUNT, type);
+    for (int i = 0; is_whole && i < ROW * COUNT; i++)
+        ((int32_t *)x)[i] = (int32_t)pick(2000) - 1000;
+    void *y = allocate(ROW * COUNT * 4);
+    SAME_BITS(y, ROW * COUNT * 4, memset(y, 0x5A, ROW * COUNT * 4), rt_cumulative(x, y, s));
+    for (int row = 0; row < ROW; row++)
+        for (int i = 0; i < COUNT; i++) {
+            double want = is_max ? INT32_MIN : 0;
+            for (int j = 0; j < COUNT; j++) {
+                const int at = j * ROW + row, before = reverse ? j - i : i - j;
+                const double one = is_whole ? ((int32_t *)x)[at] : get(x, at, type);
+                if (before >= exclusive)
+                    want = is_max ? fmax(want, one) : want + one;
+            }
+            const int at = row * COUNT + i;
+            const double got = is_whole ? ((int32_t *)y)[at] : ((float *)y)[at];
+            check(fabs(got - want) <= (is_whole ? 0 : COUNT * COUNT * 0x1p-24), "cumulative %s%s%s: %g, not %g",
+                  is_max ? "max" : "sum", exclusive ? " exclusive" : "", reverse ? " reverse" : "", got, want);
+        }
     free(x);
     free(y);
 }
@@ -139,6 +196,13 @@ int main(void)
         for (int flags = 0; flags < 4; flags++)
             for (int64_t feature = 2; feature <= 66; feature += 16)
                 check_rope(float_types[type], flags & 1, flags & 2, feature);
+    check_positions(false);
+    check_positions(true);
+    for (int flags = 0; flags < 8; flags++) {
+        check_cumulative(RT_I32, flags & 1, flags & 2, flags & 4);
+        for (int type = 0; type < 3 && !(flags & 1); type++)
+            check_cumulative(float_types[type], false, flags & 2, flags & 4);
+    }
     static const int64_t posts[] = { 1, 5, 64, 515 };
     for (int i = 0; i < 4; i++)
         for (int table = 0; table < 3; table++)

@@ -17,8 +17,10 @@
 
 #include "codegen/host/host.h"
 #include "interp/interp_number.h"
+#include "manager/pass.h"
 #include "manager/slopes.h"
 #include "mir/parse.h"
+#include "stages.h"
 #include "storage.h"
 
 #include <stdlib.h>
@@ -41,7 +43,8 @@ typedef struct {
     Slopes slopes;   /* of `before` */
 } Original;
 
-static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels };
+static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels,
+                                          &plants_of_schedules };
 
 static void give_up(const char *message)
 {
@@ -105,11 +108,19 @@ static bool have_wrong_slopes(Module *m, const Original *o)
     return wrong;
 }
 
+/* The program whose micro-batches are cut in parts, but not placed yet: the interpreter runs the schedule in memory. */
+static bool place(Module *m)
+{
+    const Op *loop = micro_loop(m);
+    return !loop || !loop->attrs.stages || result(loop)->storage ||
+           run_passes(m, &(PassOptions){ .start_after = "pipeline" });
+}
+
 /* By checks that compare with the program before. */
 static void ask(Original *o, Module *m, Score *said)
 {
     const Observables *right = o->before ? o->before->observables : o->program.observables;
-    said->typed = !verify_module(m);
+    said->typed = !verify_module(m) || !place(m);
     said->planned = !said->typed && !verify_memory(m); /* which requires valid types */
     said->real = is_noticed(m, &right[false], false) || (o->before && have_wrong_slopes(m, o));
     said->exact = !o->before && is_noticed(m, &right[true], true);
@@ -184,9 +195,13 @@ static Places find_places(Original *o)
 {
     enum { MOST_PLANTS = 128 };
     Places places = { .at = NEW_ARRAY(&o->program.m->arena, Place, MOST_PLANTS) };
+    const Op *micros = micro_loop(o->program.m);
+    const bool is_scheduled = micros && micros->attrs.stages;
     if (o->before)
         add_places(o, &plants_of_gradients, &places);
-    for (size_t i = 0; i < sizeof lists / sizeof *lists && !o->before; i++)
+    if (is_scheduled)
+        add_places(o, &plants_of_schedules, &places);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !o->before && !is_scheduled; i++)
         add_places(o, lists[i], &places);
     return places;
 }

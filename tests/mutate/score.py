@@ -2,7 +2,8 @@
 
 Prints one row a kind of mistake: mutants, how many the verifier of types, that of memory plans, reals and residues notice,
 how many nobody, and how many have turned out to be none.  Each program after autodiff (judged by the one before), after the passes that know
-the mesh, and after memory: gpt2, bert and llama with mistakes of each kind, and random programs with a few of any.
+the mesh, and after memory: gpt2, bert and llama with mistakes of each kind, and random programs with a few of any.  Pipelines after the pass
+that cuts micro-batches in parts, and after memory.
 """
 import collections
 import concurrent.futures
@@ -17,9 +18,12 @@ import random_models  # noqa: E402
 
 PROGRAMS = [("gpt2", dict(dp=2, cp=1, tp=2, zero=2)), ("bert", dict(dp=2, cp=2, tp=1, zero=1)),
             ("llama", dict(dp=1, cp=2, tp=2, zero=0)), ("llama", dict(dp=2, cp=1, tp=2, zero=3))]
+PROGRAMS += [("gpt2", dict(pp=2, dp=2, cp=1, tp=1, zero=2, schedule="1f1b", chunks=1)), ("llama", dict(pp=2, dp=1, cp=1, tp=2, zero=0, schedule="zb", chunks=1)),
+             ("bert", dict(pp=2, dp=2, cp=1, tp=1, zero=1, schedule="interleaved", chunks=2)), ("gpt2", dict(pp=2, dp=1, cp=1, tp=1, zero=0, schedule="zb", chunks=2))]
 STAGES = [("autodiff", "precision"), ("padding", None), ("memory", None)]  # and what came before, if that is the judge
+STAGES_OF_PIPELINES = [("pipeline", None), ("memory", None)]
 IN_RANDOM = 6  # mistakes in each random program, at each stage
-KINDS = "abcdefghijklmn"
+KINDS = "abcdefghijklmnrs"
 
 
 def run(command, may_fail=False):
@@ -38,9 +42,9 @@ def compile_to(source, said, stage):
     return None if done.returncode else ir
 
 
-def plant(folder, source, said, how):
+def plant(folder, source, said, how, stages):
     text = ""
-    for stage, before in STAGES:
+    for stage, before in stages:
         files = [compile_to(source, said, name) for name in (stage, before) if name]
         if None in files:
             return ""
@@ -53,13 +57,15 @@ def in_example(folder, most, number):
     layout = dict(mesh, otherwise=True, accumulation=4, recompute="selective", precision="fp32", over="dp")
     source = folder / f"{model}-{number}.mdl"
     source.write_text(layouts.model_text(model, layout))
-    return plant(folder, source, layouts.settings(model, layout), ["each", most])
+    is_pipeline = "pp" in mesh
+    said = layouts.settings(model, layout, **({"layers": 2 * mesh["pp"]} if is_pipeline else {}))
+    return plant(folder, source, said, ["each", most], STAGES_OF_PIPELINES if is_pipeline else STAGES)
 
 
 def in_random(folder, number):
     source = folder / f"random-{number}.mdl"
     source.write_text(random_models.model_text(number))
-    return plant(folder, source, [], ["any", f"{IN_RANDOM}:{number}"])
+    return plant(folder, source, [], ["any", f"{IN_RANDOM}:{number}"], STAGES)
 
 
 def main(folder, most, models, first):

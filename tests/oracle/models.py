@@ -61,26 +61,66 @@ def rotate(x, base):
     return torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1)
 
 
-def llama(layers, base=10000.0):
-    def attention(x, w, name):
-        q = rotate(torch.einsum("bse,ekgd->bskgd", x, w[f"{name}.wq"]), base)
-        k = rotate(torch.einsum("bse,ekd->bskd", x, w[f"{name}.wk"]), base)
-        v = torch.einsum("bse,ekd->bskd", x, w[f"{name}.wv"])
-        group = q.shape[3]
-        y = softmax_attention(q.flatten(2, 3), k.repeat_interleave(group, 2), v.repeat_interleave(group, 2), True)
-        return torch.einsum("bskgd,kgde->bse", y.view(q.shape), w[f"{name}.wo"])
+def rotary_attention(x, w, name, base):
+    q = rotate(torch.einsum("bse,ekgd->bskgd", x, w[f"{name}.wq"]), base)
+    k = rotate(torch.einsum("bse,ekd->bskd", x, w[f"{name}.wk"]), base)
+    v = torch.einsum("bse,ekd->bskd", x, w[f"{name}.wv"])
+    group = q.shape[3]
+    y = softmax_attention(q.flatten(2, 3), k.repeat_interleave(group, 2), v.repeat_interleave(group, 2), True)
+    return torch.einsum("bskgd,kgde->bse", y.view(q.shape), w[f"{name}.wo"])
 
+
+def llama(layers, base=10000.0, embedded=False):
+    """embedded: the loss takes embedded tokens."""
     def swiglu(x, w, name):
         gate = x @ w[f"{name}.w_gate"]
         return (gate * torch.sigmoid(gate) * (x @ w[f"{name}.w_up"])) @ w[f"{name}.w_down"]
 
-    def loss(w, tokens, labels):
-        x = w["embedding"][tokens]
+    def of_embedded(w, x, labels):
         for i in range(layers):
-            x = x + attention(rms_norm(x, w, f"h.{i}.attn_norm"), w, f"h.{i}.attn")
+            x = x + rotary_attention(rms_norm(x, w, f"h.{i}.attn_norm"), w, f"h.{i}.attn", base)
             x = x + swiglu(rms_norm(x, w, f"h.{i}.mlp_norm"), w, f"h.{i}.mlp")
         logits = rms_norm(x, w, "norm_f") @ w["head_out"]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    if embedded:
+        return of_embedded
+    return lambda w, tokens, labels: of_embedded(w, w["embedding"][tokens], labels)
+
+
+def mixture(x, gate, w, name, choice, slots):
+    """Token by token, in order: each expert takes the first `slots` of a sequence that choose it (None: all)."""
+    y = []
+    for sequence, gates in zip(x, gate):
+        taken = [0] * gates.shape[-1]
+        for token, g in zip(sequence, gates):
+            best = sorted(range(len(g)), key=lambda e: (-float(g[e]), e))[:choice]
+            terms = [torch.zeros_like(token)]
+            for e in best:
+                taken[e] += 1
+                if slots is None or taken[e] <= slots:
+                    up = F.silu(token @ w[f"{name}.w_gate"][e]) * (token @ w[f"{name}.w_up"][e])
+                    terms.append(g[e] / g[best].sum() * (up @ w[f"{name}.w_down"][e]))
+            y.append(sum(terms))
+    return torch.stack(y).view(x.shape)
+
+
+def mixtral(layers, choice, capacity, balance, base=1e6):
+    """Jiang et al., "Mixtral of Experts", arXiv 2401.04088, with a capacity for each sequence, and the auxiliary loss of
+    Fedus et al., "Switch Transformers", arXiv 2101.03961, for each sequence and layer."""
+    def loss(w, tokens, labels):
+        x, unbalanced = w["embedding"][tokens], 0
+        for i in range(layers):
+            x = x + rotary_attention(rms_norm(x, w, f"attn_norm.{i}"), w, f"attn.{i}", base)
+            m = rms_norm(x, w, f"moe_norm.{i}")
+            gate = (m @ w[f"router.{i}.w"]).softmax(-1)
+            experts, seq = gate.shape[-1], gate.shape[1]
+            slots = None if capacity is None else min(seq, math.ceil(capacity * seq * choice / experts))
+            x = x + mixture(m, gate, w, f"moe.{i}", choice, slots)
+            share = F.one_hot(gate.topk(choice).indices, experts).sum(2).double().mean(1)
+            unbalanced = unbalanced + experts * (share * gate.mean(1)).sum(-1).mean()
+        logits = rms_norm(x, w, "norm_f") @ w["head_out"]
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten()) + balance * unbalanced
 
     return loss
 

@@ -15,6 +15,10 @@ MODELS = {
     "llama": (models.llama(2), ["-D", "layers=2", "-D", "embed=36", "-D", "kv_heads=2", "-D", "group=3", "-D",
                                 "head=10", "-D", "ff=52", "-D", "vocab=256"],
               dict(lr=4e-3, min_lr=4e-4), dict(betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)),
+    "mixtral": (models.mixtral(2, 2, 1.25, 0.001),
+                ["-D", "layers=2", "-D", "embed=36", "-D", "kv_heads=2", "-D", "group=3", "-D", "head=10", "-D", "ff=20",
+                 "-D", "experts=5", "-D", "vocab=256"],
+                dict(lr=4e-3, min_lr=4e-4), dict(betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)),
     "bert": (models.bert(2), ["-D", "layers=2", "-D", "embed=40", "-D", "heads=5", "-D", "drop=0", "-D", "vocab=256"],
              dict(lr=3e-3, min_lr=3e-4), dict(betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01)),
 }

@@ -6,6 +6,7 @@ lr = 1 leaves w - gradient, and the gradient of c_k is the value of the expressi
 any wrong term.
 """
 
+import itertools
 import math
 import re
 
@@ -73,7 +74,7 @@ case("cross_entropy_ignore", dict(x=("b s v", -3, 3)), "", "mean(cross_entropy(x
      lambda x: F.cross_entropy(x.transpose(1, 2), LABELS.expand(3, 5), ignore_index=2))
 
 
-def attend(q, k, v, causal=False, window=0, scale=None):
+def attend(q, k, v, causal=False, window=0, scale=None, segment=None):
     """q [b, s, g, n, h]; k, v [b, s, g, h]."""
     scores = torch.einsum("bsgnh,btgh->bgnst", q, k) * (scale or 1 / math.sqrt(q.shape[-1]))
     i, j = torch.arange(q.shape[1])[:, None], torch.arange(q.shape[1])[None]
@@ -82,20 +83,24 @@ def attend(q, k, v, causal=False, window=0, scale=None):
         seen = seen & (j <= i)
     if window:
         seen = seen & ((i - j < window) & (j - i < window))
+    if segment:
+        seen = seen & (LABELS[:, None] == LABELS[None])
     return torch.einsum("bgnst,btgh->bsgnh", scores.masked_fill(~seen, -math.inf).softmax(-1), v)
 
 
 QKV = dict(q=("b s g n h", -2, 2), k=("b s g h", -2, 2), val=("b s g h", -2, 2))
 for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=2), both=dict(causal=True, window=3),
-                          scaled=dict(causal=True, scale=0.3)).items():
+                          scaled=dict(causal=True, scale=0.3), segment=dict(segment="index"),
+                          causal_segment=dict(causal=True, segment="index")).items():
     text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
     case(f"attend_{name}", QKV, "b s g n h", f"attend(q, k, val, s, h{text})",
          lambda q, k, val, options=options: attend(q, k, val, **options))
 
 
-def rope(x, interleaved, base=10000.0):
+def rope(x, interleaved, base=10000.0, position=None):
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[1]).double()[:, None] * base ** (-torch.arange(half).double() / half)
+    position = torch.arange(x.shape[1]) if position is None else position
+    angle = position.double()[:, None] * base ** (-torch.arange(half).double() / half)
     c, s = angle.cos()[None, :, None], angle.sin()[None, :, None]
     a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
     pair = (a * c - b * s, a * s + b * c)
@@ -105,17 +110,52 @@ def rope(x, interleaved, base=10000.0):
 case("rope", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h)", lambda x: rope(x, False))
 case("rope_interleaved", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, base = 100, style = interleaved)",
      lambda x: rope(x, True, 100.0))
+case("rope_position", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, position = index * 3)",
+     lambda x: rope(x, False, position=LABELS * 3))
+case("cumsum", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s)", lambda x: x.cumsum(1))
+case("cumsum_exclusive", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, e, exclusive = true)", lambda x: x.cumsum(-1) - x)
+case("cumsum_reverse", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s, reverse = true)",
+     lambda x: x.flip(1).cumsum(1).flip(1))
+case("cummax", dict(x=("b s", -1, 1)), "b s", "x * cast(cummax(index, s), f32)", lambda x: x * LABELS.cummax(0).values)
 case("gather", dict(x=("v e", -1, 1)), "s e", "x[v = index]", lambda x: x[LABELS])
 case("slice", dict(x=("b s e", -1, 1)), "b s", "x[e = 3] * x[e = 0]", lambda x: x[..., 3] * x[..., 0])
 case("rename", dict(x=("b s", -1, 1)), "s t", "dot(x, rename(x, s -> t), b)", lambda x: x.T @ x)
 case("concat", dict(x=("b e", -1, 1), y=("b two2", -1, 1)), "b three", None, lambda x, y: torch.cat([x, y], -1).exp())
 case("iota", dict(x=("b s", -1, 1)), "b s", "x * cast(iota(s) * 2 - 3, f32)", lambda x: x * (torch.arange(5) * 2 - 3))
 case("dropout", dict(x=("b s e", 1, 2)), "b s e", "dropout(x, 0) + x", lambda x: 2 * x)
+
+
+def routed(x, y, within, capacity):
+    """The squares of the tokens x that find a place with their two experts, those with the largest y."""
+    slots = math.ceil(capacity * x.shape[1] * 2 * (1 if within else x.shape[0]) / y.shape[-1])
+    taken, rows = {}, []
+    for b, s in itertools.product(range(x.shape[0]), range(x.shape[1])):
+        placed = 0
+        for e in y[b, s].topk(2).indices.tolist():
+            queue = (b, e) if within else e
+            placed += taken.get(queue, 0) < slots
+            taken[queue] = taken.get(queue, 0) + 1
+        rows.append(placed * x[b, s] ** 2)
+    return torch.stack(rows).view(x.shape) + 0 * y.sum()
+
+
+TOKENS = dict(x=("b s e", -1, 1), y=("b s v", -1, 1))
+for name, options, arguments in (("dispatch", "capacity = 1", (False, 1)), ("dispatch_all", "capacity = none", (False, 9)),
+                                 ("dispatch_within", "capacity = 0.9, within = b", (True, 0.9))):
+    case(name, TOKENS, "b s e", f"sum(combine(square(dispatch(x, top_k(y, v, g), v, {name}_slots, {options})), "
+         f"top_k(y, v, g), v, {name}_slots), g)", lambda x, y, arguments=arguments: routed(x, y, *arguments))
+case("top_k", dict(x=("b s v", -1, 1)), "b s g", "x[v = top_k(x, v, g)]", lambda x: x.topk(2).values)
+case("balance", dict(y=("b s v", -1, 1)), "", "balance(softmax(y, v), top_k(y, v, g), v)", lambda y: 6 * (
+    F.one_hot(y.topk(2).indices, 6).sum(2).double().mean((0, 1)) * y.softmax(-1).mean((0, 1))).sum())
+case("balance_rows", dict(y=("b s v", -1, 1)), "b", "balance(softmax(y, v), top_k(y, v, g), v, s)", lambda y: 6 * (
+    F.one_hot(y.topk(2).indices, 6).sum(2).double().mean(1) * y.softmax(-1).mean(1)).sum(-1))
+case("pick", dict(x=("b s e", -1, 1)), "b s", "x[e = iota(s) + 0 * iota(b)]", lambda x: x.diagonal(dim1=1, dim2=2))
 SIZES.update(two2=4, three=11)
 
 
 def model_text():
     lines = [f"dim {name} = {size}" for name, size in SIZES.items() if name != "three"]
+    lines += ["dim dispatch_slots", "dim dispatch_all_slots", "dim dispatch_within_slots"]
     lines += ["dim three = 11", "dim batch", "dim seq = 4", "dim bytes = 256"]
     body, terms = ["index = iota(s) * 2 - iota(s) * 2 / v * v", "labels = iota(b) * 0 + index"], []
     for number, (name, operands, dims, mdl, _) in enumerate(CASES):

@@ -216,6 +216,9 @@ class Evaluation:
     def keyword(self, e, name, otherwise):
         return number_of(e.keywords[name], self.known) if name in e.keywords else otherwise
 
+    def tensor_keyword(self, e, name, values, place):
+        return self.tensor(e.keywords[name], values, place) if name in e.keywords else None
+
     def call_where(self, e, values, place):
         condition = self.tensor(e.arguments[0], values, place)
         a, b = [self.expression(x, values, place) for x in e.arguments[1:]]
@@ -264,12 +267,24 @@ class Evaluation:
         q, k, v = self.arguments(e, values, place, 3)
         seq, feature = self.dims(e, 3)
         return tensors.attend(q, k, v, seq, feature, flag_of(e.keywords.get("causal")), self.keyword(e, "window", 0),
-                              self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))), self.rounding)
+                              self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))), self.rounding,
+                              self.tensor_keyword(e, "segment", values, place))
 
     def call_rope(self, e, values, place):
         style = e.keywords.get("style", Name("half")).name
         return tensors.rope(self.tensor(e.arguments[0], values, place), *self.dims(e, 1),
-                            self.keyword(e, "base", 10000), style == "interleaved")
+                            self.keyword(e, "base", 10000), style == "interleaved",
+                            self.tensor_keyword(e, "position", values, place))
+
+    def cumulative(self, e, values, place, is_max):
+        flags = [flag_of(e.keywords.get(name)) for name in ("exclusive", "reverse")]
+        return tensors.cumulative(self.tensor(e.arguments[0], values, place), e.arguments[1].name, is_max, *flags)
+
+    def call_cumsum(self, e, values, place):
+        return self.cumulative(e, values, place, False)
+
+    def call_cummax(self, e, values, place):
+        return self.cumulative(e, values, place, True)
 
     def call_dropout(self, e, values, place):
         x, rate = self.tensor(e.arguments[0], values, place), number_of(e.arguments[1], self.known)

@@ -204,11 +204,14 @@ class Drawing:
 
 
 def exempt_some(draw, program):
-    """From weight decay."""
-    for declaration in bodies(program):
-        for param in declaration.body:
-            if isinstance(param, Param):
-                param.no_decay = draw.random() < 0.2
+    """From weight decay; and, in some programs, from training, but not all."""
+    params = [param for declaration in bodies(program) for param in declaration.body if isinstance(param, Param)]
+    frozen = draw.choice([0, 0, 0, 0.2, 0.6])
+    for param in params:
+        param.no_decay = draw.random() < 0.2
+        param.frozen = draw.random() < frozen
+    if params and all(param.frozen for param in params):
+        draw.choice(params).frozen = False
 
 
 def generate(seed):

@@ -114,6 +114,8 @@ KINDS = {
     "kernel_values": Kind("a kernel of more operands than a launch takes", "crash", drawn=False, later=True),
     "absent_key": Kind("keys in a tile's padding weigh infinitely where all scores are far below zero", "not a number", drawn=False,
                        later=True),
+    "unused_start": Kind("the start of a carried value that no iteration reads has a gradient: zero times infinity", "not a number",
+                         drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

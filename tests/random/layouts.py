@@ -1,4 +1,5 @@
 """Draws layouts that ought to be honoured: each axis divides what it splits, or the dim is padded so that it does."""
+import itertools
 import math
 
 import tables
@@ -56,27 +57,45 @@ class Layout:
         return self.stages[0].ranks if self.stages else 1
 
     def pipeline(self, most_ranks):
-        """The line, if a repeat can be shared out; its number of copies becomes a const, by which it is named."""
+        """The line, if a repeat can be shared out, or several of the model together."""
         body = self.program.model.body if self.draw.random() < 0.9 else None  # mpc refuses most of the others
-        choices = [(repeat, count, ranks) for repeat, count in repeats_of(self.program, body)
-                   for ranks in (2, 3, 4) if ranks <= count and ranks <= most_ranks]
+        found = repeats_of(self.program, body)
+        lists = [[one] for one in found]
+        if body is not None and len(found) > 1 and self.draw.random() < 0.6:
+            lists = [self.some_of(found)]
+        choices = [(chosen, ranks) for chosen in lists for ranks in (2, 3, 4)
+                   if ranks <= sum(count for _, count in chosen) and ranks <= most_ranks]
         if not choices:
             return []
-        repeat, count, ranks = self.draw.choice(choices)
-        calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
-                 if isinstance(e, Call) and e.instance and repeat in self.program.model.body]  # an outer one has that name, too
-        if isinstance(repeat.count, Number) and not calls:
-            name = next(name for name in ("copies", "copies2") if name not in self.known)
-            self.program.declarations.insert(0, Const(name, Number(str(count))))
-            repeat.count, self.known[name] = Name(name), count
-        chunks = [n for n in (2, 3, 4) if n * ranks <= count] if repeat in self.program.model.body else []
+        chosen, ranks = self.draw.choice(choices)
+        names = [self.name_of(repeat, count) for repeat, count in chosen]
+        if len(set(names)) < len(names):  # then only one of them can be meant
+            chosen, names = chosen[-1:], names[-1:]
+            ranks = min(ranks, chosen[0][1])
+        count, is_outermost = sum(count for _, count in chosen), chosen[0][0] in self.program.model.body
+        chunks = [n for n in (2, 3, 4) if n * ranks <= count] if is_outermost and len(chosen) == 1 else []
         chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.7 else 1
-        line = Pipeline(calls[0] if calls else repeat.count.name, "pp", self.schedule(chunks))
+        line = Pipeline(names, "pp", self.schedule(chunks))
         if self.draw.random() < 0.4:
             ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
         line.ranks, line.multiple = ranks, ranks if line.options.get("schedule") == Name("interleaved") else 1
         return [line]
+
+    def some_of(self, repeats):
+        """Two at least, in their order."""
+        chosen = self.draw.sample(range(len(repeats)), self.draw.randint(2, len(repeats)))
+        return [repeats[i] for i in sorted(chosen)]
+
+    def name_of(self, repeat, count):
+        """An instance in it, or its number of copies, which becomes a const for that."""
+        calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
+                 if isinstance(e, Call) and e.instance and repeat in self.program.model.body]  # an outer one has that name, too
+        if isinstance(repeat.count, Number) and not calls:
+            name = next(name for name in (f"copies{n}" for n in itertools.count(1)) if name not in self.known)
+            self.program.declarations.insert(0, Const(name, Number(str(count))))
+            repeat.count, self.known[name] = Name(name), count
+        return calls[0] if calls else repeat.count.name
 
     def schedule(self, chunks):
         """By name, by default, or a table, if there are several micro-batches: it is drawn when it is known how many."""

@@ -2,7 +2,7 @@
 import math
 
 from scope import OPEN, Value, binary, call, number
-from tree import Index, Number
+from tree import Flag, Index, Number
 
 
 
@@ -176,7 +176,16 @@ class Operands:
         return total, largest
 
     def index(self, dims, size):
-        """i32 from 0 to size - 1."""
+        """i32 from 0 to size - 1, or the largest so far of such."""
+        value = self.plain_index(dims, size)
+        known = sorted(dims - {OPEN, "batch"})
+        if value is None or not known or self.draw.random() < 0.85:
+            return value
+        exclusive = {"exclusive": Flag(True)} if self.draw.random() < 0.5 else {}
+        largest = call("cummax", value.expression, self.draw.choice(known), **exclusive)
+        return Value(call("maximum", largest, 0) if exclusive else largest, dims, "i32")
+
+    def plain_index(self, dims, size):
         if not dims:
             return Value(Number(str(self.draw.randrange(size))), dims, "i32")
         made = self.whole_terms(dims)

@@ -13,7 +13,7 @@ class Operations(Operands):
 
     def weighted(self):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
-                (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2),
+                (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
                 (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
                 (self.entropy, 2), (self.outer_bias, 2)]
 
@@ -159,8 +159,33 @@ class Operations(Operands):
             keywords["window"] = Number(str(self.draw.randint(1, 4)))
         if self.draw.random() < 0.3:
             keywords["scale"] = Number("0.5")
+        if self.draw.random() < 0.35:
+            segment = self.integers(x, feature, {seq}, 3)
+            keywords |= {"segment": self.documents(segment, seq).expression} if segment else {}
         return Value(call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords),
                      x.dims, "f32", x.scale)
+
+    def integers(self, x, feature, least, size):
+        """i32 below size, of some dims of x but not the feature."""
+        dims = frozenset(least) | frozenset(self.scope.some(x.dims - {feature, OPEN} - set(least), 0))
+        return self.scope.attempt(self.index, dims, size)
+
+    def documents(self, segment, seq):
+        """As they are, or counted along the sequence."""
+        if seq == "batch" or self.draw.random() < 0.5:
+            return segment
+        ends = call("cast", binary("==", segment.expression, 0), Name("i32"))
+        exclusive = {"exclusive": Flag(True)} if self.draw.random() < 0.7 else {}
+        return Value(call("cumsum", ends, seq, **exclusive), segment.dims, "i32")
+
+    def running(self, x):
+        """Sums so far."""
+        known = self.scope.known_dims(x.dims - {"batch"})
+        if not known:
+            return None
+        dim = self.draw.choice(known)
+        flags = {name: Flag(self.draw.random() < 0.7) for name in ("exclusive", "reverse") if self.draw.random() < 0.4}
+        return Value(call("cumsum", x.expression, dim, **flags), x.dims, "f32", x.scale * math.sqrt(self.size(dim)))
 
     def side(self, x, seq, feature):
         """Keys or values for the queries x: x itself, x through a parameter, or another value with fewer dims."""
@@ -196,7 +221,9 @@ class Operations(Operands):
         base = {"base": Number(self.draw.choice(["100", "10000"]))} if self.draw.random() < 0.5 else {}
         if seq == "batch":
             return None
-        return Value(call("rope", x.expression, seq, feature, **base, **style), x.dims, "f32", x.scale)
+        at = self.integers(x, feature, {seq} if self.draw.random() < 0.8 else {}, 40) if self.draw.random() < 0.4 else None
+        place = {"position": at.expression} if at and at.dims else {}
+        return Value(call("rope", x.expression, seq, feature, **base, **style, **place), x.dims, "f32", x.scale)
 
     def drop(self, x):
         self.state.uses_dropout = True

@@ -206,7 +206,7 @@ class Parser:
         self.take(":")
         stated = self.type()
         self.take("=")
-        return Param(names, stated, self.expression(), self.accept("no_decay"))
+        return Param(names, stated, self.expression(), self.accept("no_decay"), self.accept("frozen"))
 
     def read_input(self):
         name = self.name()
@@ -266,9 +266,9 @@ class Parser:
         return Recompute(self.expression())
 
     def layout_pipeline(self):
-        name = self.name()
+        names = self.listed("over", self.name)
         self.take("over")
-        pipeline = Pipeline(name, self.name())
+        pipeline = Pipeline(names, self.name())
         if self.accept(","):
             pipeline.options = dict(self.listed("\n", self.option))
         return pipeline

@@ -68,7 +68,7 @@ def line_text(s):
         padded = f" padded {expression_text(s.padded)}" if s.padded is not None else ""
         return f"dim {s.name}{size}{padded}"
     if isinstance(s, Param):
-        exempt = " no_decay" if s.no_decay else ""
+        exempt = (" no_decay" if s.no_decay else "") + (" frozen" if s.frozen else "")
         return f"param {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
     if isinstance(s, Input):
         source = f" = {expression_text(s.source)}" if s.source is not None else ""
@@ -98,7 +98,7 @@ def layout_text(line):
         return f"recompute {expression_text(line.policy)}"
     options = ", ".join(option_text(name, value) for name, value in line.options.items())
     if isinstance(line, Pipeline):
-        return f"pipeline {line.name} over {line.axis}" + (f", {options}" if options else "")
+        return f"pipeline {', '.join(line.names)} over {line.axis}" + (f", {options}" if options else "")
     assert isinstance(line, Zero), line
     over = f" over {', '.join(line.axes)}" if line.axes else ""
     return f"zero {line.stage}{over}" + (f" ({options})" if options else "")

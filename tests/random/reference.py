@@ -95,13 +95,14 @@ class Start:
     stream: np.ndarray
     weights: dict
     decays: dict
+    frozen: set
 
 
 def start_of(program, seed, own_weights=False, defined=()):
     """Draws tokens and weights that fit the program; own_weights: as the trainer initialises them itself."""
     settings = Settings(program, defined)
     draw = np.random.default_rng(seed)
-    weights, decays = {}, {}
+    weights, decays, frozen = {}, {}, set()
     decaying = decaying_of(program, settings.known)
 
     def parameter(name, param, sizes):
@@ -109,6 +110,8 @@ def start_of(program, seed, own_weights=False, defined=()):
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
             plain = ".".join(part for part in name.split(".") if not part.isdigit())
             decays[name] = plain in decaying and not param.no_decay
+            if param.frozen:
+                frozen.add(name)
         return torch.from_numpy(weights[name])
 
     sizes = {d: settings.known.get(d, settings.batch) for d in program.dims}
@@ -118,7 +121,7 @@ def start_of(program, seed, own_weights=False, defined=()):
     evaluation.loss()
     largest = min([16, *evaluation.fits.values()])
     count = (STEPS * settings.batch + 2) * length + max([1, *input_shifts(program).values()]) + 1
-    return Start(draw.integers(0, largest, count).astype(np.uint16), weights, decays)
+    return Start(draw.integers(0, largest, count).astype(np.uint16), weights, decays, frozen)
 
 
 def drawn(param, name, sizes, draw, settings, own):
@@ -150,7 +153,7 @@ class Trainer:
     def __init__(self, program, start, rounding=tensors.EXACT, defined=(), dtype=torch.float64):
         self.program, self.start, self.rounding, self.dtype = program, start, rounding, dtype
         self.settings = Settings(program, defined)
-        self.weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        self.weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=name not in start.frozen)
                         for name, value in start.weights.items()}
         zeros = {name: torch.zeros_like(w.data) for name, w in self.weights.items()}
         self.first, self.second = dict(zeros), dict(zeros)
@@ -164,7 +167,7 @@ class Trainer:
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype)
         loss = evaluation.loss()
-        names = list(self.weights)
+        names = [name for name in self.weights if name not in self.start.frozen]
         if not loss.requires_grad:
             return float(loss), {name: torch.zeros_like(self.weights[name]) for name in names}
         found = torch.autograd.grad(loss, [self.weights[name] for name in names], allow_unused=True)

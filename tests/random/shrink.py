@@ -108,6 +108,8 @@ def simpler_statements(program):
     for path, i in bodies_with(program, Param):
         if body_at(program, path)[i].no_decay:
             yield lambda p, path=path, i=i: setattr(body_at(p, path)[i], "no_decay", False)
+        if body_at(program, path)[i].frozen:
+            yield lambda p, path=path, i=i: setattr(body_at(p, path)[i], "frozen", False)
         if body_at(program, path)[i].init != Call("normal", [Number("1.0")]):
             yield lambda p, path=path, i=i: setattr(body_at(p, path)[i], "init", Call("normal", [Number("1.0")]))
     for path, i in bodies_with(program, Repeat):

@@ -262,7 +262,20 @@ def slice_of(x, dim, at):
     return Tensor(x.data.select(x.dims.index(dim), at), tuple(d for d in x.dims if d != dim))
 
 
-def attend(q, k, v, seq, feature, causal, window, scale, rounding):
+def cumulative(x, dim, is_max, exclusive, reverse):
+    """By brute force: of each element, those up to it, or before it."""
+    data = x.data.movedim(x.dims.index(dim), -1)
+    count = data.shape[-1]
+    ahead = torch.arange(count)[:, None] - torch.arange(count)[None, :]  # of element j behind element i
+    ahead = -ahead if reverse else ahead
+    counts = ahead >= int(exclusive)
+    none = torch.tensor(-2**31 if is_max else 0, dtype=data.dtype)
+    spread = torch.where(counts, data[..., None, :], none)
+    result = spread.amax(-1) if is_max else spread.sum(-1)
+    return Tensor(result.movedim(-1, x.dims.index(dim)).to(x.data.dtype), x.dims)
+
+
+def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None):
     rest = tuple(d for d in q.dims if d not in (seq, feature))
     order = rest + (seq, feature)
     query, key, value = q.aligned(order), k.aligned(order), v.aligned(order)
@@ -271,6 +284,9 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding):
     seen = (j <= i) if causal else torch.ones_like(i == j)
     if window:
         seen = seen & ((j > i - window) & (j < i + window))
+    if segment is not None:
+        ids = segment.aligned(rest + (seq,))
+        seen = seen & (ids[..., :, None] == ids[..., None, :])
     weights = rounding(torch.softmax(scores.masked_fill(~seen, -math.inf), -1))
     if rounding.draw is not None and scores.requires_grad:
         disturb_slopes(scores, weights, rounding)
@@ -290,11 +306,12 @@ def disturb_slopes(scores, weights, rounding):
     scores.register_hook(disturbed)
 
 
-def rope(x, seq, feature, base, interleaved):
+def rope(x, seq, feature, base, interleaved, position=None):
     rest = tuple(d for d in x.dims if d not in (seq, feature))
     data, half = x.aligned(rest + (seq, feature)), x.size(feature) // 2
     speed = base ** (-torch.arange(half, dtype=torch.float64) / half)
-    angle = (torch.arange(x.size(seq), dtype=torch.float64)[:, None] * speed).to(data.dtype)
+    place = torch.arange(x.size(seq)) if position is None else position.aligned(rest + (seq,))
+    angle = (place.to(torch.float64)[..., None] * speed).to(data.dtype)
     first, second = (data[..., ::2], data[..., 1::2]) if interleaved else (data[..., :half], data[..., half:])
     turned = [first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()]
     result = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)

@@ -104,6 +104,7 @@ class Param:
     type: TypeOf
     init: object
     no_decay: bool = False
+    frozen: bool = False
 
 
 @dataclass
@@ -171,7 +172,7 @@ class Table:
 
 @dataclass
 class Pipeline:
-    name: str
+    names: list  # of the repeats, in order
     axis: str
     options: dict = field(default_factory=dict)
 
@@ -218,7 +219,7 @@ def children(expression):
 def walk(expression):
     """An expression and all inside of it."""
     yield expression
-    for child in children(expression):
+    for child in children(expression) + list(expression.keywords.values() if isinstance(expression, Call) else []):
         yield from walk(child)
 
 

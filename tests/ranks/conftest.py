@@ -23,6 +23,7 @@ SIZES = {
     "gpt2": dict(layers=2, embed=32, heads=4, seq=16, vocab=250),
     "llama": dict(layers=2, embed=32, kv_heads=4, group=2, head=8, ff=64, seq=16, vocab=256),
     "bert": dict(layers=2, embed=32, heads=4, seq=16, vocab=240),
+    "mixtral": dict(layers=2, embed=32, kv_heads=4, group=2, head=8, ff=24, seq=16, vocab=256, experts=4, theta=100),
 }
 HEADS = {"chars": "heads, ff, vocab", "gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab",
          "bert": "heads, ff, vocab"}

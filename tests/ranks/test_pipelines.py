@@ -3,6 +3,8 @@
 Sums over micro-batches are added up in the same order as by one process, so that where nothing else is split every bit is
 the same, even of parameters after some steps.  What two stages have in common is added up over both at the end of a step:
 then only rounding differs."""
+import json
+import math
 import re
 import signal
 import time
@@ -18,6 +20,20 @@ FOUR = {"layers": 4}
 
 def micro(mesh, accumulation):
     return {"microbatch": 8 // (mesh.get("dp", 1) * accumulation)}
+
+
+def memory_as_planned(trainer, mesh, log):
+    """Each rank has the arena of its stage, to the byte; what messages and products have beside it is the same on all."""
+    memory = json.loads((trainer.source.parent / "out" / "plan.json").read_text())["memory"]
+    axes = list(mesh)
+    inner = math.prod(mesh[axis] for axis in axes[axes.index("pp") + 1:])
+    assert [kind["name"] for kind in memory["kinds"]] == [f"pp={stage}" for stage in range(mesh["pp"])]
+    beside = {used - memory["kinds"][rank // inner % mesh["pp"]]["arena"] for rank, used in enumerate(log[-1]["rank_bytes"])}
+    assert len(beside) == 1 and 0 <= beside.pop() - memory["messages"] < 2 ** 18
+    assert len(log[-1]["rank_bytes"]) == trainer.ranks and log[-1]["peak_bytes"] == max(log[-1]["rank_bytes"])
+    for kind in memory["kinds"]:
+        assert sum(kind[part] for part in ("weights", "gradients", "optimizer", "slots", "rest")) == kind["arena"]
+    assert memory["arena"] == max(kind["arena"] for kind in memory["kinds"])
 
 
 # --- The same training ---------------------------------------------------------------------------------------------
@@ -40,6 +56,8 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
     "dp2-pp2-zero3-interleaved": (dict(dp=2, pp=2), 2, dict(zero=3, schedule="interleaved", chunks=2)),
     "pp2-tp2-zbv": (dict(pp=2, tp=2), 4, dict(schedule="zb", chunks=2, otherwise=SEQ)),
     "dp2-pp2-zbv": (dict(dp=2, pp=2), 4, dict(zero=1, schedule="zb", chunks=2)),
+    "pp2-uneven-gpipe": (dict(pp=2), 8, dict(schedule="gpipe", stages=[1, 3])),
+    "dp2-pp2-uneven-zero2": (dict(dp=2, pp=2), 4, dict(zero=2, stages=[3, 1], recompute="selective")),
     "dp2-pp2-overlap": (dict(dp=2, pp=2), 4, dict(options="overlap_grads")),
     "dp2-pp2-zero1-overlap-interleaved": (dict(dp=2, pp=2), 2, dict(zero=1, schedule="interleaved", chunks=2, options="overlap_grads")),
     "pp2-dp2-overlap-zbv": (dict(pp=2, dp=2), 4, dict(schedule="zb", chunks=2, options="overlap_grads, bucket = 4096")),
@@ -54,8 +72,8 @@ OF_EACH = {
     "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe",
               "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv", "pp2-dp2-overlap-zbv",
               "dp2-pp2-zero1-micro", "dp2-pp2-zero3-prefetch"],
-    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved", "dp2-pp2-zero1-overlap-interleaved",
-             "dp2-pp2-zero3-prefetch-naive"],
+    "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved", "pp2-uneven-gpipe", "dp2-pp2-uneven-zero2",
+             "dp2-pp2-zero1-overlap-interleaved", "dp2-pp2-zero3-prefetch-naive"],
     "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv", "dp2-pp2-zero3-step", "pp2-dp2-zero3-prefetch-zb", "dp2-pp2-overlap"],
 }
 
@@ -65,7 +83,9 @@ def test_layout(compiled, train, reference, model, kind):  # noqa: F811
     """llama has a tensor at each end, gpt2 and bert one at both; bert has dropout."""
     mesh, accumulation, how = KINDS[kind]
     trainer = compiled(model, layout_of(model, mesh, **how), FOUR, micro(mesh, accumulation))
-    same_training(train(trainer, STEPS), reference(model, tuple(FOUR.items()))[:STEPS])
+    log = train(trainer, STEPS)
+    same_training(log, reference(model, tuple(FOUR.items()))[:STEPS])
+    memory_as_planned(trainer, mesh, log)
 
 
 def test_short_floats(compiled, train, reference):  # noqa: F811

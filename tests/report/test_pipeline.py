@@ -127,6 +127,25 @@ def test_memory(report, schedule, pp):
     assert [row["in_flight"] for row in more] == ([2 * MICROS] * pp if schedule == "gpipe" else list(range(pp, 0, -1)))
 
 
+@pytest.mark.parametrize("stages", [[1, 1, 1, 1], [2, 2], [3, 1]])
+def test_memory_of_stages(report, stages):
+    """The embedding is on the first stage, the head on the last; a micro-batch keeps as much as a stage has copies; with 1f1b
+    stage s of p has p - s of them."""
+    pp, layer, end = len(stages), 4 * (6 * 8 + 8 + 8 * 6), 4 * 12 * 6
+    figures = report(f"--mesh=pp={pp}", f"--stages={','.join(map(str, stages))}", file=PIPE)
+    kinds = figures["memory"]["kinds"]
+    assert [kind["name"] for kind in kinds] == [f"pp={stage}" for stage in range(pp)]
+    room = max(stages) * layer  # weights are read as a whole
+    assert [kind["weights"] for kind in kinds] == [room + (end if stage in (0, pp - 1) else 0) for stage in range(pp)]
+    assert [kind["optimizer"] for kind in kinds] == [2 * kind["weights"] for kind in kinds]
+    kept = [2 * 4 * (2 * 8 + 6) * 4 * copies for copies in stages]
+    held = [stage["in_flight_bytes"] for stage in figures["pipeline"]["stages"]]
+    assert all(0 <= bytes_held - bytes_kept <= 3 * 64 for bytes_held, bytes_kept in zip(held, kept))
+    assert [rank["peak_bytes"] for rank in figures["pipeline"]["ranks"]] == [kind["arena"] for kind in kinds]
+    if pp == 4:
+        assert kinds[1]["slots"] - kinds[2]["slots"] == held[1]
+
+
 def test_capacity(report):
     arena = report("--mesh=pp=2", file=PIPE)["memory"]["arena"]
     assert "too much" not in text_of("--mesh=pp=2", f"--gpu-memory={arena}")

@@ -138,6 +138,35 @@ def test_weights_only(run, tmp_path, initial, data):
     assert (tmp_path / "out").read_bytes() == initial[0].read_bytes()
 
 
+def test_only_the_weights_of_a_checkpoint(run, refused, tmp_path, initial, data):
+    run("--data", "data.txt", "--steps", 3, "--save", "trained", "--seed", 5)
+    run("--load", "trained", "--weights-only", "--steps", 0, "--save", "out", "--seed", 6)
+    metadata, tensors = read_checkpoint(tmp_path / "out")
+    trained = read_checkpoint(tmp_path / "trained")[1]
+    assert metadata["step"] == "0" and metadata["seed"] == "6" and metadata["position"] == "0"
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(tensor, (initial[1] if name.startswith("optimizer.") else trained)[name])
+    assert "out: the file already exists" in refused("--load", "out", "--weights-only", "--steps", 0, "--save", "out")
+    trained["optimizer.of_another_kind"] = trained["bias"]
+    write_checkpoint(tmp_path / "other", trained)
+    run("--load", "other", "--weights-only", "--steps", 0)
+    assert "'optimizer.of_another_kind'" in refused("--load", "other", "--steps", 0)
+
+
+def test_missing_tensors_are_initialised(run, refused, tmp_path, initial):
+    weights = {name: 2 * t for name, t in initial[1].items() if not name.startswith("optimizer.")}
+    for name in ("h.1.w", "half"):
+        del weights[name]
+    write_checkpoint(tmp_path / "weights", weights)
+    assert "'h.1.w' is missing" in refused("--load", "weights", "--steps", 0)
+    done = run("--load", "weights", "--load-missing", "init", "--steps", 0, "--save", "out", "--seed", 5)
+    assert "note: 2 of 7 parameters are not in weights and start as in a new run: 'h.1.w', ..." in done.stderr
+    for name, tensor in read_checkpoint(tmp_path / "out")[1].items():
+        np.testing.assert_array_equal(tensor, weights.get(name, initial[1][name]))
+    write_checkpoint(tmp_path / "none", {})
+    assert "it has no parameter of model 'tiny'" in refused("--load", "none", "--load-missing=init", "--steps", 0)
+
+
 def test_weights_in_half_precision(run, tmp_path, initial):
     weights = {name: t for name, t in initial[1].items() if not name.startswith("optimizer.")}
     weights["h.0.w"] = weights["h.0.w"].astype(np.float16)

@@ -48,7 +48,11 @@ static void write_tree(FILE *out, const Ast *ast)
     write_list(out, " : ", ast->type);
     write_list(out, " := ", ast->init);
     write_list(out, " do ", ast->body);
-    fprintf(out, "%s%s%s)", ast->no_decay ? " no_decay" : "", ast->as ? " as " : "", ast->as ? ast->as : "");
+    fprintf(out, "%s%s%s)",
+            ast->no_decay ? " no_decay"
+            : ast->frozen ? " frozen"
+                          : "",
+            ast->as ? " as " : "", ast->as ? ast->as : "");
 }
 
 static void write_list(FILE *out, const char *before, const Ast *list)
@@ -153,6 +157,7 @@ static void statements(void **state)
           "(block f (arg x : (type a b)) (arg y : (type i32 ...)) do (return x))" },
         { "block f(x: [..., b]) { return x }", "(block f (arg x : (type ... b)) do (return x))" },
         { "block f() { }", "(block f)" },
+        { "block f() {\n param u : [a] = ones frozen\n}", "(block f do (param u : (type a) := ones frozen))" },
         { "block f() {\n param u, v : [a] = normal(0.02) no_decay\n param w : [] = ones\n}",
           "(block f do (param u v : (type a) := (call normal 0.0200000) no_decay) (param w : (type) := ones))" },
         { "model m {\n input t : i32[a]\n input l : i32[a] = next(t)\n loss l\n}",
@@ -168,7 +173,7 @@ static void statements(void **state)
         { "parallel {\n pipeline h over pp, schedule = 1f1b, chunks = 2\n zero 1\n zero 3 over dp (overlap_grads, "
           "bucket "
           "= 25)\n recompute auto(80)\n}",
-          "(parallel do (pipeline h (= schedule 1f1b) (= chunks 2) := pp) (zero 1) "
+          "(parallel do (pipeline h : (= schedule 1f1b) (= chunks 2) := pp) (zero 1) "
           "(zero 3 overlap_grads (= bucket 25) := dp) (recompute (call auto 80)))" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -9,6 +9,8 @@
 #include "interp/interp_number.h"
 #include "ir_test.h"
 
+enum { MOST_OPERANDS = 8 };
+
 /* An operand: its type, and the range of its elements. */
 typedef struct {
     const char *type;
@@ -18,7 +20,7 @@ typedef struct {
 typedef struct {
     OpKind kind;
     const char *attrs; /* NULL: none */
-    Operand operand[6];
+    Operand operand[MOST_OPERANDS];
 } Case;
 
 /* clang-format off */
@@ -28,6 +30,8 @@ typedef struct {
 #define QUERIES { "f32[b:2, s:8, g:2, h:2]", -1, 1 }
 #define KEYS { "f32[b:2, t:8, h:2]", -1, 1 }
 #define ROWS { "f32[b:2, s:8, g:2]", 1, 3 }
+#define SEGMENTS { "i32[b:2, s:8]", 0, 3 }, { "i32[b:2, t:8]", 0, 3 }
+#define ROUTES { "i32[i:2, b:2, k:6~8]", 0, 4 }, { "i32[b:2, k:6~8, i:2]", 0, 3 }
 #define ATTEND { QUERIES, KEYS, KEYS }
 #define ATTEND_GRAD { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES }
 
@@ -74,9 +78,25 @@ static const Case cases[] = {
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, window=2}", ATTEND },
     { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND_GRAD },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7}", { QUERIES, KEYS, KEYS, SEGMENTS } },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=5}", { QUERIES, KEYS, KEYS, SEGMENTS } },
+    { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES, SEGMENTS } },
     { OP_rope, "{seq=s, feature=h, base=100}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
     { OP_rope, "{seq=s, feature=h, base=100, interleaved=true}", { { "f32[s:6~8, h:4, b:2]", -1, 1 } } },
     { OP_rope, "{seq=s, feature=h, base=100, inverse=true}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
+    { OP_rope, "{seq=s, feature=h, base=100}", { { "f32[b:2, s:6~8, h:4]", -1, 1 }, { "i32[b:2, s:6~8]", -9, 9 } } },
+    { OP_rope, "{seq=s, feature=h, base=100, interleaved=true}", { { "f32[b:2, g:4, s:6~8, h:4]", -1, 1 }, { "i32[b:2]", -9, 9 } } },
+    { OP_cumsum, "{dim=j}", { { "f32[i:4, j:6~8, k:4]", -1, 1 } } },
+    { OP_cumsum, "{dim=j, exclusive=true}", { { "bf16[i:4, j:6~8]", -1, 1 } } },
+    { OP_cumsum, "{dim=j, reverse=true}", { { "i32[i:4, j:6~8]", -9, 9 } } },
+    { OP_cummax, "{dim=j, exclusive=true}", { { "i32[i:4, j:6~8, k:4]", -9, 9 } } },
+    { OP_cummax, "{dim=j, reverse=true}", { { "i32[i:4, j:6~8]", -9, 9 } } },
+    { OP_top_k, "{dim=j, dims=[k:2]}", { { "f32[i:4, j:6~8, h:2]", -1, 1 } } },
+    { OP_place, "{over=b+s, dims=[e:4]}", { { "i32[i:2, s:6~8, b:2]", 0, 4 } } },
+    { OP_dispatch, "{over=b+k, dims=[e:4, s:2]}", { { "f32[b:2, i:2, h:3~4]", -1, 1 }, ROUTES } },
+    { OP_dispatch, "{over=b+i+k, dims=[e:4, s:2]}", { { "f32[k:6~8, h:3~4, b:2, i:2]", -1, 1 }, ROUTES } },
+    { OP_combine, "{dim=e, key=s}", { { "f32[e:4, s:2, h:3~4]", -1, 1 }, ROUTES } },
+    { OP_combine, "{dim=e, key=s}", { { "f32[i:2, h:3~4, s:2, e:4]", -1, 1 }, ROUTES } },
     { OP_all_reduce, NULL, { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_all_gather, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_reduce_scatter, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
@@ -119,7 +139,7 @@ typedef struct {
     Text *text;
     Module *m;
     int operands;
-    Type type[6];
+    Type type[MOST_OPERANDS];
     Attrs attrs;
 } Trial;
 
@@ -127,7 +147,7 @@ static inline Trial begin_trial(const Case *c, const char *module)
 {
     Trial t = { .text = good_text(module) };
     t.m = t.text->m;
-    for (; t.operands < 6 && c->operand[t.operands].type; t.operands++)
+    for (; t.operands < MOST_OPERANDS && c->operand[t.operands].type; t.operands++)
         t.type[t.operands] = type_of_text(t.m, c->operand[t.operands].type);
     if (c->attrs)
         t.attrs = attrs_of_text(t.m, c->attrs);

@@ -10,7 +10,8 @@
 /* Ops of floats without a gradient for any operand: they have steps instead of slopes, stop gradients, or only occur in
  * gradients.  For any other op, a missing gradient of a float is an error. */
 static const OpKind flat[] = { OP_sign,        OP_stop_gradient, OP_gelu_slope, OP_gelu_tanh_slope,
-                               OP_scatter_add, OP_attend_grad };
+                               OP_scatter_add, OP_attend_grad,   OP_cummax,     OP_top_k,
+                               OP_place };
 
 static bool is_flat(OpKind kind)
 {
@@ -140,9 +141,9 @@ static void test_case(const Case *c)
         free_text(t.text);
         return;
     }
-    Value *dx[6] = { 0 };
+    Value *dx[MOST_OPERANDS] = { 0 };
     Func *g = gradient_func(&t, c, dx);
-    Tensor args[7], built[6];
+    Tensor args[MOST_OPERANDS + 1], built[MOST_OPERANDS];
     random_operands(&t, c, args);
     args[t.operands] = random_tensor("weight", &result(op)->type, -1, 1);
     if (!interpret(t.m, g, args, built))

@@ -105,6 +105,18 @@ static void test_products_and_reductions(void **state)
           GIVEN(1, 9, 3, 4, 5, -6), { 5, 14, -3, 9, 5, -6 });
 }
 
+static void test_cumulative(void **state)
+{
+    CHECK("module @m { func @f(%a: f32[i:2, j:3]) { %0 = cumsum %a {dim=j} : f32[i:2, j:3]"
+          "  %1 = cumsum %a {dim=i, exclusive=true} : f32[i:2, j:3]"
+          "  %2 = cumsum %a {dim=j, exclusive=true, reverse=true} : f32[i:2, j:3] return %0, %1, %2 } }",
+          GIVEN(1, 2, 3, 4, 5, 6), { 1, 3, 6, 4, 9, 15, 0, 0, 0, 1, 2, 3, 5, 3, 0, 11, 6, 0 });
+    CHECK("module @m { func @f(%a: i32[j:5]) { %0 = cummax %a {dim=j} : i32[j:5]"
+          "  %1 = cummax %a {dim=j, exclusive=true} : i32[j:5] %2 = cummax %a {dim=j, reverse=true} : i32[j:5]"
+          "  return %0, %1, %2 } }",
+          GIVEN(-3, 2, 1, 7, 0), { -3, 2, 2, 7, 7, INT32_MIN, -3, 2, 2, 7, 7, 7, 7, 7, 0 });
+}
+
 static void test_views(void **state)
 {
     CHECK("module @m { func @f(%a: f32[i:2, j:3]) {"
@@ -441,25 +453,16 @@ static void test_wrong_stages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_wrong_stages),
-        cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_products_and_reductions),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_take),
-        cmocka_unit_test(test_take_along_a_split_dim),
-        cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_fold_key),
-        cmocka_unit_test(test_collectives),
-        cmocka_unit_test(test_partial_maximum),
-        cmocka_unit_test(test_loops),
-        cmocka_unit_test(test_observer),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_philox),       cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_integers),     cmocka_unit_test(test_products_and_reductions),
+        cmocka_unit_test(test_cumulative),   cmocka_unit_test(test_views),
+        cmocka_unit_test(test_take),         cmocka_unit_test(test_take_along_a_split_dim),
+        cmocka_unit_test(test_attend),       cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_dropout),      cmocka_unit_test(test_fold_key),
+        cmocka_unit_test(test_collectives),  cmocka_unit_test(test_partial_maximum),
+        cmocka_unit_test(test_loops),        cmocka_unit_test(test_observer),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

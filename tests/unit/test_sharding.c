@@ -32,7 +32,7 @@ static int pick(int n) { return (int)(hashed_number(17, seed++) * n); }
 
 /* The dims of a trial by name, with their present splits. */
 typedef struct {
-    int dims, of_dim[MOST_DIMS], of_operand[6];
+    int dims, of_dim[MOST_DIMS], of_operand[MOST_OPERANDS];
     Name name[MOST_DIMS];
     int stray, stray_dim, stray_to; /* one operand may split a dim differently; -1: none */
     Axes axis;
@@ -178,7 +178,7 @@ static void check_roles(Trial *t, const Op *op)
 /* Runs an accepted layout. */
 static void run_on_ranks(Trial *t, const Case *c, const Func *f, const Op *op)
 {
-    Tensor args[6], alone[3], together[3];
+    Tensor args[MOST_OPERANDS], alone[3], together[3];
     check_roles(t, op);
     random_operands(t, c, args);
     compute_alone(c, args, alone);
@@ -237,7 +237,7 @@ static void try_layouts(const Case *c)
             l.of_dim[n] = pick(2) ? pick(HOLDINGS) : 0;
         bool pending = pick(2);
         int common = pick(2) ? pick(TERMS) : 0;
-        for (int n = 0; pending && n < 6; n++)
+        for (int n = 0; pending && n < MOST_OPERANDS; n++)
             l.of_operand[n] = pick(4) ? common : pick(TERMS);
         if (pick(4) == 0) {
             l.stray = pick(4);

@@ -24,7 +24,7 @@ static void run(Text *t, const Func *f, const Tensor args[], Tensor results[], c
 /* The results for operands moved by h along their directions. */
 static void run_moved(Text *t, const Func *f, const Tensor args[], const Tensor ways[], double h, Tensor results[])
 {
-    Tensor moved[6];
+    Tensor moved[MOST_OPERANDS];
     for (int i = 0; i < f->params.count; i++) {
         moved[i] = new_tensor(&args[i].type);
         for (int64_t k = 0; k < element_count(&args[i].type); k++)
@@ -34,10 +34,13 @@ static void run_moved(Text *t, const Func *f, const Tensor args[], const Tensor 
     free_tensors(moved, f->params.count);
 }
 
+/* The log-sum-exp of no keys is minus infinity on both sides. */
+static double slope_between(double up, double down, double h) { return up == down ? 0 : (up - down) / (2 * h); }
+
 static void check_func(Text *t, const Func *f, const Tensor args[], const char *what)
 {
     const double h = 1e-6;
-    Tensor ways[6] = { 0 }, y[3], dy[3], up[3], down[3];
+    Tensor ways[MOST_OPERANDS] = { 0 }, y[3], dy[3], up[3], down[3];
     const int n = f->params.count, nresults = f->results.count;
     for (int i = 0; i < n; i++)
         if (is_float(args[i].type.dtype))
@@ -48,7 +51,7 @@ static void check_func(Text *t, const Func *f, const Tensor args[], const char *
     for (int i = 0; i < nresults; i++) {
         Tensor still = new_tensor(&y[i].type);
         for (int64_t k = 0; k < element_count(&y[i].type); k++)
-            up[i].data[k] = (up[i].data[k] - down[i].data[k]) / (2 * h);
+            up[i].data[k] = slope_between(up[i].data[k], down[i].data[k], h);
         Difference d = tensor_difference(&up[i], dy[i].data ? &dy[i] : &still, 0);
         if (!(d.by < 1e-7))
             fail_msg("%s: result %d moves by %.9g, but by differences %.9g", what, i + 1, d.b, d.a);
@@ -69,7 +72,7 @@ static void test_case(const Case *c)
     Trial t = begin_trial(c, "module @m { batch batch }");
     Op *op;
     Func *f = make_func(&t, c, "f", &op);
-    Tensor args[6];
+    Tensor args[MOST_OPERANDS];
     if (!f)
         fail_msg("%s: %s", op_table[c->kind].name, said(t.text));
     if (!only_in_gradients(c->kind) && c->kind != OP_stop_gradient && is_float(result(op)->type.dtype)) {

@@ -30,7 +30,7 @@ static void attend_0(const float *q, const float *k, const float *v, float *y, f
         .window = 0,
         .scale = 0.25f,
     };
-    rt_attend(q, k, v, y, lse, shape);
+    rt_attend(q, k, v, RT_NO_SEGMENT, RT_NO_SEGMENT, y, lse, shape);
 }
 
 /* h.attn, gpt2.mdl:33:9: attend_grad
@@ -68,7 +68,7 @@ static void attend_grad_1(const float *q, const float *k, const float *v, const 
         .window = 0,
         .scale = 0.25f,
     };
-    rt_attend_grad(q, k, v, y, lse, dy, dq, dk, dv, scratch, shape);
+    rt_attend_grad(q, k, v, y, lse, dy, RT_NO_SEGMENT, RT_NO_SEGMENT, dq, dk, dv, scratch, shape);
 }
 
 /* h.attn, gpt2.mdl:33:9: rope
@@ -89,7 +89,7 @@ static void rope_2(const float *x, float *y)
         .inverse = false,
         .base = 10000,
     };
-    rt_rope(x, y, shape);
+    rt_rope(x, RT_NO_POSITION, y, shape);
 }
 
 /* rope: rope
@@ -110,7 +110,7 @@ static void rope_3(const float *x, float *y)
         .inverse = true,
         .base = 10000,
     };
-    rt_rope(x, y, shape);
+    rt_rope(x, RT_NO_POSITION, y, shape);
 }
 
 /* x, gpt2.mdl:30:9: gather

@@ -78,12 +78,10 @@ static bool other_side(PipelineSchedule *s, int rank, int i)
     return s->event[rank][i].is_message;
 }
 
-/* Of slots there is an index for each stage and kind instead. */
+/* Of slots there is an index for each stage instead. */
 static bool fewer_slots(PipelineSchedule *s, int rank, int i)
 {
-    int *const counts[] = { s->activations, s->deferred, s->received[0], s->received[1] };
-    const int stage = i / 4;
-    return stage < stage_count(s) && rank_of_stage(s, stage) == rank && counts[i % 4][stage]-- > 0;
+    return i < stage_count(s) && rank_of_stage(s, i) == rank && s->activations[i]-- > 0;
 }
 
 typedef struct {
@@ -112,13 +110,12 @@ static struct {
 
 /* --- By hand ----------------------------------------------------------------------------------------- */
 
-/* What lies in the slots of a stage: micro-batch i is in slot i mod their number. */
+/* What a stage has: of activations, micro-batch i is in slot i mod their number. */
 typedef struct {
-    int *holds[4]; /* by kind of slot, then slot */
+    int *saved;       /* by slot: the micro-batch */
+    bool *arrived[2]; /* by micro-batch: its activation, its gradient */
     int done[N_ACTION_KINDS];
 } Stage;
-
-enum { SAVED, DEFERRED, ARRIVED };
 
 typedef struct {
     const PipelineSchedule *s;
@@ -126,36 +123,26 @@ typedef struct {
     int *next; /* by rank: its event */
 } Run;
 
-static int slots_of(const PipelineSchedule *s, int what, int stage)
+static int *slot(const Run *run, int stage, int micro)
 {
-    const int count = what == SAVED      ? s->activations[stage]
-                      : what == DEFERRED ? s->deferred[stage]
-                                         : s->received[what - ARRIVED][stage];
-    return count > 0 ? count : 1;
+    const int count = run->s->activations[stage];
+    return &run->stage[stage].saved[micro % (count > 0 ? count : 1)];
 }
 
-static int *slot(const Run *run, int what, int stage, int micro)
-{
-    return &run->stage[stage].holds[what][micro % slots_of(run->s, what, stage)];
-}
-
-/* Does the action find in its slots what belongs to its micro-batch?  And is it the next one of its stage? */
+/* Does the action find what belongs to its micro-batch?  And is it the next one of its stage? */
 static bool act(const Run *run, Action a)
 {
     const PipelineSchedule *s = run->s;
+    Stage *stage = &run->stage[a.stage];
     const int before = a.kind == FORWARD_ACTION ? a.stage - 1 : a.stage + 1;
-    bool right = run->stage[a.stage].done[a.kind]++ == a.micro;
+    bool right = stage->done[a.kind]++ == a.micro;
     if (a.kind != WEIGHT_ACTION && before >= 0 && before < stage_count(s) &&
         rank_of_stage(s, before) != rank_of_stage(s, a.stage))
-        right &= *slot(run, ARRIVED + (a.kind == BACKWARD_ACTION), a.stage, a.micro) == a.micro;
+        right &= stage->arrived[a.kind == BACKWARD_ACTION][a.micro];
     if (a.kind == FORWARD_ACTION)
-        *slot(run, SAVED, a.stage, a.micro) = a.micro;
+        *slot(run, a.stage, a.micro) = a.micro;
     else
-        right &= *slot(run, SAVED, a.stage, a.micro) == a.micro;
-    if (a.kind == BACKWARD_ACTION && s->splits_backward)
-        *slot(run, DEFERRED, a.stage, a.micro) = a.micro;
-    if (a.kind == WEIGHT_ACTION)
-        right &= *slot(run, DEFERRED, a.stage, a.micro) == a.micro;
+        right &= *slot(run, a.stage, a.micro) == a.micro && stage->done[a.kind - 1] > a.micro;
     return right;
 }
 
@@ -178,7 +165,7 @@ static bool step(const Run *run, int rank, bool *moved)
     const int other = rank_of_stage(s, e->sends ? to : e->message.stage);
     if (run->next[other] == s->nevents[other] || !is_other_side(e, &s->event[other][run->next[other]]))
         return true;
-    *slot(run, ARRIVED + e->message.backward, to, e->message.micro) = e->message.micro;
+    run->stage[to].arrived[e->message.backward][e->message.micro] = true;
     *moved = ++run->next[rank] && ++run->next[other];
     return true;
 }
@@ -186,11 +173,12 @@ static bool step(const Run *run, int rank, bool *moved)
 static bool is_right(Arena *arena, const PipelineSchedule *s)
 {
     Run run = { s, NEW_ARRAY(arena, Stage, stage_count(s)), NEW_ARRAY(arena, int, s->ranks) };
-    for (int stage = 0; stage < stage_count(s); stage++)
-        for (int what = 0; what < 4; what++) {
-            run.stage[stage].holds[what] = NEW_ARRAY(arena, int, s->micros);
-            memset(run.stage[stage].holds[what], -1, (size_t)s->micros * sizeof(int));
-        }
+    for (int stage = 0; stage < stage_count(s); stage++) {
+        run.stage[stage].saved = NEW_ARRAY(arena, int, s->micros);
+        memset(run.stage[stage].saved, -1, (size_t)s->micros * sizeof(int));
+        for (int backward = 0; backward < 2; backward++)
+            run.stage[stage].arrived[backward] = NEW_ARRAY(arena, bool, s->micros);
+    }
     for (bool moved = true; moved;) {
         moved = false;
         for (int rank = 0; rank < s->ranks; rank++)

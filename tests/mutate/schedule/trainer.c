@@ -12,7 +12,7 @@
  *
  * Messages block both sides, as the proof of the schedule assumes: then what lies where does not depend on how fast
  * ranks are.  Where an action does not wait, they are slow instead. */
-#include "rt.h"
+#include "actions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int64_t __real_rt_send_start(Rt *rt, int id, int to, const void *data);
 int64_t __real_rt_receive_start(Rt *rt, int id, int from, void *data);
 void __real_rt_message_wait(Rt *rt, int id, int64_t number);
 
-enum { MOST = 256, CHUNKS = 2 };
+enum { MOST = 256 };
 
 typedef struct {
     int id;
@@ -48,7 +48,6 @@ static struct {
     bool has_next[2 * MOST];                   /* by message: is there another slot? */
     Arrival arrival[MOST];                     /* not waited for */
     int narrivals;
-    void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro);
 } now;
 
 static bool is_planted(const char *kind, int at)
@@ -71,21 +70,12 @@ static void know_ring(const RtPipeline *right, int ring)
 
 /* --- What the trainer calls ------------------------------------------------------------------------------ */
 
-static void act(Rt *rt, char *arena, int64_t micro, int action, int chunk)
+static void act(Rt *rt, char *arena, int64_t micro, int kind, int chunk)
 {
-    now.doing = action;
+    now.doing = kind;
     now.chunk = chunk;
-    now.action[action][chunk](rt, arena, micro);
+    own_action[kind][chunk](rt, arena, micro);
 }
-
-#define ACTION(name, action, chunk)                                                                                    \
-    static void name(Rt *rt, char *arena, int64_t micro) { act(rt, arena, micro, action, chunk); }
-ACTION(forward_0, RT_FORWARD, 0)
-ACTION(forward_1, RT_FORWARD, 1)
-ACTION(backward_0, RT_BACKWARD, 0)
-ACTION(backward_1, RT_BACKWARD, 1)
-ACTION(weights_0, RT_WEIGHTS, 0)
-ACTION(weights_1, RT_WEIGHTS, 1)
 
 void *__wrap_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
@@ -95,18 +85,16 @@ void *__wrap_rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, i
 }
 
 /* The slot after the one at `data`, if `kind` is planted at this message. */
-static char *place(const char *kind, const void *data)
+static char *place(const Rt *rt, const char *kind, const void *data)
 {
     const int at = now.messages++;
     char *slot = (char *)data;
-    for (int i = 0; i < now.nrings; i++) {
-        char *first = now.arena + now.ring[i].offset;
-        const int64_t bytes = now.ring[i].bytes, count = now.slots[i];
-        if (slot < first || slot >= first + count * bytes)
-            continue;
-        now.has_next[at] = count > 1;
-        return is_planted(kind, at) ? first + ((slot - first) / bytes + 1) % count * bytes : slot;
-    }
+    for (int i = 0; i < now.nrings; i++)
+        for (int64_t micro = 0; micro < now.slots[i]; micro++)
+            if (slot == __real_rt_slot(rt, &now.p, now.arena, i, micro)) {
+                now.has_next[at] = now.slots[i] > 1;
+                return is_planted(kind, at) ? __real_rt_slot(rt, &now.p, now.arena, i, micro + 1) : slot;
+            }
     return slot;
 }
 
@@ -114,7 +102,7 @@ static bool is_slow(void) { return strcmp(mutant.kind, "arrival") == 0; }
 
 int64_t __wrap_rt_send_start(Rt *rt, int id, int to, const void *data)
 {
-    const void *from = place("leave", data);
+    const void *from = place(rt, "leave", data);
     if (is_slow())
         usleep(5000);
     const int64_t number = __real_rt_send_start(rt, id, to, from);
@@ -123,25 +111,21 @@ int64_t __wrap_rt_send_start(Rt *rt, int id, int to, const void *data)
     return number;
 }
 
-/* The tables of a direction: inside of chunk 0, 1, and from them to the next ones. */
-static const RtStageMessages *table_of(bool is_back, int number)
-{
-    const int chunk = number / 2;
-    return number % 2 ? &now.p.border[is_back][chunk] : &now.p.inner[is_back][chunk];
-}
+/* The table of a direction, of what that stage sends. */
+static const RtStageMessages *table_of(bool is_back, int stage) { return &now.p.message[is_back][stage]; }
 
 static bool is_gradient(int id)
 {
-    for (int number = 0; number < 2 * now.p.chunks; number++)
-        for (int i = 0; i < table_of(true, number)->count; i++)
-            if (table_of(true, number)->message[i].id == id)
+    for (int stage = 0; stage < now.p.ranks * now.p.chunks; stage++)
+        for (int i = 0; i < table_of(true, stage)->count; i++)
+            if (table_of(true, stage)->message[i].id == id)
                 return true;
     return false;
 }
 
 int64_t __wrap_rt_receive_start(Rt *rt, int id, int from, void *data)
 {
-    const int64_t number = __real_rt_receive_start(rt, id, from, place("arrive", data));
+    const int64_t number = __real_rt_receive_start(rt, id, from, place(rt, "arrive", data));
     if (!is_slow())
         __real_rt_message_wait(rt, id, number);
     if (is_planted("arrival", is_gradient(id)))
@@ -167,9 +151,8 @@ static RtStageMessages messages_of(RtEvent e)
     const bool is_back = e.kind == 'S' || e.kind == 'R';
     if (strchr("FBW", e.kind))
         return (RtStageMessages){ 0 };
-    if (!e.border)
-        return now.p.inner[is_back][e.chunk];
-    return now.p.border[is_back][sends(e) ? e.chunk : is_back ? e.chunk + 1 : e.chunk - 1];
+    const int stage = now.p.stage[now.stage][e.chunk];
+    return *table_of(is_back, sends(e) ? stage : is_back ? stage + 1 : stage - 1);
 }
 
 /* Does the event begin, or use, what the ring has of its micro-batch? */
@@ -256,16 +239,8 @@ static void plant(const RtPipeline *right)
 {
     static const RtEvent *events[MOST];
     static RtEvent own[4 * MOST];
-    static void (*const wrapped[RT_ACTIONS][CHUNKS])(
-        Rt *, char *, int64_t) = { { forward_0, forward_1 }, { backward_0, backward_1 }, { weights_0, weights_1 } };
-    static void (*used[RT_ACTIONS][CHUNKS])(Rt *, char *, int64_t);
     now.p = *right;
-    for (int i = 0; i < RT_ACTIONS; i++) {
-        now.action[i] = right->action[i];
-        for (int chunk = 0; chunk < right->chunks; chunk++)
-            used[i][chunk] = right->action[i][chunk] ? wrapped[i][chunk] : NULL;
-        now.p.action[i] = used[i];
-    }
+    wrap_actions(&now.p);
     now.p.ring = now.ring;
     memcpy(own, right->event[now.stage], (size_t)right->nevents[now.stage] * sizeof *own);
     for (int i = 0; i < right->nevents[now.stage]; i++)
@@ -283,7 +258,7 @@ void __wrap_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
     now.arena = arena;
     now.messages = now.narrivals = 0;
     plant(p);
-    for (int number = 0; number < 4 * p->chunks; number++) {
+    for (int number = 0; number < 2 * p->ranks * p->chunks; number++) {
         const RtStageMessages *messages = table_of(number % 2, number / 2);
         for (int i = 0; i < messages->count; i++) {
             know_ring(p, messages->message[i].leave);

@@ -1,0 +1,152 @@
+/* library_experts.c -- the shape arguments of the runtime's kernels for mixtures of experts. */
+#include "library.h"
+
+#include <inttypes.h>
+
+static void put_strides(Text *fields, const char *name, int64_t a, int64_t b, int64_t c)
+{
+    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", name, a, b, c);
+}
+
+/* --- top_k: rows [outer, inner] ------------------------------------------------------------------ */
+
+char *call_top_k(const Operands *o)
+{
+    const Value *const *v = o->value;
+    const Name from = o->op->attrs.dim, to = o->op->attrs.dims.dim[0].name;
+    Names rows = { 0 };
+    DimGroup groups[2];
+    for (int i = 0; i < v[0]->type.rank; i++)
+        if (v[0]->type.dim[i].name != from)
+            add_name(&rows, v[0]->type.dim[i].name);
+    if (!find_groups(o, &rows, "other", 2, groups))
+        return NULL;
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "outer", groups[0].size);
+    put_number(&fields, "inner", groups[1].size);
+    put_number(&fields, "count", size_along(o, v[0], from));
+    put_number(&fields, "choices", size_along(o, v[1], to));
+    for (int i = 0; i < 2; i++) {
+        const Name own = i ? to : from;
+        const Access access = { 3,
+                                { groups[0].size, groups[1].size, size_along(o, v[i], own) },
+                                { groups[0].stride[i], groups[1].stride[i], stride_along(v[i], own) } };
+        check_operand(o, i, &access);
+        put_strides(&fields, i ? "y" : "x", groups[0].stride[i], groups[1].stride[i], stride_along(v[i], own));
+    }
+    put_text(&fields, "type", element_constant(v[0]->type.dtype));
+    return call_with_shape(o, "RtTopK", "rt_top_k", arena_text(&o->m->arena, "x, chosen%s", o->more), &fields);
+}
+
+/* --- place: queues [groups, count] ---------------------------------------------------------------- */
+
+/* The dims of a queue, and those around it. */
+static void split_dims(const Operands *o, const Value *place, Names *around, Names *queue)
+{
+    for (int i = 0; i < place->type.rank; i++) {
+        const Name dim = place->type.dim[i].name;
+        add_name(has_name(&o->op->attrs.over, dim) ? queue : around, dim);
+    }
+}
+
+char *call_place(const Operands *o)
+{
+    Names around = { 0 }, queue = { 0 };
+    DimGroup group, count;
+    split_dims(o, o->value[1], &around, &queue);
+    if (!find_groups(o, &around, "other", 1, &group) || !find_groups(o, &queue, "queue", 1, &count))
+        return NULL;
+    if (count.size > 1 && (count.stride[0] != 1 || count.stride[1] != 1))
+        return refuse_layout(o, "the queue is not contiguous");
+    for (int i = 0; i < 2; i++)
+        check_operand(o, i, &(const Access){ 2, { group.size, count.size }, { group.stride[i], 1 } });
+    const Dim *experts = &o->op->attrs.dims.dim[0];
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "groups", group.size);
+    put_number(&fields, "count", count.size);
+    put_number(&fields, "experts", experts->size);
+    put_number(&fields, "chosen", group.stride[0]);
+    put_number(&fields, "place", group.stride[1]);
+    put_text(&fields, "dim", string_text(o->m, experts->name));
+    put_text(&fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
+    return call_with_shape(o, "RtPlace", "rt_place", arena_text(&o->m->arena, "chosen, place%s", o->more), &fields);
+}
+
+/* --- dispatch, combine: rows [groups, outer, inner, post] and [groups, experts, slots, post] ------------ */
+
+typedef struct {
+    DimGroup group, queue[2], post;
+} RouteDims;
+
+static bool find_route_dims(const Operands *o, int by_token, int by_slot, RouteDims *r)
+{
+    const Type *place = &o->value[2]->type, *token = &o->value[by_token]->type, *slot = &o->value[by_slot]->type;
+    Names around = { 0 }, queue = { 0 }, post = { 0 };
+    for (int i = 0; i < place->rank; i++)
+        add_name(find_dim(slot, place->dim[i].name) >= 0 ? &around : &queue, place->dim[i].name);
+    for (int i = 0; i < token->rank; i++)
+        if (find_dim(place, token->dim[i].name) < 0)
+            add_name(&post, token->dim[i].name);
+    if (!find_groups(o, &around, "other", 1, &r->group) || !find_groups(o, &queue, "queue", 2, r->queue) ||
+        !find_groups(o, &post, "inner", 1, &r->post))
+        return false;
+    if (r->post.size > 1 && (r->post.stride[by_token] != 1 || r->post.stride[by_slot] != 1)) {
+        refuse_layout(o, "rows are not contiguous");
+        return false;
+    }
+    return true;
+}
+
+static void check_rows(const Operands *o, const RouteDims *r, int operand)
+{
+    check_operand(o, operand,
+                  &(const Access){ 4,
+                                   { r->group.size, r->queue[0].size, r->queue[1].size, r->post.size },
+                                   { r->group.stride[operand], r->queue[0].stride[operand], r->queue[1].stride[operand],
+                                     r->post.stride[operand] } });
+}
+
+static char *route(const Operands *o, int by_token, int by_slot, Name experts, Name slots, const char *function)
+{
+    static const char *const name[] = { "token", "chosen", "place" };
+    const int walked[] = { by_token, 1, 2 };
+    const Value *table = o->value[by_slot];
+    RouteDims r;
+    if (!find_route_dims(o, by_token, by_slot, &r))
+        return NULL;
+    if (o->value[0]->type.dtype != o->value[3]->type.dtype)
+        return refuse_layout(o, "%s to %s", dtype_name[o->value[0]->type.dtype], dtype_name[o->value[3]->type.dtype]);
+    const int64_t stride[] = { r.group.stride[by_slot], stride_along(table, experts), stride_along(table, slots) };
+    const int64_t nexperts = size_along(o, table, experts), nslots = size_along(o, table, slots);
+    check_operand(
+        o, by_slot,
+        &(const Access){ 4, { r.group.size, nexperts, nslots, r.post.size }, { stride[0], stride[1], stride[2], 1 } });
+    Text fields;
+    open_text(&fields);
+    put_number(&fields, "groups", r.group.size);
+    put_number(&fields, "outer", r.queue[0].size);
+    put_number(&fields, "inner", r.queue[1].size);
+    put_number(&fields, "post", r.post.size);
+    put_number(&fields, "experts", nexperts);
+    put_number(&fields, "slots", nslots);
+    for (int i = 0; i < 3; i++) {
+        check_rows(o, &r, walked[i]);
+        put_strides(&fields, name[i], r.group.stride[walked[i]], r.queue[0].stride[walked[i]],
+                    r.queue[1].stride[walked[i]]);
+    }
+    put_strides(&fields, "table", stride[0], stride[1], stride[2]);
+    put_offset(&fields, o->m, &table->type.dim[find_dim(&table->type, experts)], "first_expert");
+    put_offset(&fields, o->m, &table->type.dim[find_dim(&table->type, slots)], "first_slot");
+    put_text(&fields, "type", element_constant(table->type.dtype));
+    return call_with_shape(o, "RtRoute", function, arena_text(&o->m->arena, "x, chosen, place, y%s", o->more), &fields);
+}
+
+char *call_dispatch(const Operands *o)
+{
+    const Dims *made = &o->op->attrs.dims;
+    return route(o, 0, 3, made->dim[0].name, made->dim[1].name, "rt_dispatch");
+}
+
+char *call_combine(const Operands *o) { return route(o, 3, 0, o->op->attrs.dim, o->op->attrs.key, "rt_combine"); }

@@ -1,0 +1,42 @@
+/* library_fields.c -- the initialisers of shape arguments of the runtime's kernels. */
+#include "library.h"
+#include "templates.h"
+
+#include <inttypes.h>
+
+/* Lines of an initialiser. */
+void put_number(Text *fields, const char *name, int64_t value)
+{
+    fprintf(fields->out, ".%s = %" PRId64 ",\n", name, value);
+}
+
+void put_text(Text *fields, const char *name, const char *value) { fprintf(fields->out, ".%s = %s,\n", name, value); }
+
+char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields)
+{
+    Text text;
+    open_text(&text);
+    FILL(text.out, library_call_template, { "type", type }, { "fields", close_text(&o->m->arena, fields) },
+         { "function", arena_text(&o->m->arena, "%s%s", function, o->variant) }, { "operands", operands });
+    return close_text(&o->m->arena, &text);
+}
+
+void put_offset(Text *fields, Module *m, const Dim *dim, const char *first)
+{
+    if (dim->split.count == 0)
+        return;
+    const char *offset = use_offset(m, dim);
+    put_text(fields, first, arena_text(&m->arena, "%s.first", offset));
+    if (dim->zigzag) {
+        put_text(fields, "jump_from", arena_text(&m->arena, "%s.jump_from", offset));
+        put_text(fields, "jump", arena_text(&m->arena, "%s.jump", offset));
+    }
+}
+
+/* The bound of an index, and the error text for larger ones. */
+void put_bound(const Operands *o, Text *fields, const Dim *dim)
+{
+    put_number(fields, "size", dim->size);
+    put_text(fields, "dim", string_text(o->m, dim->name));
+    put_text(fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
+}

@@ -1,0 +1,303 @@
+/* experts.c -- mixtures of experts: the built-in functions top_k, dispatch, combine and balance, and the dims of slots,
+ * whose sizes dispatch computes.
+ *
+ * A token's place in the queue of its expert is a value of its own, which dispatch and combine share.  Tokens queue in
+ * the order of the dims of `chosen`, the batch outermost: what becomes of a token does not depend on later ones.
+ */
+#include "builtins.h"
+
+#include <math.h>
+#include <string.h>
+
+static const Operand wrong = { .kind = WRONG };
+
+/* --- Dims of slots ------------------------------------------------------------------------------ */
+
+static bool is_slots_of(const Ast *call, const char *name)
+{
+    const Ast *at = call->child;
+    for (int i = 0; at && i < 3; i++)
+        at = at->next;
+    return at && at->kind == A_NAME && strcmp(at->name, name) == 0;
+}
+
+static bool dispatches_to(const Ast *ast, const char *name)
+{
+    if (ast->kind == A_CALL && strcmp(ast->name, "dispatch") == 0 && is_slots_of(ast, name))
+        return true;
+    const Ast *const lists[] = { ast->init, ast->child, ast->body };
+    for (int i = 0; i < 3; i++)
+        for (const Ast *child = lists[i]; child; child = child->next)
+            if (dispatches_to(child, name))
+                return true;
+    return false;
+}
+
+bool holds_slots(const Lower *l, const char *name)
+{
+    for (const Ast *ast = l->file; ast; ast = ast->next)
+        if (dispatches_to(ast, name))
+            return true;
+    return false;
+}
+
+void forget_slots(Lower *l)
+{
+    for (Symbol *s = l->globals.newest; s; s = s->next)
+        if (s->is_slots)
+            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false;
+}
+
+bool varies(const Lower *l, Name dim)
+{
+    const Symbol *symbol = find_symbol_here(&l->globals, dim);
+    return dim == l->m->batch || (symbol && symbol->is_slots);
+}
+
+/* --- top_k -------------------------------------------------------------------------------------- */
+
+CALL(top_k)
+{
+    const Type *x = &a->x[0]->type;
+    const Dim *from = &x->dim[find_dim(x, a->dims.name[0])];
+    Dim to;
+    if (!find_dim_named(l, a->dims.name[1], a->dim_ast[1]->loc, &to))
+        return wrong;
+    Where at = { .at = a->dim_ast[1]->loc, .also = { a->ast[0]->loc } };
+    if (varies(l, from->name) || varies(l, to.name))
+        complain(l, at, "a model cannot depend on positions in the micro-batch");
+    else if (find_dim(x, to.name) >= 0)
+        complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);
+    else if (to.size > from->size)
+        complain(l, at, "'%s' has %lld elements, of which %lld cannot be chosen", from->name, (long long)from->size,
+                 (long long)to.size);
+    else if (to.padded != to.size)
+        complain(l, at, "'%s', which counts choices, cannot be padded", to.name);
+    else
+        return tensor_operand(EMIT(l, OP_top_k, ((Attrs){ .dim = from->name, .dims = { 1, { to } } }), a->x[0]));
+    return wrong;
+}
+
+/* --- Queues ------------------------------------------------------------------------------------- */
+
+static bool are_chosen(Lower *l, const Arguments *a)
+{
+    bool good = a->x[1]->type.dtype == I32;
+    if (!good)
+        complain(l, (Where){ .at = a->ast[1]->loc, .help = "top_k gives them" }, "the chosen experts are i32, not %s",
+                 type_words(l, &a->x[1]->type));
+    return good;
+}
+
+/* The dims of the queue, the batch first: those of `chosen` but for the ones in `kept`. */
+static Names queue_dims(const Lower *l, const Type *chosen, const Type *kept)
+{
+    Names over = { 0 };
+    for (int batch = 1; batch >= 0; batch--)
+        for (int i = 0; i < chosen->rank; i++)
+            if ((chosen->dim[i].name == l->m->batch) == batch && find_dim(kept, chosen->dim[i].name) < 0)
+                add_name(&over, chosen->dim[i].name);
+    return over;
+}
+
+static Value *places(Lower *l, Value *chosen, Names over, Dim experts)
+{
+    return EMIT(l, OP_place, ((Attrs){ .over = over, .dims = { 1, { experts } } }), chosen);
+}
+
+/* How many rows one expert can get at most?  The choices of a token differ. */
+static double longest_queue(const Value *chosen, const Names *over)
+{
+    double tokens = 1;
+    const Op *made = chosen->def && chosen->def->kind == OP_top_k ? chosen->def : NULL;
+    for (int i = 0; i < chosen->type.rank; i++)
+        if (has_name(over, chosen->type.dim[i].name) &&
+            !(made && made->attrs.dims.dim[0].name == chosen->type.dim[i].name))
+            tokens *= (double)chosen->type.dim[i].size;
+    return tokens;
+}
+
+/* --- dispatch ----------------------------------------------------------------------------------- */
+
+/* `capacity = 1.25`; infinite if nothing is dropped. */
+static bool read_capacity(Lower *l, const Ast *keyword, double *capacity)
+{
+    *capacity = INFINITY;
+    if (!keyword || (keyword->child->kind == A_NAME && strcmp(keyword->child->name, "none") == 0))
+        return true;
+    if (!number_argument(l, keyword, 0, capacity))
+        return false;
+    if (*capacity > 0)
+        return true;
+    complain(l, (Where){ .at = keyword->child->loc, .help = "capacity = 1.25; capacity = none drops no token" },
+             "the capacity must be above 0");
+    return false;
+}
+
+/* `within = d`: a queue for each element of d. */
+static bool read_within(Lower *l, const Arguments *a, const Ast *keyword, Type *kept)
+{
+    Name name;
+    *kept = (Type){ 0 };
+    if (!keyword)
+        return true;
+    const Ast *at = keyword->child;
+    if (at->kind != A_NAME) {
+        complain(l, (Where){ .at = at->loc }, "the name of a dim is needed here");
+        return false;
+    }
+    for (int i = 0; i < 2; i++)
+        if (!need_dim(l, a->x[i], a->ast[i], at->name, at->loc, &name))
+            return false;
+    kept->dim[kept->rank++] = a->x[0]->type.dim[find_dim(&a->x[0]->type, name)];
+    return true;
+}
+
+static bool dims_are_free(Lower *l, const Arguments *a, const Type *kept)
+{
+    for (int i = 0; i < 2; i++)
+        for (int d = 0; d < 2; d++)
+            if (find_dim(&a->x[i]->type, a->dims.name[d]) >= 0) {
+                complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[i]->loc } },
+                         "%s already has the dim '%s'", type_words(l, &a->x[i]->type), a->dims.name[d]);
+                return false;
+            }
+    bool queues = a->x[1]->type.rank > kept->rank;
+    if (!queues)
+        complain(l, (Where){ .at = a->ast[1]->loc }, "%s has no tokens to dispatch", type_words(l, &a->x[1]->type));
+    return queues;
+}
+
+/* Sets the size of the dim; it has one size in the whole model. */
+static bool set_slots(Lower *l, const Arguments *a, double size, Dim *slots)
+{
+    Symbol *symbol = find_symbol_here(&l->globals, a->dims.name[1]);
+    Loc at = a->dim_ast[1]->loc;
+    if (!symbol->is_slots) {
+        complain(l, (Where){ .at = at, .help = arena_text(l->arena, "dim %s, without a size", symbol->name) },
+                 "the size of '%s' is computed by dispatch", symbol->name);
+        return false;
+    }
+    if (size > INT32_MAX || (symbol->number.integer && (double)symbol->number.integer != size)) {
+        complain(l, (Where){ .at = at, .help = "declare another dim for these slots" },
+                 "'%s' has %lld elements, not %.0f", symbol->name, (long long)symbol->number.integer, size);
+        return false;
+    }
+    if (!symbol->number.integer && l->variant == AS_MODEL)
+        add_setting(l, arena_text(l->arena, "dim.%s", symbol->name), arena_text(l->arena, "%.0f", size), "elements",
+                    "dispatch");
+    symbol->number = integer_constant((int64_t)size);
+    symbol->padded = (int64_t)size;
+    return find_dim_named(l, symbol->name, at, slots);
+}
+
+/* The check of sums over sequences: if nothing can be dropped, each row depends on its own sequence, so that slots are
+ * split like the batch.  Only the types matter. */
+static Value *rows_by_sequence(Lower *l, Value *x, const Names *over, Dim experts, Name slots)
+{
+    const Dim *batch = &x->type.dim[find_dim(&x->type, l->m->batch)];
+    Symbol *symbol = find_symbol_here(&l->globals, slots);
+    symbol->number = integer_constant(batch->size);
+    symbol->padded = batch->size;
+    symbol->by_sequence = true;
+    Names summed = { 0 };
+    for (int i = 0; i < over->count; i++)
+        if (over->name[i] != l->m->batch && find_dim(&x->type, over->name[i]) >= 0)
+            add_name(&summed, over->name[i]);
+    x = EMIT(l, OP_rename, ((Attrs){ .dim = l->m->batch, .to = slots }), sum_over(l, x, summed));
+    return EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { experts } } }), x);
+}
+
+CALL(dispatch)
+{
+    double capacity, queue = 1;
+    Type kept;
+    Dim experts, slots;
+    if (!are_chosen(l, a) || !read_capacity(l, a->keyword[0], &capacity) || !read_within(l, a, a->keyword[1], &kept) ||
+        !dims_are_free(l, a, &kept) || !find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &experts) ||
+        !index_fits(l, a->x[1], experts.size, NULL, a->ast[1]->loc))
+        return wrong;
+    Value *chosen = a->x[1];
+    const Names over = queue_dims(l, &chosen->type, &kept);
+    for (int i = 0; i < over.count; i++)
+        queue *= (double)chosen->type.dim[find_dim(&chosen->type, over.name[i])].size;
+    const double most = longest_queue(chosen, &over);
+    const double size = fmin(most, ceil(capacity * queue / (double)experts.size));
+    const bool mixes =
+        l->variant == AS_CHECK && has_name(&over, l->m->batch) && find_dim(&a->x[0]->type, l->m->batch) >= 0;
+    if (mixes && size == most)
+        return tensor_operand(rows_by_sequence(l, a->x[0], &over, experts, a->dims.name[1]));
+    if (mixes) {
+        complain(l,
+                 (Where){ .at = a->call->name_loc,
+                          .help = arena_text(l->arena, "within = %s, capacity = none", l->m->batch) },
+                 "not a sum over sequences");
+        return wrong;
+    }
+    if (!set_slots(l, a, size, &slots))
+        return wrong;
+    Attrs attrs = { .over = over, .dims = { 2, { experts, slots } } };
+    return tensor_operand(EMIT(l, OP_dispatch, attrs, a->x[0], chosen, places(l, chosen, over, experts)));
+}
+
+/* --- combine ------------------------------------------------------------------------------------ */
+
+/* The inverse of rows_by_sequence. */
+static Value *sequences_of_rows(Lower *l, Value *y, const Type *chosen, Name experts, Name slots)
+{
+    Attrs spread = { 0 };
+    y = EMIT(l, OP_rename, ((Attrs){ .dim = slots, .to = l->m->batch }), sum_over(l, y, (Names){ 1, { experts } }));
+    for (int i = 0; y && i < chosen->rank; i++)
+        if (find_dim(&y->type, chosen->dim[i].name) < 0)
+            spread.dims.dim[spread.dims.count++] = chosen->dim[i];
+    return spread.dims.count ? EMIT(l, OP_broadcast, spread, y) : y;
+}
+
+CALL(combine)
+{
+    const Name experts = a->dims.name[0], slots = a->dims.name[1];
+    const Type *y = &a->x[0]->type;
+    Value *chosen = a->x[1];
+    if (!are_chosen(l, a))
+        return wrong;
+    for (int d = 0; d < 2; d++)
+        if (find_dim(&chosen->type, a->dims.name[d]) >= 0) {
+            complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[1]->loc } }, "%s already has the dim '%s'",
+                     type_words(l, &chosen->type), a->dims.name[d]);
+            return wrong;
+        }
+    if (find_symbol_here(&l->globals, slots)->by_sequence)
+        return tensor_operand(sequences_of_rows(l, a->x[0], &chosen->type, experts, slots));
+    const Names over = queue_dims(l, &chosen->type, y);
+    Value *place = places(l, chosen, over, y->dim[find_dim(y, experts)]);
+    return tensor_operand(EMIT(l, OP_combine, ((Attrs){ .dim = experts, .key = slots }), a->x[0], chosen, place));
+}
+
+/* --- balance ------------------------------------------------------------------------------------ */
+
+/* The number of experts times the sum over them of (share of the choices) * (mean gate): Fedus et al., "Switch
+ * Transformers", arXiv 2101.03961, equation 4; for several choices their shares are added. */
+CALL(balance)
+{
+    const Name experts = a->dims.name[0];
+    Names tokens = { 0 };
+    if (!are_chosen(l, a))
+        return wrong;
+    Value *gate = emit_f32(l, a->x[0]), *chosen = a->x[1];
+    for (int i = 0; i < gate->type.rank; i++) {
+        const Name dim = gate->type.dim[i].name;
+        if (dim != experts && (a->dims.count == 1 || has_name(&a->dims, dim)))
+            add_name(&tokens, dim);
+        if (dim != experts && find_dim(&chosen->type, dim) < 0) {
+            complain(l, (Where){ .at = a->ast[1]->loc, .also = { a->ast[0]->loc } }, "%s has no dim '%s'",
+                     type_words(l, &chosen->type), dim);
+            return wrong;
+        }
+    }
+    const Dim along = gate->type.dim[find_dim(&gate->type, experts)];
+    Value *is_chosen = emit_cast(l, EMIT(l, OP_eq, NO_ATTRS, chosen, emit_iota(l, along)), F32);
+    Value *share = mean_over(l, sum_over(l, is_chosen, dims_lacking(&chosen->type, &gate->type)), tokens);
+    Value *product = EMIT(l, OP_mul, NO_ATTRS, share, mean_over(l, gate, tokens));
+    return tensor_operand(EMIT(l, OP_mul, NO_ATTRS, sum_over(l, product, (Names){ 1, { experts } }),
+                               emit_number(l, (double)along.size, F32)));
+}

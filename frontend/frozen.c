@@ -1,0 +1,103 @@
+/* frozen.c -- selects the parameters that are not trained: those declared `frozen`, those that match a pattern of
+ * `freeze`, and those that match none of `trained`.
+ *
+ *   train {
+ *       trained = "*.lora_a, *.lora_b"
+ *   }
+ *
+ * A pattern is compared with the name as `mpc check` prints it, h.*.attn.wq: `*` stands for any text, also for the
+ * number of a copy.  All copies of a parameter are frozen or none is: they are one tensor.
+ */
+#include "lowering.h"
+
+#include <string.h>
+
+typedef struct Pattern {
+    const char *text;
+    struct Pattern *next;
+} Pattern;
+
+/* Is `name` the pattern with something in place of each star? */
+static bool matches(const char *pattern, const char *name)
+{
+    if (*pattern != '*')
+        return *pattern == *name && (!*name || matches(pattern + 1, name + 1));
+    return matches(pattern + 1, name) || (*name && matches(pattern, name + 1));
+}
+
+static bool matches_any(const Pattern *pattern, const Param *param)
+{
+    for (; pattern; pattern = pattern->next)
+        if (matches(pattern->text, param->path))
+            return true;
+    return false;
+}
+
+/* Of a list with commas; several stars in a row are one. */
+static Pattern *split_list(Arena *arena, const char *list)
+{
+    Pattern *first = NULL, **last = &first;
+    for (const char *rest = list; rest; rest = strchr(rest, ',') ? strchr(rest, ',') + 1 : NULL) {
+        char *text = arena_text(arena, "%.*s", (int)strcspn(rest, ","), rest), *to = text;
+        for (const char *from = text; *from; from++)
+            if (*from != ' ' && !(*from == '*' && to > text && to[-1] == '*'))
+                *to++ = *from;
+        *to = '\0';
+        *last = NEW(arena, Pattern);
+        **last = (Pattern){ .text = text };
+        last = &(*last)->next;
+    }
+    return first;
+}
+
+/* A pattern that matches nothing is a mistake. */
+static void check_pattern(Lower *l, const Ast *list, const Pattern *pattern)
+{
+    NearMiss near = { .name = pattern->text };
+    for (const Param *param = l->m->params; param; param = param->next) {
+        if (matches(pattern->text, param->path))
+            return;
+        offer(&near, param->path);
+    }
+    const char *help = did_you_mean(l->arena, &near);
+    complain(l,
+             (Where){ .at = list->loc, .help = help ? help : "`mpc check --verbose` prints the names; * is any text" },
+             "'%s' matches no parameter", pattern->text);
+}
+
+/* The patterns of a setting; NULL: it is not given, or is wrong. */
+static const Pattern *read_patterns(Lower *l, const char *key, const Said *said)
+{
+    if (!said->value)
+        return NULL;
+    Elsewhere elsewhere;
+    Pattern *patterns = NULL;
+    if (said->option)
+        go_elsewhere(l, &elsewhere, said->option, said->text);
+    if (said->value->kind == A_STRING)
+        patterns = split_list(l->arena, said->value->name);
+    else
+        complain(l, (Where){ .at = said->value->loc, .help = "with commas; * is any text" },
+                 "'%s' must be names of parameters in quotes", key);
+    for (const Pattern *pattern = patterns; pattern; pattern = pattern->next)
+        check_pattern(l, said->value, pattern);
+    if (said->option)
+        come_back(l, &elsewhere);
+    if (patterns)
+        add_setting(l, arena_text(l->arena, "train.%s", key), said->value->name, "",
+                    said->option ? "command line" : where_text(l, said->at));
+    return patterns;
+}
+
+void freeze_params(Lower *l)
+{
+    const Pattern *freeze = read_patterns(l, "freeze", &l->freeze), *trained = read_patterns(l, "trained", &l->trained);
+    const Param *some = NULL;
+    for (Param *param = l->m->params; param; param = param->next) {
+        param->frozen |= matches_any(freeze, param) || (trained && !matches_any(trained, param));
+        some = param->frozen ? some : param;
+    }
+    if (l->m->params && !some && !l->diags->errors)
+        complain(l, (Where){ .at = l->model->name_loc, .help = "name fewer in freeze, or more in trained" },
+                 "every parameter is frozen: there is nothing to train");
+}

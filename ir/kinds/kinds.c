@@ -1,0 +1,284 @@
+/* kinds.c -- the memory of each kind of rank: what the stages of a pipeline hold of the one plan. */
+#include "kinds.h"
+
+#include "schedule/slots.h"
+#include "stages.h"
+#include "storage.h"
+
+#include <stdlib.h>
+
+/* --- What stages hold ------------------------------------------------------------------------------ */
+
+static const Func *frame_below(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
+static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_STAGES; }
+
+/* Of a call or loop: what its callee writes, and the first value of what it carries, which is copied. */
+static uint64_t stages_of_result(const Module *m, const Op *op, const Func *callee, int i)
+{
+    const bool is_carried = i < op->attrs.carried;
+    if (is_carried && runs_in_stages(op)) /* what arrives from the stage before */
+        return ALL_STAGES;
+    return stages_holding(m, callee->results.at[i]) | (is_carried ? stages_of_type(&arg(op, i)->type) : 0);
+}
+
+uint64_t stages_holding(const Module *m, const Value *value)
+{
+    const Op *op = shown_by(value)->def;
+    const Func *callee = op ? frame_below(m, op) : NULL;
+    if (!op)
+        return stages_of_type(&shown_by(value)->type);
+    return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
+}
+
+/* --- How much of it --------------------------------------------------------------------------------- */
+
+/* A dim of which each stage has a part of its own size; -1: none. */
+static int uneven_dim(const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].split.parts)
+            return i;
+    return -1;
+}
+
+static bool is_loop_along(const Op *op, Name dim) { return runs_in_stages(op) && op->attrs.dims.dim[0].name == dim; }
+
+static bool is_read_in_slices(const Module *m, const Func *f, const Value *value, Name dim)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++) {
+            const Func *callee = frame_below(m, op);
+            if (arg(op, i) == value &&
+                (!callee || i < op->attrs.carried ||
+                 (!is_loop_along(op, dim) && !is_read_in_slices(m, callee, callee->params.at[i], dim))))
+                return false;
+        }
+    return true;
+}
+
+/* Is it written slice by slice only? */
+static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
+{
+    const Op *op = value->def;
+    const Func *callee = op ? frame_below(m, op) : NULL;
+    const int i = callee ? index_of(&op->results, value) : -1;
+    if (!callee || i < op->attrs.carried)
+        return false;
+    return is_loop_along(op, dim) || (is_made_in_slices(m, callee->results.at[i], dim) &&
+                                      is_read_in_slices(m, callee, callee->results.at[i], dim));
+}
+
+/* The bytes of a value of f from its first to the end of its last element.  Of what copies of a repeat keep, a stage
+ * has as many slices as it runs copies; what is read or written as a whole, padding included, is as large everywhere.
+ */
+static int64_t span_on(const Module *m, const Func *f, const Value *value, int kind)
+{
+    const int at = uneven_dim(&value->type);
+    const Name dim = at >= 0 ? value->type.dim[at].name : NULL;
+    const int64_t whole = span_bytes(m, value);
+    if (!dim || index_of(&f->results, value) >= 0 || !value->def || !is_made_in_slices(m, value, dim) ||
+        !is_read_in_slices(m, f, value, dim))
+        return whole;
+    const int64_t missing = local_size(m, &value->type.dim[at]) - part_size(m, &value->type.dim[at], kind);
+    return whole - missing * value->storage->stride[at] * dtype_bytes(value->type.dtype);
+}
+
+/* --- The parts of a frame that are in use ---------------------------------------------------------- */
+
+typedef struct {
+    int64_t begin, end;
+    uint64_t on; /* kinds that use it */
+} Use;
+
+typedef struct {
+    Kinds *kinds;
+    const PipelineSlots *slots; /* NULL: no schedule */
+    int count, room;
+    Use *use;
+} Uses;
+
+static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
+{
+    enum { CACHE_LINE = 64 };
+    Module *m = all->kinds->m;
+    if (bytes <= 0 || !on)
+        return;
+    if (all->count == all->room) {
+        Use *grown = NEW_ARRAY(&m->arena, Use, all->room = all->room ? 2 * all->room : 64);
+        for (int i = 0; i < all->count; i++)
+            grown[i] = all->use[i];
+        all->use = grown;
+    }
+    all->use[all->count++] = (Use){ at / CACHE_LINE * CACHE_LINE, aligned_bytes(at + bytes), on };
+}
+
+static void use_value(Uses *all, const Func *f, const Value *value)
+{
+    const uint64_t on = stages_holding(all->kinds->m, value);
+    for (int kind = 0; kind < all->kinds->count && value->storage->base == IN_FRAME; kind++)
+        use(all, value->storage->at, span_on(all->kinds->m, f, value, kind), on & UINT64_C(1) << kind);
+}
+
+int64_t slot_on(const Module *m, const PipelineSlots *slots, int ring, int kind)
+{
+    const Func *micro = find_func(m, slots->loop->attrs.callee);
+    int64_t most = 0;
+    for (const Op *op = micro->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++) {
+            const Value *value = op->results.at[i];
+            if (value->storage->base != IN_FRAME || ring_of(slots, value) != ring)
+                continue;
+            const int64_t end = value->storage->at + span_on(m, micro, value, kind);
+            most = end > most ? end : most;
+        }
+    return most - slots->ring[ring].begin;
+}
+
+/* Behind the frame of its callee: buffers of what it carries, and slots. */
+static void use_behind(Uses *all, const Op *op, const Func *callee)
+{
+    const Module *m = all->kinds->m;
+    int64_t at = op->attrs.frame + aligned_bytes(callee->frame);
+    const int64_t slots = at + iteration_buffers(m, op, callee) - op->attrs.slots;
+    for (int i = 0; i < op->attrs.carried; i++) {
+        const int64_t bytes = aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
+        if (is_carried_in_place(op, callee, i))
+            continue;
+        use(all, at, bytes, stages_holding(m, op->results.at[i]));
+        at += bytes;
+    }
+    for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
+        const Ring *ring = &all->slots->ring[i];
+        for (int kind = 0; kind < all->kinds->count; kind++) {
+            const int64_t bytes = slot_on(m, all->slots, i, kind);
+            for (int slot = 0; slot < ring->slots[kind]; slot++)
+                use(all, slots + ring->offset + slot * ring->bytes, bytes, UINT64_C(1) << kind);
+        }
+    }
+}
+
+static void use_beside(Uses *all, const Op *op)
+{
+    Module *m = all->kinds->m;
+    const Func *callee = frame_below(m, op);
+    if (!callee) {
+        use(all, op->attrs.frame, m->scratch_bytes ? m->scratch_bytes(m, op) : 0, stages_running(m, op));
+        return;
+    }
+    for (int kind = 0; kind < all->kinds->count; kind++)
+        use(all, op->attrs.frame, frame_on(all->kinds, callee, kind), UINT64_C(1) << kind);
+    use_behind(all, op, callee);
+}
+
+static void use_frame(Uses *all, const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        use_beside(all, op);
+        for (int i = 0; i < op->results.count; i++)
+            if (!all->slots || ring_of(all->slots, op->results.at[i]) < 0) /* these are in their slots */
+                use_value(all, f, op->results.at[i]);
+    }
+}
+
+static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
+
+/* Parameters of all entries are in the frame of each. */
+static void use_params(Uses *all, const Func *f)
+{
+    for (const Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next)
+        for (int i = 0; i < other->params.count && is_entry(other); i++)
+            use_value(all, other, other->params.at[i]);
+}
+
+/* --- Gaps ------------------------------------------------------------------------------------------ */
+
+static int lower_first(const void *a, const void *b)
+{
+    const Use *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
+{
+    int64_t at = 0;
+    Gap *gap = frame->gap[kind] = NEW_ARRAY(&all->kinds->m->arena, Gap, all->count + 1);
+    for (int i = 0; i <= all->count; i++) {
+        const int64_t begin = i < all->count ? all->use[i].begin : end;
+        if (i < all->count && !(all->use[i].on >> kind & 1))
+            continue;
+        if (begin > at)
+            gap[frame->count[kind]++] = (Gap){ at, begin - at };
+        at = i < all->count && all->use[i].end > at ? all->use[i].end : at;
+    }
+}
+
+static KindFrame *new_frame(const Kinds *kinds)
+{
+    KindFrame *frame = NEW(&kinds->m->arena, KindFrame);
+    frame->gap = NEW_ARRAY(&kinds->m->arena, Gap *, kinds->count);
+    frame->count = NEW_ARRAY(&kinds->m->arena, int, kinds->count);
+    return frame;
+}
+
+const KindFrame *kind_frame(Kinds *kinds, const Func *f)
+{
+    Module *m = kinds->m;
+    KindFrame *frame = map_get(&kinds->frames, f);
+    const Op *loop = kinds->axis >= 0 ? micro_loop(m) : NULL;
+    Uses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
+    if (frame)
+        return frame;
+    frame = new_frame(kinds);
+    map_put(&kinds->frames, f, frame);
+    if (kinds->axis < 0)
+        return frame;
+    use_params(&all, f);
+    use_frame(&all, f);
+    if (all.count)
+        qsort(all.use, (size_t)all.count, sizeof *all.use, lower_first);
+    for (int kind = 0; kind < kinds->count; kind++)
+        find_gaps(&all, frame, kind, f->frame);
+    return frame;
+}
+
+Kinds rank_kinds(Module *m)
+{
+    const int axis = pipeline_axis(m);
+    note_stages(m);
+    return (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis], .frames.arena = &m->arena };
+}
+
+int64_t place_on(const KindFrame *frame, int kind, int64_t at)
+{
+    int64_t left_out = 0;
+    for (int i = 0; i < frame->count[kind] && frame->gap[kind][i].at < at; i++) {
+        const Gap *gap = &frame->gap[kind][i];
+        left_out += at - gap->at < gap->bytes ? at - gap->at : gap->bytes;
+    }
+    return at - left_out;
+}
+
+int64_t frame_on(Kinds *kinds, const Func *f, int kind) { return place_on(kind_frame(kinds, f), kind, f->frame); }
+
+int64_t arena_on(Kinds *kinds, int kind)
+{
+    int64_t most = 0;
+    for (const Func *f = kinds->m->funcs; f; f = f->next)
+        if (is_entry(f) && frame_on(kinds, f, kind) > most)
+            most = frame_on(kinds, f, kind);
+    return most;
+}
+
+int64_t largest_arena(Module *m)
+{
+    Kinds kinds = rank_kinds(m);
+    int64_t most = 0;
+    for (int kind = 0; kind < kinds.count; kind++)
+        most = arena_on(&kinds, kind) > most ? arena_on(&kinds, kind) : most;
+    return most;
+}

@@ -1,0 +1,48 @@
+/* kinds.h -- the memory of each kind of rank: what the stages of a pipeline hold of the one plan.
+ *
+ * A frame is planned once, with room for what any stage holds: that is the meaning of addresses everywhere in the
+ * compiler.  A stage leaves out what it does not need, the gaps, so that its frame is shorter, and what is behind a gap
+ * lies further ahead.  What it does need stays in one piece and in its order; so nothing that is apart in the plan is
+ * together on a rank.  Without a pipeline all ranks are of one kind and there are no gaps.
+ */
+#ifndef MPC_KINDS_H
+#define MPC_KINDS_H
+
+#include "ir.h"
+#include "map.h"
+
+typedef struct {
+    int64_t at, bytes; /* in the plan; multiples of cache lines */
+} Gap;
+
+/* The frame of a function; of step, evaluation or prediction: the arena while it runs.  What outlives a step and what
+ * is fed is at the same places in all three. */
+typedef struct {
+    Gap **gap;  /* by kind: in order */
+    int *count; /* of them, by kind */
+} KindFrame;
+
+typedef struct {
+    Module *m;
+    int axis;   /* a rank's coordinate on it is its kind; -1: there is one kind */
+    int count;  /* of kinds */
+    Map frames; /* Func -> KindFrame */
+} Kinds;
+
+/* Of a placed program that does not change while they are used. */
+Kinds rank_kinds(Module *m);
+
+const KindFrame *kind_frame(Kinds *kinds, const Func *f);
+int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */
+int64_t arena_on(Kinds *kinds, int kind);                       /* bytes of the arena */
+int64_t frame_on(Kinds *kinds, const Func *f, int kind);        /* bytes of the frame */
+
+int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
+
+/* The bytes of a slot of that ring, on one kind of rank. */
+int64_t slot_on(const Module *m, const struct PipelineSlots *slots, int ring, int kind);
+
+/* The stages that hold a value of a program, or may write it. */
+uint64_t stages_holding(const Module *m, const Value *value);
+
+#endif

@@ -1,0 +1,66 @@
+"""A small Mixtral against transformers' own, where that is installed: losses and gradient norms of ten steps."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from common import ROOT, batches, compile_model, initial_weights, train, write_text
+
+transformers = pytest.importorskip("transformers")
+MixtralForCausalLM = pytest.importorskip("transformers", minversion="4.36").MixtralForCausalLM
+
+LAYERS, EMBED, KV, GROUP, HEAD, FF, EXPERTS, VOCAB, SEQ, BATCH, STEPS = 2, 48, 2, 3, 8, 40, 5, 256, 24, 4, 10
+SIZES = dict(layers=LAYERS, embed=EMBED, kv_heads=KV, group=GROUP, head=HEAD, ff=FF, experts=EXPERTS, vocab=VOCAB,
+             seq=SEQ, balance_weight=0)
+
+
+def reference_model():
+    config = transformers.MixtralConfig(
+        vocab_size=VOCAB, hidden_size=EMBED, intermediate_size=FF, num_hidden_layers=LAYERS,
+        num_attention_heads=KV * GROUP, num_key_value_heads=KV, num_local_experts=EXPERTS, num_experts_per_tok=2,
+        rms_norm_eps=1e-5, rope_theta=1e6, sliding_window=None, tie_word_embeddings=False)
+    return MixtralForCausalLM(config)
+
+
+def load(model, w):
+    """Weights of the .mdl in the shapes of transformers: [out, in], heads in one dim."""
+    state = {"model.embed_tokens.weight": w["embedding"], "model.norm.weight": w["norm_f.gain"],
+             "lm_head.weight": w["head_out"].T}
+    for i in range(LAYERS):
+        to = f"model.layers.{i}."
+        state[to + "input_layernorm.weight"] = w[f"attn_norm.{i}.gain"]
+        state[to + "post_attention_layernorm.weight"] = w[f"moe_norm.{i}.gain"]
+        for key in "qkv":
+            state[to + f"self_attn.{key}_proj.weight"] = w[f"attn.{i}.w{key}"].reshape(EMBED, -1).T
+        state[to + "self_attn.o_proj.weight"] = w[f"attn.{i}.wo"].reshape(-1, EMBED).T
+        state[to + "block_sparse_moe.gate.weight"] = w[f"router.{i}.w"].T
+        for e in range(EXPERTS):
+            for key, name in (("w1", "w_gate"), ("w3", "w_up"), ("w2", "w_down")):
+                state[to + f"block_sparse_moe.experts.{e}.{key}.weight"] = w[f"moe.{i}.{name}"][e].T
+    model.load_state_dict({key: torch.tensor(np.ascontiguousarray(value)) for key, value in state.items()})
+
+
+def test_mixtral_follows_transformers(tmp_path):
+    source = (ROOT / "examples" / "mixtral.mdl").read_text().replace("capacity = 1.25, within = batch", "capacity = none")
+    sizes = [word for key, value in SIZES.items() for word in ("-D", f"{key}={value}")]
+    settings = {"train.optimizer": "sgd(lr = 0.5)", "train.schedule": "constant(warmup = 0)", "train.clip": 0,
+                "train.batch": BATCH, "train.microbatch": 2, "train.precision": "fp32"}
+    out = compile_model(source, tmp_path, *sizes, *[w for k, v in settings.items() for w in ("--set", f"{k}={v}")])
+    text = write_text(tmp_path / "text", 2000)
+    model = reference_model()
+    load(model, initial_weights(out, text))
+    log = train(out, "--data", text, "--no-shuffle", "--steps", STEPS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    feed = batches(text, BATCH, SEQ)
+    for entry in log:
+        tokens, labels = next(feed)
+        optimizer.zero_grad()
+        logits = model(torch.as_tensor(tokens).long()).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.as_tensor(labels).long().flatten())
+        loss.backward()
+        norm = math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters() if p.grad is not None))
+        assert abs(entry["loss"] - float(loss)) < 1e-4 * float(loss)
+        assert abs(entry["grad_norm"] - norm) < 1e-4 * norm
+        optimizer.step()
+    assert len(log) == STEPS and log[-1]["loss"] < log[0]["loss"]

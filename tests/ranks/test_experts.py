@@ -1,0 +1,53 @@
+"""A mixture of experts as one process and as several: the same tokens are dropped, if any, and nothing else differs."""
+import pytest
+from test_layouts import STEPS, reference, same_training  # noqa: F401  (reference is a fixture)
+from conftest import read_log, start
+
+WITHIN = "capacity = 1.25, within = batch"
+DROPLESS = (WITHIN, "capacity = none")
+WHOLE = (WITHIN, "capacity = 0.75")
+# Every token chooses the first two experts, the others get none.
+EXTREME = (r"softmax\(dot\(x, w, embed\), gates\)",
+           "softmax(0.1 * dot(x, w, embed) - cast(iota(gates), f32), gates)")
+RULES = ["shard batch over dp", "shard seq over cp", "shard experts over ep", "shard kv_heads, ff, vocab over tp{}",
+         "pipeline layers over pp"]
+AXES = ["dp", "cp", "ep", "tp", "pp"]
+
+
+def layout(otherwise="", zero=0, recompute="none", folded=False, **mesh):
+    lines = ["mesh " + ", ".join(f"{axis} = {mesh[axis]}" for axis in AXES if axis in mesh)]
+    lines += [rule.format(otherwise) for axis, rule in zip(AXES, RULES) if axis in mesh]
+    if folded:  # the axis that splits the batch elsewhere splits the experts
+        lines = [line.replace("batch over dp", "experts, batch over dp") for line in lines]
+    lines += [f"zero {zero} over dp"] * ("dp" in mesh)
+    return tuple(lines + [f"recompute {recompute}"])
+
+
+@pytest.mark.parametrize("edit, settings, its", [
+    (WHOLE, (), layout(dp=2)),
+    (WHOLE, (), layout(ep=2)),
+    (WHOLE, (), layout(cp=2, ep=2)),
+    (WHOLE, (), layout(dp=2, folded=True, zero=1)),
+    (WHOLE, (), layout(dp=2, tp=2, otherwise=" else seq", zero=3, recompute="selective")),
+    (WHOLE, (), layout(dp=2, ep=2, zero=2, recompute="full")),
+    (None, (("microbatch", 2),), layout(ep=2, pp=2)),
+    (None, (("microbatch", 2),), layout(dp=2, pp=2, zero=1)),
+    (DROPLESS, (("microbatch", 2),), layout(ep=2, tp=2)),
+    (DROPLESS, (("microbatch", 1),), layout(dp=4, folded=True, zero=3)),
+    (EXTREME, (("microbatch", 4),), layout(dp=2)),
+    (EXTREME, (), layout(ep=4)),
+    (EXTREME, (), layout(dp=2, ep=2, zero=3)),
+], ids=str)
+def test_experts_train_alike(edit, settings, its, compiled, reference, text, tmp_path):
+    # A layout's micro-batch is that of a rank; the whole batch is the same.
+    trainer = compiled("mixtral", its, (), tuple(settings) or (("microbatch", 4 if "dp = 2" in its[0] else 8),), edit=edit)
+    start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
+    same_training(read_log(tmp_path / "log"), reference("mixtral", edit=edit))
+
+
+def test_the_reference_learns(reference):
+    for edit in (None, WHOLE, DROPLESS, EXTREME):
+        losses = [line["loss"] for line in reference("mixtral", edit=edit)]
+        assert losses[-1] < 0.97 * losses[0]
+    assert [line["loss"] for line in reference("mixtral", edit=WHOLE)] != [
+        line["loss"] for line in reference("mixtral", edit=DROPLESS)], "some should be dropped"

@@ -1,0 +1,99 @@
+"""Several repeats that share the stages of a pipeline: an encoder with a decoder, and layers of three kinds.  The training of
+one process, under each schedule and beside other axes, from and to checkpoints of other numbers of stages."""
+import re
+
+import pytest
+from conftest import QUICK, ROOT, Trainer, read_log, start
+from test_layouts import same_training
+
+STEPS = 5
+MODELS = ["encoder_decoder", "three_repeats"]
+
+
+@pytest.fixture(scope="session")
+def repeats(tmp_path_factory):
+    """repeats(model, "pp=2", option, ...): its Trainer for that mesh, in micro-batches of one sequence."""
+    made = {}
+
+    def make(model, mesh="", *options):
+        key = (model, mesh, options)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(model)
+            words = [f"--mesh={mesh}", "--set", "train.microbatch=1"] if mesh else []
+            start([ROOT / "build" / "mpc", "compile", ROOT / "tests" / "ranks" / f"{model}.mdl", "-o", folder / "out", *words,
+                   *options, QUICK], folder)
+            ranks = 1
+            for size in re.findall(r"=(\d+)", mesh):
+                ranks *= int(size)
+            made[key] = Trainer(folder, ranks)
+        return made[key]
+    return make
+
+
+@pytest.fixture(scope="session")
+def alone(repeats, text, tmp_path_factory):
+    """alone(model): the log of one process, without micro-batches."""
+    logs = {}
+
+    def run(model):
+        if model not in logs:
+            folder = tmp_path_factory.mktemp("alone")
+            start(repeats(model).command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), folder)
+            logs[model] = read_log(folder / "log")
+        return logs[model]
+    return run
+
+
+def test_the_models_learn(alone):
+    for model in MODELS:
+        losses = [line["loss"] for line in alone(model)]
+        assert losses[-1] < 0.97 * losses[0]
+
+
+@pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b", "zb"])
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("model", MODELS)
+def test_schedules(repeats, train, alone, model, pp, schedule):
+    same_training(train(repeats(model, f"pp={pp}", f"--schedule={schedule}"), STEPS), alone(model))
+
+
+@pytest.mark.parametrize("model, mesh, options", [
+    ("encoder_decoder", "pp=2", ["--stages=3,4"]),                  # the second begins where the first has ended
+    ("encoder_decoder", "pp=3", ["--stages=2,1,4", "--recompute=full"]),
+    ("encoder_decoder", "pp=3", ["--stages=1,5,1", "--schedule=zb"]),
+    ("encoder_decoder", "dp=2,pp=2", ["--zero=1"]),
+    ("encoder_decoder", "dp=2,pp=2", ["--zero=3", "--schedule=zb"]),
+    ("encoder_decoder", "pp=2,tp=2", ["--recompute=selective"]),
+    ("three_repeats", "pp=4", ["--stages=1,1,1,4"]),                # three of them on one stage
+    ("three_repeats", "pp=3", ["--stages=2,3,2", "--schedule=zb"]),
+    ("three_repeats", "pp=2,dp=2", ["--zero=2", "--schedule=gpipe"]),
+    ("three_repeats", "dp=2,pp=2,tp=2", ["--zero=3", "--recompute=full"]),
+])
+def test_layouts(repeats, train, alone, model, mesh, options):
+    same_training(train(repeats(model, mesh, *options), STEPS), alone(model))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_checkpoints(repeats, text, tmp_path, model):
+    """Each mesh reads and writes those of the others, byte for byte."""
+    trainers = [repeats(model), *(repeats(model, f"pp={pp}") for pp in (2, 4)), repeats(model, "dp=2,pp=2", "--zero=1")]
+    for trainer in trainers[1:]:
+        start(trainer.command("--data", text, "--data-format", "bytes", "--steps", 2, "--save", "half", "--overwrite"), tmp_path)
+        half = (tmp_path / "half").read_bytes()
+        for other in trainers:
+            start(other.command("--steps", 0, "--load", "half", "--save", "again", "--overwrite"), tmp_path)
+            assert (tmp_path / "again").read_bytes() == half
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_evaluation_and_sampling(repeats, text, tmp_path, model):
+    """The stages one after the other: the loss and the letters of one process."""
+    said = []
+    for trainer in (repeats(model), repeats(model, "pp=4")):
+        words = ["--data", text, "--data-format", "bytes", "--eval-data", text, "--eval-every", 1, "--eval-batches", 2, "--steps", 1]
+        start(trainer.command(*words, "--log", "log", "--save", "c", "--overwrite"), tmp_path)
+        line = read_log(tmp_path / "log")[-1]
+        sample = start(trainer.command("--load", "c", "--steps", 0, "--sample", 12, "--temperature", 0), tmp_path).stdout
+        said.append((line, sample))
+    assert said[0][0]["eval_loss"] == pytest.approx(said[1][0]["eval_loss"], rel=1e-5)
+    assert said[0][1] == said[1][1]
