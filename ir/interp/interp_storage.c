@@ -426,10 +426,7 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
     const Op *op = t->op;
     int64_t buffer = in->now.base + op->attrs.frame + aligned_bytes(t->callee->frame);
     if (t->first[i]) { /* this stage has started its own */
-        Flight *flight = NEW(&in->arena, Flight);
-        *flight = *t->first[i];
-        flight->next = in->memory->flights;
-        in->memory->flights = flight;
+        take_off(in, t->first[i]->op, &t->first[i]->operand);
         t->carried[i] = address_of(in, arg(op, i));
         return true;
     }
