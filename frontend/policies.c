@@ -63,6 +63,7 @@ void check_given_once(Lower *l, const Ast *options)
 /* --- zero ----------------------------------------------------------------------------------------- */
 
 static const char *const grad_dtypes[] = { "f32", "bf16", NULL };
+static const char *const gatherings[] = { "step", "micro", NULL };
 
 static void read_flag(Lower *l, const Ast *option, Flag *flag)
 {
@@ -75,7 +76,7 @@ static void read_flag(Lower *l, const Ast *option, Flag *flag)
 
 static void read_zero_option(Lower *l, const Ast *option)
 {
-    static const char *const names[] = { "grad_dtype", "bucket", "overlap_grads", "overlap_params", NULL };
+    static const char *const names[] = { "gather", "grad_dtype", "bucket", "overlap_grads", "overlap_params", NULL };
     Train *t = &l->m->train;
     NearMiss near = { .name = option->name };
     if (!is_word(names, option->name, &near)) {
@@ -89,6 +90,9 @@ static void read_zero_option(Lower *l, const Ast *option)
                  "'%s' needs a value", option->name);
     } else if (strcmp(option->name, "bucket") == 0) {
         integer_of(l, option->child, "'bucket', in bytes,", 1, INT64_C(1) << 40, &t->bucket);
+    } else if (strcmp(option->name, "gather") == 0) {
+        const char *word = read_word(l, "time to keep gathered parameters", gatherings, option->child, NULL, NULL);
+        t->gather = word ? WORD_OF(Gathering, word) : ANY_GATHERING;
     } else {
         const char *word = read_word(l, "dtype of gradients", grad_dtypes, option->child, NULL, NULL);
         t->grad_dtype = word ? intern_text(l->m, word) : NULL;
@@ -114,6 +118,7 @@ static void note_zero_options(Lower *l, const Ast *ast)
     const struct {
         const char *name, *value, *unit;
     } options[] = {
+        { "gather", gatherings[t->gather ? t->gather == GATHER_MICRO : t->zero >= 3], "" },
         { "grad_dtype", t->grad_dtype ? t->grad_dtype : "as computed", "" },
         { "bucket", arena_text(l->arena, "%" PRId64, t->bucket), "bytes" },
         { "overlap_grads", t->overlap_grads ? "true" : "false", "" },
@@ -161,7 +166,7 @@ static void read_zero(Layout *p, const Ast *ast)
                  "zero %s needs an axis", stage);
     t->zero = stage ? stage[0] - '0' : 0;
     if (!t->zero_axes) /* one rank: nothing to split */
-        t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false;
+        t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false, t->gather = ANY_GATHERING;
     if (stage)
         note_policy(l, "parallel.zero", stage, ast, l->options->zero);
     if (axes)

@@ -328,7 +328,8 @@ INFER(iota)
     return true;
 }
 
-/* Each stage runs the iterations whose slices it holds, and sends what is carried to the next one. */
+/* Each stage runs the iterations whose slices it holds, and sends what is carried to the next one, but for what is in
+ * flight: that begins on each. */
 static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
 {
     const int carried = (int)op->attrs.carried;
@@ -342,7 +343,7 @@ static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int co
                           arg(op, i)->name, stages_text(m, first));
     }
     for (int i = 0; i < count; i++)
-        results[i].on = i < carried ? end_stage(m, op, true) : (Stages){ 0 };
+        results[i].on = i < carried && !results[i].in_flight ? end_stage(m, op, true) : (Stages){ 0 };
     return true;
 }
 

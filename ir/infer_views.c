@@ -32,7 +32,8 @@ INFER(slice)
     int at = named_dim(m, op);
     if (at < 0)
         return false;
-    if (op->attrs.index < 0 || op->attrs.index >= x->dim[at].size)
+    const Dim *dim = &x->dim[at];
+    if (op->attrs.index < 0 || op->attrs.index >= (op->attrs.own ? local_size(m, dim) : dim->size))
         return REFUSE(NULL, "'%s' has no element %lld", op->attrs.dim, (long long)op->attrs.index);
     results[0] = without_dim(*x, op->attrs.dim);
     return true;

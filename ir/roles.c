@@ -32,7 +32,7 @@ Role op_role(const Op *op, Name dim) { return info(op)->roles(op, dim); }
 bool needs_whole(const Op *op, Name dim)
 {
     Role role = op_role(op, dim);
-    return role == WHOLE || role == MIN;
+    return (role == WHOLE || role == MIN) && !op->attrs.own;
 }
 
 bool has_whole_dims(Module *m, const Op *op)

@@ -40,6 +40,14 @@ bool runs_in_stages(const Op *op)
     return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].split.count > 0;
 }
 
+int64_t carried_on(const Op *loop)
+{
+    int64_t count = loop->attrs.carried;
+    while (count > 0 && arg(loop, (int)count - 1)->type.in_flight)
+        count--;
+    return count;
+}
+
 int64_t rank_iterations(const Module *m, const Op *op)
 {
     const Dim *dim = &op->attrs.dims.dim[0];
@@ -155,7 +163,9 @@ static uint64_t needed_by_callee(const Module *m, const Map *needed, const Op *o
     if (!runs_in_stages(op))
         return stages_needing(needed, callee->params.at[i]);
     const bool is_split = find_dim(&arg(op, i)->type, op->attrs.dims.dim[0].name) >= 0; /* all stages have a part */
-    return i < op->attrs.carried ? end_stage(m, op, false).at : is_split ? ALL_STAGES : stages_passed(m, op).at;
+    return i >= op->attrs.carried       ? is_split ? ALL_STAGES : stages_passed(m, op).at
+           : arg(op, i)->type.in_flight ? ALL_STAGES
+                                        : end_stage(m, op, false).at;
 }
 
 /* The function that a call or loop runs; NULL: an op, or a kernel, which needs its operands where its results are. */

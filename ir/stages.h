@@ -22,8 +22,9 @@ Stages stages_passed(const Module *m, const Op *loop);  /* by what a loop in sta
 Stages end_stage(const Module *m, const Op *loop, bool last);    /* of those, in the order in which they run */
 bool crosses(const Module *m, const Op *loop, int from, int to); /* does what it carries go from one to the next? */
 bool begins_chunk(const Module *m, const Op *before, const Op *loop); /* or does it go on where that loop has ended? */
-bool is_send(const Op *op);                                           /* from one stage to another */
-bool is_staged(const Func *f); /* do its parameters or results say on which stages they are? */
+int64_t carried_on(const Op *loop); /* how many carried values: what is in flight, after them, begins on each stage */
+bool is_send(const Op *op);         /* from one stage to another */
+bool is_staged(const Func *f);      /* do its parameters or results say on which stages they are? */
 
 /* The copies of each repeat on each stage, part[repeat][stage], if the stages have so many of all of them, one after
  * the other.  A repeat begins on the stage where the one before ends, with 0 copies if need be; -1: not on that stage.

@@ -156,7 +156,7 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
     const char *type = element_type(to->type.dtype), *iteration = new_identifier(&t->names, param->name);
     *next = new_identifier(&t->names, arena_text(arena, "%s_next", iteration));
     const char *behind = typed_in_frame(t, type, l->buffer), *there = pointer_to(t, to);
-    if (passes_on(l)) { /* what arrives lies where the first iteration does not write */
+    if (passes_on(l) && !to->type.in_flight) { /* what arrives lies where the first iteration does not write */
         const char *arrival = l->copies ? arena_text(arena, "(%s %% 2 ? %s : %s)", l->copies, behind, there)
                               : is_written_behind(l->op, i, -1, l->iterations) ? behind
                                                                                : there;

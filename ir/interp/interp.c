@@ -184,6 +184,13 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     }
 }
 
+/* A stage's own slice, or what it gathers of it. */
+static bool differs_by_stage(const Op *op)
+{
+    const Op *of = op && op->attrs.started ? arg(op, 0)->def : op;
+    return of && of->attrs.own;
+}
+
 /* Is every element a value of the dtype, and are replicated parts equal? */
 static bool check_value(Interp *in, const Sharded *held, Name name)
 {
@@ -193,7 +200,7 @@ static bool check_value(Interp *in, const Sharded *held, Name name)
             if (!number_fits(dtype, held->part[rank].data[i]))
                 return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is not a valid %s",
                                   held->part[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
-    return in->ranks == 1 || copies_agree(in, held, name);
+    return in->ranks == 1 || differs_by_stage(in->op) || copies_agree(in, held, name);
 }
 
 /* What one stage has of a value in an action is not shown. */

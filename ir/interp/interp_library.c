@@ -9,7 +9,8 @@
 static bool copy_stretch(Interp *in, const Sharded *small, const Sharded *large, Name dim, int64_t first, bool to_large)
 {
     int at = find_dim(large->type, dim), small_at = find_dim(small->type, dim);
-    if (at < 0 || large->type->dim[at].split.count || (small_at >= 0 && small->type->dim[small_at].split.count))
+    const bool is_split = at >= 0 && large->type->dim[at].split.count && !in->op->attrs.own;
+    if (at < 0 || is_split || (small_at >= 0 && small->type->dim[small_at].split.count))
         return cannot_run(in, "'%s' is split", dim);
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };

@@ -33,14 +33,14 @@ Sharded element_of(Interp *in, const Sharded *x, int64_t at)
 /* Is it sliced by a loop?  Then the dim is the first one and is whole on every rank. */
 bool is_sliced(const Type *type, const Dim *dim) { return type->rank && type->dim[0].name == dim->name; }
 
-static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, const Sharded args[],
-                          const Sharded carried[], Sharded out[])
+static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t at, int64_t slices,
+                          const Sharded args[], const Sharded carried[], Sharded out[])
 {
     const Dim *dim = &op->attrs.dims.dim[0];
     Sharded *given = NEW_ARRAY(&in->arena, Sharded, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++) {
         int64_t slice = is_prefetched(op, i) ? at + (op->attrs.reverse ? -1 : 1) : at;
-        bool is_there = slice >= 0 && slice < dim->size;
+        bool is_there = slice >= 0 && slice < slices;
         given[i] = i < op->attrs.carried          ? carried[i]
                    : !is_there                    ? (Sharded){ 0 }
                    : is_sliced(args[i].type, dim) ? element_of(in, &args[i], slice)
@@ -84,7 +84,7 @@ static bool run_turn(Interp *in, Turns *t, int64_t at, int64_t slices)
     t->memory.iterations = slices;
     if (in->memory)
         begin_iteration(in, &t->memory, at);
-    if (!run_iteration(in, t->op, t->callee, at, t->args, t->now, t->out))
+    if (!run_iteration(in, t->op, t->callee, at, slices, t->args, t->now, t->out))
         return false;
     if (in->memory)
         end_iteration(in, &t->memory);
@@ -112,12 +112,15 @@ static bool run_own_copies(Interp *in, Turns *t)
     return true;
 }
 
-/* To the stage that runs now, and into its memory. */
+/* To the stage that runs now, and into its memory; what is in flight begins on each. */
 static bool go_on(Interp *in, Turns *t, int stage)
 {
     const int carried = (int)t->op->attrs.carried;
+    const int sent = (int)carried_on(t->op);
     bool good = true;
-    enter_stage(in, &t->op->attrs.dims.dim[0], stage, t->now, carried);
+    for (int i = sent; i < carried; i++)
+        t->now[i] = t->args[i];
+    enter_stage(in, &t->op->attrs.dims.dim[0], stage, t->now, sent);
     for (int i = 0; in->memory && good && i < carried; i++)
         good = arrive(in, &t->memory, i, &t->now[i]);
     return good;

@@ -141,8 +141,9 @@ typedef struct {
     const Op *op;
     const Func *callee;
     Activation outer;
-    int64_t iterations; /* on the rank that runs them */
-    int64_t *carried;   /* addresses of the carried values for the next iteration */
+    int64_t iterations;    /* on the rank that runs them */
+    int64_t *carried;      /* addresses of the carried values for the next iteration */
+    struct Flight **first; /* of those that are in flight before the loop; NULL: of others */
 } Iterations;
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
 bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */

@@ -140,7 +140,7 @@ static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
             take(p->in, held(p, part->call->results.at[i], action->micro), &out[i]);
     for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop)) {
         const Sharded *leaving = map_get(&action->leaving, loop);
-        for (int i = 0; leaving && i < loop->attrs.carried; i++)
+        for (int i = 0; leaving && i < carried_on(loop); i++)
             take(p->in, held(p, result_of_part(part, action->func, loop->results.at[i]), action->micro), &leaving[i]);
     }
 }
@@ -245,7 +245,7 @@ static bool pass_values(Pipeline *p, const Message *m)
     p->in->op = part->call;
     while (loop && !crosses(p->in->m, loop, ranks[0], ranks[1]))
         loop = next_stage_loop(loop);
-    for (int i = 0; good && loop && i < loop->attrs.carried; i++)
+    for (int i = 0; good && loop && i < carried_on(loop); i++)
         good = pass_value(p, m, result_of_part(part, f, loop->results.at[i]), result_of_part(part, f, arg(loop, i)));
     for (const Op *op = f->first; good && !is_inside_chunk && op; op = op->next)
         if (is_send(op))
@@ -368,7 +368,7 @@ static bool is_cut(Pipeline *p)
     for (int k = 0; k < p->slots->nparts; k++) {
         const StagePart *part = &p->slots->part[k];
         const Func *f = find_func(in->m, part->call->attrs.callee);
-        for (int i = 0; i < part->loop->attrs.carried; i++)
+        for (int i = 0; i < carried_on(part->loop); i++)
             if (!result_of_part(part, f, arg(part->loop, i)) || !result_of_part(part, f, part->loop->results.at[i]))
                 return cannot_run(in, "@%s does not return what its loop carries", f->name);
         for (const Op *op = f->first; op; op = op->next)

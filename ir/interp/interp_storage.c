@@ -351,6 +351,10 @@ static bool begin_carried(Interp *in, Iterations *t, int i)
     const Value *from = arg(t->op, i), *to = t->op->results.at[i];
     const int64_t bytes = local_bytes(in->m, &from->type);
     t->carried[i] = address_of(in, from);
+    if (from->type.in_flight) {
+        t->first[i] = NEW(&in->arena, Flight);
+        *t->first[i] = *flight_to(in->memory, t->carried[i]);
+    }
     if (!is_carried_in_place(t->op, t->callee, i) && !is_scheduled(t->op))
         return true;
     t->carried[i] = address_of(in, to);
@@ -370,6 +374,7 @@ bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *
     bool good = true;
     *t = (Iterations){ .op = op, .callee = callee, .outer = in->now, .iterations = 1 };
     t->carried = NEW_ARRAY(&in->arena, int64_t, op->args.count + 1);
+    t->first = NEW_ARRAY(&in->arena, Flight *, op->args.count + 1);
     const Values *const lists[] = { &op->args, &op->results, &callee->params, &callee->results };
     for (int k = 0; k < 4; k++)
         for (int i = 0; good && i < lists[k]->count; i++)
@@ -420,6 +425,11 @@ bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
 {
     const Op *op = t->op;
     int64_t buffer = in->now.base + op->attrs.frame + aligned_bytes(t->callee->frame);
+    if (t->first[i]) { /* this stage has started its own */
+        take_off(in, t->first[i]->op, &t->first[i]->operand);
+        t->carried[i] = address_of(in, arg(op, i));
+        return true;
+    }
     t->carried[i] = address_of(in, op->results.at[i]);
     if (!is_carried_in_place(op, t->callee, i) && is_written_behind(op, i, -1, t->iterations)) {
         for (int j = 0; j < i; j++)

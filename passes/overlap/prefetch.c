@@ -10,7 +10,8 @@
  *                                                       %5 = all_gather %4 {started}
  *                                                       %3, %6 = loop %x, %5, %ws {carried=2, prefetch=1}
  *
- * Applies to parameters that a loop slices, message by message: see flight.h.
+ * Applies to parameters that a loop slices, message by message: see flight.h.  A loop in stages begins on each of them
+ * with the stage's own first slice, if all have as many.
  */
 #include "flight.h"
 #include "overlap.h"
@@ -28,8 +29,9 @@ static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
 {
     const int at = index_of(&p->f->params, arg(op, 0));
     const Value *whole = at >= p->loop->attrs.carried ? arg(p->loop, at) : NULL;
-    return op->attrs.started && !runs_in_stages(p->loop) && !result(p->loop)->type.on.at &&
-           op->attrs.purpose == WEIGHT && whole && shown_by(whole) == whole &&
+    const bool is_alike = runs_in_stages(p->loop) ? !p->loop->attrs.dims.dim[0].split.parts /* on all stages */
+                                                  : !result(p->loop)->type.on.at;
+    return op->attrs.started && is_alike && op->attrs.purpose == WEIGHT && whole && shown_by(whole) == whole &&
            find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
 }
 
@@ -45,7 +47,9 @@ static Value *first_slice(Prefetch *p, Op *op, Op *before)
 {
     const Dim *dim = &p->loop->attrs.dims.dim[0];
     Builder b = { p->m, p->caller, before, op->loc, op->path, op->where };
-    Attrs attrs = { .dim = dim->name, .index = p->loop->attrs.reverse ? dim->size - 1 : 0 };
+    Attrs attrs = { .dim = dim->name,
+                    .own = runs_in_stages(p->loop),
+                    .index = p->loop->attrs.reverse ? local_size(p->m, dim) - 1 : 0 };
     return BUILD(&b, OP_slice, attrs, arg(p->loop, index_of(&p->f->params, arg(op, 0))));
 }
 

@@ -206,6 +206,8 @@ class Layout:
         for name in ("overlap_grads", "overlap_params"):
             if self.draw.random() < 0.3:
                 options[name] = self.draw.choice([None, Name("true"), Name("false")])
+        if self.draw.random() < 0.2:
+            options["gather"] = Name(self.draw.choice(["step", "micro"]))
         if self.draw.random() < 0.1:
             options["grad_dtype"] = Name("f32")
         return [Zero(self.draw.randrange(4), self.draw.sample(axes, self.draw.randint(1, len(axes))), options)]

@@ -61,14 +61,20 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
     "dp2-pp2-overlap": (dict(dp=2, pp=2), 4, dict(options="overlap_grads")),
     "dp2-pp2-zero1-overlap-interleaved": (dict(dp=2, pp=2), 2, dict(zero=1, schedule="interleaved", chunks=2, options="overlap_grads")),
     "pp2-dp2-overlap-zbv": (dict(pp=2, dp=2), 4, dict(schedule="zb", chunks=2, options="overlap_grads, bucket = 4096")),
+    "dp2-pp2-zero3-prefetch": (dict(dp=2, pp=2), 4, dict(zero=3, options="overlap_params")),
+    "pp2-dp2-zero3-prefetch-zb": (dict(pp=2, dp=2), 2, dict(zero=3, schedule="zb", recompute="full", options="overlap_params, overlap_grads")),
+    "dp2-pp2-zero3-prefetch-naive": (dict(dp=2, pp=2), 2, dict(zero=3, schedule="naive", options="overlap_params, bucket = 4096")),
+    "dp2-pp2-zero3-step": (dict(dp=2, pp=2), 4, dict(zero=3, options="gather = step, overlap_params")),
+    "dp2-pp2-zero1-micro": (dict(dp=2, pp=2), 4, dict(zero=1, schedule="zb", options="gather = micro, overlap_grads")),
     "pp4-tp2-gpipe": (dict(pp=4, tp=2), 4, dict(schedule="gpipe", otherwise=SEQ)),
 }
 OF_EACH = {
     "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe",
-              "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv", "pp2-dp2-overlap-zbv"],
+              "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv", "pp2-dp2-overlap-zbv",
+              "dp2-pp2-zero1-micro", "dp2-pp2-zero3-prefetch"],
     "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved", "pp2-uneven-gpipe", "dp2-pp2-uneven-zero2",
-             "dp2-pp2-zero1-overlap-interleaved"],
-    "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv", "dp2-pp2-overlap"],
+             "dp2-pp2-zero1-overlap-interleaved", "dp2-pp2-zero3-prefetch-naive"],
+    "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv", "dp2-pp2-zero3-step", "pp2-dp2-zero3-prefetch-zb", "dp2-pp2-overlap"],
 }
 
 
