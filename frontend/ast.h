@@ -42,7 +42,7 @@ typedef enum {
     /* Statements of train and parallel */
     A_SETTING,  /* name = child */
     A_MESH,     /* child: A_KEYWORD name = number ... */
-    A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none) */
+    A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none); type: options */
     A_LIST,     /* [child, ...]: the value of an option */
     A_PAIR,     /* (child, child->next) */
     A_PIPELINE, /* child: A_NAME ... over init (A_NAME), type: A_KEYWORD options */

@@ -120,9 +120,9 @@ statement:
 | RETURN expr                       { $$ = MAKE(A_RETURN, @$, .name_loc = @RETURN, .name = "return", .child = $expr); }
 | LOSS expr                         { $$ = MAKE(A_LOSS, @$, .name_loc = @LOSS, .name = "loss", .child = $expr); }
 | MESH mesh_axes                    { $$ = MAKE(A_MESH, @$, .name_loc = @MESH, .name = "mesh", .child = $mesh_axes); }
-| SHARD shard_dims OVER NAME otherwise
+| SHARD shard_dims OVER NAME otherwise zero_options
                                     { $$ = MAKE(A_SHARD, @$, .name_loc = @NAME, .name = $NAME, .child = $shard_dims,
-                                                .init = $otherwise); }
+                                                .init = $otherwise, .type = $zero_options); }
 | PIPELINE names OVER name pipeline_options
                                     { $$ = MAKE(A_PIPELINE, @$, .name_loc = @names, .child = $names, .init = $name,
                                                 .type = $pipeline_options); }

@@ -66,6 +66,32 @@ static bool attends_causally(const Module *m, Name dim)
     return false;
 }
 
+/* Has each attention a dim that divides by the axis, and by those that split it anyway? */
+static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
+{
+    for (const Func *f = l->m->funcs; f && rule->exchange; f = f->next)
+        for (const Op *op = f->first; op; op = op->next) {
+            bool divides = !exchanges(l->m, op, rule);
+            const char *tried = NULL;
+            const Type *x = op->args.count ? &arg(op, 0)->type : NULL;
+            for (int i = 0; !divides && i < x->rank; i++) {
+                const Dim *dim = &x->dim[i];
+                if (!is_exchangeable(l->m, op, rule, dim->name))
+                    continue;
+                const Axes axes = axes_over(l->m, dim->name, false) | 1u << rule->axis;
+                divides = dim->padded % ranks_of(l->m, axes) == 0;
+                tried = arena_text(l->arena, "'%s' (%" PRId64 ") does not divide by %s", dim->name, dim->padded,
+                                   axes_text(l, axes));
+            }
+            if (divides)
+                continue;
+            complain(l, (Where){ .at = ast->type->loc, .help = "attend = gather" },
+                     "attention cannot exchange '%s' for its heads: %s", rule->dims.name[0],
+                     tried ? tried : "queries, keys and values have no other dim in common");
+            return;
+        }
+}
+
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
@@ -85,6 +111,9 @@ static void check_shard(Layout *p, const Ast *ast)
         for (int i = 0; axis && i < axis->count; i++)
             check_divides(l, dim_for(item, axis, i), axis->first + i);
     }
+    for (const ShardRule *rule = l->m->rules; axis && ast->type && rule; rule = rule->next)
+        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
+            check_exchange(l, ast, rule);
     if (ast->init)
         check_occurs(l, ast->init);
     if (axis && axis->count && ast->init)
@@ -102,7 +131,7 @@ static void choose_zigzag(Lower *l)
             bool is_first = true;
             for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
                 is_first &= !has_name(&other->dims, name);
-            if (!is_first || !outermost || !symbol || !attends_causally(l->m, name))
+            if (rule->exchange || !is_first || !outermost || !symbol || !attends_causally(l->m, name))
                 continue;
             rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0;
             add_setting(l, arena_text(l->arena, "parallel.zigzag.%s", l->m->axis[rule->axis]),

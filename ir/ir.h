@@ -232,6 +232,7 @@ typedef struct ShardRule {
     int axis;
     Name otherwise; /* NULL: none */
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
+    bool exchange;  /* an op that needs a dim like these whole is split along another one: attention by heads */
     Name parts;     /* "3+9": see Split */
     bool reversed;
     bool joined; /* of copies: they follow those of the rule before, on the same stages */
@@ -368,6 +369,9 @@ static inline bool is_number(const Value *value, double number)
 bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim);     /* SUM: of at least one result */
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
+/* Does an op exchange the dims of a rule for another one, and may that be `dim`? */
+bool exchanges(const Module *m, const Op *op, const ShardRule *rule);
+bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
 /* Infers the types of all results of an op into results[], which has room for result_count(); false after reporting an

@@ -35,6 +35,29 @@ bool needs_whole(const Op *op, Name dim)
     return (role == WHOLE || role == MIN) && !op->attrs.own;
 }
 
+/* It needs a dim whole that is split like one of the rule: keys, which are split like queries. */
+bool exchanges(const Module *m, const Op *op, const ShardRule *rule)
+{
+    for (int i = 0; rule->exchange && i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++) {
+            const Name name = arg(op, i)->type.dim[j].name, like = ruled_as(m, name);
+            if (like != name && has_name(&rule->dims, like) && needs_whole(op, name))
+                return true;
+        }
+    return false;
+}
+
+/* A dim of all its floating-point operands, which it keeps, but not the micro-batch. */
+bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim)
+{
+    if (dim == m->batch || op_role(op, dim) != KEEP || has_name(&rule->dims, ruled_as(m, dim)))
+        return false;
+    for (int i = 0; i < op->args.count; i++)
+        if (is_float(arg(op, i)->type.dtype) && find_dim(&arg(op, i)->type, dim) < 0)
+            return false;
+    return true;
+}
+
 bool has_whole_dims(Module *m, const Op *op)
 {
     for (int i = 0; i < op->args.count; i++)

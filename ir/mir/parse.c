@@ -350,6 +350,7 @@ static void read_rule(Parser *p, ShardRule **end)
     if (accept(p, "else"))
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
+    rule->exchange = accept(p, "exchange");
     rule->reversed = accept(p, "reversed");
     rule->joined = accept(p, "joined");
     if (accept(p, "parts"))

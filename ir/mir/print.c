@@ -362,14 +362,15 @@ static void print_saved(const Saved *saved, FILE *out)
     fputs(")\n", out);
 }
 
-/* shard heads+ff+vocab over tp else seq zigzag */
+/* shard heads+ff+vocab over tp else seq zigzag; shard seq over cp exchange */
 static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
     fputs("  shard ", out);
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    fprintf(out, "%s%s", rule->reversed ? " reversed" : "", rule->joined ? " joined" : "");
+    fprintf(out, "%s%s%s", rule->exchange ? " exchange" : "", rule->reversed ? " reversed" : "",
+            rule->joined ? " joined" : "");
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 

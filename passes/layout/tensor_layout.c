@@ -100,14 +100,29 @@ static bool is_given(const LayoutRules *h, const Op *op, const Type *space, Name
     return given && op_role(op, space->dim[at].name) != PICK;
 }
 
+/* In place of the dims of the rule, and inside of all other splits: so operands are all-to-all'ed. */
+static bool try_exchange(const LayoutRules *h, Type *type, const ShardRule *rule, const Op *op)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (is_exchangeable(h->m, op, rule, type->dim[i].name) && split_once(h, &type->dim[i], rule, false))
+            return true;
+    return false;
+}
+
 void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
 {
+    Axes exchanged = 0;
+    for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
+        exchanged |= op && exchanges(h->m, op, rule) ? 1u << rule->axis & ~taken : 0;
     for (int given = op != NULL; given >= 0; given--)
         for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
-            for (int i = 0; i < rule->dims.count && !(taken & 1u << rule->axis); i++)
+            for (int i = 0; i < rule->dims.count && !((taken | exchanged) & 1u << rule->axis); i++)
                 if ((!given || is_given(h, op, type, rule->dims.name[i])) &&
                     try_dim(h, type, rule->dims.name[i], rule, rule->zigzag, op))
                     taken |= 1u << rule->axis;
+    for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
+        if (exchanged & ~taken & 1u << rule->axis && try_exchange(h, type, rule, op))
+            taken |= 1u << rule->axis;
     for (const ShardRule *rule = h->m->rules; rule && h->extent >= BY_ELSE; rule = rule->next)
         if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, false, op))
             taken |= 1u << rule->axis;

@@ -12,9 +12,10 @@
 
 #include "attend_tile.cuh"
 
-template <int D> struct RtAttendTiles {
+/* With segments, PACKED, there are fewer registers for sums. */
+template <int D, bool PACKED> struct RtAttendTiles {
     static constexpr int WARPS = 4, THREADS = 32 * WARPS;
-    static constexpr int PIECES = D <= 128 ? 2 : 1; /* of 16 queries, of a warp */
+    static constexpr int PIECES = D <= (PACKED ? 96 : 128) ? 2 : 1; /* of 16 queries, of a warp */
     static constexpr int QUERIES = 16 * PIECES * WARPS, KEYS = D <= 128 ? 64 : 32;
     static constexpr int PITCH = RtTile<D>::PITCH;
     static constexpr int BYTES = (QUERIES + 2 * KEYS) * PITCH * 2;
@@ -134,11 +135,11 @@ RT_INLINE int rt_attend_next(int query, int key, int end, const RtSegments segme
     return key < end ? key : end;
 }
 
-template <int D, bool ASYNC, typename T>
+template <int D, bool ASYNC, bool PACKED = false, typename T>
 RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *query_segment, const int32_t *key_segment,
                          T *y, float *lse, const RtAttend s)
 {
-    using Tiles = RtAttendTiles<D>;
+    using Tiles = RtAttendTiles<D, PACKED>;
     constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
     constexpr int WIDE = RtTile<D>::WIDE;
     RT_DYNAMIC_SHARED(memory);

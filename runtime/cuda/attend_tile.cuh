@@ -22,7 +22,7 @@
 template <int D> struct RtTile {
     static constexpr int WIDE = (D + 15) / 16 * 16, PITCH = WIDE + 8;
     /* Unroll factors of loops that use many registers: determined by compiling for sm_80 and sm_90. */
-    static constexpr int LOADS = D > 96 && D <= 128 ? 1 : 2, STEPS = D > 96 && D <= 128 ? 1 : 2;
+    static constexpr int LOADS = D > 112 && D <= 128 ? 1 : 2, STEPS = D > 96 && D <= 128 ? 1 : 2;
 };
 
 /* The instructions for an element type. */

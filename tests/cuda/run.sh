@@ -97,6 +97,8 @@ chars sm_80
 gpt2 sm_86 --mesh tp=2
 llama sm_86 -D head=256
 llama sm_89 -D head=256 --set train.precision=fp32
+../tests/oracle/packed sm_90 -D seq=2048 -D head=128 --set train.precision=bf16
+../tests/oracle/packed sm_80 -D seq=2048 -D head=112 --set train.precision=fp16
 END
 if [ "$nvrtc" != "${nvrtc#compiled by}" ]; then
     /usr/bin/python3 tests/cuda/sass.py "$MPC" "$models" > "$models/sass" || failed=1
