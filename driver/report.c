@@ -77,14 +77,15 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->sent += traffic.sent * times;
 }
 
-/* What a loop in stages carries from each of its stages but the last to the next one: the mean of all stages. */
+/* What a loop in stages carries from each of its stages but the last to the next one: the mean of
+ * its stages. */
 static void add_stage_traffic(Report *r, const Op *loop, double times)
 {
     static const char name[] = "send";
     const Split split = loop->attrs.dims.dim[0].split;
-    const int messages = __builtin_popcountll(stages_passed(r->m, loop).at) - 1;
-    const double share = messages / (double)split_count(r->m, split) * times;
-    for (int i = 0; i < loop->attrs.carried && messages; i++) {
+    const int stages = __builtin_popcountll(stages_passed(r->m, loop).at);
+    const double share = (stages - 1) / (double)stages * times;
+    for (int i = 0; i < loop->attrs.carried && stages > 1; i++) {
         const Value *carried = loop->results.at[i];
         const TrafficRow like = { .first = loop,
                                   .name = name,

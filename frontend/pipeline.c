@@ -220,7 +220,10 @@ static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
         why = arena_text(p->l->arena, "the repeat of '%s' is inside another one, and cannot be cut in chunks",
                          name->name);
     if (why)
-        complain(p->l, (Where){ .at = ast->name_loc, .help = "chunks = 1" }, "%s", why);
+        complain(
+            p->l,
+            (Where){ .at = ast->name_loc, .help = repeats->count > 1 ? "schedule = 1f1b, chunks = 1" : "chunks = 1" },
+            "%s", why);
     return !why;
 }
 

@@ -96,6 +96,8 @@ KINDS = {
     "stage_sum": Kind("micro-batches of a pipeline add up to memory that is not the sum's own", "not carried in place", drawn=False, later=True),
     "stale_slots": Kind("slots of a pipeline planned before copies were added", "no slots", drawn=False, later=True),
     "loop_operands": Kind("a plain repeat carries values of different stages", "no stage holds", drawn=False, later=True),
+    "stage_sum_twice": Kind("a sum over stages with two readers, one of which adds what another stage has", "no stage holds", drawn=False,
+                            later=True),
     "carried_places": Kind("values that a pipeline carries trade places, or are read elsewhere", "wrong", drawn=False, later=True),
     "stage_copy": Kind("a loop beside the pipeline is started on stages that do not run it", "wrong", drawn=False, later=True),
     "stage_entry": Kind("a collective or a shared kernel writes where a stage receives what is carried", "wrong", drawn=False,

@@ -50,6 +50,14 @@ def test_the_models_learn(alone):
         assert losses[-1] < 0.97 * losses[0]
 
 
+@pytest.mark.parametrize("mesh, options", [("pp=2", ["--schedule=zb"]), ("pp=4", []), ("dp=2,pp=2", ["--zero=3", "--stages=3,4"])])
+@pytest.mark.parametrize("model", MODELS)
+def test_verified(tmp_path, model, mesh, options):
+    """Every pass, on virtual ranks, in reals and modulo a prime."""
+    start([ROOT / "build" / "mpc", "compile", ROOT / "tests" / "ranks" / f"{model}.mdl", "-o", "out", f"--mesh={mesh}",
+           "--set", "train.microbatch=1", "--verify-passes=exact", "--no-cc", *options], tmp_path)
+
+
 @pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b", "zb"])
 @pytest.mark.parametrize("pp", [2, 4])
 @pytest.mark.parametrize("model", MODELS)

@@ -259,6 +259,34 @@ def test_balance(report, ranks):
         assert count == 1 or all(taker + one >= giver * (1 - 1e-6) for taker in flops)
 
 
+def cuts(count, stages):
+    """All ways to give so many copies to the stages, at least one to each."""
+    return [[first, *rest] for first in range(1, count - stages + 2) for rest in cuts(count - first, stages - 1)] if stages > 1 else [[count]]
+
+
+@pytest.mark.parametrize("model, copies, pp", [("encoder_decoder", 7, 2), ("encoder_decoder", 7, 3), ("three_repeats", 7, 2),
+                                               ("three_repeats", 7, 4)])
+def test_balance_of_repeats(report, model, copies, pp):
+    """No other cut of the one sequence of copies makes the slowest stage faster."""
+    def slowest(*options):
+        figures = report(f"--mesh=pp={pp}", "--set", "train.microbatch=2", *options, file=HERE.parent / "ranks" / f"{model}.mdl")
+        stages = figures["pipeline"]["stages"]
+        assert sum(stage["share"] for stage in stages) == pytest.approx(1)
+        return max(stage["forward_flops"] + stage["backward_flops"] for stage in stages)
+    best = min(slowest("--stages=" + ",".join(map(str, cut))) for cut in cuts(copies, pp))
+    assert slowest() <= best * 1.02  # kernels share some work that is counted op by op before
+
+
+def test_contents_of_repeats(report):
+    figures = report("--mesh=pp=3", "--set", "train.microbatch=2", "--stages=2,3,2", file=HERE.parent / "ranks/encoder_decoder.mdl")
+    holds = [stage["holds"] for stage in figures["pipeline"]["stages"]]
+    assert [text.split(", ")[:2] for text in holds[:2]] == [["enc.0 to enc.1", "x"], ["enc.2", "dec.0 to dec.1"]]
+    assert "between" in holds[1] and "logits" in holds[2] and holds[2].startswith("dec.2 to dec.3")
+    sent = {row["cause"]: row["messages"] for row in figures["communication"]["collectives"]}
+    assert sent["pipeline.enc.fwd"] == pytest.approx(4 / 3)  # of a rank: the mean of all
+    assert sent["pipeline.dec.fwd"] == pytest.approx(8 / 3)  # with what the encoder gives
+
+
 def test_stages_by_hand(report):
     figures = report("--mesh=pp=3", "--stages=1,9,2", file=HERE.parents[1] / "examples/gpt2.mdl")
     stages = figures["pipeline"]["stages"]

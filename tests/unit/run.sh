@@ -25,7 +25,7 @@ compile() {
     done
 }
 
-for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule table timeline}; do
+for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule share table timeline}; do
     objects=
     compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then
@@ -36,6 +36,9 @@ for name in ${*:-interp region storage extent message exact gradients tangents s
     fi
     if [ "$name" = rules ]; then
         compile passes/simplify/rewrite.c passes/simplify/cleanup.c
+    fi
+    if [ "$name" = share ]; then
+        compile passes/layout/share_copies.c
     fi
     if [ "$name" = timeline ]; then
         compile driver/timeline*.c
