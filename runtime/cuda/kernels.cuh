@@ -8,6 +8,7 @@
 #include "attend_grad.cuh"
 #include "copy.cuh"
 #include "element.cuh"
+#include "experts.cuh"
 #include "gather.cuh"
 #include "message.cuh"
 #include "reduce.cuh"
