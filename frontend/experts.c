@@ -71,8 +71,6 @@ CALL(top_k)
     else if (to.size > from->size)
         complain(l, at, "'%s' has %lld elements, of which %lld cannot be chosen", from->name, (long long)from->size,
                  (long long)to.size);
-    else if (to.padded != to.size)
-        complain(l, at, "'%s', which counts choices, cannot be padded", to.name);
     else
         return tensor_operand(EMIT(l, OP_top_k, ((Attrs){ .dim = from->name, .dims = { 1, { to } } }), a->x[0]));
     return wrong;

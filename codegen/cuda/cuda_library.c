@@ -46,7 +46,7 @@ void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, 
     add_launch(launches, launch, o->m);
 }
 
-static void write_variant(Operands *o, const char *variant, CudaLaunch launch, CudaLaunches *launches, FILE *out)
+void write_variant(Operands *o, const char *variant, CudaLaunch launch, CudaLaunches *launches, FILE *out)
 {
     o->variant = variant;
     char *body = library_body(o);
@@ -223,6 +223,16 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLau
     case OP_cumsum:
     case OP_cummax:
         write_cumulative(&o, name, launches, out);
+        break;
+    case OP_top_k:
+        write_cuda_top_k(&o, name, launches, out);
+        break;
+    case OP_place:
+        write_cuda_place(&o, name, launches, out);
+        break;
+    case OP_dispatch:
+    case OP_combine:
+        write_cuda_route(&o, name, launches, out);
         break;
     case OP_pad:
     case OP_concat:

@@ -15,6 +15,14 @@ int64_t cuda_attend_scratch(Module *m, const Op *op);
 /* One launch: the head of a function of the op's operands, with `body`, a call of the runtime's kernel. */
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out);
 
+/* The same with the op's own call of the runtime's function, to whose name `variant` is appended. */
+void write_variant(Operands *o, const char *variant, CudaLaunch launch, CudaLaunches *launches, FILE *out);
+
+/* cuda_experts.c */
+void write_cuda_top_k(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
+void write_cuda_place(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
+void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
+
 /* The widest pack, in elements, to which all rows of these operands are aligned. */
 int library_width(const Operands *o, int first, int end, int widest);
 

@@ -9,6 +9,7 @@
 #include "copy.cuh"
 #include "cumulative.cuh"
 #include "element.cuh"
+#include "experts.cuh"
 #include "gather.cuh"
 #include "message.cuh"
 #include "reduce.cuh"

@@ -112,8 +112,10 @@ static double bound_of(const Module *m, const Func *f)
             return (double)op->attrs.dims.dim[0].size;
         if (op->kind == OP_gather)
             return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
-        if (op->kind == OP_scatter_add)
+        if (op->kind == OP_scatter_add || op->kind == OP_place || op->kind == OP_dispatch)
             return (double)op->attrs.dims.dim[0].size;
+        if (op->kind == OP_combine)
+            return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
     }
     return m->vocab ? 16 : 8;
 }
@@ -138,11 +140,30 @@ static Tensor documents(const Value *value)
     return tensor;
 }
 
+/* No two rows have one place: each has another one, of which some are dropped. */
+static Tensor distinct_places(const Type *type)
+{
+    Tensor tensor = new_tensor(type);
+    for (int64_t i = 0; i < element_count(type); i++)
+        tensor.data[i] = (double)i - 1;
+    return tensor;
+}
+
+static bool are_places(const Func *f, const Value *value)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        if (info(op)->traits & SKIPS && arg(op, 2) == value)
+            return true;
+    return false;
+}
+
 static Tensor random_operand(const Module *m, const Func *f, int param)
 {
     const Value *value = f->params.at[param];
     if (strncmp(value->name, "documents", 9) == 0)
         return documents(value);
+    if (are_places(f, value))
+        return distinct_places(&value->type);
     if (value->type.dtype == I32)
         return random_tensor(value->name, &value->type, strncmp(value->name, "labels", 6) == 0 ? -1 : 0,
                              bound_of(m, f));

@@ -40,6 +40,8 @@ if [ $# = 0 ]; then
     plan gpt2 --mesh=tp=2 $GPT2
     # shellcheck disable=SC2086
     plan llama --mesh=cp=2,tp=2 $LLAMA -D seq=20 -D vocab=130
+    # shellcheck disable=SC2086
+    plan mixtral --mesh=ep=2 $LLAMA -D experts=4 -D seq=19 -D vocab=131 --set train.precision=bf16
     # tests/codegen/product.mir has products, which the library computes
     # shellcheck disable=SC2046
     set -- tests/cuda/*.mir $(ls tests/codegen/*.mir | grep -v product) "$models"/*.mir
@@ -90,6 +92,7 @@ gpt2 sm_90
 gpt2 sm_90 -D vocab=49999
 gpt2 sm_80 --set train.precision=fp16
 llama sm_90 -D head=128
+mixtral sm_90 -D layers=2
 llama sm_80 --set train.precision=fp32
 bert sm_90
 bert sm_80 --set train.precision=fp32

@@ -20,6 +20,7 @@ SIZES = {
     "gpt2": dict(layers=2, embed=40, heads=4, seq=16, vocab=250),
     "llama": dict(layers=2, embed=32, kv_heads=2, group=2, head=8, ff=56, seq=20, vocab=256),
     "bert": dict(layers=2, embed=32, heads=4, seq=16, vocab=243),
+    "mixtral": dict(layers=2, embed=32, kv_heads=2, group=2, head=8, ff=24, seq=20, vocab=256, experts=4),
 }
 SETTINGS = {"batch": 4, "microbatch": 2, "precision": "fp32", "optimizer.lr": 1e-3, "schedule.warmup": 2}
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

@@ -30,7 +30,7 @@ def assert_same(log, reference, precision):
             assert error <= tolerance, f"step {line['step']}: {key} {line[key]}, not {expected[key]} ({error:.1e})"
 
 
-@pytest.mark.parametrize("model,precision", [(model, precision) for model in ("chars", "gpt2", "llama", "bert")
+@pytest.mark.parametrize("model,precision", [(model, precision) for model in ("chars", "gpt2", "llama", "mixtral", "bert")
                                              for precision in ("fp32", "bf16")] + [("chars", "fp16")])
 def test_training(model, precision, compiled, data, tmp_path):
     settings = (("precision", precision),)

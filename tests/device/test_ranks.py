@@ -64,6 +64,9 @@ LAYOUTS = [  # model, mesh, zero, micro-batch: collectives of each kind, in one 
     ("llama", "dp=2,cp=2", 1, 4),
     ("llama", "dp=2,tp=2", 3, 2),
     ("bert", "dp=2,tp=2", 1, 4),
+    ("mixtral", "ep=2", 1, 4),
+    ("mixtral", "dp=2,ep=2", 3, 2),
+    ("mixtral", "ep=4", 0, 2),
 ]
 
 

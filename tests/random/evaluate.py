@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 import philox
+import routing
 import tensors
 from constants import flag_of, names_in, number_of
 from tensors import Tensor, Wrong
@@ -171,7 +172,8 @@ class Evaluation:
             result = tensors.slice_of(operand, e.dim, at)
         else:
             self.note_fit(at, operand.size(e.dim))
-            result = tensors.take(operand, e.dim, at)
+            shared = set(at.dims) & set(operand.dims) - {e.dim}
+            result = (tensors.pick if shared else tensors.take)(operand, e.dim, at)
         result.fed_by = operand.fed_by
         return result
 
@@ -301,6 +303,27 @@ class Evaluation:
         to = e.arguments[0].name
         pieces = [self.tensor(a, values, place) for a in e.arguments[1:]]
         return tensors.concat((to, self.sizes[to]), pieces, names_in(self.program.dims[to].size))
+
+    def call_top_k(self, e, values, place):
+        x = self.tensor(e.arguments[0], values, place)
+        dim, choice = self.dims(e, 1)
+        return routing.top_k(x, dim, choice, self.sizes[choice])
+
+    def call_dispatch(self, e, values, place):
+        x, chosen = self.arguments(e, values, place, 2)
+        experts, slots = self.dims(e, 2)
+        said, within = e.keywords.get("capacity"), e.keywords.get("within")
+        capacity = None if said is None or getattr(said, "name", "") == "none" else number_of(said, self.known)
+        return routing.dispatch(x, chosen, experts, slots, self.sizes[experts], capacity, within and within.name,
+                                self.batch_dim)
+
+    def call_combine(self, e, values, place):
+        y, chosen = self.arguments(e, values, place, 2)
+        return routing.combine(y, chosen, *self.dims(e, 2), self.batch_dim)
+
+    def call_balance(self, e, values, place):
+        gate, chosen = self.arguments(e, values, place, 2)
+        return routing.balance(gate, chosen, e.arguments[2].name, self.dims(e, 3))
 
     def call_iota(self, e, values, place):
         dim = e.arguments[0].name

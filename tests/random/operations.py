@@ -15,7 +15,7 @@ class Operations(Operands):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
                 (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
-                (self.entropy, 2), (self.outer_bias, 2)]
+                (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 
     def draw_operation(self, x):
         """Some operation on x; None if none of several fits."""
@@ -314,6 +314,34 @@ class Operations(Operands):
         if len(own) == 2 and own[0] == own[1] and self.draw.random() < 0.3:
             total = binary("*", 2, own[0])
         return self.state.derived("cat_" + "_".join(own), total, sum(self.size(d) for d in own))
+
+    def experts(self, x):
+        """A mixture: tokens to the experts that a router chooses, each times a row of the expert, and back."""
+        known = sorted(x.dims - {OPEN, "batch"})
+        free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
+        pairs = [(e, k) for e in free for k in free if e != k and self.size(k) <= self.size(e)]
+        if not known or not pairs or OPEN in x.dims or "batch" not in x.dims:
+            return None
+        feature, (experts, choice) = self.draw.choice(known), self.draw.choice(pairs)
+        slots = self.state.slots()
+        router = self.scope.param([feature, experts], 1.0).expression
+        gain = self.scope.param([experts, feature], 0.8).expression
+        score = call("sigmoid", call("dot", x.expression, router, feature))
+        chosen = call("top_k", score, experts, choice)
+        rows = call("dispatch", x.expression, chosen, experts, slots, **self.capacity(x.dims - {feature}))
+        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, experts, slots)
+        weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
+        if self.draw.random() < 0.2 and self.state.mixes:
+            weighted = binary("+", weighted, call("balance", score, chosen, experts))
+        return Value(call("sum", weighted, choice), x.dims, "f32", x.scale)
+
+    def capacity(self, tokens):
+        """Rows are dropped by sequence, or, where values may depend on several sequences, by place in the batch."""
+        share = Number(self.draw.choice(["0.5", "1.0", "1.25", "2.0"]))
+        ways = [{}, {"capacity": Name("none")}]
+        ways += [{"capacity": share}] * 2 if self.state.mixes else []
+        ways += [{"capacity": share, "within": Name("batch")}] * 2 if len(tokens) > 1 else []
+        return self.draw.choice(ways)
 
     def outer_bias(self, x):
         """Dims that x lacks, brought by a parameter: only where x has no batch can a parameter be the larger side."""

@@ -158,7 +158,7 @@ def pruned(program):
             keep_arguments(program, block)
         wanted = names_read(program) | dims_stated(program)
         program.declarations[:] = [d for d in program.declarations if isinstance(d, Model) or d.name in wanted or
-                                   (isinstance(d, Dim) and d.size is None)]
+                                   (isinstance(d, Dim) and d.name == program.batch_dim)]
     return program
 
 

@@ -89,6 +89,12 @@ class State:
         """A dim that is declared when it is first needed."""
         return name if name in self.sizes else self.add_dim(name, size, number_of_it, padded)
 
+    def slots(self):
+        """A dim that only dispatch gives a size."""
+        name = self.fresh("slots")
+        self.declarations.append(Dim(name, None, None))
+        return name
+
     def twin(self, dim):
         return self.derived(f"{dim}_t", Name(dim), self.sizes[dim], self.padded[dim])
 

@@ -176,6 +176,18 @@ def union(*tensors):
     return tuple(dims)
 
 
+def pick(table, dim, at):
+    """table[dim = at], for each element of the dims that both have."""
+    if at.data.numel() and (at.data.min() < 0 or at.data.max() >= table.size(dim)):
+        raise Wrong("an index is out of range")
+    own = tuple(d for d in table.dims if d != dim)
+    first, then = (at.dims, own) if len(at.dims) >= len(own) else (own, at.dims)
+    dims = first + tuple(d for d in then if d not in first)
+    sizes = [(at if d in at.dims else table).size(d) for d in dims]
+    rows = table.aligned(dims + (dim,)).expand(sizes + [table.size(dim)])
+    return Tensor(rows.gather(-1, at.aligned(dims).expand(sizes).unsqueeze(-1)).squeeze(-1), dims)
+
+
 def pointwise(function, *tensors):
     """function of tensors whose dims meet by name, as one tensor of all their dims."""
     dims = union(*tensors)
