@@ -77,15 +77,22 @@ static const char *value_pointer(HalfText *half, const Value *value)
     return offset ? arena_text(arena, "(%s *)%s + %" PRId64, element_type(value->type.dtype), slot, offset) : slot;
 }
 
-/* The statement that puts a sum where the next micro-batch reads it, if this half has written it elsewhere. */
+/* The statement that puts a sum where the next micro-batch reads it, if this half has written it elsewhere: on the
+ * stages that have memory for it. */
 static const char *returned_sum(HalfText *half, int i)
 {
     Module *m = half->t.h->m;
     const Value *sum = half->l.callee->results.at[i], *whole = half->l.op->results.at[i];
     if (sum->def != half->call || is_carried_in_place(half->l.op, half->l.callee, i))
         return "";
-    return half->t.h->dialect->copy(m, pointer_to(&half->t, whole), sum_pointer(&half->l, i),
-                                    local_bytes(m, &whole->type));
+    const Stages on = { stages_needing(m->needed, sum), half->t.h->pipeline };
+    const char *copy = half->t.h->dialect->copy(m, pointer_to(&half->t, whole), sum_pointer(&half->l, i),
+                                                local_bytes(m, &whole->type));
+    if (!on.at)
+        return "";
+    if (on.at == ALL_STAGES)
+        return copy;
+    return arena_text(&m->arena, "if (%s)\n    %s", stages_condition(&half->t, on), copy);
 }
 
 static void write_half(HalfText *half, const char *name)
@@ -101,6 +108,7 @@ static void write_half(HalfText *half, const char *name)
     if (takes_frame(find_func(m, call->attrs.callee)))
         items[count++] = in_frame_of(h, half->l.callee, frame, call->attrs.frame);
     open_text(&half->t.body);
+    half->t.stage = NULL;
     for (int i = 0; i < c->npointers; i++)
         if (c->takes[i])
             items[count++] =
@@ -109,8 +117,8 @@ static void write_half(HalfText *half, const char *name)
     for (int i = 0; i < half->l.op->attrs.carried; i++)
         text = arena_text(&m->arena, "%s%s", text, returned_sum(half, i));
     write_statement(&half->t, place_text(m, call), text);
-    FILL(h->functions.out, "static void $name(Rt *rt, char *arena, int64_t micro)\n{\n    $body\n}\n\n",
-         { "name", name }, { "body", close_text(&m->arena, &half->t.body) });
+    FILL(h->functions.out, "static void $name(Rt *rt, char *arena, int64_t micro)\n{\n    $stage\n    $body\n}\n\n",
+         { "name", name }, { "stage", stage_text(&half->t) }, { "body", close_text(&m->arena, &half->t.body) });
 }
 
 /* --- Tables ---------------------------------------------------------------------------------- */

@@ -55,7 +55,7 @@ static bool is_held(const Check *c, Spot spot, int64_t bytes)
 {
     const KindFrame *frame = kind_frame(c->kinds, spot.frame);
     bool good = spot.at + bytes <= spot.frame->frame;
-    for (int i = 0; i < frame->count[c->kind]; i++) {
+    for (int i = 0; i < frame->count[c->kind] && bytes; i++) {
         const Gap *gap = &frame->gap[c->kind][i];
         good &= gap->at >= spot.at + bytes || gap->at + gap->bytes <= spot.at;
     }
@@ -121,6 +121,16 @@ static const Value *passed_on(const Check *c, const Call *call, const Op *op, co
     return is_carried_in_place(op, callee, i) || receives || c->last ? op->results.at[i] : arg(op, i);
 }
 
+/* A sum that an action leaves elsewhere is copied to where the next micro-batch reads it. */
+static bool check_sums(const Check *c, const Call *call, const Op *op, const Func *micro)
+{
+    bool good = true;
+    for (int i = 0; op->attrs.stages && good && i < op->attrs.carried; i++)
+        if (!is_carried_in_place(op, micro, i) && stages_needing(c->m->needed, micro->results.at[i]) >> c->kind & 1)
+            good = check_value(c, call, op, op->results.at[i]);
+    return good;
+}
+
 static bool check_call(const Check *c, const Call *call, const Op *op, const Func *callee)
 {
     const int count = callee->params.count + callee->results.count;
@@ -139,7 +149,7 @@ static bool check_call(const Check *c, const Call *call, const Op *op, const Fun
                  c->kind, callee->name);
         return false;
     }
-    return check_func(c, &(Call){ callee, pointer });
+    return check_sums(c, call, op, callee) && check_func(c, &(Call){ callee, pointer });
 }
 
 /* Does the stage have no copies of the loop? */
