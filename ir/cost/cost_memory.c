@@ -136,7 +136,7 @@ static void hold_scratch(PeakSearch *plan, UseList *list, const Func *f, const O
     Module *m = plan->m;
     const Func *callee = frame_below(m, op);
     int64_t begin = op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
-    int64_t bytes = callee ? iteration_buffers(m, op, callee) : m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+    int64_t bytes = callee ? iteration_buffers(m, op, callee) : scratch_of(plan->kinds, op);
     const int64_t kept = callee ? op->attrs.slots : 0; /* of micro-batches in flight */
     if (bytes > kept)
         add_held(plan, list, f, frame,

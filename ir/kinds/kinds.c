@@ -139,9 +139,16 @@ static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
 
 static void use_value(Uses *all, const Func *f, const Value *value)
 {
-    const uint64_t on = stages_holding(all->kinds->m, value) | stages_reading(all->kinds->m, f, value);
-    for (int kind = 0; kind < all->kinds->count && value->storage->base == IN_FRAME; kind++)
-        use(all, value->storage->at, span_on(all->kinds->m, f, value, kind), on & UINT64_C(1) << kind);
+    const Module *m = all->kinds->m;
+    if (value->storage->base != IN_FRAME)
+        return;
+    const uint64_t on = stages_holding(m, value) | stages_reading(m, f, value);
+    if (uneven_dim(&value->type) < 0) {
+        use(all, value->storage->at, span_bytes(m, value), on);
+        return;
+    }
+    for (int kind = 0; kind < all->kinds->count; kind++)
+        use(all, value->storage->at, span_on(m, f, value, kind), on & UINT64_C(1) << kind);
 }
 
 int64_t slot_on(const Module *m, const PipelineSlots *slots, int ring, int kind)
@@ -182,12 +189,23 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
     }
 }
 
+int64_t scratch_of(Kinds *kinds, const Op *op)
+{
+    Module *m = kinds->m;
+    uintptr_t known = (uintptr_t)map_get(&kinds->scratch, op);
+    if (!known) {
+        known = m->scratch_bytes ? 1 + (uintptr_t)m->scratch_bytes(m, op) : 1;
+        map_put(&kinds->scratch, op, (void *)known);
+    }
+    return (int64_t)known - 1;
+}
+
 static void use_beside(Uses *all, const Op *op)
 {
     Module *m = all->kinds->m;
     const Func *callee = frame_below(m, op);
     if (!callee) {
-        use(all, op->attrs.frame, m->scratch_bytes ? m->scratch_bytes(m, op) : 0, stages_running(m, op));
+        use(all, op->attrs.frame, scratch_of(all->kinds, op), stages_running(m, op));
         return;
     }
     for (int kind = 0; kind < all->kinds->count; kind++)
@@ -249,14 +267,14 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
 {
     Module *m = kinds->m;
     KindFrame *frame = map_get(&kinds->frames, f);
-    const Op *loop = kinds->axis >= 0 ? micro_loop(m) : NULL;
-    Uses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
     if (frame)
         return frame;
     frame = new_frame(kinds);
     map_put(&kinds->frames, f, frame);
     if (kinds->axis < 0)
         return frame;
+    const Op *loop = micro_loop(m);
+    Uses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
     use_params(&all, f);
     use_frame(&all, f);
     if (all.count)
@@ -270,7 +288,11 @@ Kinds rank_kinds(Module *m)
 {
     const int axis = pipeline_axis(m);
     note_stages(m);
-    return (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis], .frames.arena = &m->arena };
+    return (Kinds){ .m = m,
+                    .axis = axis,
+                    .count = axis < 0 ? 1 : (int)m->axis_size[axis],
+                    .frames.arena = &m->arena,
+                    .scratch.arena = &m->arena };
 }
 
 int64_t place_on(const KindFrame *frame, int kind, int64_t at)

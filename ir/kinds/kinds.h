@@ -24,9 +24,10 @@ typedef struct {
 
 typedef struct {
     Module *m;
-    int axis;   /* a rank's coordinate on it is its kind; -1: there is one kind */
-    int count;  /* of kinds */
-    Map frames; /* Func -> KindFrame */
+    int axis;    /* a rank's coordinate on it is its kind; -1: there is one kind */
+    int count;   /* of kinds */
+    Map frames;  /* Func -> KindFrame */
+    Map scratch; /* Op -> bytes, plus one */
 } Kinds;
 
 /* Of a placed program that does not change while they are used. */
@@ -36,6 +37,8 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f);
 int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */
 int64_t arena_on(Kinds *kinds, int kind);                       /* bytes of the arena */
 int64_t frame_on(Kinds *kinds, const Func *f, int kind);        /* bytes of the frame */
+
+int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses beside its results, on all kinds */
 
 int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
 

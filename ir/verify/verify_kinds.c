@@ -80,7 +80,7 @@ static bool touches(const Check *c, const Op *op, const Value *value)
 
 static bool check_op(const Check *c, const Call *call, const Op *op)
 {
-    const int64_t scratch = c->m->scratch_bytes ? c->m->scratch_bytes(c->m, op) : 0;
+    const int64_t scratch = scratch_of(c->kinds, op);
     bool good = true;
     for (int i = 0; i < op->args.count + op->results.count; i++)
         good = good && (!touches(c, op, arg_or_result(op, i)) || check_value(c, call, op, arg_or_result(op, i)));
