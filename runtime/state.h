@@ -42,7 +42,7 @@ struct Rt {
 
 /* --- memory.c: the arena of this kind of rank ----------------------------------------------- */
 
-int64_t rt_place(const Rt *rt, int64_t offset); /* where it has the tensor, input or slot at that offset */
+int64_t rt_own_place(const Rt *rt, int64_t offset); /* where it has the tensor, input or slot at that offset */
 int64_t rt_place_in(const Rt *rt, const RtFunction *f, int64_t offset); /* and what a function has there */
 int64_t rt_arena_bytes(const Rt *rt);
 int64_t rt_state_bytes(const Rt *rt); /* of these, for tensors that outlive a step */

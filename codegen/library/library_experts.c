@@ -71,7 +71,8 @@ char *call_place(const Operands *o)
     put_number(&fields, "place", group.stride[1]);
     put_text(&fields, "dim", string_text(o->m, experts->name));
     put_text(&fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
-    return call_with_shape(o, "RtPlace", "rt_place", arena_text(&o->m->arena, "chosen, place%s", o->more), &fields);
+    return call_with_shape(o, "RtQueueShape", "rt_place", arena_text(&o->m->arena, "chosen, place%s", o->more),
+                           &fields);
 }
 
 /* --- dispatch, combine: rows [groups, outer, inner, post] and [groups, experts, slots, post] ------------ */

@@ -32,7 +32,7 @@ template <typename T> RT_INLINE void rt_top_k(const T *x, int32_t *y, const RtTo
 
 /* place[n] = the number of earlier elements equal to chosen[n].  A block has 32 elements of one queue; each of its
  * warps compares them with an eighth of those before. */
-RT_INLINE void rt_place(const int32_t *chosen, int32_t *place, const RtPlace s)
+RT_INLINE void rt_place(const int32_t *chosen, int32_t *place, const RtQueueShape s)
 {
     RT_DYNAMIC_SHARED(memory); /* 5120 bytes: a tile of 128 for each warp, and counts */
     int32_t *tile = reinterpret_cast<int32_t *>(memory) + threadIdx.x / 32 * 128;

@@ -143,7 +143,7 @@ void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
         Part part = part_of(rt, f, input);
         int32_t *to =
-            rt_stage(rt, rt_place(rt, input->offset), f->micro * part.rows * part.length * (int64_t)sizeof *to);
+            rt_stage(rt, rt_own_place(rt, input->offset), f->micro * part.rows * part.length * (int64_t)sizeof *to);
         for (int64_t n = 0; n < f->micro * part.rows; n++) {
             int64_t begin = begin_of(f, input, &part, sequence, n);
             for (int64_t s = 0; s < part.length; s++) {

@@ -35,7 +35,7 @@ RT_INLINE void rt_top_k(const void *x, int32_t *y, const RtTopK s)
 
 /* place[n] = the number of earlier elements equal to chosen[n]: in order, with a counter for each of some experts at a
  * time. */
-RT_INLINE void rt_place_queue(const int32_t *chosen, int32_t *place, const RtPlace s)
+RT_INLINE void rt_place_queue(const int32_t *chosen, int32_t *place, const RtQueueShape s)
 {
     enum { COUNTERS = 1024 };
     int32_t count[COUNTERS];
@@ -55,7 +55,7 @@ RT_INLINE void rt_place_queue(const int32_t *chosen, int32_t *place, const RtPla
         }
 }
 
-RT_INLINE void rt_place(const int32_t *chosen, int32_t *place, const RtPlace s)
+RT_INLINE void rt_place(const int32_t *chosen, int32_t *place, const RtQueueShape s)
 {
 #pragma omp parallel for
     for (int64_t g = 0; g < s.groups; g++)

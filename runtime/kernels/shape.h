@@ -51,7 +51,7 @@ typedef struct {
     int64_t groups, count, experts;
     int64_t chosen, place;
     const char *dim, *where; /* of an index out of range */
-} RtPlace;
+} RtQueueShape;
 
 /* Rows by token, [groups, outer, inner], and rows by slot, [groups, experts, slots]: each of `post` contiguous
  * elements.  The index of outer and inner dims of the first are `chosen` and `place`. */

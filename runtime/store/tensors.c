@@ -65,7 +65,7 @@ static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
                     .is_state = tensor->state != NULL,
                     .type = tensor->type,
                     .rank = tensor->rank - tensor->copies,
-                    .offset = rt_place(rt, tensor->offset),
+                    .offset = rt_own_place(rt, tensor->offset),
                     .is_held = !tensor->stages || is_on(tensor, rt_coordinate(rt, tensor->stage_axis)),
                     .count = 1 };
     int64_t element = tensor->type == RT_F32 || tensor->type == RT_I32 ? 4 : 2;

@@ -80,7 +80,8 @@ void rt_init_tensors(Rt *rt, uint32_t seed, bool with_parameters)
 {
     const RtProgram *program = rt->program;
     for (const RtTensor *t = program->tensors; t < program->tensors + program->ntensors; t++)
-        rt_zero(rt, rt_place(rt, t->offset), rt_place(rt, t->offset + t->stored_bytes) - rt_place(rt, t->offset));
+        rt_zero(rt, rt_own_place(rt, t->offset),
+                rt_own_place(rt, t->offset + t->stored_bytes) - rt_own_place(rt, t->offset));
     int count;
     RtView *views = rt_views(rt, &count);
     for (int i = 0; i < count; i++)

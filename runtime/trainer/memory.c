@@ -19,7 +19,7 @@ int64_t rt_place_in(const Rt *rt, const RtFunction *f, int64_t offset)
     return f->kinds ? rt_at(rt, f->kinds, offset) : offset;
 }
 
-int64_t rt_place(const Rt *rt, int64_t offset) { return rt_place_in(rt, &rt->program->step, offset); }
+int64_t rt_own_place(const Rt *rt, int64_t offset) { return rt_place_in(rt, &rt->program->step, offset); }
 
 int64_t rt_arena_bytes(const Rt *rt)
 {
@@ -33,7 +33,7 @@ int64_t rt_arena_bytes(const Rt *rt)
     return most;
 }
 
-int64_t rt_state_bytes(const Rt *rt) { return rt_place(rt, rt->program->state_bytes); }
+int64_t rt_state_bytes(const Rt *rt) { return rt_own_place(rt, rt->program->state_bytes); }
 
 int64_t rt_memory_bytes(const Rt *rt)
 {

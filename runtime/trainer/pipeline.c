@@ -27,7 +27,7 @@ static int slots_of(const RtPipeline *p, int ring, int rank) { return p->ring[ri
 void *rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
     const RtRing *r = &p->ring[ring];
-    return arena + rt_place(rt, r->offset + micro % slots_of(p, ring, rt_coordinate(rt, p->axis)) * r->bytes);
+    return arena + rt_own_place(rt, r->offset + micro % slots_of(p, ring, rt_coordinate(rt, p->axis)) * r->bytes);
 }
 
 static int64_t *none_of(int64_t count)

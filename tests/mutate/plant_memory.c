@@ -83,7 +83,10 @@ static bool narrow_rows(Module *m, Func *f, Op *op)
 {
     const Type *type = &result(op)->type;
     int64_t *stride = result(op)->storage->stride, row = local_size(m, &type->dim[1]) * stride[1];
-    if (stride[0] != row || type->dim[1].size < type->dim[1].padded) /* they may overlap padding */
+    bool is_padded = false; /* padding may lie over what is behind it */
+    for (int i = 1; i < type->rank; i++)
+        is_padded |= type->dim[i].size < type->dim[i].padded;
+    if (stride[0] != row || is_padded)
         return false;
     stride[0]--;
     return true;
