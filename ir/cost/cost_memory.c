@@ -194,6 +194,8 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
             continue;
         if (callee)
             here = find_peak(plan, callee, frame + place_on(kind_frame(plan->kinds, f), plan->kind, op->attrs.frame));
+        if (!here.op) /* a rank of this kind runs nothing of the callee */
+            here.func = f, here.op = op;
         hold_values(plan, &here.held, f, lives, count, number, frame);
         hold_scratch(plan, &here.held, f, op, frame);
         here.bytes = bytes_held(&here.held);
