@@ -16,6 +16,7 @@ typedef struct {
     const Value *value;
     const Op *op;
     int first, last;
+    Stretch held; /* empty: this kind of rank has no memory for it in the frame, but in slots, or none */
 } Life;
 
 typedef struct {
@@ -43,13 +44,20 @@ static void append_held(PeakSearch *plan, UseList *list, Stretch held)
     list->at[list->count++] = held;
 }
 
-/* The range is one of the plan of a function's frame, which begins at address `frame`: without what ranks of this kind
- * leave out. */
-static void add_held(PeakSearch *plan, UseList *list, const Func *f, int64_t frame, Stretch held)
+/* A range of the plan of a function's frame, which begins at address `frame`: without what ranks of this kind leave
+ * out. */
+static Stretch placed(PeakSearch *plan, const Func *f, int64_t frame, Stretch planned)
 {
     const KindFrame *own = kind_frame(plan->kinds, f);
-    held.begin = frame + place_on(own, plan->kind, held.begin);
-    held.end = frame + place_on(own, plan->kind, held.end);
+    Stretch held = planned;
+    held.begin = frame + place_on(own, plan->kind, planned.begin);
+    held.end = frame + place_on(own, plan->kind, planned.end);
+    return held;
+}
+
+static void add_held(PeakSearch *plan, UseList *list, const Func *f, int64_t frame, Stretch planned)
+{
+    const Stretch held = placed(plan, f, frame, planned);
     if (held.begin < held.end)
         append_held(plan, list, held);
 }
@@ -82,7 +90,7 @@ static Life *find_lives(PeakSearch *plan, const Func *f, int *count)
         for (int i = 0; i < op->args.count; i++)
             prolong(&lives, arg(op, i), number);
         for (int i = 0; i < op->results.count; i++) {
-            all[*count] = (Life){ op->results.at[i], op, number, number };
+            all[*count] = (Life){ .value = op->results.at[i], .op = op, .first = number, .last = number };
             map_put(&lives, op->results.at[i], &all[(*count)++]);
         }
     }
@@ -114,21 +122,24 @@ static bool is_there(const PeakSearch *plan, const Value *value)
 }
 
 /* `frame`: the address of the function's frame in the arena; 0 if its storage is relative to the arena. */
-static void hold_values(PeakSearch *plan, UseList *list, const Func *f, const Life *lives, int count, int number,
-                        int64_t frame)
+static Stretch held_by(PeakSearch *plan, const Func *f, const Life *life, int64_t frame)
 {
-    for (int i = 0; i < count; i++) {
-        const Storage *place = lives[i].value->storage;
-        if (lives[i].first > number || lives[i].last < number || !place || place->base == BY_POINTER ||
-            (!frame && place->at < plan->base) || !is_there(plan, lives[i].value))
-            continue;
-        add_held(plan, list, f, frame,
-                 (Stretch){ .begin = place->at,
-                            .end = place->at + span_bytes(plan->m, lives[i].value),
-                            .kind = class_of(plan->classes, lives[i].value),
-                            .value = lives[i].value,
-                            .op = lives[i].op });
-    }
+    const Storage *place = life->value->storage;
+    if (!place || place->base == BY_POINTER || (!frame && place->at < plan->base) || !is_there(plan, life->value))
+        return (Stretch){ 0 };
+    const Stretch planned = { .begin = place->at,
+                              .end = place->at + span_bytes(plan->m, life->value),
+                              .kind = class_of(plan->classes, life->value),
+                              .value = life->value,
+                              .op = life->op };
+    return placed(plan, f, frame, planned);
+}
+
+static void hold_values(PeakSearch *plan, UseList *list, const Life *lives, int count, int number)
+{
+    for (int i = 0; i < count; i++)
+        if (lives[i].first <= number && number <= lives[i].last && lives[i].held.begin < lives[i].held.end)
+            append_held(plan, list, lives[i].held);
 }
 
 static void hold_scratch(PeakSearch *plan, UseList *list, const Func *f, const Op *op, int64_t frame)
@@ -185,7 +196,9 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
     Peak peak = { .func = f, .bytes = -1 };
     UseList room = { 0 }; /* of a list that is not the peak */
     int count, number = 0;
-    const Life *lives = find_lives(plan, f, &count);
+    Life *lives = find_lives(plan, f, &count);
+    for (int i = 0; i < count; i++)
+        lives[i].held = held_by(plan, f, &lives[i], frame);
     for (const Op *op = f->first; op; op = op->next, number++) {
         const Func *callee = frame_below(plan->m, op);
         Peak here = { .func = f, .op = op, .held = room };
@@ -196,7 +209,7 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
             here = find_peak(plan, callee, frame + place_on(kind_frame(plan->kinds, f), plan->kind, op->attrs.frame));
         if (!here.op) /* a rank of this kind runs nothing of the callee */
             here.func = f, here.op = op;
-        hold_values(plan, &here.held, f, lives, count, number, frame);
+        hold_values(plan, &here.held, lives, count, number);
         hold_scratch(plan, &here.held, f, op, frame);
         here.bytes = bytes_held(&here.held);
         const bool is_peak = here.bytes > peak.bytes;

@@ -74,23 +74,22 @@ static bool check_value(const Check *c, const Call *call, const Op *op, const Va
 /* What is between stages is read where it comes from, and written where it goes. */
 static bool touches(const Check *c, const Op *op, const Value *value)
 {
-    const uint64_t on = info(op)->traits & MOVES && value->type.on.at ? value->type.on.at : ALL_STAGES;
-    return stages_running(c->m, op) & on & UINT64_C(1) << c->kind;
+    return !(info(op)->traits & MOVES) || is_on(value->type.on, c->kind);
 }
 
 static bool check_op(const Check *c, const Call *call, const Op *op)
 {
-    const int64_t scratch = scratch_of(c->kinds, op);
-    bool good = true;
+    if (!(stages_running(c->m, op) >> c->kind & 1))
+        return true;
     for (int i = 0; i < op->args.count + op->results.count; i++)
-        good = good && (!touches(c, op, arg_or_result(op, i)) || check_value(c, call, op, arg_or_result(op, i)));
-    if (good && scratch && stages_running(c->m, op) >> c->kind & 1 &&
-        !is_held(c, (Spot){ call->f, op->attrs.frame }, scratch)) {
-        error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for scratch of @%s, in %s",
-                 c->kind, call->f->name, info(op)->name);
-        return false;
-    }
-    return good;
+        if (touches(c, op, arg_or_result(op, i)) && !check_value(c, call, op, arg_or_result(op, i)))
+            return false;
+    const int64_t scratch = scratch_of(c->kinds, op);
+    if (!scratch || is_held(c, (Spot){ call->f, op->attrs.frame }, scratch))
+        return true;
+    error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for scratch of @%s, in %s",
+             c->kind, call->f->name, info(op)->name);
+    return false;
 }
 
 /* --- Calls and loops ------------------------------------------------------------------------------------- */
