@@ -223,14 +223,15 @@ int main(int argc, char **argv)
         .step = { step,
                   step_inputs,
                   2,
+                  NULL,
                   { AT(step), AT(lr), AT(key), AT(loss), AT(norm), -1 },
                   MICRO,
                   BATCH,
                   SEQ,
                   -1,
                   0 },
-        .eval = { evaluate, eval_inputs, 2, { -1, -1, -1, AT(eval_loss), -1, -1 }, 1, EVAL_BATCH, SEQ, -1, 0 },
-        .predict = { predict, predict_inputs, 1, { -1, -1, -1, -1, -1, -1 }, 1, 1, SEQ, AT(logits), PADDED },
+        .eval = { evaluate, eval_inputs, 2, NULL, { -1, -1, -1, AT(eval_loss), -1, -1 }, 1, EVAL_BATCH, SEQ, -1, 0 },
+        .predict = { predict, predict_inputs, 1, NULL, { -1, -1, -1, -1, -1, -1 }, 1, 1, SEQ, AT(logits), PADDED },
         .plan = "{\"model\": \"tiny\"}",
     };
     if (getenv("TINY_SCHEDULE"))

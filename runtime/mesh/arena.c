@@ -1,0 +1,34 @@
+/* arena.c -- where a rank has its tensors: at their places in the plan, less what ranks of its kind leave out. */
+#include "comm.h"
+#include "device.h"
+#include "rt.h"
+#include "state.h"
+
+int64_t rt_at(const Rt *rt, const RtKinds *kinds, int64_t offset)
+{
+    int64_t left_out = 0;
+    for (const RtGap *gap = kinds->gap[rt_coordinate(rt, kinds->axis)]; gap->bytes && gap->at < offset; gap++)
+        left_out += offset - gap->at < gap->bytes ? offset - gap->at : gap->bytes;
+    return offset - left_out;
+}
+
+int64_t rt_place_in(const Rt *rt, const RtFunction *f, int64_t offset)
+{
+    return f->kinds ? rt_at(rt, f->kinds, offset) : offset;
+}
+
+int64_t rt_own_place(const Rt *rt, int64_t offset) { return rt_place_in(rt, &rt->program->step, offset); }
+
+int64_t rt_arena_bytes(const Rt *rt)
+{
+    const RtProgram *program = rt->program;
+    const RtFunction *const all[] = { &program->step, &program->eval, &program->predict };
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        const int64_t bytes = all[i]->run ? rt_place_in(rt, all[i], program->arena_bytes) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+int64_t rt_state_bytes(const Rt *rt) { return rt_own_place(rt, rt->program->state_bytes); }
