@@ -67,6 +67,13 @@ RT_INLINE int64_t rt_route_at(RtRouteStride stride, int64_t g, int64_t i, int64_
     return g * stride.group + i * stride.outer + j * stride.inner;
 }
 
+/* The row in the experts' slots of that token, as rt_route_row has it. */
+RT_INLINE int64_t rt_route_of(const int32_t *chosen, const int32_t *place, int64_t g, int64_t i, int64_t j,
+                              const RtRoute s)
+{
+    return rt_route_row(chosen[rt_route_at(s.chosen, g, i, j)], place[rt_route_at(s.place, g, i, j)], s);
+}
+
 /* y[g, chosen, place] = x[g, i, j], else 0.  No two rows have one place. */
 RT_INLINE void rt_dispatch(const void *x, const int32_t *chosen, const int32_t *place, void *y, const RtRoute s)
 {
@@ -80,8 +87,7 @@ RT_INLINE void rt_dispatch(const void *x, const int32_t *chosen, const int32_t *
     for (int64_t g = 0; g < s.groups; g++)
         for (int64_t i = 0; i < s.outer; i++)
             for (int64_t j = 0; j < s.inner; j++) {
-                const int64_t row =
-                    rt_route_row(chosen[rt_route_at(s.chosen, g, i, j)], place[rt_route_at(s.place, g, i, j)], s);
+                const int64_t row = rt_route_of(chosen, place, g, i, j, s);
                 if (row >= 0)
                     rt_gather_row(x, rt_route_at(s.token, g, i, j), s.type, y, g * s.table.group + row, s.type, s.post,
                                   false);
@@ -95,8 +101,7 @@ RT_INLINE void rt_combine(const void *x, const int32_t *chosen, const int32_t *p
     for (int64_t g = 0; g < s.groups; g++)
         for (int64_t i = 0; i < s.outer; i++)
             for (int64_t j = 0; j < s.inner; j++) {
-                const int64_t row =
-                    rt_route_row(chosen[rt_route_at(s.chosen, g, i, j)], place[rt_route_at(s.place, g, i, j)], s);
+                const int64_t row = rt_route_of(chosen, place, g, i, j, s);
                 rt_gather_row(row >= 0 ? x : NULL, g * s.table.group + (row >= 0 ? row : 0), s.type, y,
                               rt_route_at(s.token, g, i, j), s.type, s.post, false);
             }
