@@ -131,6 +131,17 @@ Input *find_input(const Module *m, Name name)
     return input;
 }
 
+bool is_fed_records(const Module *m)
+{
+    const Input *longest = longest_input(m);
+    for (const Input *input = m->inputs; input; input = input->next) {
+        const bool is_token = input->type.dtype == I32 && input->type.rank <= 1 + (m->batch != NULL);
+        if (!is_token || (input->type.rank == longest->type.rank && !same_dims(&input->type, &longest->type)))
+            return true;
+    }
+    return false;
+}
+
 const Input *longest_input(const Module *m)
 {
     const Input *longest = m->inputs;

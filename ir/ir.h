@@ -212,9 +212,12 @@ typedef struct Param {
 /* Fed by the trainer.  `shift` k: the token k steps later. */
 typedef struct Input {
     Name name;
-    Type type; /* i32, of one micro-batch */
-    int64_t shift;
-    int64_t vocab; /* tokens must be below it; 0: no bound known */
+    Type type; /* of one micro-batch, which is the first dim: f32, i32 or bool */
+    Name of;   /* the input whose data it gets: itself, or T of next(T) */
+    int64_t shift; /* along the last dim */
+    int64_t vocab; /* numbers of i32 must be below it; 0: no bound known */
+    bool may_ignore;
+    int64_t ignored; /* if may_ignore: a label that counts in no loss, and need not be below vocab */
     Loc loc;       /* as of a Func */
     struct Input *next;
 } Input;
@@ -431,6 +434,7 @@ void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 void insert_param(Module *m, Param *before, Param *param); /* after `before` */
 Input *find_input(const Module *m, Name name);
+bool is_fed_records(const Module *m); /* each input from an array of its own; else all from one stream of tokens */
 const Input *longest_input(const Module *m); /* one with a sequence dim, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */

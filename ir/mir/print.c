@@ -336,7 +336,12 @@ static void print_input(Module *m, const Input *input, FILE *out)
 {
     fprintf(out, "  input %%%s : ", input->name);
     print_type(m, &input->type, out);
-    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")\n", input->shift, input->vocab);
+    if (input->of != input->name)
+        fprintf(out, " of(%%%s)", input->of);
+    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")", input->shift, input->vocab);
+    if (input->may_ignore)
+        fprintf(out, " ignored(%" PRId64 ")", input->ignored);
+    fputc('\n', out);
 }
 
 static void print_train(Module *m, FILE *out)

@@ -54,13 +54,13 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
             op->results.at[i]->type = types[i];
 }
 
-/* Tensors become narrow; scalars (divisors, scales) stay. */
+/* Tensors become narrow; scalars (divisors, scales) stay, and so do inputs: what a loss compares with is not rounded. */
 static void narrow_params(Func *f, DType narrow)
 {
     for (int i = 0; i < f->params.count; i++) {
-        Type *type = &f->params.at[i]->type;
-        if (type->dtype == F32 && type->rank > 0)
-            type->dtype = narrow;
+        Value *param = f->params.at[i];
+        if (param->type.dtype == F32 && param->type.rank > 0 && param->port.kind != PORT_INPUT)
+            param->type.dtype = narrow;
     }
 }
 
