@@ -237,9 +237,10 @@ void print_report_tables(const Report *r)
                                 : "s, all of one kind:");
     for (int i = 0; i < m->naxes; i++)
         printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
-    printf("\na step: %s tokens in %s micro-batches of %s sequences\n",
-           grouped(arena, r->totals.micro * r->totals.batch * r->totals.seq), grouped(arena, r->totals.micro),
-           grouped(arena, r->totals.batch));
+    const bool records = is_fed_records(m);
+    printf("\na step: %s %s in %s micro-batches of %s%s\n",
+           grouped(arena, r->totals.micro * r->totals.batch * r->totals.seq), records ? "records" : "tokens",
+           grouped(arena, r->totals.micro), grouped(arena, r->totals.batch), records ? "" : " sequences");
     print_memory(r);
     print_traffic(r);
     print_precision(r);

@@ -212,13 +212,13 @@ typedef struct Param {
 /* Fed by the trainer.  `shift` k: the token k steps later. */
 typedef struct Input {
     Name name;
-    Type type; /* of one micro-batch, which is the first dim: f32, i32 or bool */
-    Name of;   /* the input whose data it gets: itself, or T of next(T) */
+    Type type;     /* of one micro-batch, which is the first dim: f32, i32 or bool */
+    Name of;       /* the input whose data it gets: itself, or T of next(T) */
     int64_t shift; /* along the last dim */
     int64_t vocab; /* numbers of i32 must be below it; 0: no bound known */
     bool may_ignore;
     int64_t ignored; /* if may_ignore: a label that counts in no loss, and need not be below vocab */
-    Loc loc;       /* as of a Func */
+    Loc loc;         /* as of a Func */
     struct Input *next;
 } Input;
 

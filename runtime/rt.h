@@ -228,13 +228,13 @@ typedef struct {
     int ntensors;
     const RtKernel *kernels;
     int nkernels;
-    const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
-    int64_t arena_bytes;   /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
-    int64_t state_bytes;   /* of these, for tensors that outlive a step; likewise */
-    double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
+    const RtCode *code;      /* NULL: kernels are C, and the device is this processor */
+    int64_t arena_bytes;     /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
+    int64_t state_bytes;     /* of these, for tensors that outlive a step; likewise */
+    double flops_per_step;   /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step; /* of records: their number */
     bool takes_records;      /* each input from an array of its own; else all from one stream of tokens */
-    int64_t vocab; /* tokens in the data must be below it */
+    int64_t vocab;           /* tokens in the data must be below it */
     RtSchedule schedule;
     int64_t seed;
     const char *precision; /* "fp32", "bf16", "fp16" */

@@ -61,7 +61,7 @@ static bool verify_input(Module *m, const Input *input)
     if ((m->batch && !has_batch) || is_half(type->dtype) || type->rank == MAX_RANK)
         return WRONG(m, input->loc, "an input is f32, i32 or bool[%s%s...] of at most %d dims, but %%%s is %s",
                      m->batch ? m->batch : "", m->batch ? ", " : "", MAX_RANK - 1, input->name, type_text(m, type));
-    if (!of || of->of != of->name || !type_equal(&of->type, type))
+    if (!of || of->of != of->name || !type_equal(&of->type, type) || (of == input) != (input->shift == 0))
         return WRONG(m, input->loc, "%%%s gets the data of %%%s, which is no input of this type with its own data",
                      input->name, input->of);
     if (has_batch && type->dim[0].size != m->train.microbatch)

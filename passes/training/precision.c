@@ -54,7 +54,8 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
             op->results.at[i]->type = types[i];
 }
 
-/* Tensors become narrow; scalars (divisors, scales) stay, and so do inputs: what a loss compares with is not rounded. */
+/* Tensors become narrow; scalars (divisors, scales) stay, and so do inputs: what a loss compares with is not rounded.
+ */
 static void narrow_params(Func *f, DType narrow)
 {
     for (int i = 0; i < f->params.count; i++) {

@@ -276,8 +276,7 @@ static void fill_input(Rt *rt, const RtFunction *f, const RtInput *input, const 
     for (int64_t n = 0; n < rows; n++) {
         const int64_t begin = sequence_of(f, part, sequence, n) * part->record;
         for (int64_t i = 0; i < part->count; i++)
-            store(input->type, to, n * part->count + i, part->array,
-                  part->place[i] < 0 ? -1 : begin + part->place[i]);
+            store(input->type, to, n * part->count + i, part->array, part->place[i] < 0 ? -1 : begin + part->place[i]);
     }
 }
 

@@ -78,8 +78,8 @@ static bool is_llmc(const RtArray *array)
 static void take_llmc(RtArray *array)
 {
     if (!is_llmc(array))
-        rt_fail("%s %s: not an llm.c file: it does not begin with the magic number %d or %d", array->option, array->path,
-                LLMC_GPT2, LLMC_LLAMA3);
+        rt_fail("%s %s: not an llm.c file: it does not begin with the magic number %d or %d", array->option,
+                array->path, LLMC_GPT2, LLMC_LLAMA3);
     int32_t magic = read_i32(array->map), version = read_i32(array->map + 4), count = read_i32(array->map + 8);
     if (magic == LLMC_GPT2 ? version != 1 : version < 2)
         rt_fail("%s %s: llm.c file with magic number %d and unknown version %d; write it again with llm.c's scripts",

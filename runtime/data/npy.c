@@ -41,11 +41,11 @@ static void take_type(RtArray *array, const char *descr)
         RtNumberType type;
         const char *format;
     } types[] = {
-        { "'|u1'", DATA_U8, "NumPy, uint8" },   { "'|i1'", DATA_I8, "NumPy, int8" },
-        { "'<u2'", DATA_U16, "NumPy, uint16" }, { "'<i2'", DATA_I16, "NumPy, int16" },
-        { "'<u4'", DATA_U32, "NumPy, uint32" }, { "'<i4'", DATA_I32, "NumPy, int32" },
-        { "'<u8'", DATA_I64, "NumPy, uint64" }, { "'<i8'", DATA_I64, "NumPy, int64" },
-        { "'|b1'", DATA_BOOL, "NumPy, bool" },  { "'<f2'", DATA_F16, "NumPy, float16" },
+        { "'|u1'", DATA_U8, "NumPy, uint8" },    { "'|i1'", DATA_I8, "NumPy, int8" },
+        { "'<u2'", DATA_U16, "NumPy, uint16" },  { "'<i2'", DATA_I16, "NumPy, int16" },
+        { "'<u4'", DATA_U32, "NumPy, uint32" },  { "'<i4'", DATA_I32, "NumPy, int32" },
+        { "'<u8'", DATA_I64, "NumPy, uint64" },  { "'<i8'", DATA_I64, "NumPy, int64" },
+        { "'|b1'", DATA_BOOL, "NumPy, bool" },   { "'<f2'", DATA_F16, "NumPy, float16" },
         { "'<f4'", DATA_F32, "NumPy, float32" }, { "'<f8'", DATA_F64, "NumPy, float64" },
     };
     for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
@@ -104,7 +104,6 @@ void rt_npy_take_tokens(RtArray *array)
     rt_npy_take(array);
     if (array->rank == 1 && !rt_number_is_real(array->type) && array->type != DATA_BOOL)
         return;
-    refuse(array, rt_text("of %d dims, %s, where tokens are one row of integers: np.save(path, "
-                          "tokens.ravel().astype('<u2'))",
-                          array->rank, array->format));
+    refuse(array, rt_text("of %s, with %d dims; save one row of integers: np.save(path, tokens.ravel().astype('<u2'))",
+                          array->format, array->rank));
 }

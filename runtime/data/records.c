@@ -165,8 +165,8 @@ static const char *file_for(const RtData *data, const char *const *given, const 
                    "file with a tensor for each",
                    data->option, *one, usage_text(data->option, f));
         if (other && !is_own(other))
-            rt_end(RT_EXIT_USAGE, "%s %s: '%s' is next(%s), and gets the data of that", data->option, *one,
-                   other->name, other->of);
+            rt_end(RT_EXIT_USAGE, "%s %s: '%s' is next(%s), and gets the data of that", data->option, *one, other->name,
+                   other->of);
         if (other == input && file)
             rt_end(RT_EXIT_USAGE, "%s %s=FILE is given twice", data->option, input->name);
         if (other == input || is_shared)

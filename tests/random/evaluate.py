@@ -56,8 +56,9 @@ class Evaluation:
             elif isinstance(statement, Repeat):
                 self.repeat(statement, values, place)
             elif isinstance(statement, Input):
-                values[statement.name] = Tensor(self.inputs[statement.name], tuple(statement.type.dims),
-                                                frozenset([statement.name]))
+                data = self.inputs[statement.name]
+                values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
+                                                tuple(statement.type.dims), frozenset([statement.name]))
             elif isinstance(statement, (Return, Loss)):
                 result = self.tensor(statement.value, values, place)
         return result
