@@ -281,6 +281,7 @@ typedef struct Module {
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
+    struct Map *parts;       /* of splits: see part_size() */
     int fresh;
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
@@ -411,7 +412,7 @@ bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal siz
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
 Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9"; below 0: "-" */
-uint64_t ranks_with_part(const Dim *dim);                          /* as a set; 0: its parts do not say */
+uint64_t ranks_with_part(const Module *m, const Dim *dim);         /* as a set; 0: its parts do not say */
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
 int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */

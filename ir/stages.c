@@ -69,7 +69,7 @@ Stages stages_passed(const Module *m, const Op *loop)
 {
     const Dim *dim = &loop->attrs.dims.dim[0];
     const int axis = dim->split.axis[0];
-    const uint64_t said = ranks_with_part(dim);
+    const uint64_t said = ranks_with_part(m, dim);
     return (Stages){ said ? said : ALL_STAGES >> (MAX_STAGES - m->axis_size[axis]), axis };
 }
 

@@ -28,6 +28,8 @@ typedef struct {
     int count;   /* of kinds */
     Map frames;  /* Func -> KindFrame */
     Map scratch; /* Op -> bytes, plus one */
+    Map readers; /* Value -> the stages that read it, of the functions in `read` */
+    Map read;
 } Kinds;
 
 /* Of a placed program that does not change while they are used. */
