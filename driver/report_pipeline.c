@@ -316,10 +316,13 @@ static void set_memory(Survey *s, const MemoryUse *of_kind)
     const PipelineSchedule *schedule = s->p->picture.schedule;
     const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
     double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
-    for (int i = 0; slots && i < slots->nrings; i++)
+    for (int i = 0; slots && i < slots->nrings; i++) {
+        int64_t bytes[MAX_STAGES];
+        slot_bytes(s->m, slots, i, bytes);
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
             held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] +=
-                (double)aligned_bytes(slot_on(s->m, slots, i, rank));
+                (double)aligned_bytes(bytes[rank]);
+    }
     for (int rank = 0; rank < s->ranks; rank++) {
         double all = 0;
         for (int chunk = 0; chunk < s->chunks; chunk++) {

@@ -224,16 +224,14 @@ static char event_letter(const Event *e)
 }
 
 /* { 's', chunk, peer, micro }: see RtEvent. */
-static char *event_text(Module *m, const PipelineSchedule *s, const Event *e)
+static void write_event(FILE *out, const PipelineSchedule *s, const Event *e)
 {
     const Message *message = &e->message;
-    if (!e->is_message)
-        return arena_text(&m->arena, "{ '%c', %d, 0, %d }", event_letter(e), e->action.stage / s->ranks,
-                          e->action.micro);
     const int to = message->stage + (message->backward ? -1 : 1);
     const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    return arena_text(&m->arena, "{ '%c', %d, %d, %d }", event_letter(e), own / s->ranks, rank_of_stage(s, other),
-                      message->micro);
+    const int chunk = (e->is_message ? own : e->action.stage) / s->ranks;
+    fprintf(out, "{ '%c', %d, %d, %d },", event_letter(e), chunk, e->is_message ? rank_of_stage(s, other) : 0,
+            e->is_message ? message->micro : e->action.micro);
 }
 
 static void write_events(Host *h, const PipelineSchedule *s)
@@ -242,8 +240,10 @@ static void write_events(Host *h, const PipelineSchedule *s)
     FILE *out = h->functions.out;
     for (int rank = 0; rank < s->ranks; rank++) {
         fprintf(out, "static const RtEvent events_%d[] = {", rank);
-        for (int i = 0; i < s->nevents[rank]; i++)
-            fprintf(out, "%s%s,", i % IN_ROW ? " " : "\n    ", event_text(h->m, s, &s->event[rank][i]));
+        for (int i = 0; i < s->nevents[rank]; i++) {
+            fputs(i % IN_ROW ? " " : "\n    ", out);
+            write_event(out, s, &s->event[rank][i]);
+        }
         fputs("\n};\n", out);
     }
     fputs("\n", out);

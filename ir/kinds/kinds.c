@@ -121,14 +121,16 @@ static int sliced_dim(const Module *m, const Func *f, const Value *value)
     return is_sliced ? at : -1;
 }
 
-/* The bytes of a value from its first to the end of its last element, with that sliced dim. */
-static int64_t span_on(const Module *m, const Value *value, int sliced, int kind)
+/* The bytes of a value of f from its first to the end of its last element, on each kind. */
+static void find_spans(const Module *m, const Func *f, const Value *value, int kinds, int64_t bytes[])
 {
+    const int sliced = sliced_dim(m, f, value);
     const int64_t whole = span_bytes(m, value);
-    if (sliced < 0)
-        return whole;
-    const int64_t missing = local_size(m, &value->type.dim[sliced]) - part_size(m, &value->type.dim[sliced], kind);
-    return whole - missing * value->storage->stride[sliced] * dtype_bytes(value->type.dtype);
+    for (int kind = 0; kind < kinds; kind++) {
+        const Dim *dim = sliced >= 0 ? &value->type.dim[sliced] : NULL;
+        const int64_t missing = dim ? local_size(m, dim) - part_size(m, dim, kind) : 0;
+        bytes[kind] = dim ? whole - missing * value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : whole;
+    }
 }
 
 /* --- The parts of a frame that are in use ---------------------------------------------------------- */
@@ -179,25 +181,27 @@ static void use_value(Uses *all, const Func *f, const Value *value)
     int64_t bytes[MAX_STAGES];
     if (value->storage->base != IN_FRAME)
         return;
-    const int sliced = sliced_dim(m, f, value);
-    for (int kind = 0; kind < all->kinds->count; kind++)
-        bytes[kind] = span_on(m, value, sliced, kind);
+    find_spans(m, f, value, all->kinds->count, bytes);
     use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_in(&all->kinds->readers, value));
 }
 
-int64_t slot_on(const Module *m, const PipelineSlots *slots, int ring, int kind)
+void slot_bytes(const Module *m, const PipelineSlots *slots, int ring, int64_t bytes[])
 {
+    const int kinds = slots->schedule->ranks;
     const Func *micro = find_func(m, slots->loop->attrs.callee);
     const Values *all = &slots->ring[ring].call->results;
-    int64_t most = 0;
+    int64_t span[MAX_STAGES];
+    for (int kind = 0; kind < kinds; kind++)
+        bytes[kind] = 0;
     for (int i = 0; i < all->count; i++) {
         const Value *value = all->at[i];
         if (value->storage->base != IN_FRAME || ring_of(slots, value) != ring)
             continue;
-        const int64_t end = value->storage->at + span_on(m, value, sliced_dim(m, micro, value), kind);
-        most = end > most ? end : most;
+        const int64_t begin = value->storage->at - slots->ring[ring].begin;
+        find_spans(m, micro, value, kinds, span);
+        for (int kind = 0; kind < kinds; kind++)
+            bytes[kind] = begin + span[kind] > bytes[kind] ? begin + span[kind] : bytes[kind];
     }
-    return most - slots->ring[ring].begin;
 }
 
 static uint64_t kinds_with_slot(const Kinds *kinds, const Ring *ring, int slot)
@@ -225,25 +229,15 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
         const Ring *ring = &all->slots->ring[i];
         int64_t bytes[MAX_STAGES];
         int most = 0;
-        for (int kind = 0; kind < all->kinds->count; kind++) {
-            bytes[kind] = slot_on(m, all->slots, i, kind);
+        slot_bytes(m, all->slots, i, bytes);
+        for (int kind = 0; kind < all->kinds->count; kind++)
             most = ring->slots[kind] > most ? ring->slots[kind] : most;
-        }
         for (int slot = 0; slot < most; slot++)
             use_on_each(all, slots + ring->offset + slot * ring->bytes, bytes, kinds_with_slot(all->kinds, ring, slot));
     }
 }
 
-int64_t scratch_of(Kinds *kinds, const Op *op)
-{
-    Module *m = kinds->m;
-    uintptr_t known = (uintptr_t)map_get(&kinds->scratch, op);
-    if (!known) {
-        known = m->scratch_bytes ? 1 + (uintptr_t)m->scratch_bytes(m, op) : 1;
-        map_put(&kinds->scratch, op, (void *)known);
-    }
-    return (int64_t)known - 1;
-}
+int64_t scratch_of(Kinds *kinds, const Op *op) { return scratch_bytes(kinds->m, &kinds->scratch, op); }
 
 static void use_beside(Uses *all, const Op *op)
 {
@@ -295,14 +289,16 @@ static int lower_first(const void *a, const void *b)
 
 static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
 {
-    int64_t at = 0;
+    int64_t at = 0, before = 0;
     Gap *gap = frame->gap[kind] = NEW_ARRAY(&all->kinds->m->arena, Gap, all->count + 1);
     for (int i = 0; i <= all->count; i++) {
         const int64_t begin = i < all->count ? all->use[i].begin : end;
         if (i < all->count && !(all->use[i].on >> kind & 1))
             continue;
-        if (begin > at)
-            gap[frame->count[kind]++] = (Gap){ at, begin - at };
+        if (begin > at) {
+            gap[frame->count[kind]++] = (Gap){ at, begin - at, before };
+            before += begin - at;
+        }
         at = i < all->count && all->use[i].end > at ? all->use[i].end : at;
     }
 }
@@ -349,14 +345,31 @@ Kinds rank_kinds(Module *m)
                     .readers.arena = &m->arena };
 }
 
+/* How many gaps begin before an address: they are in order. */
+static int gaps_before(const KindFrame *frame, int kind, int64_t at)
+{
+    int low = 0, high = frame->count[kind];
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (frame->gap[kind][middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 int64_t place_on(const KindFrame *frame, int kind, int64_t at)
 {
-    int64_t left_out = 0;
-    for (int i = 0; i < frame->count[kind] && frame->gap[kind][i].at < at; i++) {
-        const Gap *gap = &frame->gap[kind][i];
-        left_out += at - gap->at < gap->bytes ? at - gap->at : gap->bytes;
-    }
-    return at - left_out;
+    const int before = gaps_before(frame, kind, at);
+    const Gap *gap = before ? &frame->gap[kind][before - 1] : NULL;
+    return !gap ? at : at - gap->before - (at - gap->at < gap->bytes ? at - gap->at : gap->bytes);
+}
+
+bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes)
+{
+    const int before = gaps_before(frame, kind, at + bytes);
+    return bytes && before && frame->gap[kind][before - 1].at + frame->gap[kind][before - 1].bytes > at;
 }
 
 int64_t frame_on(Kinds *kinds, const Func *f, int kind) { return place_on(kind_frame(kinds, f), kind, f->frame); }

@@ -54,12 +54,7 @@ static Spot spot_of(const Check *c, const Call *call, const Value *value)
 static bool is_held(const Check *c, Spot spot, int64_t bytes)
 {
     const KindFrame *frame = kind_frame(c->kinds, spot.frame);
-    bool good = spot.at + bytes <= spot.frame->frame;
-    for (int i = 0; i < frame->count[c->kind] && bytes; i++) {
-        const Gap *gap = &frame->gap[c->kind][i];
-        good &= gap->at >= spot.at + bytes || gap->at + gap->bytes <= spot.at;
-    }
-    return good;
+    return spot.at + bytes <= spot.frame->frame && !meets_gap(frame, c->kind, spot.at, bytes);
 }
 
 static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value)
