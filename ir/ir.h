@@ -287,11 +287,12 @@ typedef struct Module {
     int inferred_room;
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
-    Source *table;                /* the user's schedule, see schedule/table.c; NULL: none */
-    struct Map *needed;           /* see note_stages() in stages.h */
-    int stage_axis;               /* the axis of these stages */
-    struct PipelineSlots *slots;  /* of the loop with {stages}, once it is placed: see schedule/slots.h */
-    struct ShardOffsets *offsets; /* of the text being generated; NULL: offsets are not collected */
+    Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
+    struct Map *needed;                /* see note_stages() in stages.h */
+    int stage_axis;                    /* the axis of these stages */
+    struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
+    struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
+    struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
     unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */

@@ -9,11 +9,14 @@
 #include "stages.h"
 #include "storage.h"
 
+#include <string.h>
+
 const char *schedule_name(StageSchedule schedule)
 {
     static const char *const name[] = { [STAGES_NAIVE] = "naive",      [STAGES_GPIPE] = "gpipe",
                                         [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_INTERLEAVED] = "interleaved",
-                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v" };
+                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v",
+                                        [STAGES_TABLE] = "table" };
     return name[schedule];
 }
 
@@ -26,6 +29,13 @@ static PipelineSchedule *read_table(Module *m, int ranks, int chunks, int micros
     return s;
 }
 
+/* Is it the one that was certified last? */
+static bool is_certified(const PipelineSchedule *s, const PipelineSchedule *wanted)
+{
+    return s && strcmp(s->name, wanted->name) == 0 && s->ranks == wanted->ranks && s->chunks == wanted->chunks &&
+           s->micros == wanted->micros && s->reduces == wanted->reduces;
+}
+
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks)
 {
     const Loc loc = loop ? loop->loc : (Loc){ 0 };
@@ -34,13 +44,20 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
         return NULL;
     }
     const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name(name);
-    const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = loop ? (int)loop->attrs.dims.dim[0].size : 1;
-    PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, chunks, micros)
-                                               : make_schedule(&m->arena, called, ranks, chunks, micros, &why, &help);
+    const PipelineSchedule wanted = { .name = schedule_name(name),
+                                      .ranks = (int)m->axis_size[pipeline_axis(m)],
+                                      .chunks = chunks,
+                                      .micros = loop ? (int)loop->attrs.dims.dim[0].size : 1,
+                                      .reduces = loop && next_early(loop->next) };
+    if (is_certified(m->schedule, &wanted))
+        return m->schedule;
+    PipelineSchedule *s = name == STAGES_TABLE
+                              ? read_table(m, wanted.ranks, chunks, wanted.micros)
+                              : make_schedule(&m->arena, called, wanted.ranks, chunks, wanted.micros, &why, &help);
     if (s)
-        s->reduces = loop && next_early(loop->next);
+        s->reduces = wanted.reduces;
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
-        return s;
+        return m->schedule = s;
     if (why)
         error_at(m->diags, (Where){ .at = loc, .help = help }, "the schedule %s: %s", called, why);
     return NULL;
