@@ -291,6 +291,7 @@ typedef struct Module {
     struct Map *needed;                /* see note_stages() in stages.h */
     int stage_axis;                    /* the axis of these stages */
     struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
+    struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:

@@ -223,15 +223,31 @@ static char event_letter(const Event *e)
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
+/* There are thousands of events, which printf() would take a good part of a compilation for. */
+static void write_number(FILE *out, int number)
+{
+    if (number >= 10)
+        write_number(out, number / 10);
+    putc_unlocked('0' + number % 10, out);
+}
+
 /* { 's', chunk, peer, micro }: see RtEvent. */
 static void write_event(FILE *out, const PipelineSchedule *s, const Event *e)
 {
     const Message *message = &e->message;
     const int to = message->stage + (message->backward ? -1 : 1);
     const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    const int chunk = (e->is_message ? own : e->action.stage) / s->ranks;
-    fprintf(out, "{ '%c', %d, %d, %d },", event_letter(e), chunk, e->is_message ? rank_of_stage(s, other) : 0,
-            e->is_message ? message->micro : e->action.micro);
+    const int field[] = { (e->is_message ? own : e->action.stage) / s->ranks,
+                          e->is_message ? rank_of_stage(s, other) : 0,
+                          e->is_message ? message->micro : e->action.micro };
+    fputs("{ '", out);
+    putc_unlocked(event_letter(e), out);
+    putc_unlocked('\'', out);
+    for (int i = 0; i < 3; i++) {
+        fputs(", ", out);
+        write_number(out, field[i]);
+    }
+    fputs(" },", out);
 }
 
 static void write_events(Host *h, const PipelineSchedule *s)

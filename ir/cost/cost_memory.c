@@ -337,34 +337,50 @@ int64_t bytes_of_held(const Module *m, const Stretch *held)
     return held->value ? local_bytes(m, &held->value->type) : held->end - held->begin;
 }
 
-MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
+/* `lasting`: what outlives a step, in all programs. */
+static PeakSearch begin_search(const Classes *classes, Kinds *kinds, int kind, UseList *lasting)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
     const Op *loop = micro_loop(plan.m);
     plan.slots = loop && loop->attrs.stages ? pipeline_slots(plan.m, loop) : NULL;
-    UseList lasting = { 0 };
     Map seen = { .arena = &plan.m->arena };
-    MemoryUse use = { 0 };
     for (int i = 0; i < 3; i++)
         if (func_with_role(plan.m, roles[i]))
-            hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]), &seen);
+            hold_params(&plan, lasting, func_with_role(plan.m, roles[i]), &seen);
     plan.base = aligned_bytes(plan.base);
-    for (int i = 0; i < 3; i++) {
-        const Func *f = func_with_role(plan.m, roles[i]);
-        if (!f)
-            continue;
-        Peak peak = find_peak(&plan, f, 0);
-        for (int j = 0; j < lasting.count; j++)
-            append_held(&plan, &peak.held, lasting.at[j]);
-        use.peak[f->role] = bytes_held(&peak.held);
-        use.arena = arena_on(kinds, kind);
-        if (f->role != STEP)
-            continue;
+    return plan;
+}
+
+static Peak peak_of_program(PeakSearch *plan, const Func *f, const UseList *lasting)
+{
+    Peak peak = find_peak(plan, f, 0);
+    for (int i = 0; i < lasting->count; i++)
+        append_held(plan, &peak.held, lasting->at[i]);
+    peak.bytes = bytes_held(&peak.held);
+    return peak;
+}
+
+int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole role)
+{
+    UseList lasting = { 0 };
+    PeakSearch plan = begin_search(classes, kinds, kind, &lasting);
+    const Func *f = func_with_role(plan.m, role);
+    return f ? peak_of_program(&plan, f, &lasting).bytes : 0;
+}
+
+MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
+{
+    UseList lasting = { 0 };
+    PeakSearch plan = begin_search(classes, kinds, kind, &lasting);
+    const Func *step = func_with_role(plan.m, STEP);
+    MemoryUse use = { .arena = arena_on(kinds, kind) };
+    if (step) {
+        Peak peak = peak_of_program(&plan, step, &lasting);
         use.op = peak.op, use.func = peak.func;
         count_classes(&plan, &peak.held, use.bytes);
-        for (int j = 0; j < peak.held.count; j++)
-            use.slots += peak.held.at[j].is_slots ? peak.held.at[j].end - peak.held.at[j].begin : 0;
+        for (int i = 0; i < peak.held.count; i++)
+            use.slots += peak.held.at[i].is_slots ? peak.held.at[i].end - peak.held.at[i].begin : 0;
         use.nheld = drop_shadowed(&peak.held);
         use.held = peak.held.at;
     }

@@ -332,18 +332,17 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     return frame;
 }
 
-Kinds rank_kinds(Module *m)
+Kinds *kinds_again(Module *m)
 {
     const int axis = pipeline_axis(m);
+    Kinds *kinds = m->kinds = NEW(&m->arena, Kinds);
     note_stages(m);
-    return (Kinds){ .m = m,
-                    .axis = axis,
-                    .count = axis < 0 ? 1 : (int)m->axis_size[axis],
-                    .frames.arena = &m->arena,
-                    .scratch.arena = &m->arena,
-                    .read.arena = &m->arena,
-                    .readers.arena = &m->arena };
+    *kinds = (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis] };
+    kinds->frames.arena = kinds->scratch.arena = kinds->read.arena = kinds->readers.arena = &m->arena;
+    return kinds;
 }
+
+Kinds *rank_kinds(Module *m) { return m->kinds ? m->kinds : kinds_again(m); }
 
 /* How many gaps begin before an address: they are in order. */
 static int gaps_before(const KindFrame *frame, int kind, int64_t at)
@@ -385,9 +384,9 @@ int64_t arena_on(Kinds *kinds, int kind)
 
 int64_t largest_arena(Module *m)
 {
-    Kinds kinds = rank_kinds(m);
+    Kinds *kinds = kinds_again(m);
     int64_t most = 0;
-    for (int kind = 0; kind < kinds.count; kind++)
-        most = arena_on(&kinds, kind) > most ? arena_on(&kinds, kind) : most;
+    for (int kind = 0; kind < kinds->count; kind++)
+        most = arena_on(kinds, kind) > most ? arena_on(kinds, kind) : most;
     return most;
 }

@@ -23,7 +23,7 @@ typedef struct {
     int *count; /* of them, by kind */
 } KindFrame;
 
-typedef struct {
+typedef struct Kinds {
     Module *m;
     int axis;    /* a rank's coordinate on it is its kind; -1: there is one kind */
     int count;   /* of kinds */
@@ -33,8 +33,9 @@ typedef struct {
     Map read;
 } Kinds;
 
-/* Of a placed program that does not change while they are used. */
-Kinds rank_kinds(Module *m);
+/* Of a placed program that does not change while they are used; kinds_again: found anew, for those who ask later. */
+Kinds *rank_kinds(Module *m);
+Kinds *kinds_again(Module *m);
 
 const KindFrame *kind_frame(Kinds *kinds, const Func *f);
 int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */

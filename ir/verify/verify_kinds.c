@@ -220,9 +220,8 @@ bool verify_kinds(Module *m)
 {
     if (pipeline_axis(m) < 0 || !is_placed(func_with_role(m, STEP)))
         return true;
-    Kinds kinds = rank_kinds(m);
     const Op *loop = micro_loop(m);
-    Check c = { .m = m, .kinds = &kinds };
+    Check c = { .m = m, .kinds = kinds_again(m) };
     if (loop && loop->attrs.stages) {
         const Func *micro = find_func(m, loop->attrs.callee);
         c.slots = pipeline_slots(m, loop);
