@@ -223,31 +223,33 @@ static char event_letter(const Event *e)
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
-/* There are thousands of events, which printf() would take a good part of a compilation for. */
-static void write_number(FILE *out, int number)
+/* Appends ", 12" at `at`; returns its end. */
+static char *add_number(char *at, int number)
 {
-    if (number >= 10)
-        write_number(out, number / 10);
-    putc_unlocked('0' + number % 10, out);
+    char digits[16];
+    int count = 0;
+    do
+        digits[count++] = (char)('0' + number % 10);
+    while (number /= 10);
+    *at++ = ',', *at++ = ' ';
+    while (count)
+        *at++ = digits[--count];
+    return at;
 }
 
-/* { 's', chunk, peer, micro }: see RtEvent. */
-static void write_event(FILE *out, const PipelineSchedule *s, const Event *e)
+/* { 's', chunk, peer, micro }: see RtEvent.  There are thousands, which printf() would take long for. */
+static void write_event(FILE *out, const char *gap, const PipelineSchedule *s, const Event *e)
 {
     const Message *message = &e->message;
     const int to = message->stage + (message->backward ? -1 : 1);
     const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    const int field[] = { (e->is_message ? own : e->action.stage) / s->ranks,
-                          e->is_message ? rank_of_stage(s, other) : 0,
-                          e->is_message ? message->micro : e->action.micro };
-    fputs("{ '", out);
-    putc_unlocked(event_letter(e), out);
-    putc_unlocked('\'', out);
-    for (int i = 0; i < 3; i++) {
-        fputs(", ", out);
-        write_number(out, field[i]);
-    }
-    fputs(" },", out);
+    char text[80], *end = text + strlen(strcpy(text, gap));
+    *end++ = '{', *end++ = ' ', *end++ = '\'', *end++ = event_letter(e), *end++ = '\'';
+    end = add_number(end, (e->is_message ? own : e->action.stage) / s->ranks);
+    end = add_number(end, e->is_message ? rank_of_stage(s, other) : 0);
+    end = add_number(end, e->is_message ? message->micro : e->action.micro);
+    strcpy(end, " },");
+    fputs(text, out);
 }
 
 static void write_events(Host *h, const PipelineSchedule *s)
@@ -257,8 +259,7 @@ static void write_events(Host *h, const PipelineSchedule *s)
     for (int rank = 0; rank < s->ranks; rank++) {
         fprintf(out, "static const RtEvent events_%d[] = {", rank);
         for (int i = 0; i < s->nevents[rank]; i++) {
-            fputs(i % IN_ROW ? " " : "\n    ", out);
-            write_event(out, s, &s->event[rank][i]);
+            write_event(out, i % IN_ROW ? " " : "\n    ", s, &s->event[rank][i]);
         }
         fputs("\n};\n", out);
     }

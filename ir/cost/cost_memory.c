@@ -260,14 +260,13 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
         if (!frame_below(plan->m, op) && c.bound[number] >= 0 &&
             (!highest || c.bound[number] > c.bound[highest_number]))
             highest = op, highest_number = number;
-    const Peak likely = highest ? peak_of_op(plan, &c, highest, highest_number, room) : peak;
-    room = likely.held;
+    const Peak likely = highest ? peak_of_op(plan, &c, highest, highest_number, (UseList){ 0 }) : peak;
     number = 0;
     for (const Op *op = f->first; op; op = op->next, number++) {
         const bool is_lower = c.bound[number] < likely.bytes || c.bound[number] <= peak.bytes;
         if (!frame_below(plan->m, op) && (c.bound[number] < 0 || is_lower))
             continue;
-        const Peak here = peak_of_op(plan, &c, op, number, room);
+        const Peak here = op == highest ? likely : peak_of_op(plan, &c, op, number, room);
         const bool is_peak = here.bytes > peak.bytes;
         room = is_peak ? peak.held : here.held;
         peak = is_peak ? here : peak;

@@ -202,23 +202,42 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
     }
 }
 
-/* Does each value have the slots that it needs?  By the other program: see schedule.h. */
-static bool certify_rings(Module *m, const PipelineSlots *all)
+static bool lives_as(const Lifetime *a, const Lifetime *b)
+{
+    return a->made == b->made && a->read == b->read && a->made_chunk == b->made_chunk &&
+           a->read_chunk == b->read_chunk && a->arrives == b->arrives;
+}
+
+/* Does the value have the slots that it needs, on each rank?  By the other program: see schedule.h.  Many values live
+ * alike: `known` is, by rank, what was proved last. */
+static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, Lifetime *known, int *known_slots)
 {
     const char *why;
-    for (int number = 0; number < all->nparts; number++)
-        for (int i = 0; i < all->part[number].call->results.count; i++)
-            for (int rank = 0; rank < all->schedule->ranks; rank++) {
-                const Value *value = all->part[number].call->results.at[i];
-                const int ring = value->storage->base == IN_FRAME ? ring_of(all, value) : -1;
-                const Lifetime life = lifetime_of(m, all, number, i, rank);
-                if (ring >= 0 &&
-                    !certify_slots(&m->arena, all->schedule, rank, &life, all->ring[ring].slots[rank], &why)) {
-                    error_at(m->diags, (Where){ .at = all->loop->loc }, "the slots of %%%s: %s", value->name, why);
-                    return false;
-                }
-            }
+    const Value *value = all->part[number].call->results.at[i];
+    const int ring = value->storage->base == IN_FRAME ? ring_of(all, value) : -1;
+    for (int rank = 0; rank < all->schedule->ranks && ring >= 0; rank++) {
+        const Lifetime life = lifetime_of(m, all, number, i, rank);
+        const int slots = all->ring[ring].slots[rank];
+        if (known_slots[rank] == slots && lives_as(&life, &known[rank]))
+            continue;
+        if (!certify_slots(&m->arena, all->schedule, rank, &life, slots, &why)) {
+            error_at(m->diags, (Where){ .at = all->loop->loc }, "the slots of %%%s: %s", value->name, why);
+            return false;
+        }
+        known[rank] = life, known_slots[rank] = slots;
+    }
     return true;
+}
+
+static bool certify_rings(Module *m, const PipelineSlots *all)
+{
+    Lifetime *known = NEW_ARRAY(&m->arena, Lifetime, all->schedule->ranks);
+    int *known_slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
+    bool good = true;
+    for (int number = 0; number < all->nparts; number++)
+        for (int i = 0; i < all->part[number].call->results.count && good; i++)
+            good = certify_value(m, all, number, i, known, known_slots);
+    return good;
 }
 
 /* The i-th operand or result of a part, and as what its function has it. */
