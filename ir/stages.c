@@ -261,8 +261,7 @@ Map stages_needed(Module *m, bool with_state)
 
 /* --- Micro-batches --------------------------------------------------------------------------------- */
 
-/* Are there loops in stages in it? */
-static bool passes_stages(const Func *f)
+bool passes_stages(const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next)
         if (runs_in_stages(op))

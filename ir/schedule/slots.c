@@ -63,55 +63,12 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     return NULL;
 }
 
-static const Op *stage_loop_from(const Op *op)
-{
-    while (op && !runs_in_stages(op))
-        op = op->next;
-    return op;
-}
-
-const Op *stage_loop(const Func *part) { return stage_loop_from(part->first); }
-
-const Op *next_stage_loop(const Op *loop) { return stage_loop_from(loop->next); }
-
-/* --- Parts ------------------------------------------------------------------------------------------ */
-
-static bool loops_along(const StagePart *part, Name dim)
-{
-    const Op *loop = part->loop;
-    while (loop && loop->attrs.dims.dim[0].name != dim)
-        loop = next_stage_loop(loop);
-    return loop != NULL;
-}
-
-/* Those of a chunk loop along the same dims: forward, backward, and for the gradients of weights. */
-static void find_parts(Module *m, PipelineSlots *all, const Func *micro)
-{
-    int count = 0;
-    for (const Op *op = micro->first; op; op = op->next)
-        count += op->attrs.stages != NO_STAGES;
-    all->part = NEW_ARRAY(&m->arena, StagePart, count + 1);
-    for (const Op *op = micro->first; op; op = op->next) {
-        if (!op->attrs.stages)
-            continue;
-        StagePart *part = &all->part[all->nparts];
-        *part = (StagePart){ .call = op, .loop = stage_loop(find_func(m, op->attrs.callee)), .chunk = all->nparts };
-        for (int i = 0; i < all->nparts; i++)
-            if (loops_along(&all->part[i], part->loop->attrs.dims.dim[0].name))
-                part->kind++, part->chunk = all->part[i].chunk;
-        all->nparts++;
-    }
-}
-
 int chunk_of_result(Module *m, const Op *loop, int i)
 {
     const Func *micro = find_func(m, loop->attrs.callee);
-    PipelineSlots all = { .loop = loop };
-    find_parts(m, &all, micro);
-    for (int part = 0; part < all.nparts; part++)
-        if (micro->results.at[i]->def == all.part[part].call)
-            return all.part[part].chunk;
-    return -1;
+    MicroParts parts;
+    const StagePart *part = find_parts(m, micro, &parts) ? part_called(&parts, micro->results.at[i]->def) : NULL;
+    return part ? part->chunk : -1;
 }
 
 const Op *next_early(const Op *op)
@@ -119,14 +76,6 @@ const Op *next_early(const Op *op)
     while (op && !op->attrs.early)
         op = op->next;
     return op;
-}
-
-static int count_chunks(const PipelineSlots *all)
-{
-    int chunks = 0;
-    for (int i = 0; i < all->nparts; i++)
-        chunks += all->part[i].kind == FORWARD_ACTION;
-    return chunks;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------------ */
@@ -143,9 +92,9 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
     const Value *value = find_func(m, part->call->attrs.callee)->results.at[i];
     const int ranks = all->schedule->ranks, at = stage_on_rank(all->schedule, rank, part->chunk) % ranks;
     const bool is_first = at == (part->kind == FORWARD_ACTION ? 0 : ranks - 1);
-    for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop))
-        if (is_carried(loop, &loop->args, value) && is_on(stages_passed(m, loop), rank) &&
-            !is_on(end_stage(m, loop, false), rank))
+    for (int k = 0; k < part->nloops; k++)
+        if (is_carried(part->loop[k], &part->loop[k]->args, value) && is_on(stages_passed(m, part->loop[k]), rank) &&
+            !is_on(end_stage(m, part->loop[k], false), rank))
             return true;
     return is_first && value->def && is_send(value->def);
 }
@@ -153,10 +102,10 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
 /* Of the i-th result of part number `number`. */
 static Lifetime lifetime_of(const Module *m, const PipelineSlots *all, int number, int i, int rank)
 {
-    const StagePart *made = &all->part[number], *read = made;
-    for (int later = number; later < all->nparts; later++)
-        if (index_of(&all->part[later].call->args, made->call->results.at[i]) >= 0)
-            read = &all->part[later];
+    const StagePart *made = &all->parts.part[number], *read = made;
+    for (int later = number; later < all->parts.count; later++)
+        if (index_of(&all->parts.part[later].call->args, made->call->results.at[i]) >= 0)
+            read = &all->parts.part[later];
     return (Lifetime){ made->kind, read->kind, made->chunk, read->chunk, arrives(m, all, made, i, rank) };
 }
 
@@ -180,7 +129,7 @@ static bool lie_together(const Module *m, const Op *call, const Value *a, const 
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
 static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
 {
-    const Op *call = all->part[number].call;
+    const Op *call = all->parts.part[number].call;
     const Value *value = call->results.at[i];
     const int64_t begin = value->storage->at, end = begin + span_bytes(m, value);
     Ring *ring = NULL;
@@ -213,7 +162,7 @@ static bool lives_as(const Lifetime *a, const Lifetime *b)
 static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, Lifetime *known, int *known_slots)
 {
     const char *why;
-    const Value *value = all->part[number].call->results.at[i];
+    const Value *value = all->parts.part[number].call->results.at[i];
     const int ring = value->storage->base == IN_FRAME ? ring_of(all, value) : -1;
     for (int rank = 0; rank < all->schedule->ranks && ring >= 0; rank++) {
         const Lifetime life = lifetime_of(m, all, number, i, rank);
@@ -234,8 +183,8 @@ static bool certify_rings(Module *m, const PipelineSlots *all)
     Lifetime *known = NEW_ARRAY(&m->arena, Lifetime, all->schedule->ranks);
     int *known_slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
     bool good = true;
-    for (int number = 0; number < all->nparts; number++)
-        for (int i = 0; i < all->part[number].call->results.count && good; i++)
+    for (int number = 0; number < all->parts.count; number++)
+        for (int i = 0; i < all->parts.part[number].call->results.count && good; i++)
             good = certify_value(m, all, number, i, known, known_slots);
     return good;
 }
@@ -292,19 +241,22 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
     const Func *micro = find_func(m, loop->attrs.callee);
     PipelineSlots *all = m->slots = NEW(&m->arena, PipelineSlots);
     all->loop = loop;
-    find_parts(m, all, micro);
-    all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, count_chunks(all));
+    if (!find_parts(m, micro, &all->parts)) {
+        error_at(m->diags, (Where){ .at = loop->loc }, "the parts of a micro-batch are not forward and backward");
+        return all;
+    }
+    all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, all->parts.chunks);
     int most = 0;
     for (const Op *op = micro->first; op; op = op->next)
         most += op->results.count;
     all->ring = NEW_ARRAY(&m->arena, Ring, most + 1);
-    for (int number = 0; number < all->nparts && all->schedule; number++)
-        for (int i = 0; i < all->part[number].call->results.count; i++)
-            if (all->part[number].call->results.at[i]->storage->base == IN_FRAME)
+    for (int number = 0; number < all->parts.count && all->schedule; number++)
+        for (int i = 0; i < all->parts.part[number].call->results.count; i++)
+            if (all->parts.part[number].call->results.at[i]->storage->base == IN_FRAME)
                 add_to_ring(m, all, number, i);
     place_rings(all);
-    for (int number = 0; number < all->nparts && all->schedule; number++)
-        if (!check_pointers(m, all, &all->part[number]))
+    for (int number = 0; number < all->parts.count && all->schedule; number++)
+        if (!check_pointers(m, all, &all->parts.part[number]))
             all->schedule = NULL;
     if (all->schedule && !certify_rings(m, all))
         all->schedule = NULL;
