@@ -171,7 +171,7 @@ static void print_summary(const Report *report)
     Arena *arena = &report->run->arena;
     printf("%s: model %s, %s parameters in %d tensors\n", report->run->source.path, report->m->name,
            grouped(arena, totals->parameters), totals->tensors);
-    printf("  memory %s%.2f MB%s, planned to the byte%s:\n", report->kinds.count > 1 ? "up to " : "",
+    printf("  memory %s%.2f MB%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
            (double)report->memory.arena / 1e6, report->ranks > 1 ? " a rank" : "", beside_text(report));
     print_memory_table(report);
     const bool records = is_fed_records(report->m);

@@ -300,6 +300,8 @@ Module *new_module(Diags *diags)
     m->diags = diags;
     m->index = NEW(&m->arena, struct Index);
     m->index->funcs.arena = m->index->params.arena = &m->arena;
+    m->parts = NEW(&m->arena, Map);
+    m->parts->arena = &m->arena;
     return m;
 }
 

@@ -284,16 +284,19 @@ typedef struct Module {
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
+    struct Map *parts;       /* of splits: see part_size() */
     int fresh;
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
-    Source *table;                /* the user's schedule, see schedule/table.c; NULL: none */
-    struct Map *needed;           /* see note_stages() in stages.h */
-    int stage_axis;               /* the axis of these stages */
-    struct PipelineSlots *slots;  /* of the loop with {stages}, once it is placed: see schedule/slots.h */
-    struct ShardOffsets *offsets; /* of the text being generated; NULL: offsets are not collected */
+    Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
+    struct Map *needed;                /* see note_stages() in stages.h */
+    int stage_axis;                    /* the axis of these stages */
+    struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
+    struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
+    struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
+    struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
     unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */
@@ -414,7 +417,7 @@ bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal siz
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
 Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9"; below 0: "-" */
-uint64_t ranks_with_part(const Dim *dim);                          /* as a set; 0: its parts do not say */
+uint64_t ranks_with_part(const Module *m, const Dim *dim);         /* as a set; 0: its parts do not say */
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
 int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */

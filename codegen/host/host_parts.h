@@ -71,7 +71,7 @@ typedef struct {
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
-    Kinds kinds;  /* of ranks */
+    Kinds *kinds; /* of ranks */
     Map frames;   /* KindFrame -> the name of its RtKinds, once it is written */
     Text frame_tables;
     Map halves;  /* functions that are halves of a micro-batch */
