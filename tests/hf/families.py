@@ -1,0 +1,31 @@
+"""The families of models that mpc imports: a tiny configuration of transformers' own class, and the model's file."""
+from dataclasses import dataclass, field
+
+VOCAB, SEQ = 256, 24
+
+
+@dataclass
+class Family:
+    name: str      # of the row in docs/models.md
+    config: str    # transformers' class
+    model: str     # transformers' class
+    file: str      # the .mdl
+    covers: str    # what it is, and what it is not
+    arguments: dict = field(default_factory=dict)
+    defines: dict = field(default_factory=dict)  # what the configuration does not say
+    map: str = ""
+
+
+LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
+             num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False)
+
+FAMILIES = [
+    Family("GPT-2", "GPT2Config", "GPT2LMHeadModel", "examples/gpt2.mdl", "all sizes; DistilGPT-2",
+           dict(vocab_size=VOCAB, n_positions=SEQ, n_embd=48, n_layer=3, n_head=4, resid_pdrop=0, embd_pdrop=0,
+                attn_pdrop=0)),
+    Family("Llama 2, 3", "LlamaConfig", "LlamaForCausalLM", "examples/llama.mdl",
+           "heads of their own; no scaled rotary embedding (3.1 and later: below)",
+           dict(LLAMA, rope_theta=500000.0, rms_norm_eps=1e-5), dict(seq=SEQ)),
+    Family("Mistral", "MistralConfig", "MistralForCausalLM", "examples/llama.mdl", "sliding window or none",
+           dict(LLAMA, head_dim=16, sliding_window=7, rms_norm_eps=1e-6), dict(seq=SEQ)),
+]
