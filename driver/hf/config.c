@@ -1,4 +1,4 @@
-/* config.c -- `need` and `set` of a .map file: what config.json says, as values of the model's consts and dims. */
+/* config.c -- `need`, `cycle` and `set` of a .map file: what config.json says, as values of the model's consts and dims. */
 #include "name_map.h"
 
 #include <cjson/cJSON.h>
@@ -18,54 +18,116 @@ static const cJSON *find_key(const cJSON *config, const char *key)
     return cJSON_IsNull(config) ? NULL : config;
 }
 
-/* --- need ----------------------------------------------------------------------------------- */
+/* --- need, cycle ---------------------------------------------------------------------------- */
 
-/* One VALUE: is it that of the item? */
-static bool read_value(Scan *scan, const cJSON *item, bool *is)
+/* One VALUE: JSON, with `none` for what is not there, and null. */
+static bool read_value(Scan *scan, cJSON **value)
 {
     const char *text;
     double number;
     if (is_keyword(scan, "none"))
-        *is |= !item;
+        *value = cJSON_CreateNull();
     else if (is_keyword(scan, "true"))
-        *is |= cJSON_IsTrue(item);
+        *value = cJSON_CreateTrue();
     else if (is_keyword(scan, "false"))
-        *is |= cJSON_IsFalse(item);
+        *value = cJSON_CreateFalse();
     else if (scan_string(scan, &text))
-        *is |= cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
+        *value = cJSON_CreateString(text);
     else if (scan_number(scan, &number))
-        *is |= cJSON_IsNumber(item) && item->valuedouble == number;
-    else
-        return error_at(&scan->map->diags, (Where){ .at = { scan->at, scan->at + 1 } },
-                        "a value should stand here: a number, a text, true, false, or none"),
-               false;
+        *value = cJSON_CreateNumber(number);
+    else {
+        error_at(&scan->map->diags, (Where){ .at = { scan->at, scan->at + 1 } },
+                 "a value should stand here: a number, a text in quotes, true, false, or none");
+        return false;
+    }
     return true;
 }
 
-bool read_need(Scan *scan)
+static bool is_value(const cJSON *item, const cJSON *value)
 {
-    Loc loc;
-    bool is = false;
-    const char *key = scan_word(scan, &loc);
-    if (!*key || !expect_sign(scan, '=', "a key of config.json"))
-        return false;
-    const cJSON *item = find_key(scan->config, key);
-    peek_sign(scan);
-    const int begin = scan->at;
-    do {
-        if (!read_value(scan, item, &is))
+    return item ? cJSON_Compare(item, value, true) : cJSON_IsNull(value);
+}
+
+static bool is_one_of(const cJSON *item, const cJSON *values)
+{
+    const cJSON *value;
+    cJSON_ArrayForEach(value, values)
+    {
+        if (is_value(item, value))
+            return true;
+    }
+    return false;
+}
+
+/* KEY.*: each element of a list. */
+static bool are_all(const cJSON *list, const cJSON *values)
+{
+    const cJSON *item;
+    if (!cJSON_IsArray(list))
+        return !list && is_one_of(NULL, values);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!is_one_of(item, values))
             return false;
+    }
+    return true;
+}
+
+/* The values again and again, down the list. */
+static bool repeats(const cJSON *list, const cJSON *values)
+{
+    int i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!is_value(item, cJSON_GetArrayItem(values, i++ % cJSON_GetArraySize(values))))
+            return false;
+    }
+    return !list || cJSON_IsArray(list);
+}
+
+static bool read_values(Scan *scan, cJSON *values)
+{
+    do {
+        cJSON *value = NULL;
+        if (!read_value(scan, &value))
+            return false;
+        cJSON_AddItemToArray(values, value);
     } while (accept_sign(scan, ','));
-    if (is)
-        return true;
+    return true;
+}
+
+static bool differs(Scan *scan, Loc loc, const char *key, const cJSON *item)
+{
     char *found = item ? cJSON_PrintUnformatted(item) : NULL;
     error_at(&scan->map->diags,
-             (Where){ .at = { begin, scan->at },
-                      .help = "write a model that computes this, with a map of its own: --model and --map" },
+             (Where){ .at = loc, .help = "write a model that computes this, with a map of its own: --model and --map" },
              "config.json says %s: %s, and the model of this map computes something else", key,
              found ? found : "nothing");
     cJSON_free(found);
     return false;
+}
+
+bool read_need(Scan *scan, bool is_cycle)
+{
+    Loc loc;
+    const char *key = scan_word(scan, &loc);
+    const size_t length = strlen(key);
+    const bool is_list = length && key[length - 1] == '.' && accept_sign(scan, '*');
+    if (!*key || !expect_sign(scan, '=', "a key of config.json"))
+        return false;
+    if (is_list)
+        key = arena_text(&scan->run->arena, "%.*s", (int)length - 1, key);
+    const cJSON *item = find_key(scan->config, key);
+    cJSON *values = cJSON_CreateArray();
+    peek_sign(scan);
+    loc.begin = scan->at;
+    bool good = read_values(scan, values);
+    loc.end = scan->at;
+    if (good && !(is_cycle ? repeats(item, values) : is_list ? are_all(item, values) : is_one_of(item, values)))
+        good = differs(scan, loc, key, item);
+    cJSON_Delete(values);
+    return good;
 }
 
 /* --- set ------------------------------------------------------------------------------------ */
@@ -105,7 +167,18 @@ static bool read_factor(Scan *scan, Amount *amount)
     return true;
 }
 
-/* a * b / c, from left to right; without an amount if one of them is not there. */
+static bool divide(Scan *scan, Loc loc, Amount *left, double right, bool is_rest)
+{
+    const bool whole = left->number == floor(left->number) && right == floor(right);
+    if (right == 0 || (whole && !is_rest && fmod(left->number, right) != 0)) {
+        error_at(&scan->map->diags, (Where){ .at = loc }, "config.json has %g / %g here", left->number, right);
+        return false;
+    }
+    left->number = is_rest ? fmod(left->number, right) : left->number / right;
+    return true;
+}
+
+/* a * b / c - d % e, from left to right; without an amount if one of them is not there. */
 static bool read_term(Scan *scan, Amount *amount)
 {
     Amount right;
@@ -113,17 +186,17 @@ static bool read_term(Scan *scan, Amount *amount)
     const int begin = scan->at;
     if (!read_factor(scan, amount))
         return false;
-    for (bool divides; (divides = accept_sign(scan, '/')) || accept_sign(scan, '*');) {
+    for (char sign; (sign = peek_sign(scan)) && strchr("*/%-", sign);) {
+        accept_sign(scan, sign);
         if (!read_factor(scan, &right))
             return false;
-        const bool whole = amount->number == floor(amount->number) && right.number == floor(right.number);
         amount->is &= right.is;
-        if (amount->is && divides && (right.number == 0 || (whole && fmod(amount->number, right.number) != 0))) {
-            error_at(&scan->map->diags, (Where){ .at = { begin, scan->at } }, "config.json has %g / %g here",
-                     amount->number, right.number);
+        if (!amount->is)
+            continue;
+        if (sign == '*' || sign == '-')
+            amount->number = sign == '*' ? amount->number * right.number : amount->number - right.number;
+        else if (!divide(scan, (Loc){ begin, scan->at }, amount, right.number, sign == '%'))
             return false;
-        }
-        amount->number = divides ? amount->number / right.number : amount->number * right.number;
     }
     return true;
 }

@@ -136,7 +136,9 @@ static bool read_line(Scan *scan, MapLine ***end)
     if (peek_sign(scan) == '\n')
         return true;
     if (is_keyword(scan, "need"))
-        good = read_need(scan);
+        good = read_need(scan, false);
+    else if (is_keyword(scan, "cycle"))
+        good = read_need(scan, true);
     else if (is_keyword(scan, "set"))
         good = read_set(scan);
     else if (is_keyword(scan, "prefix"))

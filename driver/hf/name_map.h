@@ -92,7 +92,8 @@ bool is_keyword(Scan *scan, const char *word); /* skips it */
 
 /* --- config.c ------------------------------------------------------------------------------ */
 
-bool read_need(Scan *scan); /* the rest of `need KEY = VALUE, ...`: false after reporting another value */
+/* The rest of `need KEY = VALUE, ...`, or `cycle`: false after reporting other values. */
+bool read_need(Scan *scan, bool is_cycle);
 bool read_set(Scan *scan);  /* the rest of `set NAME = EXPR else EXPR`: one more define */
 
 #endif

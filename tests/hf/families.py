@@ -17,7 +17,8 @@ class Family:
 
 
 LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
-             num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False)
+             num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, pad_token_id=None,
+             eos_token_id=None)  # the row of a padding token would have no gradient there
 
 FAMILIES = [
     Family("GPT-2", "GPT2Config", "GPT2LMHeadModel", "examples/gpt2.mdl", "all sizes; DistilGPT-2",
@@ -28,4 +29,12 @@ FAMILIES = [
            dict(LLAMA, rope_theta=500000.0, rms_norm_eps=1e-5), dict(seq=SEQ)),
     Family("Mistral", "MistralConfig", "MistralForCausalLM", "examples/llama.mdl", "sliding window or none",
            dict(LLAMA, head_dim=16, sliding_window=7, rms_norm_eps=1e-6), dict(seq=SEQ)),
+    Family("Qwen2, 2.5", "Qwen2Config", "Qwen2ForCausalLM", "examples/qwen2.mdl", "0.5B to 3B: one table",
+           dict(LLAMA, tie_word_embeddings=True, rope_theta=1e6), dict(seq=SEQ)),
+    Family("Qwen3", "Qwen3Config", "Qwen3ForCausalLM", "examples/qwen3.mdl", "0.6B to 4B: one table",
+           dict(LLAMA, tie_word_embeddings=True, head_dim=12, rope_theta=1e6), dict(seq=SEQ)),
+    Family("OLMo 2", "Olmo2Config", "Olmo2ForCausalLM", "examples/olmo2.mdl", "all sizes",
+           dict(LLAMA, rope_theta=5e5), dict(seq=SEQ)),
+    Family("Phi-3", "Phi3Config", "Phi3ForCausalLM", "examples/llama.mdl", "4k; no scaled rotary embedding",
+           dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0), dict(seq=SEQ), "examples/maps/phi3.map"),
 ]
