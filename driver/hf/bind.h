@@ -63,6 +63,7 @@ typedef struct {
 typedef struct {
     int count;
     Var var[MAX_VARS];
+    const TextList *defines; /* names may use them, too */
 } Vars;
 
 /* "h.{i}.wq": the path "h.*.wq", and its variables without sizes. */

@@ -1,4 +1,5 @@
-/* config.c -- `need`, `cycle` and `set` of a .map file: what config.json says, as values of the model's consts and dims. */
+/* config.c -- `need`, `cycle` and `set` of a .map file: what config.json says, as values of the model's consts and
+ * dims. */
 #include "name_map.h"
 
 #include <cjson/cJSON.h>

@@ -252,8 +252,8 @@ static int find_tensor(const LineUse *use)
     const char *name = name_of(arena, use->line->name, &use->vars, &unknown, &stars);
     if (!name) {
         refuse(use, use->line->loc,
-               *unknown ? arena_text(arena, "'%s' in this name is neither a copy of '%s' nor one of its dims", unknown,
-                                     use->param->path)
+               *unknown ? arena_text(arena, "'%s' in this name is no copy of '%s', none of its dims, and not set above",
+                                     unknown, use->param->path)
                         : "between braces there is a sum: {6*i+j}",
                NULL);
         return -1;
@@ -311,6 +311,7 @@ static bool add_move(const LineUse *use, const Box *box)
 static void size_vars(LineUse *use)
 {
     const Param *param = use->param;
+    use->vars.defines = &use->b->map->defines;
     for (int i = 0; i < use->vars.count; i++) {
         use->vars.var[i].first = i == 0 ? param->first : 0;
         use->vars.var[i].size = param->type.dim[i].size;

@@ -94,6 +94,6 @@ bool is_keyword(Scan *scan, const char *word); /* skips it */
 
 /* The rest of `need KEY = VALUE, ...`, or `cycle`: false after reporting other values. */
 bool read_need(Scan *scan, bool is_cycle);
-bool read_set(Scan *scan);  /* the rest of `set NAME = EXPR else EXPR`: one more define */
+bool read_set(Scan *scan); /* the rest of `set NAME = EXPR else EXPR`: one more define */
 
 #endif

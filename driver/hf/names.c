@@ -40,12 +40,26 @@ static const Var *find_var(const Vars *vars, const char *name)
     return NULL;
 }
 
+/* The number of a name: of a variable, or one that the map sets. */
+static bool number_of(const Vars *vars, const char *name, int64_t *number)
+{
+    const Var *var = find_var(vars, name);
+    const size_t length = strlen(name);
+    *number = var ? var->first + var->value : 0;
+    for (int i = 0; !var && i < vars->defines->count; i++)
+        if (strncmp(vars->defines->at[i], name, length) == 0 && vars->defines->at[i][length] == '=') {
+            *number = strtoll(vars->defines->at[i] + length + 1, NULL, 10);
+            return true;
+        }
+    return var;
+}
+
 /* `6*i+j` up to the closing brace. */
 static bool sum_of(Arena *arena, const char **at, const Vars *vars, int64_t *sum, const char **unknown)
 {
     *sum = 0;
     for (;;) {
-        int64_t factor = 1;
+        int64_t factor = 1, number = 1;
         if (isdigit((unsigned char)**at)) {
             char *end;
             factor = strtoll(*at, &end, 10);
@@ -54,10 +68,9 @@ static bool sum_of(Arena *arena, const char **at, const Vars *vars, int64_t *sum
         const bool has_word = **at == '*' || isalpha((unsigned char)**at) || **at == '_';
         *at += **at == '*';
         *unknown = has_word ? word_at(arena, at) : "";
-        const Var *var = has_word ? find_var(vars, *unknown) : NULL;
-        if (has_word && !var)
+        if (has_word && !number_of(vars, *unknown, &number))
             return false;
-        *sum += factor * (var ? var->first + var->value : 1);
+        *sum += factor * number;
         if (**at != '+')
             break;
         ++*at;

@@ -13,12 +13,15 @@ class Family:
     covers: str    # what it is, and what it is not
     arguments: dict = field(default_factory=dict)
     defines: dict = field(default_factory=dict)  # what the configuration does not say
-    map: str = ""
+    map: str = ""  # where it is not that of the file
+    edit: tuple = ()  # what is changed in the file, and to what
 
 
 LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, pad_token_id=None,
              eos_token_id=None)  # the row of a padding token would have no gradient there
+
+GEMMA = dict(LLAMA, tie_word_embeddings=True, head_dim=16, sliding_window=7, query_pre_attn_scalar=24)
 
 FAMILIES = [
     Family("GPT-2", "GPT2Config", "GPT2LMHeadModel", "examples/gpt2.mdl", "all sizes; DistilGPT-2",
@@ -37,4 +40,23 @@ FAMILIES = [
            dict(LLAMA, rope_theta=5e5), dict(seq=SEQ)),
     Family("Phi-3", "Phi3Config", "Phi3ForCausalLM", "examples/llama.mdl", "4k; no scaled rotary embedding",
            dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0), dict(seq=SEQ), "examples/maps/phi3.map"),
+    Family("Llama 3.2", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.mdl", "1B, 3B: one table, scaled rotary embedding",
+           dict(LLAMA, tie_word_embeddings=True, head_dim=8, rope_parameters=dict(
+               rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+               original_max_position_embeddings=64)), dict(seq=SEQ)),
+    Family("BERT", "BertConfig", "BertForMaskedLM", "examples/bert.mdl",
+           "masked tokens of one sentence; the pooler is carried along",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
+                max_position_embeddings=SEQ, hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=None)),
+    Family("GPT-NeoX", "GPTNeoXConfig", "GPTNeoXForCausalLM", "examples/neox.mdl", "Pythia: all sizes",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=3, intermediate_size=192,
+                rotary_pct=0.25, bos_token_id=None, eos_token_id=None), dict(seq=SEQ)),
+    Family("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", "examples/gemma2.mdl", "all sizes",
+           dict(GEMMA, num_hidden_layers=4), dict(seq=SEQ)),
+    Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "1B; text alone",
+           dict(GEMMA, num_hidden_layers=14), dict(seq=SEQ)),
+    Family("Mixtral", "MixtralConfig", "MixtralForCausalLM", "examples/mixtral.mdl",
+           "with `capacity = none`: transformers drops no rows",
+           dict(LLAMA, num_local_experts=4), dict(seq=SEQ, balance_weight=0), "examples/maps/mixtral.map",
+           ("capacity = 1.25, within = batch", "capacity = none")),
 ]

@@ -85,6 +85,15 @@ def assert_same_bits(a, b):
         assert a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]), name
 
 
+def file_of(family, folder):
+    if not family.edit:
+        return family.file
+    text = (ROOT / family.file).read_text()
+    assert family.edit[0] in text
+    (folder / "model.mdl").write_text(text.replace(*family.edit))
+    return folder / "model.mdl"
+
+
 def options_of(family):
     """Of import and export."""
     map_option = ["--map", ROOT / family.map] if family.map else []
@@ -92,7 +101,7 @@ def options_of(family):
 
 
 def export(family, checkpoint, like, out):
-    run(MPC, "export", checkpoint, "--model", family.file, "--like", like, "-o", out, *options_of(family))
+    run(MPC, "export", checkpoint, "--model", file_of(family, out.parent), "--like", like, "-o", out, *options_of(family))
     return load(family, out)
 
 
@@ -100,7 +109,7 @@ def export(family, checkpoint, like, out):
 def test_trains_like_transformers(family, tmp_path, figures):
     model = make_model(family)
     model.save_pretrained(tmp_path / "there")
-    words = import_folder(tmp_path / "there", family.file, tmp_path / "w.safetensors", *options_of(family))
+    words = import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     trainer = compile_as_said(words, tmp_path / "out", *settings)
     tokens = write_tokens(tmp_path / "tokens.u16")
@@ -127,7 +136,7 @@ def test_trains_like_transformers(family, tmp_path, figures):
 def test_comes_back_bit_for_bit(family, dtype, tmp_path):
     model = make_model(family).to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "there", max_shard_size="30KB" if dtype == "bfloat16" else "5GB")
-    import_folder(tmp_path / "there", family.file, tmp_path / "w.safetensors", *options_of(family))
+    import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
     back = export(family, tmp_path / "w.safetensors", tmp_path / "there", tmp_path / "back")
     assert_same_bits(model, back)
     files = sorted(path.name for path in (tmp_path / "there").iterdir())
