@@ -75,7 +75,7 @@ static bool sum_of(Arena *arena, const char **at, const Vars *vars, int64_t *sum
             break;
         ++*at;
     }
-    *unknown = *at;
+    *unknown = "";
     return *(*at)++ == '}';
 }
 

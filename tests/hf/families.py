@@ -14,6 +14,7 @@ class Family:
     arguments: dict = field(default_factory=dict)
     defines: dict = field(default_factory=dict)  # what the configuration does not say
     map: str = ""  # where it is not that of the file
+    rate: float = 0.1  # of learning
     edit: tuple = ()  # what is changed in the file, and to what
 
 
@@ -54,9 +55,9 @@ FAMILIES = [
     Family("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", "examples/gemma2.mdl", "all sizes",
            dict(GEMMA, num_hidden_layers=4), dict(seq=SEQ)),
     Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "1B; text alone",
-           dict(GEMMA, num_hidden_layers=14), dict(seq=SEQ)),
+           dict(GEMMA, num_hidden_layers=14), dict(seq=SEQ), rate=0.02),
     Family("Mixtral", "MixtralConfig", "MixtralForCausalLM", "examples/mixtral.mdl",
            "with `capacity = none`: transformers drops no rows",
-           dict(LLAMA, num_local_experts=4), dict(seq=SEQ, balance_weight=0), "examples/maps/mixtral.map",
-           ("capacity = 1.25, within = batch", "capacity = none")),
+           dict(LLAMA, num_local_experts=4, experts_implementation="eager"), dict(seq=SEQ, balance_weight=0), "examples/maps/mixtral.map",
+           edit=("capacity = 1.25, within = batch", "capacity = none")),
 ]

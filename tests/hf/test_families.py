@@ -12,9 +12,9 @@ from families import FAMILIES, SEQ, VOCAB
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
 
-BATCH, STEPS, LR = 4, 10, 0.1
+BATCH, STEPS = 4, 10
 TOLERANCE = 1e-5
-SETTINGS = {"train.optimizer": f"sgd(lr = {LR})", "train.schedule": "constant(warmup = 0)", "train.clip": 0,
+SETTINGS = {"train.schedule": "constant(warmup = 0)", "train.clip": 0,
             "train.batch": BATCH, "train.microbatch": 2, "train.precision": "fp32"}
 torch.set_num_threads(2)
 
@@ -57,7 +57,7 @@ def loss_of(family, model, tokens, labels):
 def train_there(family, model, tokens):
     """(loss, gradient norm) of each step, in double precision."""
     model = model.double()
-    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+    optimizer = torch.optim.SGD(model.parameters(), lr=family.rate)
     for now, later in batches(tokens):
         optimizer.zero_grad()
         loss = loss_of(family, model, now, later)
@@ -74,12 +74,8 @@ def load(family, folder):
     return model
 
 
-def state(model):
-    return {name: value for name, value in model.state_dict().items()}
-
-
 def assert_same_bits(a, b):
-    a, b = state(a), state(b)
+    a, b = a.state_dict(), b.state_dict()
     assert a.keys() == b.keys()
     for name in a:
         assert a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]), name
@@ -111,22 +107,21 @@ def test_trains_like_transformers(family, tmp_path, figures):
     model.save_pretrained(tmp_path / "there")
     words = import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    trainer = compile_as_said(words, tmp_path / "out", *settings)
+    trainer = compile_as_said(words, tmp_path / "out", "--set", f"train.optimizer=sgd(lr = {family.rate})", *settings)
     tokens = write_tokens(tmp_path / "tokens.u16")
     log = train(trainer, "--data", tmp_path / "tokens.u16", "--no-shuffle", "--steps", STEPS, "--load",
                 tmp_path / "w.safetensors", "--weights-only", "--save", tmp_path / "trained.safetensors")
-    before = {name: value.clone() for name, value in state(model).items()}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     there = list(train_there(family, model, tokens))
     assert len(log) == STEPS and log[-1]["loss"] < log[0]["loss"]
     loss = max(abs(entry["loss"] - loss) / loss for entry, (loss, _) in zip(log, there))
     norm = max(abs(entry["grad_norm"] - norm) / norm for entry, (_, norm) in zip(log, there))
-    trained = state(export(family, tmp_path / "trained.safetensors", tmp_path / "there", tmp_path / "tuned"))
+    trained = export(family, tmp_path / "trained.safetensors", tmp_path / "there", tmp_path / "tuned").state_dict()
     moved, far = 0, 0
-    for name, value in state(model).items():
+    for name, value in model.state_dict().items():
         moved = max(moved, float((value - before[name]).abs().max()))
         far = max(far, float((value - trained[name].double()).abs().max()))
     figures[family.name] = (loss, norm, far)
-    print(family.name, loss, norm, far, moved)
     assert loss < TOLERANCE and norm < TOLERANCE
     assert far < TOLERANCE < moved
 
