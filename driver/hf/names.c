@@ -109,7 +109,9 @@ const char *name_of(Arena *arena, const char *pattern, const Vars *vars, const c
                 return NULL;
             name = arena_text(arena, "%s%lld", name, (long long)number);
         } else {
-            name = arena_text(arena, "%s%c", name, *c++);
+            const int length = (int)strcspn(c, "*{");
+            name = arena_text(arena, "%s%.*s", name, length, c);
+            c += length;
         }
     }
     return name;

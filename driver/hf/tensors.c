@@ -94,12 +94,23 @@ static int64_t whole_number(const cJSON *item)
     return is ? (int64_t)item->valuedouble : -1;
 }
 
+/* Names are printed: they must not control the terminal. */
+static bool is_printable(const char *name)
+{
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        if (*c < ' ' || *c == 0x7F)
+            return false;
+    return *name;
+}
+
 static bool read_entry(Run *run, const TensorFile *file, const cJSON *entry, Stored *stored)
 {
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape"), *size;
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
     *stored = (Stored){ .name = entry->string, .dtype = cJSON_GetStringValue(dtype) };
+    if (!is_printable(stored->name) || (stored->dtype && !is_printable(stored->dtype)))
+        return refuse(run, file, "a name in its header is empty or has control characters");
     if (!stored->dtype || !cJSON_IsArray(shape) || cJSON_GetArraySize(offsets) != 2)
         return refuse(run, file,
                       arena_text(&run->arena, "tensor '%s' lacks dtype, shape or data_offsets", stored->name));

@@ -22,6 +22,8 @@ LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_
              num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, pad_token_id=None,
              eos_token_id=None)  # the row of a padding token would have no gradient there
 
+STRETCHED = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                 original_max_position_embeddings=64)
 GEMMA = dict(LLAMA, tie_word_embeddings=True, head_dim=16, sliding_window=7, query_pre_attn_scalar=24)
 
 FAMILIES = [
@@ -29,7 +31,7 @@ FAMILIES = [
            dict(vocab_size=VOCAB, n_positions=SEQ, n_embd=48, n_layer=3, n_head=4, resid_pdrop=0, embd_pdrop=0,
                 attn_pdrop=0)),
     Family("Llama 2, 3", "LlamaConfig", "LlamaForCausalLM", "examples/llama.mdl",
-           "heads of their own; no scaled rotary embedding (3.1 and later: below)",
+           "all sizes",
            dict(LLAMA, rope_theta=500000.0, rms_norm_eps=1e-5), dict(seq=SEQ)),
     Family("Mistral", "MistralConfig", "MistralForCausalLM", "examples/llama.mdl", "sliding window or none",
            dict(LLAMA, head_dim=16, sliding_window=7, rms_norm_eps=1e-6), dict(seq=SEQ)),
@@ -41,10 +43,10 @@ FAMILIES = [
            dict(LLAMA, rope_theta=5e5), dict(seq=SEQ)),
     Family("Phi-3", "Phi3Config", "Phi3ForCausalLM", "examples/llama.mdl", "4k; no scaled rotary embedding",
            dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0), dict(seq=SEQ), "examples/maps/phi3.map"),
-    Family("Llama 3.2", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.mdl", "1B, 3B: one table, scaled rotary embedding",
-           dict(LLAMA, tie_word_embeddings=True, head_dim=8, rope_parameters=dict(
-               rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-               original_max_position_embeddings=64)), dict(seq=SEQ)),
+    Family("Llama 3.1, 3.3", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.1.mdl", "all sizes",
+           dict(LLAMA, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
+    Family("Llama 3.2", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.2.mdl", "1B, 3B: one table",
+           dict(LLAMA, tie_word_embeddings=True, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
     Family("BERT", "BertConfig", "BertForMaskedLM", "examples/bert.mdl",
            "masked tokens of one sentence; the pooler is carried along",
            dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
