@@ -304,8 +304,10 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--sample: model '%s' does not predict the next token (labels = next(tokens))",
                program->name);
     if (program->vocab != 256)
-        rt_end(RT_EXIT_USAGE, "--sample prints bytes, but model '%s' has %lld tokens, not 256", program->name,
-               (long long)program->vocab);
+        rt_end(RT_EXIT_USAGE,
+               "--sample prints bytes, but model '%s' has %lld tokens, not 256; models of Hugging Face's tokens speak "
+               "after 'mpc export', in transformers",
+               program->name, (long long)program->vocab);
 }
 
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
