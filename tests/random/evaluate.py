@@ -7,8 +7,9 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, names_in, number_of
+from constants import flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
+from prune import assigned_in
 from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
@@ -80,6 +81,8 @@ class Evaluation:
 
     def repeat(self, statement, values, place):
         outside = set(values)
+        for name in outside & assigned_in(statement.body):  # a number that is carried is a tensor
+            values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
         for copy in range(int(number_of(statement.count, self.known))):
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
@@ -138,7 +141,7 @@ class Evaluation:
 
     def combine(self, sign, a, b):
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-            raise Wrong(f"{a} {sign} {b}: numbers should have folded")
+            return fold(sign, a, b)
         a, b = self.unified(a, b)
         table = tensors.LOGICAL if a.kind == "bool" and b.kind == "bool" else tensors.BINARY
         return tensors.wrapped(tensors.pointwise(table[sign], a, b))
