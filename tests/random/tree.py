@@ -44,7 +44,7 @@ class Call:
     function: str
     arguments: list
     keywords: dict = field(default_factory=dict)
-    renaming: tuple = None  # of rename: (from, to)
+    renaming: tuple = None  # of rename: (from, to); of top_k: (how many, to)
     instance: str = None    # what `as` says
 
 
