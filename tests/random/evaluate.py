@@ -7,8 +7,9 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, names_in, number_of
+from constants import flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
+from prune import assigned_in
 from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
@@ -34,6 +35,7 @@ class Evaluation:
         self.rounding, self.dtype, self.key = rounding, dtype, key
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.instances, self.next_dropout = {}, 0
+        self.rows = []  # (experts, slots) of each dispatch so far
         self.fits = {}  # input: the smallest dim that its tokens index
 
     def loss(self):
@@ -81,6 +83,8 @@ class Evaluation:
 
     def repeat(self, statement, values, place):
         outside = set(values)
+        for name in outside & assigned_in(statement.body):  # a number that is carried is a tensor
+            values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
         for copy in range(int(number_of(statement.count, self.known))):
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
@@ -139,7 +143,7 @@ class Evaluation:
 
     def combine(self, sign, a, b):
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-            raise Wrong(f"{a} {sign} {b}: numbers should have folded")
+            return fold(sign, a, b)
         a, b = self.unified(a, b)
         table = tensors.LOGICAL if a.kind == "bool" and b.kind == "bool" else tensors.BINARY
         return tensors.wrapped(tensors.pointwise(table[sign], a, b))
@@ -307,12 +311,13 @@ class Evaluation:
 
     def call_top_k(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
-        dim, choice = self.dims(e, 1)
+        dim, choice = self.dims(e, 1) + ([e.renaming[1]] if e.renaming else [])
         return routing.top_k(x, dim, choice, self.sizes[choice])
 
     def call_dispatch(self, e, values, place):
         x, chosen = self.arguments(e, values, place, 2)
         experts, slots = self.dims(e, 2)
+        self.rows.append((experts, slots))
         said, within = e.keywords.get("capacity"), e.keywords.get("within")
         capacity = None if said is None or getattr(said, "name", "") == "none" else number_of(said, self.known)
         return routing.dispatch(x, chosen, experts, slots, self.sizes[experts], capacity, within and within.name,
@@ -320,7 +325,8 @@ class Evaluation:
 
     def call_combine(self, e, values, place):
         y, chosen = self.arguments(e, values, place, 2)
-        return routing.combine(y, chosen, *self.dims(e, 2), self.batch_dim)
+        experts, slots = self.dims(e, 2) or next(pair for pair in self.rows if set(pair) <= set(y.dims))
+        return routing.combine(y, chosen, experts, slots, self.batch_dim)
 
     def call_balance(self, e, values, place):
         gate, chosen = self.arguments(e, values, place, 2)

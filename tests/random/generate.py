@@ -4,7 +4,7 @@ import random
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, Local, Scope, State, Value, binary, call, number
 from statements import Statements
-from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, TypeOf
+from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -220,7 +220,7 @@ class Drawing:
 
 
 def exempt_some(draw, program):
-    """From weight decay; and, in some programs, from training, but not all."""
+    """From weight decay; and, in some programs, from training, but not all: as declared, or by a setting."""
     params = [param for declaration in bodies(program) for param in declaration.body if isinstance(param, Param)]
     frozen = draw.choice([0, 0, 0, 0.2, 0.6])
     for param in params:
@@ -228,6 +228,12 @@ def exempt_some(draw, program):
         param.frozen = draw.random() < frozen
     if params and all(param.frozen for param in params):
         draw.choice(params).frozen = False
+    names = sorted({name for param in params for name in param.names})
+    if not frozen and len(names) > 1 and draw.random() < 0.15:
+        some = draw.sample(names, draw.randint(1, len(names) - 1))
+        if not any(name.endswith(tuple(some)) for name in set(names) - set(some)):  # as freeze = "*p1" would freeze p11
+            key = draw.choice(["freeze", "trained"])
+            program.train[key] = Text(", ".join(f"*{name}" for name in some))
 
 
 def generate(seed):

@@ -123,11 +123,11 @@ class Layout:
                 found.add(e.renaming[1])
         return sorted(found - {self.program.batch_dim})
 
-    def causal_dims(self):
-        """Along these an axis deals blocks out forth and back."""
+    def attended_dims(self, causal_only=False):
+        """Of sequences; along those of causal attention an axis deals blocks out forth and back."""
         calls = [e for expression in expressions(self.program) for e in walk(expression) if isinstance(e, Call)]
         return sorted({e.arguments[3].name for e in calls if e.function == "attend" and
-                       flag_of(e.keywords.get("causal"))} & set(self.present()))
+                       (flag_of(e.keywords.get("causal")) or not causal_only)} & set(self.present()))
 
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
@@ -162,14 +162,17 @@ class Layout:
         candidates = self.present()
         chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
         if draw.random() < 0.4:
-            chosen += [d for d in self.causal_dims() if d not in chosen]
+            chosen += [d for d in self.attended_dims(causal_only=draw.random() < 0.7) if d not in chosen]
         dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
             pair = self.pair(size)
             dims = [pair] if pair else dims
         if not dims:
             return None
-        return Shard(dims, axis, self.otherwise(dims, size) if draw.random() < 0.4 else None)
+        rule = Shard(dims, axis, self.otherwise(dims, size) if draw.random() < 0.4 else None)
+        if draw.random() < 0.4 and set(self.attended_dims()) & set(d for d in dims if isinstance(d, str)):
+            rule.options["attend"] = Name(draw.choice(["gather", "all_to_all", "all_to_all"]))
+        return rule
 
     def pair(self, size):
         """(g, h) with the axis larger than g, or not."""

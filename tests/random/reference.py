@@ -4,6 +4,7 @@ precision, and how far rounding alone may move them.
 The rounding is found by doing the same again with every result rounded as the precision has it, to the nearest and at
 random: a program on which that alone makes a large difference is of no use."""
 import math
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,7 +54,21 @@ class Settings:
         self.optimizer, self.options = called(program.train.get("optimizer", Name("adamw")), known)
         self.options = {**(ADAMW if self.optimizer == "adamw" else SGD), **self.options}
         self.schedule, self.rates = called(program.train.get("schedule", Name("constant")), known)
+        self.freeze, self.trained = (patterns_of(program.train.get(key)) for key in ("freeze", "trained"))
         self.precision = program.train["precision"].name if "precision" in program.train else "fp32"
+
+
+    def freezes(self, name):
+        """By a setting: a parameter that it names, or one that is not among those to train."""
+        def named(patterns):
+            return any(re.fullmatch(pattern, name) for pattern in patterns)
+        return named(self.freeze) or (self.trained and not named(self.trained))
+
+
+def patterns_of(text):
+    """Names with commas, in which * is any text."""
+    words = text.text.split(",") if text else []
+    return [".*".join(map(re.escape, word.strip().split("*"))) for word in words]
 
 
 def ranks_over(program, dim, known):
@@ -179,7 +194,7 @@ def start_of(program, seed, own_weights=False, defined=()):
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
             plain = ".".join(part for part in name.split(".") if not part.isdigit())
             decays[name] = plain in decaying and not param.no_decay
-            if param.frozen:
+            if param.frozen or settings.freezes(name):
                 frozen.add(name)
         return torch.from_numpy(weights[name])
 

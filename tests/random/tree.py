@@ -44,7 +44,7 @@ class Call:
     function: str
     arguments: list
     keywords: dict = field(default_factory=dict)
-    renaming: tuple = None  # of rename: (from, to)
+    renaming: tuple = None  # of rename: (from, to); of top_k: (how many, to)
     instance: str = None    # what `as` says
 
 
@@ -149,6 +149,7 @@ class Shard:
     dims: list  # a name, or a pair of names
     axis: str
     otherwise: str = None
+    options: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -161,6 +162,12 @@ class Zero:
 @dataclass
 class Recompute:
     policy: object
+
+
+@dataclass
+class Text:
+    """A setting in quotes."""
+    text: str
 
 
 @dataclass
