@@ -92,6 +92,27 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
         }
 }
 
+/* Is the ring the outermost axis of a sequence without padding, whose keys an attention sees? */
+static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
+{
+    const Op *ringed = NULL;
+    for (const Func *f = l->m->funcs; f && rule->ring && !ringed; f = f->next)
+        for (const Op *op = f->first; op && !ringed; op = op->next)
+            ringed = rings(l->m, op, rule) ? op : NULL;
+    const Name seq = ringed ? ringed->attrs.seq : NULL;
+    const Type *q = seq ? &arg(ringed, 0)->type : NULL;
+    if (rule->ring && !ringed && !l->layout->is_model_wrong)
+        complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" },
+                 "no attention of the model has keys along '%s', so none would pass by", rule->dims.name[0]);
+    if (q && q->dim[find_dim(q, seq)].padded != q->dim[find_dim(q, seq)].size)
+        complain(l, (Where){ .at = ast->type->loc, .help = "attend = gather, or a size without padding" },
+                 "keys cannot pass by in blocks: '%s' has padding", seq);
+    for (const ShardRule *other = l->m->rules; seq && other != rule; other = other->next)
+        if (has_name(&other->dims, seq))
+            complain(l, (Where){ .at = ast->type->loc, .help = "name it first, or attend = gather" },
+                     "keys pass around the outermost axis of '%s' only, which is '%s'", seq, l->m->axis[other->axis]);
+}
+
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
@@ -113,7 +134,7 @@ static void check_shard(Layout *p, const Ast *ast)
     }
     for (const ShardRule *rule = l->m->rules; axis && ast->type && rule; rule = rule->next)
         if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
-            check_exchange(l, ast, rule);
+            check_exchange(l, ast, rule), check_ring(l, ast, rule);
     if (ast->init)
         check_occurs(l, ast->init);
     if (axis && axis->count && ast->init)

@@ -87,9 +87,13 @@ Work op_work(Module *m, const Func *f, const Op *op)
         return (Work){ 0 };
     const Stages on = result(op)->type.on;
     Axes used = 0;
-    for (int i = 0; i < space.rank; i++)
+    double blocks = 1;
+    for (int i = 0; i < space.rank; i++) {
         used |= axes_of_dim(&space.dim[i]);
-    Work work = { .rank = whole / (double)count_ranks(m, used) };
+        blocks *= (double)split_count(m, space.dim[i].split);
+    }
+    blocks = op->attrs.own ? blocks : (double)count_ranks(m, used); /* a block of queries with one of keys */
+    Work work = { .rank = whole / blocks };
     for (int i = 0; i < op->args.count; i++) /* each rank has a term of its own */
         used |= arg(op, i)->type.partial;
     used |= on.at ? 1u << on.axis : f && pipeline_axis(m) >= 0 ? stages_around(m, f) : 0; /* each has other work */
@@ -128,7 +132,7 @@ Traffic op_traffic(const Module *m, const Op *op)
                         .volume = (double)(before > after ? before : after) };
     if (op->kind == OP_all_reduce) /* a reduce-scatter, and an all-gather */
         traffic.volume *= 2;
-    traffic.sent = traffic.volume * (1 - 1 / (double)traffic.ranks);
+    traffic.sent = op->kind == OP_rotate ? traffic.volume : traffic.volume * (1 - 1 / (double)traffic.ranks);
     return traffic;
 }
 

@@ -130,6 +130,7 @@ typedef struct {
     int64_t window;                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, first_key; /* global positions */
     int64_t jump_from, jump;        /* added to positions of queries from `jump_from` on (RtPart) */
+    int64_t key_jump_from, key_jump; /* and of keys */
     float scale;
 } RtAttend;
 
@@ -142,9 +143,14 @@ RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
     return s.first_query + query + (query >= s.jump_from ? s.jump : 0);
 }
 
+RT_INLINE int64_t rt_attend_key_position(int64_t key, const RtAttend s)
+{
+    return s.first_key + key + (key >= s.key_jump_from ? s.key_jump : 0);
+}
+
 RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
 {
-    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
+    const int64_t ahead = rt_attend_key_position(key, s) - rt_attend_position(query, s);
     if (s.causal && ahead > 0)
         return false;
     return s.window == 0 || (ahead < s.window && -ahead < s.window);
