@@ -87,13 +87,9 @@ Work op_work(Module *m, const Func *f, const Op *op)
         return (Work){ 0 };
     const Stages on = result(op)->type.on;
     Axes used = 0;
-    double blocks = 1;
-    for (int i = 0; i < space.rank; i++) {
+    for (int i = 0; i < space.rank; i++)
         used |= axes_of_dim(&space.dim[i]);
-        blocks *= (double)split_count(m, space.dim[i].split);
-    }
-    blocks = op->attrs.own ? blocks : (double)count_ranks(m, used); /* a block of queries with one of keys */
-    Work work = { .rank = whole / blocks };
+    Work work = { .rank = whole / (double)count_ranks(m, used) };
     for (int i = 0; i < op->args.count; i++) /* each rank has a term of its own */
         used |= arg(op, i)->type.partial;
     used |= on.at ? 1u << on.axis : f && pipeline_axis(m) >= 0 ? stages_around(m, f) : 0; /* each has other work */

@@ -20,6 +20,7 @@ typedef struct {
     const Op *op;
     Value *keys[3]; /* k, v, segments: of the block at hand; NULL: none */
     int turn;       /* of this block */
+    int64_t *steps; /* of the function so far */
 } Ring;
 
 static int64_t ranks_around(const Ring *r)
@@ -117,10 +118,11 @@ static void put_result(Ring *r, int i, Value *value)
 static void merge(Ring *r, Value **y, Value **lse, const Op *step)
 {
     Builder *b = &r->b;
-    Value *of_both = BUILD(b, OP_lse_add, NO_ATTRS, *lse, step->results.at[1]);
-    Value *share = BUILD(b, OP_lse_share, NO_ATTRS, *lse, of_both);
-    Value *own = BUILD(b, OP_lse_share, NO_ATTRS, step->results.at[1], of_both);
-    *y = BUILD(b, OP_add, NO_ATTRS, BUILD(b, OP_mul, NO_ATTRS, *y, share), BUILD(b, OP_mul, NO_ATTRS, result(step), own));
+    const Attrs at = { .step = ++*r->steps };
+    Value *of_both = BUILD(b, OP_lse_add, at, *lse, step->results.at[1]);
+    Value *share = BUILD(b, OP_lse_share, at, *lse, of_both);
+    Value *own = BUILD(b, OP_lse_share, at, step->results.at[1], of_both);
+    *y = BUILD(b, OP_add, at, BUILD(b, OP_mul, at, *y, share), BUILD(b, OP_mul, at, result(step), own));
     *lse = of_both;
 }
 
@@ -139,11 +141,12 @@ static void attend_back_around(Ring *r)
     Op *step = see_block(r);
     Value *sum[3]; /* of dq, dk, dv */
     for (int i = 0; i < 3; i++)
-        sum[i] = cast_to(r, step->results.at[i], F32);
+        sum[i] = step->results.at[i];
     for (int by; (by = next_block(r));) {
+        const Attrs at = { .step = ++*r->steps };
         step = see_block(r);
         for (int i = 0; i < 3; i++)
-            sum[i] = BUILD(&r->b, OP_add, NO_ATTRS, rotated(r, sum[i], i ? by : 0), step->results.at[i]);
+            sum[i] = BUILD(&r->b, OP_add, at, cast_to(r, rotated(r, sum[i], i ? by : 0), F32), step->results.at[i]);
     }
     const int home = r->turn ? (int)ranks_around(r) - r->turn : 0;
     for (int i = 0; i < 3; i++)
@@ -152,13 +155,14 @@ static void attend_back_around(Ring *r)
 
 void lower_rings(Module *m, Func *f)
 {
+    int64_t steps = 0;
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         if (!(info(op)->traits & IN_BLOCKS) || !op->attrs.axis)
             continue;
         const bool is_gradient = op->results.count == 3;
         const int plain = is_gradient ? 6 : 3;
-        Ring ring = { .b = builder_at(m, f, op), .op = op, .keys = { arg(op, 1), arg(op, 2) } };
+        Ring ring = { .b = builder_at(m, f, op), .op = op, .keys = { arg(op, 1), arg(op, 2) }, .steps = &steps };
         ring.keys[2] = op->args.count > plain ? arg(op, op->args.count - 1) : NULL;
         (is_gradient ? attend_back_around : attend_around)(&ring);
         remove_op(f, op);
