@@ -128,9 +128,8 @@ typedef struct {
     RtType type;                    /* of all but lse */
     bool causal;                    /* query i sees keys up to i */
     int64_t window;                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
-    int64_t first_query, first_key; /* global positions */
-    int64_t jump_from, jump;        /* added to positions of queries from `jump_from` on (RtPart) */
-    int64_t key_jump_from, key_jump; /* and of keys */
+    int64_t first_query, jump_from, jump; /* positions in the whole sequence, as in RtPart */
+    int64_t first_key, key_jump_from, key_jump;
     float scale;
 } RtAttend;
 
