@@ -92,25 +92,37 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
         }
 }
 
-/* Is the ring the outermost axis of a sequence without padding, whose keys an attention sees? */
+/* Is the ring the outermost axis of this sequence, which has no padding? */
+static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, const Dim *seq)
+{
+    const Where at = { .at = ast->type->loc, .help = "name it first, or attend = gather" };
+    if (seq->padded != seq->size) {
+        complain(l, (Where){ .at = at.at, .help = "attend = gather, or a size without padding" },
+                 "keys cannot pass by in blocks: '%s' has padding", seq->name);
+        return false;
+    }
+    for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
+        if (has_name(&other->dims, seq->name)) {
+            complain(l, at, "keys pass around the outermost axis of '%s' only, which is '%s'", seq->name,
+                     l->m->axis[other->axis]);
+            return false;
+        }
+    return true;
+}
+
 static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
 {
-    const Op *ringed = NULL;
-    for (const Func *f = l->m->funcs; f && rule->ring && !ringed; f = f->next)
-        for (const Op *op = f->first; op && !ringed; op = op->next)
-            ringed = rings(l->m, op, rule) ? op : NULL;
-    const Name seq = ringed ? ringed->attrs.seq : NULL;
-    const Type *q = seq ? &arg(ringed, 0)->type : NULL;
-    if (rule->ring && !ringed && !l->layout->is_model_wrong)
+    bool any = false;
+    for (const Func *f = l->m->funcs; f && rule->ring; f = f->next)
+        for (const Op *op = f->first; op; op = op->next) {
+            const Type *q = rings(l->m, op, rule) ? &arg(op, 0)->type : NULL;
+            any |= q != NULL;
+            if (q && !check_ring_along(l, ast, rule, &q->dim[find_dim(q, op->attrs.seq)]))
+                return;
+        }
+    if (rule->ring && !any && !l->layout->is_model_wrong)
         complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" },
                  "no attention of the model has keys along '%s', so none would pass by", rule->dims.name[0]);
-    if (q && q->dim[find_dim(q, seq)].padded != q->dim[find_dim(q, seq)].size)
-        complain(l, (Where){ .at = ast->type->loc, .help = "attend = gather, or a size without padding" },
-                 "keys cannot pass by in blocks: '%s' has padding", seq);
-    for (const ShardRule *other = l->m->rules; seq && other != rule; other = other->next)
-        if (has_name(&other->dims, seq))
-            complain(l, (Where){ .at = ast->type->loc, .help = "name it first, or attend = gather" },
-                     "keys pass around the outermost axis of '%s' only, which is '%s'", seq, l->m->axis[other->axis]);
 }
 
 static void check_occurs(Lower *l, const Ast *name)
