@@ -242,7 +242,10 @@ class Parser:
     def layout_shard(self):
         dims = self.listed("over", self.shard_dim)
         self.take("over")
-        return Shard(dims, self.name(), self.name() if self.accept("else") else None)
+        shard = Shard(dims, self.name(), self.name() if self.accept("else") else None)
+        if self.peek() == "(":
+            shard.options = dict(self.bracketed("(", ")", lambda: self.listed(")", self.option)))
+        return shard
 
     def option(self):
         name = self.name()

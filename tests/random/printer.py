@@ -93,7 +93,8 @@ def layout_text(line):
         return "mesh " + ", ".join(f"{axis} = {expression_text(size)}" for axis, size in line.axes.items())
     if isinstance(line, Shard):
         dims = ", ".join(d if isinstance(d, str) else f"({d[0]}, {d[1]})" for d in line.dims)
-        return f"shard {dims} over {line.axis}" + (f" else {line.otherwise}" if line.otherwise else "")
+        options = ", ".join(option_text(name, value) for name, value in line.options.items())
+        return f"shard {dims} over {line.axis}" + (f" else {line.otherwise}" if line.otherwise else "") + (f" ({options})" if options else "")
     if isinstance(line, Recompute):
         return f"recompute {expression_text(line.policy)}"
     options = ", ".join(option_text(name, value) for name, value in line.options.items())

@@ -46,6 +46,7 @@ class Call:
     keywords: dict = field(default_factory=dict)
     renaming: tuple = None  # of rename: (from, to)
     instance: str = None    # what `as` says
+    shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
 @dataclass
@@ -149,6 +150,7 @@ class Shard:
     dims: list  # a name, or a pair of names
     axis: str
     otherwise: str = None
+    options: dict = field(default_factory=dict)
 
 
 @dataclass
