@@ -36,6 +36,7 @@ typedef struct {
     Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number.  "-", at
                       the ends: a loop does not pass this rank; of 0 elements, it does */
     bool reversed; /* with `parts`: the last rank has the first elements */
+    int16_t turn;  /* of one axis of n ranks: rank r has the block of rank (r + turn) mod n */
 } Split;
 
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
@@ -236,6 +237,7 @@ typedef struct ShardRule {
     Name otherwise; /* NULL: none */
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
     bool exchange;  /* an op that needs a dim like these whole is split along another one: attention by heads */
+    bool ring;      /* its blocks of that dim pass by: see passes/layout/ring.c */
     Name parts;     /* "3+9": see Split */
     bool reversed;
     bool joined; /* of copies: they follow those of the rule before, on the same stages */
@@ -336,7 +338,8 @@ enum {
     WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
     WISHES = 1 << 16,   /* requests a layout, to be lowered to collectives: no target runs it */
     MOVES = 1 << 17,    /* its result is on the stages that {on} names */
-    SKIPS = 1 << 18     /* an index of -1 selects nothing */
+    SKIPS = 1 << 18,    /* an index of -1 selects nothing */
+    IN_BLOCKS = 1 << 19 /* it can see its keys block by block, and its results be merged */
 };
 
 typedef struct {
@@ -375,6 +378,8 @@ static inline bool is_number(const Value *value, double number)
 bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim);     /* SUM: of at least one result */
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
+/* Do the keys of an op pass by, by a rule? */
+bool rings(const Module *m, const Op *op, const ShardRule *rule);
 /* Does an op exchange the dims of a rule for another one, and may that be `dim`? */
 bool exchanges(const Module *m, const Op *op, const ShardRule *rule);
 bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim);

@@ -109,7 +109,7 @@ Names dims_lacking(const Type *of, const Type *in)
 bool split_equal(Split a, Split b)
 {
     return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0 && a.parts == b.parts &&
-           a.reversed == b.reversed;
+           a.reversed == b.reversed && a.turn == b.turn;
 }
 
 bool dim_equal(const Dim *a, const Dim *b)
@@ -337,6 +337,9 @@ static bool has_right_parts(const Module *m, const Dim *dim)
 
 bool splits_evenly(const Module *m, const Dim *dim)
 {
+    if (dim->split.turn && (dim->split.count != 1 || dim->split.parts || dim->split.turn < 0 ||
+                            dim->split.turn >= m->axis_size[dim->split.axis[0]]))
+        return false;
     if (dim->split.parts || dim->split.reversed)
         return dim->split.parts && has_right_parts(m, dim);
     int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;

@@ -34,6 +34,7 @@ typedef struct {
     bool zigzag;
     const int64_t *parts; /* along one axis: each rank's elements, in memory for the most; NULL: as above */
     bool reversed;        /* with `parts`: the last rank has the first elements */
+    int turn;             /* along one axis of n: rank r has the block of rank (r + turn) mod n */
 } RtSplit;
 
 typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;
@@ -154,6 +155,7 @@ typedef struct {
  *   all_gather      [outer, block] -> [outer, n, block]
  *   reduce_scatter  [outer, n, block] -> [outer, block]
  *   send            [outer, block] -> [outer, block], from one rank to another
+ *   rotate          [outer, block] -> [outer, block], from the rank `turn` behind, around the group
  *   all_to_all      gathers one dim and splits another; gathers_first: the gathered dim is the first of them:
  *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
  *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
@@ -166,7 +168,7 @@ typedef struct {
     bool zigzag, zigzag_cut; /* of the dim that is gathered or reduced to a split; of the one that all_to_all splits */
 } RtPiece;
 
-typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL, RT_SEND } RtCollectiveKind;
+typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL, RT_SEND, RT_ROTATE } RtCollectiveKind;
 
 /* A collective; ops of one bucket are one collective, with a piece for each tensor.  Sums are in rank order and in
  * f32. */
@@ -176,6 +178,7 @@ typedef struct {
     bool maximum;
     int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
     uint64_t stages;              /* if not 0: of its only axis, the coordinates of those in the group */
+    int turn;                     /* of a rotate */
     const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
     const char *cause;            /* the pass that inserted it, and the reason: for reports */
     const RtPiece *piece;

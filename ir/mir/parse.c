@@ -362,6 +362,7 @@ static void read_rule(Parser *p, ShardRule **end)
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
     rule->exchange = accept(p, "exchange");
+    rule->ring = accept(p, "ring");
     rule->reversed = accept(p, "reversed");
     rule->joined = accept(p, "joined");
     if (accept(p, "parts"))

@@ -46,6 +46,7 @@ class Call:
     keywords: dict = field(default_factory=dict)
     renaming: tuple = None  # of rename: (from, to); of top_k: (how many, to)
     instance: str = None    # what `as` says
+    shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
 @dataclass
