@@ -108,12 +108,11 @@ static void name_result(Lower *l, const Ast *target, Operand operand)
 void lower_assign(Lower *l, const Ast *ast)
 {
     const Ast *target = ast->child;
-    const bool is_pair = target->next && !target->next->next && !ast->type && gives_pair(ast->init);
-    Name outer = l->b.path, path = join_path(l, l->path, (is_pair ? target->next : target)->name);
+    Name outer = l->b.path, path = join_path(l, l->path, target->name);
     l->b.path = path;
     set_place(l, ast->init->loc);
     Operand operand = lower_expr(l, ast->init);
-    if (target->next && !is_pair) {
+    if (target->next) {
         complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
         operand = wrong;
     }
@@ -124,14 +123,6 @@ void lower_assign(Lower *l, const Ast *ast)
         operand = wrong;
     if (operand.kind == TENSOR)
         name_value(l, operand.value, path);
-    if (is_pair) {
-        l->b.path = path = join_path(l, l->path, target->name);
-        Operand values = operand.kind == TENSOR ? tensor_operand(chosen_values(l, operand.value)) : wrong;
-        if (values.kind == TENSOR)
-            name_value(l, values.value, path);
-        name_result(l, target, values);
-        target = target->next;
-    }
     l->b.path = outer;
     for (; target; target = target->next)
         name_result(l, target, operand);

@@ -258,20 +258,6 @@ static void declare_dim(Lower *l, const Ast *ast)
                     origin_of(l, ast));
 }
 
-/* `top_k(x, d, 2 -> choice)` declares `dim choice = 2`, if nothing else does. */
-static void declare_counted(Lower *l, const Ast *ast)
-{
-    for (; ast; ast = ast->next) {
-        const bool is_choice = ast->kind == A_CALL && strcmp(ast->name, "top_k") == 0;
-        for (const Ast *at = is_choice ? ast->child : NULL; at; at = at->next)
-            if (at->kind == A_ARROW && !find_symbol_here(&l->globals, at->name))
-                declare_dim(l, at);
-        declare_counted(l, ast->child);
-        declare_counted(l, ast->init);
-        declare_counted(l, ast->body);
-    }
-}
-
 static void declare_block(Lower *l, const Ast *ast, SymbolKind kind)
 {
     if (kind == S_BLOCK && is_function(ast->name))
@@ -302,7 +288,6 @@ void declare_all(Lower *l)
         else if (ast->kind == A_MODEL)
             declare_model(l, ast);
     }
-    declare_counted(l, l->file);
     check_defines(l);
     if (!l->model)
         complain(l, (Where){ .at = { l->source->length, l->source->length } }, "the file has no model");

@@ -76,14 +76,6 @@ CALL(top_k)
     return wrong;
 }
 
-bool gives_pair(const Ast *ast) { return ast->kind == A_CALL && strcmp(ast->name, "top_k") == 0; }
-
-Value *chosen_values(Lower *l, Value *chosen)
-{
-    Value *x = arg(chosen->def, 0);
-    return elements_at(l, x, x->type.dim[find_dim(&x->type, chosen->def->attrs.dim)], chosen);
-}
-
 /* --- Queues ------------------------------------------------------------------------------------- */
 
 static bool are_chosen(Lower *l, const Arguments *a)
@@ -231,8 +223,6 @@ CALL(dispatch)
     const double size = fmin(most, ceil(capacity * queue / (double)experts.size));
     const bool mixes =
         l->variant == AS_CHECK && has_name(&over, l->m->batch) && find_dim(&a->x[0]->type, l->m->batch) >= 0;
-    Symbol *slots_symbol = find_symbol_here(&l->globals, a->dims.name[1]);
-    slots_symbol->experts = experts.name;
     if (mixes && size == most)
         return tensor_operand(rows_by_sequence(l, a->x[0], &over, experts, a->dims.name[1]));
     if (mixes) {
@@ -261,31 +251,13 @@ static Value *sequences_of_rows(Lower *l, Value *y, const Type *chosen, Name exp
     return spread.dims.count ? EMIT(l, OP_broadcast, spread, y) : y;
 }
 
-/* combine(y, chosen): the dims are those of y that a dispatch has made. */
-static bool find_rows(Lower *l, Arguments *a)
-{
-    const Type *y = &a->x[0]->type;
-    Names found = { 0 };
-    for (int i = 0; i < y->rank; i++) {
-        const Symbol *symbol = find_symbol_here(&l->globals, y->dim[i].name);
-        if (symbol && symbol->is_slots && symbol->experts && find_dim(y, symbol->experts) >= 0)
-            found = (Names){ 2, { symbol->experts, y->dim[i].name } };
-    }
-    if (a->dims.count == 0)
-        a->dims = found, a->dim_ast[0] = a->dim_ast[1] = a->ast[0];
-    if (a->dims.count != 2)
-        complain(l, (Where){ .at = a->ast[0]->loc, .help = "combine(y, chosen, experts, slots)" },
-                 "%s does not tell which dims are experts and slots", type_words(l, y));
-    return a->dims.count == 2;
-}
-
 CALL(combine)
 {
+    const Name experts = a->dims.name[0], slots = a->dims.name[1];
     const Type *y = &a->x[0]->type;
     Value *chosen = a->x[1];
-    if (!are_chosen(l, a) || !find_rows(l, a))
+    if (!are_chosen(l, a))
         return wrong;
-    const Name experts = a->dims.name[0], slots = a->dims.name[1];
     for (int d = 0; d < 2; d++)
         if (find_dim(&chosen->type, a->dims.name[d]) >= 0) {
             complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[1]->loc } }, "%s already has the dim '%s'",

@@ -70,7 +70,6 @@ typedef struct Symbol {
     bool wrong;           /* a const or dim with an error in its expression */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
-    Name experts;         /* of such a dim: those that it was last made for */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
@@ -276,8 +275,6 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
 bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
-bool gives_pair(const Ast *ast);                   /* p, chosen = top_k(...) */
-Value *chosen_values(Lower *l, Value *chosen);     /* the elements that top_k has chosen */
 bool has_no_positions(Lower *l, Name dim, Loc at); /* reports a dim of which none may be named */
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
@@ -334,7 +331,6 @@ Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
 Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v,
                  Value *const segments[2]); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
-Value *elements_at(Lower *l, Value *x, Dim dim, Value *index); /* x[dim = index], a gather or a pick */
 Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
 const Labelled *find_labelled(const Lower *l, const Value *value);

@@ -35,7 +35,6 @@ class Evaluation:
         self.rounding, self.dtype, self.key = rounding, dtype, key
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.instances, self.next_dropout = {}, 0
-        self.rows = []  # (experts, slots) of each dispatch so far
         self.fits = {}  # input: the smallest dim that its tokens index
 
     def loss(self):
@@ -311,13 +310,12 @@ class Evaluation:
 
     def call_top_k(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
-        dim, choice = self.dims(e, 1) + ([e.renaming[1]] if e.renaming else [])
+        dim, choice = self.dims(e, 1)
         return routing.top_k(x, dim, choice, self.sizes[choice])
 
     def call_dispatch(self, e, values, place):
         x, chosen = self.arguments(e, values, place, 2)
         experts, slots = self.dims(e, 2)
-        self.rows.append((experts, slots))
         said, within = e.keywords.get("capacity"), e.keywords.get("within")
         capacity = None if said is None or getattr(said, "name", "") == "none" else number_of(said, self.known)
         return routing.dispatch(x, chosen, experts, slots, self.sizes[experts], capacity, within and within.name,
@@ -325,8 +323,7 @@ class Evaluation:
 
     def call_combine(self, e, values, place):
         y, chosen = self.arguments(e, values, place, 2)
-        experts, slots = self.dims(e, 2) or next(pair for pair in self.rows if set(pair) <= set(y.dims))
-        return routing.combine(y, chosen, experts, slots, self.batch_dim)
+        return routing.combine(y, chosen, *self.dims(e, 2), self.batch_dim)
 
     def call_balance(self, e, values, place):
         gate, chosen = self.arguments(e, values, place, 2)

@@ -329,11 +329,8 @@ class Operations(Operands):
         gain = self.scope.param([experts, feature], 0.8).expression
         score = call("sigmoid", call("dot", x.expression, router, feature))
         chosen = call("top_k", score, experts, choice)
-        if self.draw.random() < 0.3:
-            chosen = Call("top_k", chosen.arguments[:2], {}, (str(self.size(choice)), choice))
-        named = [experts, slots] if self.draw.random() < 0.7 else []
         rows = call("dispatch", x.expression, chosen, experts, slots, **self.capacity(x.dims - {feature}))
-        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, *named)
+        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, experts, slots)
         weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
         if self.draw.random() < 0.2 and self.state.mixes:
             weighted = binary("+", weighted, call("balance", score, chosen, experts))

@@ -137,8 +137,8 @@ class Parser:
 
     def argument(self, call):
         start = self.at
-        if re.match(r"[A-Za-z_0-9]", self.peek()):
-            name = self.next()
+        if re.match(r"[A-Za-z_]", self.peek()):
+            name = self.name()
             if self.accept("="):
                 call.keywords[name] = self.expression()
                 return

@@ -44,7 +44,7 @@ class Call:
     function: str
     arguments: list
     keywords: dict = field(default_factory=dict)
-    renaming: tuple = None  # of rename: (from, to); of top_k: (how many, to)
+    renaming: tuple = None  # of rename: (from, to)
     instance: str = None    # what `as` says
     shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
