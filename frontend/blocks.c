@@ -105,17 +105,41 @@ static void name_result(Lower *l, const Ast *target, Operand operand)
     declare(l, l->scope, S_LOCAL, target->name, target->loc)->operand = good ? operand : wrong;
 }
 
+/* p, chosen = top_k(...) */
+static void lower_pair(Lower *l, const Ast *ast)
+{
+    const Ast *target = ast->child;
+    Name outer = l->b.path;
+    l->b.path = join_path(l, l->path, target->name);
+    Operand values[] = { wrong, lower_expr(l, ast->init) };
+    if (ast->type)
+        complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" }, "one type is stated for two values");
+    set_place(l, ast->init->loc);
+    if (values[1].kind != WRONG)
+        values[0] = largest_of(l, values[1]);
+    if (values[1].kind != WRONG && (values[0].kind == WRONG || target->next->next)) {
+        complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
+        values[0] = values[1] = wrong;
+    }
+    for (int i = 0; target; i = 1, target = target->next) {
+        if (values[i].kind == TENSOR)
+            name_value(l, values[i].value, join_path(l, l->path, target->name));
+        name_result(l, target, values[i]);
+    }
+    l->b.path = outer;
+}
+
 void lower_assign(Lower *l, const Ast *ast)
 {
+    if (ast->child->next) {
+        lower_pair(l, ast);
+        return;
+    }
     const Ast *target = ast->child;
     Name outer = l->b.path, path = join_path(l, l->path, target->name);
     l->b.path = path;
     set_place(l, ast->init->loc);
     Operand operand = lower_expr(l, ast->init);
-    if (target->next) {
-        complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
-        operand = wrong;
-    }
     if (ast->type)
         operand = scalar_of(l, operand, ast->type->name ? dtype_named(ast->type->name) : F32);
     set_place(l, ast->init->loc);
@@ -124,8 +148,7 @@ void lower_assign(Lower *l, const Ast *ast)
     if (operand.kind == TENSOR)
         name_value(l, operand.value, path);
     l->b.path = outer;
-    for (; target; target = target->next)
-        name_result(l, target, operand);
+    name_result(l, target, operand);
 }
 
 /* --- Parameters ---------------------------------------------------------------------------- */

@@ -100,6 +100,7 @@ static void lower_variants(Lower *l)
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
+    name_routers(l->m);
     cut_pipeline(l);
     remove_uncalled(l->m);
 }

@@ -7,7 +7,7 @@
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
- *   indices.c    bounds checks of indices
+ *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
@@ -70,6 +70,7 @@ typedef struct Symbol {
     bool wrong;           /* a const or dim with an error in its expression */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
+    Name experts;         /* of such a dim: whose slots they are */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
@@ -175,6 +176,7 @@ struct Lower {
 
     Scope globals;
     Symbol *batch; /* the dim without a size, or NULL */
+    Ast *choices;  /* declarations of the dims that calls make: `2 -> choice` */
     const Ast *model;
     Variant variant;
     int64_t batch_size; /* of the batch dim in this variant */
@@ -232,10 +234,13 @@ void come_back(Lower *l, Elsewhere *elsewhere);
 /* --- Declarations, dims, types ----------------------------------------------------------------- */
 
 void declare_all(Lower *l);
+void declare_dim(Lower *l, const Ast *ast);
 void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
+void declare_choices(Lower *l);                     /* the dims that calls of top_k make */
+Operand largest_of(Lower *l, Operand chosen);       /* the elements that a call of top_k chose; WRONG: it is none */
 bool holds_slots(const Lower *l, const char *name); /* does a call of dispatch compute the size of this dim? */
 void forget_slots(Lower *l);                        /* their sizes */
 bool varies(const Lower *l, Name dim);              /* does its size depend on the micro-batch? */
@@ -245,6 +250,7 @@ bool varies(const Lower *l, Name dim);              /* does its size depend on t
 void read_settings(Lower *l);                 /* before the model is lowered */
 void read_layout(Lower *l);                   /* before the settings, which count its ranks */
 void check_layout(Lower *l);                  /* after the model */
+void name_routers(Module *m);                 /* after all functions, see router.c */
 void cut_pipeline(Lower *l);                  /* after all functions: what a pipeline's repeats and chunks need */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);

@@ -327,9 +327,13 @@ class Operations(Operands):
         router = self.scope.param([feature, experts], 1.0).expression
         gain = self.scope.param([experts, feature], 0.8).expression
         score = call("sigmoid", call("dot", x.expression, router, feature))
+        short = self.draw.random() < 0.5
         chosen = call("top_k", score, experts, choice)
+        if short:
+            chosen.arguments.pop()
+            chosen.renaming = (str(self.size(choice)), choice)
         rows = call("dispatch", x.expression, chosen, experts, slots, **self.capacity(x.dims - {feature}))
-        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, experts, slots)
+        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, *[experts, slots][:0 if short else 2])
         weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
         if self.draw.random() < 0.2 and self.state.mixes:
             weighted = binary("+", weighted, call("balance", score, chosen, experts))

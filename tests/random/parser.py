@@ -145,7 +145,11 @@ class Parser:
                 call.renaming = (name, self.name())
                 return
             self.at = start
-        call.arguments.append(self.expression())
+        value = self.expression()
+        if self.accept("->"):
+            call.renaming = (value.text, self.name())
+            return
+        call.arguments.append(value)
 
     # --- Statements --------------------------------------------------------------------------------------------------
 
@@ -174,6 +178,10 @@ class Parser:
         return reader() if reader else self.assignment(word)
 
     def assignment(self, name):
+        if self.accept(","):
+            chosen = self.name()
+            self.take("=")
+            return Assign(name, self.expression(), None, chosen)
         stated = self.type() if self.accept(":") else None
         self.take("=")
         return Assign(name, self.expression(), stated)

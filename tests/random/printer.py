@@ -75,7 +75,8 @@ def line_text(s):
         return f"input {s.name} : {type_text(s.type)}{source}"
     if isinstance(s, Assign):
         stated = f" : {type_text(s.type)}" if s.type else ""
-        return f"{s.name}{stated} = {expression_text(s.value)}"
+        chosen = f", {s.chosen}" if s.chosen else ""
+        return f"{s.name}{chosen}{stated} = {expression_text(s.value)}"
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
     assert isinstance(s, Loss), s

@@ -44,7 +44,7 @@ class Call:
     function: str
     arguments: list
     keywords: dict = field(default_factory=dict)
-    renaming: tuple = None  # of rename: (from, to)
+    renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
     instance: str = None    # what `as` says
 
 
@@ -119,6 +119,7 @@ class Assign:
     name: str
     value: object
     type: TypeOf = None
+    chosen: str = None  # of `p, chosen = top_k(...)`
 
 
 @dataclass
