@@ -78,6 +78,9 @@ static bool may_name(Lower *l, const char *name, Loc loc)
 
 static void check_one(Lower *l, const Symbol *symbol)
 {
+    if (symbol->state && !symbol->updated && l->variant == AS_MODEL && !l->incomplete)
+        complain(l, (Where){ .at = symbol->loc, .help = arena_text(l->arena, "update %s = ...", symbol->name) },
+                 "the state '%s' has no update", symbol->name);
     static const char *const nouns[N_SYMBOLS] = {
         [S_ARGUMENT] = "the argument ", [S_PARAM] = "the parameter ", [S_INPUT] = "the input ", [S_LOCAL] = ""
     };
@@ -250,8 +253,9 @@ void lower_param(Lower *l, const Ast *ast)
     Type type;
     Param described = { 0 };
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
-    described.decay = good && !ast->no_decay;
+    described.decay = good && !ast->no_decay && !ast->is_state;
     described.frozen = ast->frozen;
+    described.state = ast->is_state;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);
         if (other) {
@@ -264,6 +268,8 @@ void lower_param(Lower *l, const Ast *ast)
             continue;
         Name full = join_path(l, l->path, name->name);
         symbol->operand = tensor_operand(import_param(l, l->frame, full, type));
+        if (ast->is_state)
+            declare_state(l, symbol);
         if (l->variant == AS_MODEL)
             add_trainable(l, name, &described, full);
     }
@@ -470,6 +476,8 @@ void lower_statement(Lower *l, const Ast *ast)
         lower_assign(l, ast);
     else if (ast->kind == A_PARAM)
         lower_param(l, ast);
+    else if (ast->kind == A_UPDATE)
+        lower_update(l, ast);
     else if (ast->kind == A_REPEAT)
         lower_repeat(l, ast);
 }

@@ -9,6 +9,7 @@
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
+ *   state.c      state that is no parameter
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
@@ -74,6 +75,8 @@ typedef struct Symbol {
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
+    Value *state;                                  /* of a param that is a state: the tensor itself */
+    bool updated;                                  /* and it has an update */
     Body *frame;
     struct Symbol *next; /* declared before it, in the same scope */
 } Symbol;
@@ -112,6 +115,7 @@ struct Body {
     Values inputs, totals;    /* of the model */
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
+    Value *observed;          /* the statistics of updates so far, as terms of the loss; NULL: none */
     Values captured, sources; /* of a body: outer values that it reads, here and outside */
     Map names;                /* of all these and of the results of ops: name -> anything */
     Value *key;               /* of dropout; NULL until needed */
@@ -148,6 +152,12 @@ typedef struct CopyDim {
     Loc loc;
     struct CopyDim *next;
 } CopyDim;
+
+/* The place of a sum over the batch that an update reads. */
+typedef struct Statistic {
+    Loc at;
+    struct Statistic *next;
+} Statistic;
 
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
 typedef struct Reported {
@@ -199,6 +209,8 @@ struct Lower {
     Param *last_param;
 
     Labelled *labelled;
+    Statistic *statistics; /* of AS_MODEL */
+    Values in_place;       /* AS_CHECK: zeros in place of these */
     Repeated *repeated;
     CopyDim *copy_dims;
     Values counts; /* AS_TOTALS: the results */
@@ -291,6 +303,11 @@ bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, L
 
 void lower_assign(Lower *l, const Ast *ast);
 void lower_param(Lower *l, const Ast *ast);
+void declare_state(Lower *l, Symbol *symbol);
+void lower_update(Lower *l, const Ast *ast);
+bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
+Value *checked_statistic(Lower *l, Value *value);  /* AS_CHECK: what an update reads in place of it */
+bool reads_statistics(Lower *l, Func *first);      /* AS_CHECK: do the results of these functions? */
 void lower_repeat(Lower *l, const Ast *ast);
 void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */

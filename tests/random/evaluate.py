@@ -9,7 +9,7 @@ import routing
 import tensors
 from constants import flag_of, names_in, number_of
 from tensors import Tensor, Wrong
-from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return
+from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return, Update
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
               "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}
@@ -33,6 +33,7 @@ class Evaluation:
         self.batch_dim, self.inputs, self.parameter = program.batch_dim, inputs, parameter
         self.rounding, self.dtype, self.key = rounding, dtype, key
         self.sizes = {d: known.get(d, batch) for d in program.dims}
+        self.updated = {}  # the states after the step, of updates over the whole batch
         self.instances, self.next_dropout, self.slots = {}, 0, set()
         self.fits = {}  # input: the smallest dim that its tokens index
 
@@ -55,6 +56,10 @@ class Evaluation:
                 values[statement.chosen] = chosen
             elif isinstance(statement, Assign):
                 values[statement.name] = self.assigned(statement, values, place)
+            elif isinstance(statement, Update):
+                full, before = self.full_name(statement.name, place), values[statement.name]
+                after = self.tensor(statement.value, values, place).ordered(before.dims)
+                self.updated[full] = after.data.detach()
             elif isinstance(statement, Param):
                 self.parameters(statement, values, place)
             elif isinstance(statement, Repeat):
@@ -77,10 +82,15 @@ class Evaluation:
 
     def parameters(self, statement, values, place):
         for name in statement.names:
-            full = f"{place.path}.{name}" if place.path else name
+            full = self.full_name(name, place)
             sizes = [self.sizes[d] for d in statement.type.dims]
             data = self.parameter(full, statement, sizes).to(self.dtype)
-            values[name] = Tensor(self.rounding(data), tuple(statement.type.dims))
+            data = data.detach() if statement.state else self.rounding(data)
+            values[name] = Tensor(data, tuple(statement.type.dims))
+
+    @staticmethod
+    def full_name(name, place):
+        return f"{place.path}.{name}" if place.path else name
 
     def repeat(self, statement, values, place):
         outside = set(values)

@@ -3,7 +3,7 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, TypeOf, Zero)
+                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, TypeOf, Zero, Update)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -215,6 +215,16 @@ class Parser:
         stated = self.type()
         self.take("=")
         return Param(names, stated, self.expression(), self.accept("no_decay"), self.accept("frozen"))
+
+    def read_state(self):
+        names = self.listed(":", self.name)
+        self.take(":")
+        stated = self.type()
+        self.take("=")
+        return Param(names, stated, self.expression(), state=True)
+
+    def read_update(self):
+        return Update(*self.named_expression())
 
     def read_input(self):
         name = self.name()

@@ -105,6 +105,7 @@ class Param:
     init: object
     no_decay: bool = False
     frozen: bool = False
+    state: bool = False
 
 
 @dataclass
@@ -120,6 +121,13 @@ class Assign:
     value: object
     type: TypeOf = None
     chosen: str = None  # of `p, chosen = top_k(...)`
+
+
+@dataclass
+class Update:
+    """Of a Param that is a state."""
+    name: str
+    value: object
 
 
 @dataclass
