@@ -24,14 +24,18 @@ static void print_totals(Run *run, const Module *m, Totals totals)
                grouped(arena, totals.seq));
 }
 
-typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, N_FATES } Fate;
+typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, UPDATED, N_FATES } Fate;
 
-static Fate fate_of(const Param *param) { return param->frozen ? NOT_TRAINED : param->decay ? DECAYING : NOT_DECAYING; }
+static Fate fate_of(const Param *param)
+{
+    return param->frozen ? NOT_TRAINED : param->state ? UPDATED : param->decay ? DECAYING : NOT_DECAYING;
+}
 
 /* "weight decay: wte, h.*.attn.wq" */
 static void print_params(const Module *m, Fate fate)
 {
-    static const char *const words[] = { "  weight decay:    ", "  no weight decay: ", "  frozen:          " };
+    static const char *const words[] = { "  weight decay:    ", "  no weight decay: ", "  frozen:          ",
+                                         "  state:           " };
     const char *before = words[fate];
     for (const Param *param = m->params; param; param = param->next)
         if (fate_of(param) == fate) {
@@ -40,7 +44,7 @@ static void print_params(const Module *m, Fate fate)
         }
     if (before[0] == ',')
         puts("");
-    else if (fate != NOT_TRAINED)
+    else if (fate < NOT_TRAINED)
         printf("%s(none)\n", before);
 }
 

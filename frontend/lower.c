@@ -26,6 +26,7 @@ static void check_sum_over_sequences(Lower *l)
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
+    l->mixes |= reads_statistics(l, last->next);
     while (last->next)
         remove_func(m, last->next);
     const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
@@ -102,6 +103,7 @@ static void lower_variants(Lower *l)
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
+    name_routers(l->m);
     cut_pipeline(l);
     remove_uncalled(l->m);
 }

@@ -137,6 +137,8 @@ static Value *lower_statements(Lower *l)
         }
     }
     check_next(l);
+    if (loss && l->frame->observed)
+        loss = EMIT(l, OP_add, NO_ATTRS, loss, l->frame->observed);
     l->incomplete |= !stated;
     if (!stated)
         complain(l, (Where){ .at = l->model->name_loc }, "the model '%s' has no loss", l->model->name);

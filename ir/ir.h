@@ -167,12 +167,13 @@ struct Op {
     Op *prev, *next;
 };
 
-/* The purpose of a function.  At most one function has each role, except PLAIN and KERNEL. */
+/* The purpose of a function.  At most one function has each role, except PLAIN, UPDATE and KERNEL. */
 typedef enum {
     PLAIN,
     MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
     TOTALS,  /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
+    UPDATE,  /* (a state[, its statistic, as its gradient]) -> the state after the step; autodiff moves it into STEP */
     EVAL,    /* (inputs, params) -> loss, without dropout */
     PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
     KERNEL,  /* a fused group: one kernel */
@@ -205,6 +206,7 @@ typedef struct Param {
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
     bool frozen; /* never updated: no gradient, no state of the optimizer */
+    bool state;  /* not trained: the function with the role UPDATE that returns it computes it after each step */
     Name where;
     Loc loc; /* as of a Func */
     struct Param *next;

@@ -307,6 +307,7 @@ static void read_param(Parser *p, Param **end)
     expect(p, ")");
     param->decay = !accept(p, "no_decay");
     param->frozen = accept(p, "frozen");
+    param->state = !param->frozen && accept(p, "state");
     Name path = NULL;
     read_place(p, &path, &param->where);
 }

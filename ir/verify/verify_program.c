@@ -119,6 +119,8 @@ static bool is_known(Module *m, const Func *f, const Value *param)
     const bool trains = f->role == STEP || f->role == MODEL;
     if (port.kind == PORT_INPUT)
         return find_input(m, port.of) != NULL;
+    if (f->role == UPDATE && port.kind == PORT_GRADIENT)
+        return find_param(m, port.of) && find_param(m, port.of)->state;
     if (port.kind == PORT_PARAM || (f->role == STEP && port_is_state(port.kind) && port_is_named(port.kind)))
         return find_param(m, port.of) != NULL;
     return param->type.rank == 0 && trains && (port_is_fed(port.kind) || (f->role == STEP && port_is_state(port.kind)));
@@ -155,7 +157,7 @@ static bool verify_step(Module *m, const Func *f)
     const PortKind needed[] = { adamw ? PORT_FIRST_MOMENT : PORT_MOMENTUM, PORT_SECOND_MOMENT };
     for (const Param *param = m->params; param; param = param->next)
         for (int i = 0; i < has_first + adamw; i++)
-            if (!param->frozen && !param_for(f, needed[i], param->name))
+            if (!param->frozen && !param->state && !param_for(f, needed[i], param->name))
                 return WRONG(m, f->loc, "@%s does not take %s(%s), which %s needs", f->name, port_word(needed[i]),
                              param->name, Optimizer_words[m->train.optimizer]);
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
@@ -185,9 +187,13 @@ static bool verify_results(Module *m, const Func *f)
 {
     static const PortKind read[N_ROLES][2] = { [MODEL] = { PORT_LOSS },
                                                [EVAL] = { PORT_LOSS },
+                                               [UPDATE] = { PORT_PARAM },
                                                [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
                                                [PREDICT] = { PORT_LOGITS } };
-    int scalars = f->role == STEP ? 2 : f->role == TOTALS ? f->results.count : f->role == PREDICT ? 0 : 1;
+    int scalars = f->role == STEP                           ? 2
+                  : f->role == TOTALS                       ? f->results.count
+                  : f->role == PREDICT || f->role == UPDATE ? 0
+                                                            : 1;
     for (int i = 0; i < 2 && read[f->role][i]; i++)
         if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
             return WRONG(m, f->loc, "result %d of @%s must be 'as %s'", i + 1, f->name, port_word(read[f->role][i]));

@@ -26,6 +26,8 @@ def repeats_of(program, body=None):
 
 def stored(program, known, dim):
     """What memory takes of a dim."""
+    if dim not in program.dims:
+        return 1  # made by a call
     padded = program.dims[dim].padded
     unit = 1 if padded is None else padded.value
     return -(-known[dim] // unit) * unit

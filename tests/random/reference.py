@@ -194,7 +194,7 @@ def start_of(program, seed, own_weights=False, defined=()):
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
             plain = ".".join(part for part in name.split(".") if not part.isdigit())
             decays[name] = plain in decaying and not param.no_decay
-            if param.frozen or settings.freezes(name):
+            if param.frozen or param.state or settings.freezes(name):
                 frozen.add(name)
         return torch.from_numpy(weights[name])
 
@@ -249,6 +249,7 @@ class Trainer:
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype)
         loss = evaluation.loss()
+        self.updated = evaluation.updated
         names = [name for name in self.weights if name not in self.start.frozen]
         if not loss.requires_grad:
             return float(loss), {name: torch.zeros_like(self.weights[name]) for name in names}
@@ -268,6 +269,8 @@ class Trainer:
             scale = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
             self.updates += 1
             update = self.adamw if s.optimizer == "adamw" else self.sgd
+            for name, after in self.updated.items():
+                self.weights[name].data = after.to(torch.float64)
             for name, g in gradient.items():
                 update(name, self.weights[name].data, self.rounding.with_noise(g, norm) * scale, rate)
 
