@@ -15,35 +15,38 @@ static bool is_of_record(const Module *m, const Input *input, const Dim *dim)
     return dim->name != m->batch && find_dim(&input->type, dim->name) >= 0;
 }
 
-/* The split of the batch, and the dims of a record. */
-static char *dims_text(Module *m, const Input *input, const Value *value)
+static char *dim_text(Module *m, const Dim *dim)
 {
-    char *text = "", *dims = "";
+    const char *split = dim->split.count ? arena_text(&m->arena, ", .split = %s", split_initialiser(m, dim)) : "";
+    return arena_text(&m->arena, "{ .size = %" PRId64 ", .padded = %" PRId64 "%s }", dim->size, dim->padded, split);
+}
+
+/* The split of the batch, and the dims of a record. */
+static void write_dims(Module *m, const Input *input, const Value *value, FILE *out)
+{
     int rank = 0;
     for (int i = 0; i < value->type.rank; i++) {
         const Dim *dim = &value->type.dim[i];
         if (dim->name == m->batch && dim->split.count)
-            text = arena_text(&m->arena, ", .batch = %s", split_initialiser(m, dim));
+            fprintf(out, "        .batch = %s,\n", split_initialiser(m, dim));
         if (is_of_record(m, input, dim))
-            dims = arena_text(&m->arena, "%s%s{ %" PRId64 ", %" PRId64 "%s%s }", dims, rank++ ? ", " : "", dim->size,
-                              dim->padded, dim->split.count ? ", " : "",
-                              dim->split.count ? split_initialiser(m, dim) : "");
+            fprintf(out, "        .dim[%d] = %s,\n", rank++, dim_text(m, dim));
     }
     if (rank)
-        text = arena_text(&m->arena, "%s, .rank = %d, .dim = { %s }", text, rank, dims);
-    return text;
+        fprintf(out, "        .rank = %d,\n", rank);
 }
 
 static void write_input(Module *m, const Input *input, const Value *value, FILE *out)
 {
     static const char *const types[N_DTYPES] = { [F32] = "RT_F32", [I32] = "RT_I32", [BOOL] = "RT_BOOL" };
-    fprintf(out,
-            "    { .name = %s, .of = %s, .type = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .vocab = %" PRId64,
-            string_text(m, input->name), string_text(m, input->of), types[input->type.dtype], value->storage->at,
-            input->shift, input->vocab);
+    fprintf(out, "    {\n        .name = %s,\n        .of = %s,\n        .type = %s,\n", string_text(m, input->name),
+            string_text(m, input->of), types[input->type.dtype]);
+    fprintf(out, "        .offset = %" PRId64 ",\n        .shift = %" PRId64 ",\n        .vocab = %" PRId64 ",\n",
+            value->storage->at, input->shift, input->vocab);
     if (input->may_ignore)
-        fprintf(out, ", .may_ignore = true, .ignored = %" PRId64, input->ignored);
-    fprintf(out, "%s },\n", dims_text(m, input, value));
+        fprintf(out, "        .may_ignore = true,\n        .ignored = %" PRId64 ",\n", input->ignored);
+    write_dims(m, input, value, out);
+    fputs("    },\n", out);
 }
 
 int count_inputs(const Module *m, const Func *f)
