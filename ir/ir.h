@@ -172,7 +172,7 @@ typedef enum {
     MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
     TOTALS,  /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
-    EVAL,    /* (inputs, params) -> loss, without dropout */
+    EVAL,    /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
     KERNEL,  /* a fused group: one kernel */
     N_ROLES
