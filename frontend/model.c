@@ -169,12 +169,12 @@ static Value *logits_in_order(Lower *l)
 
 static void take_results(Lower *l, Func *f, Value *loss)
 {
-    for (int i = 0; i < l->counts.count && l->variant == AS_TOTALS; i++)
-        add_result(l->m, f, l->counts.at[i], (Port){ PORT_TOTAL, intern_format(l->m, "%d", i) });
     if (l->variant == AS_PREDICT)
         add_result(l->m, f, logits_in_order(l), (Port){ PORT_LOGITS, NULL });
     else if (l->variant != AS_TOTALS && loss)
         add_result(l->m, f, loss, (Port){ PORT_LOSS, NULL });
+    for (int i = 0; i < l->counts.count; i++)
+        add_result(l->m, f, l->counts.at[i], (Port){ PORT_TOTAL, intern_format(l->m, "%d", i) });
 }
 
 static void keep_used(Lower *l, const Map *read, Values *params)

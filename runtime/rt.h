@@ -102,6 +102,12 @@ typedef struct {
     int64_t loss_scale; /* out, f32: fp16 only */
 } RtScalars;
 
+/* A divisor of means that depends on the data: how many labels count. */
+typedef struct {
+    int64_t divisor; /* in, f32 */
+    int64_t count;   /* out, f32: of the sequences of this call */
+} RtTotal;
+
 typedef enum { RT_CONSTANT_LR, RT_LINEAR, RT_COSINE, RT_WSD } RtScheduleKind;
 
 typedef struct {
@@ -135,6 +141,8 @@ typedef struct {
     int ninputs;
     const RtKinds *kinds; /* of the arena while it runs; NULL: all ranks are alike */
     RtScalars scalars;
+    const RtTotal *totals; /* eval only */
+    int ntotals;
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */

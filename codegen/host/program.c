@@ -202,6 +202,20 @@ static int64_t logits_stride(Module *m, const Func *f)
     return 0;
 }
 
+/* Of an evaluation: its divisors, and what it counts of them. */
+static void write_totals(Module *m, const Func *f, FILE *out)
+{
+    int count = 0;
+    fprintf(out, "        .totals = (const RtTotal[]){");
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        if (param->port.kind == PORT_TOTAL)
+            fprintf(out, "%s{ %s, %s }", count++ ? ", " : " ", integer_text(m, place_of(param)),
+                    integer_text(m, place_of(f->results.at[result_at(f, param->port)])));
+    }
+    fprintf(out, " },\n        .ntotals = %d,\n", count);
+}
+
 /* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
@@ -222,6 +236,8 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
          { "count", integer_text(m, inputs) }, { "kinds", kinds_of(h, f) });
     write_scalars(m, f, out);
+    if (role == EVAL && f->results.count > 1)
+        write_totals(m, f, out);
     FILL(out,
          "        .micro = $micro,\n"
          "        .batch = $batch,\n"
