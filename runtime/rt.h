@@ -364,6 +364,11 @@ typedef struct {
     int count;
 } RtStageMessages;
 
+/* An input with a slice for each micro-batch, which follow each other. */
+typedef struct {
+    int64_t offset, bytes; /* of the first slice, in the arena; of one slice */
+} RtFed;
+
 typedef struct {
     int axis, ranks, chunks, micros; /* ranks: along the axis */
     const int *const *stage;         /* by rank and chunk */
@@ -373,10 +378,14 @@ typedef struct {
     void (*const *reduce)(Rt *rt, char *arena); /* by chunk: starts the reductions of its gradients; NULL: none */
     const RtEvent *const *event;                /* by rank */
     const int *nevents;
+    bool records; /* may a GPU record actions, one for all micro-batches? */
+    int nfed;     /* inputs of which they then read the first slice */
+    const RtFed *fed;
 } RtPipeline;
 
 void rt_pipeline(Rt *rt, const RtPipeline *pipeline, char *arena);
-void *rt_slot(const Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
+void *rt_slot(Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
+int64_t rt_slice(const Rt *rt, int64_t micro); /* the slice of inputs that an action reads, on a GPU */
 
 /* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ------------------------ */
 extern bool rt_tracing;
