@@ -278,8 +278,8 @@ static bool has_dims_of(const Type *type, const Type *q)
     return same;
 }
 
-/* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending, but for a split
- * of the keys too. */
+/* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending, but for a
+ * split of the keys too. */
 INFER(attend_grad)
 {
     if (!check_attend(m, op, 6))

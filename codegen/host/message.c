@@ -25,7 +25,7 @@ static RtPiece piece_of(const Module *m, const Op *op)
     if (at < 0)
         return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
     const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* has the dim in blocks */
-    if (op->kind == OP_rotate) /* all of it */
+    if (op->kind == OP_rotate)                                                     /* all of it */
         return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
     if (op->kind != OP_all_to_all)
         return (RtPiece){ .outer = count_between(m, x, 0, at),

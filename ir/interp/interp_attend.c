@@ -22,7 +22,7 @@ typedef struct {
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
     int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
     int64_t queries, keys, features;
-    const Tangents *tangents; /* in forward mode */
+    const Tangents *tangents;               /* in forward mode */
     const int64_t *position, *key_position; /* in the whole sequence */
 } Attention;
 

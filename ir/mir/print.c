@@ -371,8 +371,8 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    fprintf(out, "%s%s%s%s", rule->exchange ? " exchange" : "", rule->ring ? " ring" : "", rule->reversed ? " reversed" : "",
-            rule->joined ? " joined" : "");
+    fprintf(out, "%s%s%s%s", rule->exchange ? " exchange" : "", rule->ring ? " ring" : "",
+            rule->reversed ? " reversed" : "", rule->joined ? " joined" : "");
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 

@@ -25,7 +25,8 @@ typedef struct {
 
 static int64_t ranks_around(const Ring *r)
 {
-    return r->b.module->axis_size[arg(r->op, 1)->type.dim[find_dim(&arg(r->op, 1)->type, r->op->attrs.key)].split.axis[0]];
+    return r->b.module
+        ->axis_size[arg(r->op, 1)->type.dim[find_dim(&arg(r->op, 1)->type, r->op->attrs.key)].split.axis[0]];
 }
 
 /* --- Which blocks meet ------------------------------------------------------------------------------- */
@@ -44,7 +45,8 @@ static Stretch stretch_of(const Dim *dim, int64_t ranks, int64_t rank, int secon
 
 static bool stretches_meet(const Attrs *a, Stretch queries, Stretch keys)
 {
-    const int64_t least = queries.begin - (keys.end - 1), most = queries.end - 1 - keys.begin; /* keys lie that far back */
+    const int64_t least = queries.begin - (keys.end - 1),
+                  most = queries.end - 1 - keys.begin; /* keys lie that far back */
     return (!a->causal || most >= 0) && (!a->window || (least < a->window && -most < a->window));
 }
 
@@ -66,7 +68,10 @@ static bool is_seen(const Ring *r, int turn)
 
 static Value *rotated(Ring *r, Value *block, int by)
 {
-    const Attrs attrs = { .dim = r->op->attrs.key, .axis = r->op->attrs.axis, .index = by, .cause = intern_text(r->b.module, "shard.attend") };
+    const Attrs attrs = { .dim = r->op->attrs.key,
+                          .axis = r->op->attrs.axis,
+                          .index = by,
+                          .cause = intern_text(r->b.module, "shard.attend") };
     return block && by ? BUILD(&r->b, OP_rotate, attrs, block) : block;
 }
 

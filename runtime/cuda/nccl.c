@@ -309,9 +309,9 @@ static ncclResult_t rotate(const struct RtGpuCollectives *all, const Channel *ch
     const int own = channel->group->own, n = channel->group->count;
     ncclResult_t status =
         all->ncclSend(to, count, type_of(c->type), (own - c->turn + n) % n, channel->comm, channel->stream);
-    return is_taken(status) ? all->ncclRecv(from, count, type_of(c->type), (own + c->turn) % n, channel->comm,
-                                            channel->stream)
-                            : status;
+    return is_taken(status)
+               ? all->ncclRecv(from, count, type_of(c->type), (own + c->turn) % n, channel->comm, channel->stream)
+               : status;
 }
 
 static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const Channel *channel,

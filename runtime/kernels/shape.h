@@ -125,9 +125,9 @@ typedef struct {
     int64_t batch, queries, keys, heads, group, feature;
     RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
     RtAttendStride query_segment, key_segment;
-    RtType type;                    /* of all but lse */
-    bool causal;                    /* query i sees keys up to i */
-    int64_t window;                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
+    RtType type;                          /* of all but lse */
+    bool causal;                          /* query i sees keys up to i */
+    int64_t window;                       /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, jump_from, jump; /* positions in the whole sequence, as in RtPart */
     int64_t first_key, key_jump_from, key_jump;
     float scale;

@@ -292,7 +292,8 @@ static void test_rotation(void **state)
           "    f32[s:4/z/dp, h:1], f32[s:4/z/dp]"
           "  %lm = lse_add %la, %lb : f32[s:4/z/dp]"
           "  return %y, %a, %b, %lm } }",
-          GIVEN(0, 0, 0, 0, 1, 2, 4, 8), { 1, 1.5, 7 / 3.0, 15 / 4.0, 1, 2, 3, 4.5, 0, 1, 1, 3, 0, log(2), log(3), log(4) });
+          GIVEN(0, 0, 0, 0, 1, 2, 4, 8),
+          { 1, 1.5, 7 / 3.0, 15 / 4.0, 1, 2, 3, 4.5, 0, 1, 1, 3, 0, log(2), log(3), log(4) });
 }
 
 static void test_partial_maximum(void **state)
@@ -483,9 +484,10 @@ int main(void)
         cmocka_unit_test(test_take),         cmocka_unit_test(test_take_along_a_split_dim),
         cmocka_unit_test(test_attend),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_dropout),      cmocka_unit_test(test_fold_key),
-        cmocka_unit_test(test_collectives),  cmocka_unit_test(test_partial_maximum), cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_loops),        cmocka_unit_test(test_observer),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_collectives),  cmocka_unit_test(test_partial_maximum),
+        cmocka_unit_test(test_rotation),     cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_observer),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
