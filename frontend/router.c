@@ -48,8 +48,9 @@ static bool join_call(const Router *r, Map *set, const Op *op)
     for (int i = 0; i < op->args.count; i++)
         any |= join(r, set, arg(op, i), callee->params.at[i]);
     for (int i = 0; i < op->results.count; i++)
-        any |= join(r, set, op->results.at[i], callee->results.at[i]) |
-               (i < op->attrs.carried && join(r, set, callee->params.at[i], callee->results.at[i]));
+        any |= join(r, set, op->results.at[i], callee->results.at[i]);
+    for (int i = 0; i < op->attrs.carried; i++)
+        any |= join(r, set, callee->params.at[i], callee->results.at[i]);
     return any;
 }
 
