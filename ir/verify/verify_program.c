@@ -193,10 +193,7 @@ static bool verify_results(Module *m, const Func *f)
                                                [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
                                                [PREDICT] = { PORT_LOGITS } };
     const bool counts = f->role == TOTALS || f->role == EVAL;
-    int scalars = f->role == STEP                           ? 2
-                  : counts                                  ? f->results.count
-                  : f->role == PREDICT || f->role == UPDATE ? 0
-                                                            : 1;
+    int scalars = f->role == STEP ? 2 : counts ? f->results.count : f->role == PREDICT || f->role == UPDATE ? 0 : 1;
     for (int i = 0; i < 2 && read[f->role][i]; i++)
         if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
             return WRONG(m, f->loc, "result %d of @%s must be 'as %s'", i + 1, f->name, port_word(read[f->role][i]));

@@ -172,7 +172,8 @@ class Workplace:
             (self.folder / name).unlink(missing_ok=True)
         said = [*self.data, "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
         said += ["--load", load] if load else []
-        said += ["--eval-data", "tokens.u16", "--eval-batches", 1] if self.is_fed else []
+        evaluated = ["--eval-data" if word == "--data" else word for word in self.data]
+        said += [*evaluated, "--eval-batches", 1] if self.is_fed else []
         environment = {}
         if how.target == "cuda":
             said += ["--kernel-cache", self.tools.shared / "kernels"]
