@@ -84,7 +84,7 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
 {
     Dim declared;
     Name name;
-    if (ast->kind != A_NAME) {
+    if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
     }
@@ -109,26 +109,6 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     return true;
 }
 
-/* `2 -> choice`: the dim, declared there (declare_counted) or with that size. */
-static bool bind_counted_dim(Lower *l, const Builtin *f, const Ast *ast, Arguments *a)
-{
-    if (ast->kind != A_ARROW)
-        return bind_dim(l, f, 'D', ast, a);
-    Ast *name = NEW(l->arena, Ast);
-    *name = (Ast){ .kind = A_NAME, .name = ast->name, .loc = ast->name_loc, .name_loc = ast->name_loc };
-    Constant count;
-    if (!bind_dim(l, f, 'D', name, a) || !constant_of(l, ast->child, &count))
-        return false;
-    const Symbol *dim = find_symbol_here(&l->globals, ast->name);
-    const bool is_counted = dim->ast->kind == A_ARROW || l->options->shrink;
-    if (!is_counted && (count.real || count.integer != dim->number.integer)) {
-        complain(l, (Where){ .at = ast->child->loc }, "'%s' has %lld elements, not %s", ast->name,
-                 (long long)dim->number.integer, constant_text(l->arena, count));
-        return false;
-    }
-    return true;
-}
-
 static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, const Ast **word)
 {
     *word = ast;
@@ -144,10 +124,9 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
     switch (letter) {
     case 'd':
     case 'D':
+    case 'k':
     case 's':
         return bind_dim(l, f, letter, ast, a);
-    case 'k':
-        return bind_counted_dim(l, f, ast, a);
     case 'n':
         a->number_ast = ast;
         return constant_of(l, ast, &a->number);
@@ -413,7 +392,7 @@ static bool labels_fit(Lower *l, const Arguments *a)
 /* Notes the logits for prediction: those whose labels are the next tokens. */
 static void note_logits(Lower *l, Value *logits, const Value *labels, Name dim)
 {
-    const Input *input = labels->def ? NULL : find_input(l->m, labels->name);
+    const Input *input = labels->def || is_fed_records(l->m) ? NULL : find_input(l->m, labels->name);
     if (input && input->shift > 0 && !l->frame->outer && !l->logits) {
         l->logits = logits;
         l->m->vocab = dim;

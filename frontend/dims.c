@@ -159,6 +159,8 @@ static void shrink_sizes(Lower *l)
             shrink_const(l, ast, largest);
         else if (ast->kind == A_DIM)
             shrink_dim(l, ast, largest);
+    for (const Ast *ast = l->choices; ast; ast = ast->next)
+        shrink_dim(l, ast, largest);
 }
 
 /* --- Declarations -------------------------------------------------------------------------- */
@@ -229,7 +231,7 @@ static void declare_slots(Lower *l, const Ast *ast)
     symbol->ast = ast;
 }
 
-static void declare_dim(Lower *l, const Ast *ast)
+void declare_dim(Lower *l, const Ast *ast)
 {
     Constant size = { 0 }, multiple = integer_constant(1);
     if (!ast->child && holds_slots(l, ast->name)) {
@@ -256,20 +258,6 @@ static void declare_dim(Lower *l, const Ast *ast)
     if (good)
         add_setting(l, arena_text(l->arena, "dim.%s", ast->name), constant_text(l->arena, size), "elements",
                     origin_of(l, ast));
-}
-
-/* `top_k(x, d, 2 -> choice)` declares `dim choice = 2`, if nothing else does. */
-static void declare_counted(Lower *l, const Ast *ast)
-{
-    for (; ast; ast = ast->next) {
-        const bool is_choice = ast->kind == A_CALL && strcmp(ast->name, "top_k") == 0;
-        for (const Ast *at = is_choice ? ast->child : NULL; at; at = at->next)
-            if (at->kind == A_ARROW && !find_symbol_here(&l->globals, at->name))
-                declare_dim(l, at);
-        declare_counted(l, ast->child);
-        declare_counted(l, ast->init);
-        declare_counted(l, ast->body);
-    }
 }
 
 static void declare_block(Lower *l, const Ast *ast, SymbolKind kind)
@@ -302,7 +290,7 @@ void declare_all(Lower *l)
         else if (ast->kind == A_MODEL)
             declare_model(l, ast);
     }
-    declare_counted(l, l->file);
+    declare_choices(l);
     check_defines(l);
     if (!l->model)
         complain(l, (Where){ .at = { l->source->length, l->source->length } }, "the file has no model");

@@ -337,23 +337,6 @@ static bool shares_others(const Value *index, const Value *x, Name dim)
     return false;
 }
 
-Value *elements_at(Lower *l, Value *x, Dim dim, Value *index)
-{
-    if (shares_others(index, x, dim.name))
-        return pick(l, x, index, dim);
-    Name from = dim.name;
-    if (find_dim(&index->type, from) >=
-        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split differently */
-        from = intern_format(l->m, "%s.from", dim.name);
-        declare_like(l->m, from, dim.name);
-        x = EMIT(l, OP_rename, ((Attrs){ .dim = dim.name, .to = from }), x);
-    }
-    bool is_truth = x && x->type.dtype == BOOL; /* ranks without a row add zeros, which is possible only for numbers */
-    x = is_truth ? emit_cast(l, x, I32) : x;
-    x = x ? EMIT(l, OP_gather, (Attrs){ .dim = from }, x, index) : NULL;
-    return x && is_truth ? emit_cast(l, x, BOOL) : x;
-}
-
 static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value *index)
 {
     const Ast *at = ast->child->next;
@@ -362,7 +345,22 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
                  is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
         return wrong;
     }
-    return index_fits(l, index, dim->size, NULL, at->loc) ? tensor_operand(elements_at(l, x, *dim, index)) : wrong;
+    if (!index_fits(l, index, dim->size, NULL, at->loc))
+        return wrong;
+    if (shares_others(index, x, dim->name))
+        return tensor_operand(pick(l, x, index, *dim));
+    Name from = dim->name;
+    if (find_dim(&index->type, from) >=
+        0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split differently */
+        from = intern_format(l->m, "%s.from", dim->name);
+        declare_like(l->m, from, dim->name);
+        x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
+    }
+    bool is_truth = x && x->type.dtype == BOOL; /* ranks without a row add zeros, which is possible only for numbers */
+    x = is_truth ? emit_cast(l, x, I32) : x;
+    x = x ? EMIT(l, OP_gather, (Attrs){ .dim = from }, x, index) : NULL;
+    x = x && is_truth ? emit_cast(l, x, BOOL) : x;
+    return x ? tensor_operand(x) : wrong;
 }
 
 bool has_no_positions(Lower *l, Name dim, Loc at)

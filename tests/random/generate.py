@@ -53,11 +53,27 @@ class Drawing:
             before = name
         if len(dims) > 1 and self.draw.random() < 0.03:
             self.add_input(scope, "first", ["batch"], None)
+        if len(dims) > 1 and self.draw.random() < 0.12:
+            self.records(scope)
 
-    def add_input(self, scope, name, dims, source):
-        self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
-        scope.locals[name] = Local(name, frozenset(dims), "i32")
-        self.state.inputs.append(name)
+    def records(self, scope):
+        """Inputs of any type and dims: each, and the tokens too, has an array of its own."""
+        draw = self.draw
+        for name in draw.sample(["image", "mask", "target", "category"], draw.choice([1, 1, 2, 3])):
+            kind = {"mask": "bool", "category": "i32"}.get(name, draw.choice(["f32", None]))
+            others = [d for d in self.state.sizes if d != "batch"]
+            dims = ["batch", *draw.sample(others, min(len(others), draw.choice([0, 1, 1, 2, 3])))]
+            if not self.state.fits(dims):
+                continue
+            self.add_input(scope, name, dims, None, kind)
+            if len(dims) > 1 and draw.random() < 0.15:
+                self.add_input(scope, name + "_after", dims, call("next", name), kind)
+
+    def add_input(self, scope, name, dims, source, kind="i32"):
+        self.body.append(Input(name, TypeOf(list(dims), kind), source))
+        scope.locals[name] = Local(name, frozenset(dims), kind or "f32")
+        if kind == "i32":
+            self.state.inputs.append(name)
 
     def embedding(self, scope):
         """Rows of a table, by the tokens of an input."""

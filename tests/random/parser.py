@@ -3,7 +3,7 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, Text, TypeOf, Zero)
+                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, Text, TypeOf, Update, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -137,8 +137,8 @@ class Parser:
 
     def argument(self, call):
         start = self.at
-        if re.match(r"[A-Za-z_0-9]", self.peek()):
-            name = self.next()
+        if re.match(r"[A-Za-z_]", self.peek()):
+            name = self.name()
             if self.accept("="):
                 call.keywords[name] = self.expression()
                 return
@@ -146,7 +146,11 @@ class Parser:
                 call.renaming = (name, self.name())
                 return
             self.at = start
-        call.arguments.append(self.expression())
+        value = self.expression()
+        if self.accept("->"):
+            call.renaming = (value.text, self.name())
+            return
+        call.arguments.append(value)
 
     # --- Statements --------------------------------------------------------------------------------------------------
 
@@ -175,6 +179,10 @@ class Parser:
         return reader() if reader else self.assignment(word)
 
     def assignment(self, name):
+        if self.accept(","):
+            chosen = self.name()
+            self.take("=")
+            return Assign(name, self.expression(), None, chosen)
         stated = self.type() if self.accept(":") else None
         self.take("=")
         return Assign(name, self.expression(), stated)
@@ -208,6 +216,16 @@ class Parser:
         stated = self.type()
         self.take("=")
         return Param(names, stated, self.expression(), self.accept("no_decay"), self.accept("frozen"))
+
+    def read_state(self):
+        names = self.listed(":", self.name)
+        self.take(":")
+        stated = self.type()
+        self.take("=")
+        return Param(names, stated, self.expression(), state=True)
+
+    def read_update(self):
+        return Update(*self.named_expression())
 
     def read_input(self):
         name = self.name()

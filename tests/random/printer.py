@@ -4,7 +4,7 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Param, Pipeline, Recompute, Repeat, Return, Shard, Table, Text, Zero)
+                  Param, Pipeline, Recompute, Repeat, Return, Shard, Table, Text, Update, Zero)
 
 
 def expression_text(e):
@@ -71,13 +71,17 @@ def line_text(s):
         return f"dim {s.name}{size}{padded}"
     if isinstance(s, Param):
         exempt = (" no_decay" if s.no_decay else "") + (" frozen" if s.frozen else "")
-        return f"param {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
+        word = "state" if s.state else "param"
+        return f"{word} {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
     if isinstance(s, Input):
         source = f" = {expression_text(s.source)}" if s.source is not None else ""
         return f"input {s.name} : {type_text(s.type)}{source}"
     if isinstance(s, Assign):
         stated = f" : {type_text(s.type)}" if s.type else ""
-        return f"{s.name}{stated} = {expression_text(s.value)}"
+        chosen = f", {s.chosen}" if s.chosen else ""
+        return f"{s.name}{chosen}{stated} = {expression_text(s.value)}"
+    if isinstance(s, Update):
+        return f"update {s.name} = {expression_text(s.value)}"
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
     assert isinstance(s, Loss), s
