@@ -97,7 +97,7 @@ typedef struct {
     int64_t step;       /* in, i32: the number of the step, from 0 */
     int64_t lr;         /* in, f32: learning rate of this step */
     int64_t key;        /* in, i32: dropout's key, a hash of (seed, step) */
-    int64_t loss;       /* out, f32: mean over the whole batch */
+    int64_t loss;       /* out, f32: mean over the whole batch; of an evaluation, this call's share of it */
     int64_t grad_norm;  /* out, f32: before clipping */
     int64_t loss_scale; /* out, f32: fp16 only */
 } RtScalars;
@@ -141,11 +141,11 @@ typedef struct {
     int ninputs;
     const RtKinds *kinds; /* of the arena while it runs; NULL: all ranks are alike */
     RtScalars scalars;
-    const RtTotal *totals; /* eval only */
-    int ntotals;
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */
+    const RtTotal *totals;     /* eval only */
+    int ntotals;
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */

@@ -236,18 +236,18 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
          { "count", integer_text(m, inputs) }, { "kinds", kinds_of(h, f) });
     write_scalars(m, f, out);
-    if (role == EVAL && f->results.count > 1)
-        write_totals(m, f, out);
     FILL(out,
          "        .micro = $micro,\n"
          "        .batch = $batch,\n"
          "        .seq = $seq,\n"
          "        .logits = $logits,\n"
-         "        .logits_stride = $stride,\n"
-         "    },\n",
+         "        .logits_stride = $stride,\n",
          { "micro", integer_text(m, shape.micro) }, { "batch", integer_text(m, shape.batch) },
          { "seq", integer_text(m, shape.seq) }, { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
          { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
+    if (role == EVAL && f->results.count > 1)
+        write_totals(m, f, out);
+    fputs("    },\n", out);
 }
 
 /* --- The program --------------------------------------------------------------------------- */
