@@ -326,7 +326,7 @@ static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, 
 {
     const Stages given = arg(op, i)->type.on;
     if (!runs_in_stages(op))
-        return is_staged(callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
+        return is_staged(s->m, callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
     const Stages first = end_stage(s->m, op, false), passed = stages_passed(s->m, op);
     if (i >= op->attrs.carried && find_dim(&arg(op, i)->type, looped_dim(op)) >= 0)
         return (Stages){ 0 };

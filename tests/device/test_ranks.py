@@ -113,13 +113,14 @@ def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference
 
 @emulated
 @pytest.mark.parametrize("mesh,schedule,chunks,micros", [("pp=2", "1f1b", 1, (2, 16)), ("pp=2,tp=2", "zb", 1, (4, 16)),
-                                                         ("pp=2", "interleaved", 2, (4, 16))])
+                                                         ("pp=2", "interleaved", 2, (8, 16))])
 def test_actions_are_recorded(mesh, schedule, chunks, micros, compiled, data, tmp_path):
     """One graph for each action and its slots, however many micro-batches; with the same bits as without graphs."""
     nodes = {}
     for count in micros:
+        layout = ["--mesh", mesh, "--schedule", schedule, *(["--chunks", chunks] if chunks > 1 else [])]
         trainer = compiled("gpt2", "cuda", (("batch", count), ("microbatch", 1)),
-                           ("-D", f"layers={2 * chunks}", "-D", "embed=16", "-D", "seq=8", "--mesh", mesh, "--schedule", schedule, *(["--chunks", chunks] if chunks > 1 else [])))
+                           ("-D", f"layers={2 * chunks}", "-D", "embed=16", "-D", "seq=8", *layout))
         logs = []
         for options in ((), ("--no-graph",)):
             folder = tmp_path / f"{count}{len(options)}"
