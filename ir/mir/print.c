@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const role_name[N_ROLES] = { [PLAIN] = "",    [MODEL] = "model",     [TOTALS] = "totals", [STEP] = "step",
-                                         [EVAL] = "eval", [PREDICT] = "predict", [KERNEL] = "kernel" };
+const char *const role_name[N_ROLES] = {
+    [PLAIN] = "",        [MODEL] = "model", [TOTALS] = "totals",   [STEP] = "step",
+    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict", [KERNEL] = "kernel"
+};
 
 #define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,
 #define WORD(name, text) [name] = (text),
@@ -329,7 +331,7 @@ static void print_param(Module *m, const Param *param, FILE *out)
     fputs(", ", out);
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
-    fputs(param->frozen ? " frozen" : "", out);
+    fputs(param->frozen ? " frozen" : param->state ? " state" : "", out);
     print_loc(NULL, param->where, out);
     fputc('\n', out);
 }
@@ -338,7 +340,12 @@ static void print_input(Module *m, const Input *input, FILE *out)
 {
     fprintf(out, "  input %%%s : ", input->name);
     print_type(m, &input->type, out);
-    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")\n", input->shift, input->vocab);
+    if (input->of != input->name)
+        fprintf(out, " of(%%%s)", input->of);
+    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")", input->shift, input->vocab);
+    if (input->may_ignore)
+        fprintf(out, " ignored(%" PRId64 ")", input->ignored);
+    fputc('\n', out);
 }
 
 static void print_train(Module *m, FILE *out)

@@ -26,6 +26,8 @@ def repeats_of(program, body=None):
 
 def stored(program, known, dim):
     """What memory takes of a dim."""
+    if dim not in program.dims:
+        return 1  # made by a call
     padded = program.dims[dim].padded
     unit = 1 if padded is None else padded.value
     return -(-known[dim] // unit) * unit
@@ -123,11 +125,11 @@ class Layout:
                 found.add(e.renaming[1])
         return sorted(found - {self.program.batch_dim})
 
-    def causal_dims(self):
-        """Along these an axis deals blocks out forth and back."""
+    def attended_dims(self, causal_only=False):
+        """Of sequences; along those of causal attention an axis deals blocks out forth and back."""
         calls = [e for expression in expressions(self.program) for e in walk(expression) if isinstance(e, Call)]
         return sorted({e.arguments[3].name for e in calls if e.function == "attend" and
-                       flag_of(e.keywords.get("causal"))} & set(self.present()))
+                       (flag_of(e.keywords.get("causal")) or not causal_only)} & set(self.present()))
 
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
@@ -162,7 +164,7 @@ class Layout:
         candidates = self.present()
         chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
         if draw.random() < 0.4:
-            chosen += [d for d in self.causal_dims() if d not in chosen]
+            chosen += [d for d in self.attended_dims(causal_only=draw.random() < 0.7) if d not in chosen]
         dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
             pair = self.pair(size)
@@ -243,7 +245,6 @@ def choose_attends(draw, program, lines):
 
     for i, rule in enumerate(rules):
         met = [e for e in calls if e.arguments[3].name in rule.dims and e.arguments[3].name != program.batch_dim]
-        rule.options = {}
         words = ["gather"] if met else []
         if met and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
                            any(e.arguments[3].name in other.dims for other in rules[:i]) for e in met):
