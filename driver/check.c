@@ -14,10 +14,14 @@
 static void print_totals(Run *run, const Module *m, Totals totals)
 {
     Arena *arena = &run->arena;
-    printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of %s tokens (%s x %s)\n",
-           run->source.path, m->name, grouped(arena, totals.parameters), totals.tensors, totals.flops / 1e9,
-           grouped(arena, totals.micro * totals.batch * totals.seq), grouped(arena, totals.micro * totals.batch),
-           grouped(arena, totals.seq));
+    const char *sequences = grouped(arena, totals.micro * totals.batch);
+    printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of ", run->source.path, m->name,
+           grouped(arena, totals.parameters), totals.tensors, totals.flops / 1e9);
+    if (is_fed_records(m))
+        printf("%s records\n", sequences);
+    else
+        printf("%s tokens (%s x %s)\n", grouped(arena, totals.micro * totals.batch * totals.seq), sequences,
+               grouped(arena, totals.seq));
 }
 
 typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, UPDATED, N_FATES } Fate;

@@ -56,14 +56,19 @@ static bool verify_train(Module *m)
 static bool verify_input(Module *m, const Input *input)
 {
     const Type *type = &input->type;
+    const Input *of = find_input(m, input->of);
     bool has_batch = m->batch && type->rank && type->dim[0].name == m->batch;
-    if (type->dtype != I32 || type->rank > (m->batch ? 2 : 1) || (m->batch && !has_batch))
-        return WRONG(m, input->loc, "the input %%%s holds tokens, i32[%s%sSEQUENCE], not %s", input->name,
-                     m->batch ? m->batch : "", m->batch ? ", " : "", type_text(m, type));
+    if ((m->batch && !has_batch) || is_half(type->dtype) || type->rank == MAX_RANK)
+        return WRONG(m, input->loc, "an input is f32, i32 or bool[%s%s...] of at most %d dims, but %%%s is %s",
+                     m->batch ? m->batch : "", m->batch ? ", " : "", MAX_RANK - 1, input->name, type_text(m, type));
+    if (!of || of->of != of->name || !type_equal(&of->type, type) || (of == input) != (input->shift == 0))
+        return WRONG(m, input->loc, "%%%s gets the data of %%%s, which is no input of this type with its own data",
+                     input->name, input->of);
     if (has_batch && type->dim[0].size != m->train.microbatch)
         return WRONG(m, input->loc, "the input %%%s has %lld sequences, and train.microbatch is %lld", input->name,
                      (long long)type->dim[0].size, (long long)m->train.microbatch);
-    if (input->shift < 0 || input->shift > INT32_MAX || input->vocab < 0 || input->vocab > INT32_MAX)
+    if (input->shift < 0 || input->shift > INT32_MAX || input->vocab < 0 || input->vocab > INT32_MAX ||
+        input->ignored < INT32_MIN || input->ignored > INT32_MAX)
         return WRONG(m, input->loc, "the shift and the vocabulary of %%%s must be from 0 to 2147483647", input->name);
     for (const Input *other = m->inputs; other != input; other = other->next)
         if (other->name == input->name)

@@ -56,13 +56,15 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
 
 static bool is_state(const Module *m, Port port) { return port.kind == PORT_PARAM && find_param(m, port.of)->state; }
 
-/* Tensors become narrow; scalars (divisors, scales) and state that is no parameter stay. */
+/* Tensors become narrow; scalars (divisors, scales) and state that is no parameter stay, and so do inputs: what a loss
+ * compares with is not rounded. */
 static void narrow_params(const Module *m, Func *f, DType narrow)
 {
     for (int i = 0; i < f->params.count; i++) {
-        Type *type = &f->params.at[i]->type;
-        if (type->dtype == F32 && type->rank > 0 && !is_state(m, f->params.at[i]->port))
-            type->dtype = narrow;
+        Value *param = f->params.at[i];
+        const bool stays = param->port.kind == PORT_INPUT || is_state(m, param->port);
+        if (param->type.dtype == F32 && param->type.rank > 0 && !stays)
+            param->type.dtype = narrow;
     }
 }
 

@@ -14,7 +14,8 @@ def renamed(parts, before, after):
 class Walk:
     def __init__(self, program, known):
         self.program, self.known, self.decaying = program, known, set()
-        sequences = {d for s in program.model.body if isinstance(s, Input) for d in s.type.dims} - {program.batch_dim}
+        sequences = {d for s in program.model.body if isinstance(s, Input) and s.type.dtype == "i32"
+                     for d in s.type.dims} - {program.batch_dim}
         self.positions = sequences
         self.body(program.model.body, {}, "")
 

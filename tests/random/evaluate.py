@@ -7,8 +7,9 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, names_in, number_of
+from constants import flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
+from prune import assigned_in
 from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return, Update
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
@@ -65,8 +66,9 @@ class Evaluation:
             elif isinstance(statement, Repeat):
                 self.repeat(statement, values, place)
             elif isinstance(statement, Input):
-                values[statement.name] = Tensor(self.inputs[statement.name], tuple(statement.type.dims),
-                                                frozenset([statement.name]))
+                data = self.inputs[statement.name]
+                values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
+                                                tuple(statement.type.dims), frozenset([statement.name]))
             elif isinstance(statement, (Return, Loss)):
                 result = self.tensor(statement.value, values, place)
         return result
@@ -94,6 +96,8 @@ class Evaluation:
 
     def repeat(self, statement, values, place):
         outside = set(values)
+        for name in outside & assigned_in(statement.body):  # a number that is carried is a tensor
+            values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
         for copy in range(int(number_of(statement.count, self.known))):
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
@@ -152,7 +156,7 @@ class Evaluation:
 
     def combine(self, sign, a, b):
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-            raise Wrong(f"{a} {sign} {b}: numbers should have folded")
+            return fold(sign, a, b)
         a, b = self.unified(a, b)
         table = tensors.LOGICAL if a.kind == "bool" and b.kind == "bool" else tensors.BINARY
         return tensors.wrapped(tensors.pointwise(table[sign], a, b))

@@ -167,8 +167,9 @@ class Operations(Operands):
             segment = self.integers(x, feature, {seq}, 3)
             keywords |= {"segment": self.documents(segment, seq).expression} if segment else {}
         dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
-        return Value(call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords),
-                     dims, "f32", x.scale)
+        made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
+        made.shared = frozenset.intersection(*[frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)])
+        return Value(made, dims, "f32", x.scale)
 
     def integers(self, x, feature, least, size):
         """i32 below size, of some dims of x but not the feature."""

@@ -46,6 +46,7 @@ class Call:
     keywords: dict = field(default_factory=dict)
     renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
     instance: str = None    # what `as` says
+    shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
 @dataclass
@@ -158,6 +159,7 @@ class Shard:
     dims: list  # a name, or a pair of names
     axis: str
     otherwise: str = None
+    options: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -170,6 +172,12 @@ class Zero:
 @dataclass
 class Recompute:
     policy: object
+
+
+@dataclass
+class Text:
+    """A setting in quotes."""
+    text: str
 
 
 @dataclass
