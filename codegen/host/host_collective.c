@@ -179,8 +179,7 @@ static void write_pend(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Value *x = arg(op, 0), *y = result(op);
-    const int64_t bytes = local_bytes(m, &y->type);
-    const char *from = pointer_to(t, x), *to = pointer_to(t, y);
+    const char *from = pointer_to(t, x), *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type);
     const char *copy = from == to || strcmp(from, to) == 0 ? ";\n" : t->h->dialect->copy(m, to, from, bytes);
     write_statement(t, place_text(m, op),
                     arena_text(&m->arena, "if (%s)\n    %selse\n    %s", stages_condition(t, x->type.on), copy,

@@ -59,3 +59,15 @@ const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset
             return arena_text(arena, "%s + rt_at(rt, &%s, %" PRId64 ")", base, kinds_name(h, f), offset);
     return at ? arena_text(arena, "%s + %" PRId64, base, at) : base;
 }
+
+const char *own_bytes(FuncText *t, const Type *type)
+{
+    const Module *m = t->h->m;
+    Arena *arena = &t->h->m->arena;
+    const char *parts = "";
+    if (!type->rank || !type->dim[0].split.parts)
+        return arena_text(arena, "%" PRId64, local_bytes(m, type));
+    for (int kind = 0; kind < t->h->kinds.count; kind++)
+        parts = arena_text(arena, "%s%s%" PRId64, parts, kind ? ", " : "", part_bytes(m, type, kind));
+    return arena_text(arena, "(const int64_t[]){ %s }[%s]", parts, rank_stage(t, t->h->kinds.axis));
+}

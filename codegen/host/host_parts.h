@@ -145,8 +145,11 @@ bool internal_error(Module *m, const Op *op, const char *what);
 const char **operands_of(FuncText *t, const Op *op);
 
 int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op,
-                const char *cause);             /* to the table of collectives */
-const char *rank_stage(FuncText *t, int axis);  /* C: the rank's stage */
+                const char *cause);            /* to the table of collectives */
+const char *rank_stage(FuncText *t, int axis); /* C: the rank's stage */
+
+/* host_kinds.c: C: the bytes of a row-major value that this rank holds: of a stack, those of its own copies. */
+const char *own_bytes(FuncText *t, const Type *type);
 char *stages_condition(FuncText *t, Stages on); /* C: is the rank one of these stages? */
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
@@ -198,8 +201,8 @@ struct Dialect {
     /* The name of the launch that computes bias and activation of product `number` if the library does not; NULL:
      * none. */
     const char *(*unfused)(FuncText *t, const Op *op, int number);
-    char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
-    char *(*zero)(Module *m, const char *at, int64_t bytes);
+    char *(*copy)(Module *m, const char *to, const char *from, const char *bytes);
+    char *(*zero)(Module *m, const char *at, const char *bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
     bool records_turns; /* see host_turn.c */
 

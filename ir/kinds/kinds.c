@@ -68,44 +68,55 @@ static int uneven_dim(const Type *type)
 
 static bool is_loop_along(const Op *op, Name dim) { return runs_in_stages(op) && op->attrs.dims.dim[0].name == dim; }
 
+/* Is it read slice by slice only?  What a loop carries is copied from one place to another: of stacks, the slices. */
 static bool is_read_in_slices(const Module *m, const Func *f, const Value *value, Name dim)
 {
     for (const Op *op = f->first; op; op = op->next)
         for (int i = 0; i < op->args.count; i++) {
             const Func *callee = frame_below(m, op);
-            if (arg(op, i) == value &&
-                (!callee || i < op->attrs.carried ||
-                 (!is_loop_along(op, dim) && !is_read_in_slices(m, callee, callee->params.at[i], dim))))
+            if (arg(op, i) != value)
+                continue;
+            if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
+                return false;
+            if (is_loop_along(op, dim) ? i < op->attrs.carried
+                                       : !is_read_in_slices(m, callee, callee->params.at[i], dim))
                 return false;
         }
     return true;
 }
 
-/* Is it written slice by slice only? */
+/* Is it written slice by slice only?  So is what outlives a step: by the trainer, a copy at a time. */
 static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
 {
     const Op *op = value->def;
     const Func *callee = op ? frame_below(m, op) : NULL;
     const int i = callee ? index_of(&op->results, value) : -1;
-    if (!callee || i < op->attrs.carried)
+    if (!op)
+        return port_is_state(value->port.kind);
+    if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
         return false;
-    return is_loop_along(op, dim) || (is_made_in_slices(m, callee->results.at[i], dim) &&
-                                      is_read_in_slices(m, callee, callee->results.at[i], dim));
+    if (is_loop_along(op, dim))
+        return i >= op->attrs.carried;
+    return is_made_in_slices(m, callee->results.at[i], dim) && is_read_in_slices(m, callee, callee->results.at[i], dim);
 }
 
-/* The bytes of a value of f from its first to the end of its last element.  Of what copies of a repeat keep, a stage
- * has as many slices as it runs copies; what is read or written as a whole, padding included, is as large everywhere.
- */
+static bool is_used_in_slices(const Module *m, const Func *f, const Value *value)
+{
+    const int at = uneven_dim(&value->type);
+    return at >= 0 && is_made_in_slices(m, value, value->type.dim[at].name) &&
+           is_read_in_slices(m, f, value, value->type.dim[at].name);
+}
+
+/* The bytes of a value of f from its first to the end of its last element.  Of a stack, a stage has as many slices as
+ * it runs copies; what is read or written as a whole, padding included, is as large everywhere. */
 static int64_t span_on(const Module *m, const Func *f, const Value *value, int kind)
 {
     const int at = uneven_dim(&value->type);
-    const Name dim = at >= 0 ? value->type.dim[at].name : NULL;
     const int64_t whole = span_bytes(m, value);
-    if (!dim || index_of(&f->results, value) >= 0 || !value->def || !is_made_in_slices(m, value, dim) ||
-        !is_read_in_slices(m, f, value, dim))
+    if (!is_used_in_slices(m, f, value))
         return whole;
-    const int64_t missing = local_size(m, &value->type.dim[at]) - part_size(m, &value->type.dim[at], kind);
-    return whole - missing * value->storage->stride[at] * dtype_bytes(value->type.dtype);
+    const int64_t part = part_size(m, &value->type.dim[at], kind), missing = local_size(m, &value->type.dim[at]) - part;
+    return part ? whole - missing * value->storage->stride[at] * dtype_bytes(value->type.dtype) : 0;
 }
 
 /* --- The parts of a frame that are in use ---------------------------------------------------------- */
@@ -166,8 +177,17 @@ int64_t slot_on(const Module *m, const PipelineSlots *slots, int ring, int kind)
     return most - slots->ring[ring].begin;
 }
 
+static void use_buffer(Uses *all, const Func *f, const Value *value, int64_t at)
+{
+    const Module *m = all->kinds->m;
+    const bool in_slices = is_used_in_slices(m, f, value);
+    for (int kind = 0; kind < all->kinds->count; kind++)
+        use(all, at, in_slices ? part_bytes(m, &value->type, kind) : local_bytes(m, &value->type),
+            stages_holding(m, value) & UINT64_C(1) << kind);
+}
+
 /* Behind the frame of its callee: buffers of what it carries, and slots. */
-static void use_behind(Uses *all, const Op *op, const Func *callee)
+static void use_behind(Uses *all, const Func *f, const Op *op, const Func *callee)
 {
     const Module *m = all->kinds->m;
     int64_t at = op->attrs.frame + aligned_bytes(callee->frame);
@@ -176,7 +196,7 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
         const int64_t bytes = aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
         if (is_carried_in_place(op, callee, i))
             continue;
-        use(all, at, bytes, stages_holding(m, op->results.at[i]));
+        use_buffer(all, f, op->results.at[i], at);
         at += bytes;
     }
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
@@ -200,7 +220,7 @@ int64_t scratch_of(Kinds *kinds, const Op *op)
     return (int64_t)known - 1;
 }
 
-static void use_beside(Uses *all, const Op *op)
+static void use_beside(Uses *all, const Func *f, const Op *op)
 {
     Module *m = all->kinds->m;
     const Func *callee = frame_below(m, op);
@@ -210,13 +230,13 @@ static void use_beside(Uses *all, const Op *op)
     }
     for (int kind = 0; kind < all->kinds->count; kind++)
         use(all, op->attrs.frame, frame_on(all->kinds, callee, kind), UINT64_C(1) << kind);
-    use_behind(all, op, callee);
+    use_behind(all, f, op, callee);
 }
 
 static void use_frame(Uses *all, const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next) {
-        use_beside(all, op);
+        use_beside(all, f, op);
         for (int i = 0; i < op->results.count; i++)
             if (!all->slots || ring_of(all->slots, op->results.at[i]) < 0) /* these are in their slots */
                 use_value(all, f, op->results.at[i]);

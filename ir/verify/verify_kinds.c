@@ -62,13 +62,28 @@ static bool is_held(const Check *c, Spot spot, int64_t bytes)
     return good;
 }
 
-static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value)
+static bool check_bytes(const Check *c, const Call *call, const Op *op, const Value *value, int64_t bytes)
 {
-    if (is_held(c, spot_of(c, call, value), span_bytes(c->m, value)))
+    if (is_held(c, spot_of(c, call, value), bytes))
         return true;
     error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for %%%s of @%s, in %s", c->kind,
              value->name, call->f->name, info(op)->name);
     return false;
+}
+
+static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value)
+{
+    return check_bytes(c, call, op, value, span_bytes(c->m, value));
+}
+
+/* Of a stack, the copies of this stage. */
+static bool check_own(const Check *c, const Call *call, const Op *op, const Value *value)
+{
+    const Dim *dim = value->type.rank ? &value->type.dim[0] : NULL;
+    const int64_t own = dim && dim->split.parts ? part_size(c->m, dim, c->kind) : -1;
+    const int64_t missing = own < 0 ? 0 : (local_size(c->m, dim) - own) * value->storage->stride[0];
+    return check_bytes(c, call, op, value,
+                       own == 0 ? 0 : span_bytes(c->m, value) - missing * dtype_bytes(value->type.dtype));
 }
 
 /* What is between stages is read where it comes from, and written where it goes. */
@@ -126,7 +141,7 @@ static bool check_sums(const Check *c, const Call *call, const Op *op, const Fun
     bool good = true;
     for (int i = 0; op->attrs.stages && good && i < op->attrs.carried; i++)
         if (!is_carried_in_place(op, micro, i) && stages_needing(c->m->needed, micro->results.at[i]) >> c->kind & 1)
-            good = check_value(c, call, op, op->results.at[i]);
+            good = check_own(c, call, op, op->results.at[i]);
     return good;
 }
 
@@ -177,7 +192,7 @@ static bool check_params(const Check *c, const Call *call)
     bool good = true;
     for (int i = 0; i < call->f->params.count && good; i++)
         good = !is_on(call->f->params.at[i]->type.on, c->kind) ||
-               check_value(c, call, call->f->first, call->f->params.at[i]);
+               check_own(c, call, call->f->first, call->f->params.at[i]);
     return good;
 }
 
