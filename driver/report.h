@@ -61,7 +61,8 @@ typedef struct {
     Kinds kinds;                /* of ranks: the stages of a pipeline */
     MemoryUse memory;           /* of the kind that needs most, and the first of these */
     MemoryUse *of_kind;         /* by kind */
-    int64_t messages, products; /* bytes besides the arena: see message_space, product_space */
+    int64_t messages, products; /* bytes besides the arena, at most: see message_space, product_space */
+    int64_t *messages_on;       /* by kind */
     int64_t ranks;
     int nrows, row_room;
     TrafficRow *row;

@@ -68,6 +68,7 @@ static void add_kind(const Report *r, cJSON *object, int kind)
     add_json_integer(object, "optimizer", parts.optimizer);
     add_json_integer(object, "slots", parts.slots);
     add_json_integer(object, "rest", parts.rest);
+    add_json_integer(object, "messages", r->messages_on[kind]);
 }
 
 cJSON *memory_json(const Report *r)

@@ -94,7 +94,7 @@ static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
     return arena_text(&m->arena,
                       "rt_copy(%d, %s, (const int64_t[]){ %" PRId64 ", 1 }, %s, (const int64_t[]){ %" PRId64
-                      ", 1 }, 2,\n        (const int64_t[]){ %" PRId64 ", %" PRId64 " });\n",
+                      ", 1 }, 2,\n        (const int64_t[]){ %s, %" PRId64 " });\n",
                       copy->element, copy->to, copy->to_row, copy->from, copy->from_row, copy->rows, copy->row);
 }
 

@@ -94,7 +94,7 @@ static char *zero_statement(Module *m, const char *at, const char *bytes)
 
 static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
-    return arena_text(&m->arena, "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %" PRId64 ");\n",
+    return arena_text(&m->arena, "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %s);\n",
                       copy->to, copy->to_row * copy->element, copy->from, copy->from_row * copy->element,
                       copy->row * copy->element, copy->rows);
 }

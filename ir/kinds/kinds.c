@@ -68,13 +68,22 @@ static int uneven_dim(const Type *type)
 
 static bool is_loop_along(const Op *op, Name dim) { return runs_in_stages(op) && op->attrs.dims.dim[0].name == dim; }
 
+/* Does a collective exchange each copy of a stack with the same copy of others? */
+static bool keeps_slices(const Op *op, const Value *value, Name dim)
+{
+    return info(op)->family == COLLECTIVE && !(info(op)->traits & MOVES) && find_dim(&value->type, dim) == 0 &&
+           op->attrs.dim != dim && op->attrs.to != dim;
+}
+
 /* Is it read slice by slice only?  What a loop carries is copied from one place to another: of stacks, the slices. */
 static bool is_read_in_slices(const Module *m, const Func *f, const Value *value, Name dim)
 {
     for (const Op *op = f->first; op; op = op->next)
         for (int i = 0; i < op->args.count; i++) {
             const Func *callee = frame_below(m, op);
-            if (arg(op, i) != value)
+            if (arg(op, i) != value || keeps_slices(op, value, dim))
+                continue;
+            if (info(op)->traits & WAITS && is_read_in_slices(m, f, result(op), dim))
                 continue;
             if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
                 return false;
@@ -93,6 +102,10 @@ static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
     const int i = callee ? index_of(&op->results, value) : -1;
     if (!op)
         return port_is_state(value->port.kind);
+    if (info(op)->traits & WAITS)
+        return is_made_in_slices(m, arg(op, 0), dim);
+    if (keeps_slices(op, value, dim))
+        return true;
     if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
         return false;
     if (is_loop_along(op, dim))

@@ -96,9 +96,13 @@ static bool check_op(const Check *c, const Call *call, const Op *op)
 {
     if (!(stages_running(c->m, op) >> c->kind & 1))
         return true;
-    for (int i = 0; i < op->args.count + op->results.count; i++)
-        if (touches(c, op, arg_or_result(op, i)) && !check_value(c, call, op, arg_or_result(op, i)))
+    for (int i = 0; i < op->args.count + op->results.count; i++) {
+        const Value *value = arg_or_result(op, i);
+        const bool in_slices =
+            info(op)->family == COLLECTIVE; /* of a stack, the messages have each rank's own copies */
+        if (touches(c, op, value) && !(in_slices ? check_own : check_value)(c, call, op, value))
             return false;
+    }
     const int64_t scratch = scratch_of(c->kinds, op);
     if (!scratch || is_held(c, (Spot){ call->f, op->attrs.frame }, scratch))
         return true;

@@ -15,7 +15,7 @@
  */
 #include "fuse.h"
 #include "manager/pass.h"
-#include "simplify/cleanup.h"
+#include "map.h"
 
 typedef struct {
     Module *m;
@@ -203,6 +203,21 @@ static void run_once_a_copy(const Stack *s)
     remove_op(s->f, s->call);
 }
 
+/* Those that loops have replaced. */
+static void drop_kernels(Module *m)
+{
+    Map called = { .arena = &m->arena };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee)
+                map_put(&called, op->attrs.callee, (void *)op);
+    for (Func *f = m->funcs, *next; f; f = next) {
+        next = f->next;
+        if (f->role == KERNEL && !map_get(&called, f->name))
+            remove_func(m, f);
+    }
+}
+
 void pass_stacks(Module *m);
 void pass_stacks(Module *m)
 {
@@ -217,5 +232,5 @@ void pass_stacks(Module *m)
             if (can_run_once_a_copy(&s))
                 run_once_a_copy(&s);
         }
-    drop_unreached(m);
+    drop_kernels(m);
 }
