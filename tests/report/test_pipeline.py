@@ -135,9 +135,9 @@ def test_memory_of_stages(report, stages):
     figures = report(f"--mesh=pp={pp}", f"--stages={','.join(map(str, stages))}", file=PIPE)
     kinds = figures["memory"]["kinds"]
     assert [kind["name"] for kind in kinds] == [f"pp={stage}" for stage in range(pp)]
-    room = max(stages) * layer  # weights are read as a whole
-    assert [kind["weights"] for kind in kinds] == [room + (end if stage in (0, pp - 1) else 0) for stage in range(pp)]
-    assert [kind["optimizer"] for kind in kinds] == [2 * kind["weights"] for kind in kinds]
+    for stage, (kind, copies) in enumerate(zip(kinds, stages)):  # what is left out are whole cache lines, of each tensor
+        own = copies * layer + (end if stage in (0, pp - 1) else 0)
+        assert own <= kind["weights"] < own + 4 * 64 and 2 * own <= kind["optimizer"] < 2 * (own + 4 * 64)
     kept = [2 * 4 * (2 * 8 + 6) * 4 * copies for copies in stages]
     held = [stage["in_flight_bytes"] for stage in figures["pipeline"]["stages"]]
     assert all(0 <= bytes_held - bytes_kept <= 3 * 64 for bytes_held, bytes_kept in zip(held, kept))
@@ -151,6 +151,14 @@ def test_capacity(report):
     assert "too much" not in text_of("--mesh=pp=2", f"--gpu-memory={arena}")
     assert "96 bytes too much" in text_of("--mesh=pp=2", f"--gpu-memory={arena - 96}")
     assert report("--mesh=pp=2", f"--gpu-memory={arena}", file=PIPE)["pipeline"]["capacity_bytes"] == arena
+
+
+def test_reductions(tmp_path):
+    """The picture shows where a stage's gradients begin to be reduced, if the program does that before the pipeline ends."""
+    for zero, early in ("zero 1 over dp (overlap_grads)", True), ("zero 1 over dp", False):
+        (tmp_path / "early.mdl").write_text(PIPE.read_text().replace("pipeline h", f"{zero}\n    pipeline h"))
+        shown = run(MPC, "report", tmp_path / "early.mdl", "--mesh=dp=2,pp=2", "--set", "train.microbatch=1").stdout
+        assert bool(re.search(r"^  rank 0  F0.*R$", shown, re.M)) == ("R: from there on" in shown) == early
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
