@@ -53,7 +53,7 @@ static void add_held(const Report *r, cJSON *list, const Stretch *held)
     add_text(entry, "class", class_name[held->kind]);
     add_text(entry, "type", held->value ? type_text(r->m, &held->value->type) : "");
     add_json_integer(entry, "offset", held->begin);
-    add_json_integer(entry, "bytes", bytes_of_held(r->m, held));
+    add_json_integer(entry, "bytes", bytes_of_held(r->m, held, fullest_kind(r)));
 }
 
 /* A kind of rank, with its memory by what it is for. */
