@@ -258,12 +258,16 @@ static void use_frame(Uses *all, const Func *f)
 
 static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
 
-/* Parameters of all entries are in the frame of each. */
+/* Parameters of all entries are in the frame of each, and so is new state, which takes the place of the old one. */
 static void use_params(Uses *all, const Func *f)
 {
-    for (const Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next)
+    for (Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next) {
         for (int i = 0; i < other->params.count && is_entry(other); i++)
             use_value(all, other, other->params.at[i]);
+        const StepState state = other->role == STEP ? state_of(other) : (StepState){ 0 };
+        for (int i = 0; i < state.count; i++)
+            use_value(all, other, state.after[i]);
+    }
 }
 
 /* --- Gaps ------------------------------------------------------------------------------------------ */

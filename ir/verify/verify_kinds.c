@@ -190,13 +190,27 @@ static bool check_func(const Check *c, const Call *call)
     return good;
 }
 
+/* All programs have it at the same place. */
+static bool check_place(const Check *c, const Func *f, const Value *value)
+{
+    const Func *step = func_with_role(c->m, STEP);
+    const int64_t at = value->storage->at, own = place_on(kind_frame(c->kinds, f), c->kind, at);
+    if (own == place_on(kind_frame(c->kinds, step), c->kind, at))
+        return true;
+    error_at(c->m->diags, (Where){ .at = f->loc }, "internal: stage %d has %%%s at another place in @%s than in @%s",
+             c->kind, value->name, f->name, step->name);
+    return false;
+}
+
 /* What is fed is the same on all ranks; what outlives a step is where its type says. */
 static bool check_params(const Check *c, const Call *call)
 {
     bool good = true;
-    for (int i = 0; i < call->f->params.count && good; i++)
-        good = !is_on(call->f->params.at[i]->type.on, c->kind) ||
-               check_own(c, call, call->f->first, call->f->params.at[i]);
+    for (int i = 0; i < call->f->params.count && good; i++) {
+        const Value *param = call->f->params.at[i];
+        good = check_place(c, call->f, param) &&
+               (!is_on(param->type.on, c->kind) || check_own(c, call, call->f->first, param));
+    }
     return good;
 }
 

@@ -108,6 +108,18 @@ static bool find_loops(Cut *cut)
 
 static void set_part(Cut *cut, const Op *op, int part) { map_put(&cut->part, op, (void *)(intptr_t)(part + 1)); }
 
+/* What stands between two chunks, on the stage where the former ends, is of the former: what is sent from there. */
+static void assign_before_chunk(Cut *cut, const Map *needed, int chunk)
+{
+    Map sent = { .arena = &cut->m->arena };
+    for (const Op *op = cut->micro->first; op; op = op->next)
+        if (map_get(needed, op) && part_of(cut, op) < 0 && is_send(op) && arg(op, 0)->def)
+            note_with_operands(&sent, arg(op, 0)->def);
+    for (const Op *op = cut->micro->first; op; op = op->next)
+        if (map_get(&sent, op) && part_of(cut, op) < 0)
+            set_part(cut, op, chunk - 1);
+}
+
 /* What a forward loop needs is of its part. */
 static void assign_forward(Cut *cut)
 {
@@ -115,6 +127,8 @@ static void assign_forward(Cut *cut)
         Map needed = { .arena = &cut->m->arena };
         for (int i = 0; i < cut->loops[FORWARD_ACTION][chunk].count; i++)
             note_with_operands(&needed, cut->loops[FORWARD_ACTION][chunk].at[i]);
+        if (chunk)
+            assign_before_chunk(cut, &needed, chunk);
         for (const Op *op = cut->micro->first; op; op = op->next)
             if (map_get(&needed, op) && part_of(cut, op) < 0)
                 set_part(cut, op, chunk);

@@ -285,6 +285,8 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
             value->storage = new_pointer(m, &value->type, param->storage->pointer);
         else
             place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results);
+        if (in_place && same_dims(&value->type, &param->type)) /* it may be a member of a pack */
+            *value->storage = *param->storage;
         place_started(value);
     }
 }

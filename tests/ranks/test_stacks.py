@@ -74,3 +74,16 @@ def test_checkpoints(compiled, text, tmp_path):
         start(trainer.command(*load, "--save", f"{number}"), tmp_path)
     saved = [(tmp_path / f"{number}").read_bytes() for number in range(len(layouts))]
     assert all(file == saved[0] for file in saved)
+
+
+def test_evaluation_and_sampling(compiled, text, tmp_path):
+    """Weights are at the same places in the step, the evaluation and the prediction."""
+    said = []
+    for mesh, how in (({}, {}), (dict(pp=3), dict(stages=[1, 4, 2])), (dict(dp=2, pp=2), dict(zero=1, stages=[5, 2]))):
+        trainer = compiled("gpt2", layout_of("gpt2", mesh, **how) if mesh else (), SIZES, {"microbatch": 4 // mesh.get("dp", 1)})
+        words = ["--data", text, "--data-format", "bytes", "--eval-data", text, "--eval-every", 1, "--eval-batches", 2, "--steps", 2]
+        start(trainer.command(*words, "--log", "log", "--save", "c", "--overwrite"), tmp_path)
+        sample = start(trainer.command("--load", "c", "--steps", 0, "--sample", 12, "--temperature", 0), tmp_path).stdout
+        said.append((read_log(tmp_path / "log")[-1]["eval_loss"], sample))
+    for loss, sample in said[1:]:
+        assert loss == pytest.approx(said[0][0], rel=1e-5) and sample == said[0][1]
