@@ -50,6 +50,7 @@ typedef struct {
     Costs costs;
     double *forward, *backward, *weight; /* by stage: FLOPs of one micro-batch; weight: 0, or not in backward */
     double message_bytes;                /* from a stage to the next one, of one micro-batch */
+    double handed_on_bytes;              /* of these: what stages hand on as it has come, for later ones to read */
     const char **contents;               /* by stage: "h.0 to h.3, x" */
 } PipelineReport;
 

@@ -243,6 +243,7 @@ static void add_pipeline(const Report *r, cJSON *json)
     if (picture->published_bubble >= 0)
         cJSON_AddNumberToObject(object, "published_bubble", picture->published_bubble);
     cJSON_AddNumberToObject(object, "message_bytes", r->pipeline->message_bytes);
+    cJSON_AddNumberToObject(object, "handed_on_bytes", r->pipeline->handed_on_bytes);
     cJSON_AddNumberToObject(object, "message_time", r->pipeline->costs.message);
     if (picture->capacity_bytes > 0)
         cJSON_AddNumberToObject(object, "capacity_bytes", picture->capacity_bytes);

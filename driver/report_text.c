@@ -210,6 +210,9 @@ static void print_stages(const PipelineReport *p)
                p->contents[stage]);
     }
     printf("    a stage sends %.2f MB to the next one, and as much back\n", megabytes(p->message_bytes));
+    if (p->handed_on_bytes > 0)
+        printf("    of these, %.2f MB are handed on as they have come, for later stages to read\n",
+               megabytes(p->handed_on_bytes));
 }
 
 static void print_pipeline(const Report *r)

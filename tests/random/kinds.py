@@ -122,6 +122,7 @@ KINDS = {
     "empty_frame": Kind("a stage runs a function without a frame where it leaves memory out", "broke the module", drawn=False, later=True),
     "empty_call": Kind("the peak of memory is in a call of which the stage runs nothing", "signal 11", drawn=False, later=True),
     "packed_carried": Kind("interleaved results of two products are what a loop begins with", "has its", drawn=False, later=True),
+    "empty_part": Kind("a stage without copies of a repeat has no part in its collectives", "0 blocks", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

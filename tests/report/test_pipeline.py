@@ -285,6 +285,13 @@ def test_balance_of_repeats(report, model, copies, pp):
     assert slowest() <= best * 1.02  # kernels share some work that is counted op by op before
 
 
+def test_handed_on(report, pipeline):
+    """What all decoders read of the encoder goes from stage to stage; a pipeline of one repeat hands nothing on."""
+    two = report("--mesh=pp=4", "--set", "train.microbatch=1", file=HERE.parent / "ranks" / "encoder_decoder.mdl")["pipeline"]
+    assert two["handed_on_bytes"] == 16 * 48 * 4 and two["message_bytes"] == 2 * two["handed_on_bytes"]
+    assert pipeline(2)["handed_on_bytes"] == 0
+
+
 def test_contents_of_repeats(report):
     figures = report("--mesh=pp=3", "--set", "train.microbatch=2", "--stages=2,3,2", file=HERE.parent / "ranks/encoder_decoder.mdl")
     holds = [stage["holds"] for stage in figures["pipeline"]["stages"]]
@@ -293,6 +300,14 @@ def test_contents_of_repeats(report):
     sent = {row["cause"]: row["messages"] for row in figures["communication"]["collectives"]}
     assert sent["pipeline.enc.fwd"] == pytest.approx(4 / 3)  # of a rank: the mean of all
     assert sent["pipeline.dec.fwd"] == pytest.approx(8 / 3)  # with what the encoder gives
+
+
+def test_contents_of_repeats_in_chunks(report):
+    figures = report("--mesh=pp=2", "--set", "train.microbatch=1", "--schedule=interleaved", "--stages=2,2,1,2",
+                     file=HERE.parent / "ranks/encoder_decoder.mdl")
+    holds = [stage["holds"].split(", ")[:2] for stage in figures["pipeline"]["stages"]]
+    assert holds[:2] == [["enc.0 to enc.1", "x"], ["enc.2", "dec.0"]]
+    assert holds[2][0] == "dec.1" and holds[3][0] == "dec.2 to dec.3"
 
 
 def test_stages_by_hand(report):
