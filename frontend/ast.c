@@ -75,6 +75,7 @@ static const struct {
     { A_TRAIN, IN_FILE, "at the top of the file" },
     { A_PARALLEL, IN_FILE, "at the top of the file" },
     { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat" },
+    { A_UPDATE, IN_BLOCK | IN_MODEL, "in the block or model that declares the state, outside of repeat" },
     { A_INPUT, IN_MODEL, "in the model" },
     { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN, "in a block, the model, a repeat or train" },
     { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT, "in a block, the model or a repeat" },

@@ -33,7 +33,8 @@ typedef enum {
     A_TRAIN,    /* { body: A_SETTING ... } */
     A_PARALLEL, /* { body } */
     /* Statements of a block or model */
-    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen */
+    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen; or is_state */
+    A_UPDATE, /* name = init */
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
     A_REPEAT, /* init: number of iterations; body */
@@ -56,7 +57,7 @@ typedef struct Ast {
     Loc name_loc; /* of the name, operator or keyword, for messages */
     const char *name;
     double number;
-    bool is_integer, ellipsis, no_decay, frozen;
+    bool is_integer, ellipsis, no_decay, frozen, is_state;
     bool parenthesised; /* in the source; for mpc fmt */
     const char *as;     /* A_CALL */
     Loc as_loc;

@@ -43,7 +43,7 @@
 %token <const char *> NO_DECAY "'no_decay'"  FROZEN "'frozen'"  INPUT "'input'"  MODEL "'model'"  REPEAT "'repeat'"
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
 %token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
-%token <const char *> RECOMPUTE "'recompute'"  AS "'as'"
+%token <const char *> RECOMPUTE "'recompute'"  AS "'as'"  STATE "'state'"  UPDATE "'update'"
 %token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
 %token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
 %token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  OPEN_BRACE "'{'"  CLOSE_BRACE "'}'"
@@ -110,6 +110,9 @@ statement:
 | PARAM names ':' type '=' expr no_decay frozen
                                     { $$ = MAKE(A_PARAM, @$, .name_loc = @names, .child = $names, .type = $type,
                                                 .init = $expr, .no_decay = $no_decay, .frozen = $frozen); }
+| STATE names ':' type '=' expr     { $$ = MAKE(A_PARAM, @$, .name_loc = @names, .child = $names, .type = $type,
+                                                .init = $expr, .is_state = true); }
+| UPDATE NAME '=' expr              { $$ = MAKE(A_UPDATE, @$, .name_loc = @NAME, .name = $NAME, .init = $expr); }
 | INPUT NAME ':' type init          { $$ = MAKE(A_INPUT, @$, .name_loc = @NAME, .name = $NAME, .type = $type,
                                                 .init = $init); }
 | names '=' expr                    { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .init = $expr); }
@@ -302,7 +305,7 @@ typedef struct {
 
 static const Group groups[] = {
     { "a statement", "'const'",
-      "'const' 'dim' 'block' 'param' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
+      "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
       "'pipeline' 'zero' 'recompute' a name the end of the line the end of the file the start" },
     { "an expression", "text", "text a name a whole number a number 'true' 'false' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },

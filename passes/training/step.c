@@ -82,6 +82,12 @@ static void add_inputs(Step *s)
                  s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
+/* Is it changed by the optimizer?  A state has an update of its own. */
+static bool is_optimized(const Step *s, const Value *weight)
+{
+    return is_trained(s->m, weight->port) && !find_param(s->m, weight->port.of)->state;
+}
+
 /* One f32 optimizer tensor for each trained parameter of the model. */
 static void add_moments(Step *s, PortKind kind, const char *prefix)
 {
@@ -89,8 +95,7 @@ static void add_moments(Step *s, PortKind kind, const char *prefix)
         const Value *weight = s->weights.at[i];
         Name name = own_name(s->m, intern_format(s->m, "%s.%s", prefix, weight->name));
         push_value(&s->m->arena, &s->moments[kind == PORT_SECOND_MOMENT],
-                   is_trained(s->m, weight->port) ? add_port(s, (Port){ kind, weight->port.of }, name, weight->type)
-                                                  : NULL);
+                   is_optimized(s, weight) ? add_port(s, (Port){ kind, weight->port.of }, name, weight->type) : NULL);
     }
 }
 
@@ -263,7 +268,7 @@ static void find_norm(Step *s)
     for (int i = 0; i < s->gradients.count; i++) {
         Value *gradient = s->gradients.at[i];
         Attrs all = { 0 };
-        if (!gradient)
+        if (!gradient || !is_optimized(s, s->weights.at[i]))
             continue;
         for (int j = 0; j < gradient->type.rank; j++)
             add_name(&all.over, gradient->type.dim[j].name);
@@ -328,6 +333,47 @@ static Updated sgd(Step *s, int i, Value *g, double decay)
     return (Updated){ COMPUTE(s, "a - b * c", w, s->lr, g), { buffer ? g : NULL, NULL } };
 }
 
+/* The state or, for its gradient, the statistic that a function with the role UPDATE reads. */
+static Value *update_operand(Step *s, Port port)
+{
+    int i = 0;
+    while (s->weights.at[i]->port.of != port.of)
+        i++;
+    if (port.kind == PORT_PARAM)
+        return s->weights.at[i];
+    return s->loss_scale ? COMPUTE(s, "a / b", s->gradients.at[i], s->loss_scale) : s->gradients.at[i];
+}
+
+/* A state after the step, by the ops of the function that returns it. */
+static Value *updated_state(Step *s, Port state)
+{
+    Arena scratch = { 0 };
+    Map own = { .arena = &scratch };
+    const Func *f = s->m->funcs;
+    while (f->role != UPDATE || result_at(f, state) < 0)
+        f = f->next;
+    for (int i = 0; i < f->params.count; i++)
+        map_put(&own, f->params.at[i], update_operand(s, f->params.at[i]->port));
+    for (const Op *op = f->first; op; op = op->next) {
+        Value **args = NEW_ARRAY(&scratch, Value *, op->args.count + 1);
+        for (int i = 0; i < op->args.count; i++)
+            args[i] = map_get(&own, arg(op, i));
+        map_put(&own, result(op), build_op(&s->b, op->kind, op->attrs, op->args.count, args));
+    }
+    Value *after = map_get(&own, f->results.at[result_at(f, state)]);
+    arena_free(&scratch);
+    return after;
+}
+
+static void remove_updates(Module *m)
+{
+    for (Func *f = m->funcs, *next; f; f = next) {
+        next = f->next;
+        if (f->role == UPDATE)
+            remove_func(m, f);
+    }
+}
+
 /* fp16: a step whose gradients overflowed changes nothing but the loss scale. */
 static Value *unless_overflow(Step *s, Value *finite, Value *new, Value *old)
 {
@@ -364,6 +410,10 @@ static void update_state(Step *s)
             push_value(&s->m->arena, &weights, w);
             continue;
         }
+        if (!is_optimized(s, w)) {
+            push_value(&s->m->arena, &weights, unless_overflow(s, finite, updated_state(s, w->port), w));
+            continue;
+        }
         if (factor)
             g = COMPUTE(s, "a * b", g, factor);
         Updated u = is_adamw(s->m) ? adamw(s, i, g, decay, bias1, bias2) : sgd(s, i, g, decay);
@@ -393,6 +443,7 @@ void write_step(Module *m, const Derivative *model)
     forward_and_backward(&s);
     find_norm(&s);
     update_state(&s);
+    remove_updates(m);
     share_equal(s.f);
     drop_dead(s.f);
 }

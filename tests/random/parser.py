@@ -3,7 +3,7 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, TypeOf, Zero)
+                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, Text, TypeOf, Update, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -116,7 +116,7 @@ class Parser:
         if token == "1f1b":
             return Name(self.next())
         if token.startswith('"'):
-            return self.table(self.next().strip('"'))
+            return self.quoted(self.next().strip('"'))
         if token[:1].isdigit():
             return Number(self.next())
         name = self.name()
@@ -124,8 +124,9 @@ class Parser:
             return Flag(name == "true")
         return self.call(name) if self.peek() == "(" else Name(name)
 
-    def table(self, name):
-        return Table(name, [line.split(",") for line in self.files.get(name, "").splitlines()])
+    def quoted(self, text):
+        """A table, if the file has one of that name in its first lines."""
+        return Table(text, [line.split(",") for line in self.files[text].splitlines()]) if text in self.files else Text(text)
 
     def call(self, function):
         call = Call(function, [])
@@ -145,7 +146,11 @@ class Parser:
                 call.renaming = (name, self.name())
                 return
             self.at = start
-        call.arguments.append(self.expression())
+        value = self.expression()
+        if self.accept("->"):
+            call.renaming = (value.text, self.name())
+            return
+        call.arguments.append(value)
 
     # --- Statements --------------------------------------------------------------------------------------------------
 
@@ -174,6 +179,10 @@ class Parser:
         return reader() if reader else self.assignment(word)
 
     def assignment(self, name):
+        if self.accept(","):
+            chosen = self.name()
+            self.take("=")
+            return Assign(name, self.expression(), None, chosen)
         stated = self.type() if self.accept(":") else None
         self.take("=")
         return Assign(name, self.expression(), stated)
@@ -207,6 +216,16 @@ class Parser:
         stated = self.type()
         self.take("=")
         return Param(names, stated, self.expression(), self.accept("no_decay"), self.accept("frozen"))
+
+    def read_state(self):
+        names = self.listed(":", self.name)
+        self.take(":")
+        stated = self.type()
+        self.take("=")
+        return Param(names, stated, self.expression(), state=True)
+
+    def read_update(self):
+        return Update(*self.named_expression())
 
     def read_input(self):
         name = self.name()
@@ -242,7 +261,14 @@ class Parser:
     def layout_shard(self):
         dims = self.listed("over", self.shard_dim)
         self.take("over")
-        return Shard(dims, self.name(), self.name() if self.accept("else") else None)
+        shard = Shard(dims, self.name())
+        if self.accept("else"):
+            shard.otherwise = self.name()
+        shard.options = self.bracketed_options()
+        return shard
+
+    def bracketed_options(self):
+        return dict(self.bracketed("(", ")", lambda: self.listed(")", self.option))) if self.peek() == "(" else {}
 
     def option(self):
         name = self.name()
@@ -258,8 +284,7 @@ class Parser:
             zero.axes = [self.name()]
             while self.accept(","):
                 zero.axes.append(self.name())
-        if self.peek() == "(":
-            zero.options = dict(self.bracketed("(", ")", lambda: self.listed(")", self.option)))
+        zero.options = self.bracketed_options()
         return zero
 
     def layout_recompute(self):
