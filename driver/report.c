@@ -183,6 +183,15 @@ int fullest_kind(const Report *r)
     return fullest;
 }
 
+static void find_message_space(Report *r)
+{
+    r->messages_on = NEW_ARRAY(&r->run->arena, int64_t, r->kinds->count);
+    for (int kind = 0; kind < r->kinds->count; kind++) {
+        r->messages_on[kind] = message_space(r->m, is_cuda(r->run->options), kind);
+        r->messages = r->messages_on[kind] > r->messages ? r->messages_on[kind] : r->messages;
+    }
+}
+
 MemoryParts parts_of(const MemoryUse *use)
 {
     const int64_t *bytes = use->bytes;
@@ -210,7 +219,7 @@ Report make_report(Run *run, Module *m)
     };
     const Func *step = func_with_role(m, STEP);
     find_memory(&r);
-    r.messages = message_space(m, is_cuda(run->options));
+    find_message_space(&r);
     r.products = product_space(is_cuda(run->options));
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)

@@ -50,6 +50,7 @@ typedef struct {
     Costs costs;
     double *forward, *backward, *weight; /* by stage: FLOPs of one micro-batch; weight: 0, or not in backward */
     double message_bytes;                /* from a stage to the next one, of one micro-batch */
+    double handed_on_bytes;              /* of these: what stages hand on as it has come, for later ones to read */
     const char **contents;               /* by stage: "h.0 to h.3, x" */
 } PipelineReport;
 
@@ -62,7 +63,8 @@ typedef struct {
     MemoryUse memory;           /* of the kind that needs most, and the first of these */
     MemoryUse *of_kind;         /* by kind */
     int64_t peak[N_ROLES];      /* bytes in use, at most, of that kind while each program runs */
-    int64_t messages, products; /* bytes besides the arena: see message_space, product_space */
+    int64_t messages, products; /* bytes besides the arena, at most: see message_space, product_space */
+    int64_t *messages_on;       /* by kind */
     int64_t ranks;
     int nrows, row_room;
     TrafficRow *row;

@@ -53,7 +53,7 @@ static void add_held(const Report *r, cJSON *list, const Stretch *held)
     add_text(entry, "class", class_name[held->kind]);
     add_text(entry, "type", held->value ? type_text(r->m, &held->value->type) : "");
     add_json_integer(entry, "offset", held->begin);
-    add_json_integer(entry, "bytes", bytes_of_held(r->m, held));
+    add_json_integer(entry, "bytes", bytes_of_held(r->m, held, fullest_kind(r)));
 }
 
 /* A kind of rank, with its memory by what it is for. */
@@ -68,6 +68,7 @@ static void add_kind(const Report *r, cJSON *object, int kind)
     add_json_integer(object, "optimizer", parts.optimizer);
     add_json_integer(object, "slots", parts.slots);
     add_json_integer(object, "rest", parts.rest);
+    add_json_integer(object, "messages", r->messages_on[kind]);
 }
 
 cJSON *memory_json(const Report *r)
@@ -242,6 +243,7 @@ static void add_pipeline(const Report *r, cJSON *json)
     if (picture->published_bubble >= 0)
         cJSON_AddNumberToObject(object, "published_bubble", picture->published_bubble);
     cJSON_AddNumberToObject(object, "message_bytes", r->pipeline->message_bytes);
+    cJSON_AddNumberToObject(object, "handed_on_bytes", r->pipeline->handed_on_bytes);
     cJSON_AddNumberToObject(object, "message_time", r->pipeline->costs.message);
     if (picture->capacity_bytes > 0)
         cJSON_AddNumberToObject(object, "capacity_bytes", picture->capacity_bytes);

@@ -82,22 +82,67 @@ static void add_work(Survey *s)
         add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, 1);
 }
 
-/* What a loop in stages carries from one to the next, at most. */
-static double message_bytes(const Survey *s)
+/* The value that this one is a copy of, in its function: itself, if it is none. */
+static const Value *copied_value(const Module *m, const Value *value)
 {
-    double most = 0;
+    const Op *op = value->def;
+    const Func *kernel = op && op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (op && info(op)->traits & COPIES)
+        return copied_value(m, arg(op, 0));
+    if (!kernel || kernel->role != KERNEL)
+        return value;
+    const Value *inside = copied_value(m, kernel->results.at[index_of(&op->results, value)]);
+    const int param = index_of(&kernel->params, inside);
+    return param < 0 ? value : copied_value(m, arg(op, param));
+}
+
+/* Do the copies hand on what is carried as it has come, for later ones to read? */
+static bool is_handed_on(const Module *m, const Op *loop, int carried)
+{
+    const Func *body = find_func(m, loop->attrs.callee);
+    return copied_value(m, body->results.at[carried]) == body->params.at[carried];
+}
+
+/* What a loop in stages carries from one to the next, at most; and of what is only handed on. */
+static void find_message_bytes(Survey *s)
+{
     for (int i = 0; i < s->parts.count; i++)
         for (int k = 0; k < s->parts.part[i].nloops; k++) {
             const Op *loop = s->parts.part[i].loop[k];
-            double bytes = 0;
-            for (int j = 0; j < loop->attrs.carried; j++)
-                bytes += (double)local_bytes(s->m, &loop->results.at[j]->type);
-            most = fmax(most, bytes);
+            double bytes = 0, handed_on = 0;
+            for (int j = 0; j < loop->attrs.carried; j++) {
+                const double own = (double)local_bytes(s->m, &loop->results.at[j]->type);
+                bytes += own;
+                handed_on += is_handed_on(s->m, loop, j) ? own : 0;
+            }
+            s->p->message_bytes = fmax(s->p->message_bytes, bytes);
+            s->p->handed_on_bytes = fmax(s->p->handed_on_bytes, handed_on);
         }
-    return most;
 }
 
 /* --- Texts ------------------------------------------------------------------------------------------- */
+
+/* Of "h.copy.chunk2", without the chunk. */
+static int repeat_length(Name dim)
+{
+    const char *chunk = strstr(dim, ".chunk");
+    return chunk ? (int)(chunk - dim) : (int)strlen(dim);
+}
+
+static int64_t copies_before(const Survey *s, Name dim, int chunk)
+{
+    int64_t copies = 0;
+    for (int before = 0; before < chunk; before++) {
+        const StagePart *part = part_doing(&s->parts, FORWARD_ACTION, before);
+        for (int i = 0; i < part->nloops; i++) {
+            const Dim *other = &part->loop[i]->attrs.dims.dim[0];
+            const bool is_same =
+                repeat_length(dim) == repeat_length(other->name) && !strncmp(dim, other->name, repeat_length(dim));
+            copies += is_same ? other->size : 0;
+        }
+    }
+    return copies;
+}
 
 /* "h.0 to h.3", where `h` is the instance that is repeated; of several instances, "layers 0 to 3".  The number-th
  * repeat of its chunk; NULL: the stage has none of its copies. */
@@ -105,20 +150,16 @@ static const char *slices_text(const Survey *s, int stage, int number)
 {
     const int chunk = stage / s->ranks, rank = rank_of_stage(s->p->picture.schedule, stage);
     const Dim *dim = &part_doing(&s->parts, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
-    const char *whole = part_doing(&s->parts, FORWARD_ACTION, 0)->loop[number]->attrs.dims.dim[0].name,
-               *end = strstr(whole, ".copy");
-    const bool is_copy = end && strcmp(end, ".copy") == 0;
-    const char *name =
-        arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - whole) : (int)strlen(whole), whole, is_copy ? "." : " ");
-    int64_t first = part_first(s->m, dim, rank);
-    for (int before = 0; before < chunk; before++)
-        first += part_doing(&s->parts, FORWARD_ACTION, before)->loop[number]->attrs.dims.dim[0].size;
+    const char *end = strstr(dim->name, ".copy");
+    const char *name = arena_text(s->arena, "%.*s%s", end ? (int)(end - dim->name) : repeat_length(dim->name),
+                                  dim->name, end ? "." : " ");
+    const int64_t first = copies_before(s, dim->name, chunk) + part_first(s->m, dim, rank);
     const int64_t last = first + part_size(s->m, dim, rank) - 1;
     if (last < first)
         return NULL;
     if (first == last)
         return arena_text(s->arena, "%s%" PRId64, name, first);
-    return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, is_copy ? name : "", last);
+    return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, end ? name : "", last);
 }
 
 static const char *contents_text(const Survey *s, int stage)
@@ -257,7 +298,7 @@ static void fill_in(Survey *s, const Report *r)
     s->p->forward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->backward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->weight = NEW_ARRAY(s->arena, double, s->stages);
-    s->p->message_bytes = message_bytes(s);
+    find_message_bytes(s);
     add_work(s);
     name_stages(s);
     set_costs(s, r->run->options);

@@ -45,7 +45,7 @@ void print_memory_table(const Report *r)
 
 static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)
 {
-    return bytes_of_held(r->m, a) > bytes_of_held(r->m, b);
+    return bytes_of_held(r->m, a, fullest_kind(r)) > bytes_of_held(r->m, b, fullest_kind(r));
 }
 
 /* The largest one that is not listed yet; ties are in the order of addresses. */
@@ -68,7 +68,7 @@ static void print_largest(const Report *r)
     const Stretch *held = NULL;
     printf("  largest at that time\n");
     for (int i = 0; i < LISTED && (held = next_largest(r, held)); i++)
-        printf("    %12.2f MB  %-15s %-24s %-40s %s\n", megabytes((double)bytes_of_held(r->m, held)),
+        printf("    %12.2f MB  %-15s %-24s %-40s %s\n", megabytes((double)bytes_of_held(r->m, held, fullest_kind(r))),
                class_name[held->kind], held_name(r, held),
                held->value ? type_text(r->m, &held->value->type) : "scratch", held_where(r, held));
 }
@@ -210,6 +210,9 @@ static void print_stages(const PipelineReport *p)
                p->contents[stage]);
     }
     printf("    a stage sends %.2f MB to the next one, and as much back\n", megabytes(p->message_bytes));
+    if (p->handed_on_bytes > 0)
+        printf("    of these, %.2f MB are handed on as they have come, for later stages to read\n",
+               megabytes(p->handed_on_bytes));
 }
 
 static void print_pipeline(const Report *r)

@@ -219,6 +219,9 @@ static void write_legend(Page *page)
     if (s->splits_backward)
         write_kind(page, 'W', "backward, to weights");
     write_swatch(page, "<rect class=\"idle\" width=\"26\" height=\"16\"/>", "idle");
+    if (s->reduces)
+        write_swatch(page, "<svg class=\"reduction\"><path d=\"M13 5L8 10L18 10Z\"/></svg>",
+                     "from there on, the gradients of the stage are reduced");
     if (s->chunks > 1)
         fprintf(page->out, "<span>lower boxes: later stages of the rank</span>\n");
     write_hues(page);

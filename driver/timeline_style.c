@@ -49,6 +49,7 @@ const char *const timeline_style[] = {
     ".axis line{stroke:var(--line)}\n"
     ".axis text,.cursor text{font-size:11px;fill:var(--faint);font-variant-numeric:tabular-nums}\n"
     ".idle{fill:var(--idle)}\n"
+    ".reduction path{fill:var(--text)}\n"
     ".a rect{stroke:var(--page);stroke-width:1}\n"
     ".narrow .a rect{stroke:none}\n"
     ":is(#zoom8,#zoom16):checked~.frame .narrow .a rect:not(.hatch){stroke:var(--page);stroke-width:.5}\n"

@@ -143,6 +143,19 @@ static void draw_action(const Drawing *d, int rank, int i)
     fprintf(d->out, "</g>\n");
 }
 
+/* Where the reductions of a stage's gradients start: a triangle below the end of its last action. */
+static void draw_reduction(const Drawing *d, int rank, int i)
+{
+    enum { SIZE = 5 };
+    const TimelineView *v = d->v;
+    const double y = row_at(&d->layout, rank) + d->layout.row;
+    fprintf(d->out, "<svg class=\"reduction\" x=\"%.7g%%\" y=\"%.6g\" overflow=\"visible\"><title>",
+            percent(v, v->t.end[rank][i]), y);
+    fprintf(d->out, "the gradients of stage %d are reduced from %.4g %s on</title>", v->s->action[rank][i].stage,
+            in_units(v, v->t.end[rank][i]), v->unit_name);
+    fprintf(d->out, "<path d=\"M0 0L%d %dL%d %dZ\"/></svg>\n", -SIZE, SIZE, SIZE, SIZE);
+}
+
 static void draw_gap(const Drawing *d, int rank, double start, double end)
 {
     const TimelineView *v = d->v;
@@ -193,6 +206,10 @@ static void draw_rows(const Drawing *d)
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++)
             draw_action(d, rank, i);
+    for (int rank = 0; rank < s->ranks && s->reduces; rank++)
+        for (int i = 0; i < s->nactions[rank]; i++)
+            if (ends_stage(s, rank, i))
+                draw_reduction(d, rank, i);
 }
 
 /* --- Memory ---------------------------------------------------------------------------------------- */

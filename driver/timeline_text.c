@@ -108,11 +108,23 @@ static void fill_letters(const TextPicture *text, int rank, char *row)
     }
 }
 
+/* Where the reductions of a stage's gradients start: in the last column of its last action, which has no label. */
+static void fill_reductions(const TextPicture *text, int rank, char *row)
+{
+    const PipelineSchedule *s = text->v.s;
+    for (int i = 0; i < s->nactions[rank] && s->reduces; i++) {
+        const int end = column(text, text->v.t.end[rank][i]);
+        if (ends_stage(s, rank, i))
+            row[end ? end - 1 : 0] = chunk_of(&text->v, s->action[rank][i].stage) ? 'r' : 'R';
+    }
+}
+
 static void print_row(TextPicture *text, int rank)
 {
     char *row = NEW_ARRAY(&text->v.arena, char, text->columns + 1);
     memset(row, '.', (size_t)text->columns);
     (text->labelled ? fill_labels : fill_letters)(text, rank, row);
+    fill_reductions(text, rank, row);
     int length = text->columns;
     while (length && row[length - 1] == ' ')
         length--;
@@ -141,6 +153,8 @@ static void print_legend(const TextPicture *text)
     const char *number = text->labelled ? " of the micro-batch with this number" : "";
     fprintf(text->out, "  F forward, B backward%s%s; . idle\n", s->splits_backward ? ", W weight gradients" : "",
             number);
+    if (s->reduces)
+        fprintf(text->out, "  R: from there on, the gradients of the stage are reduced\n");
     if (s->chunks > 1)
         fprintf(text->out, "  upper case: the rank's first stage; lower case: its %s\n",
                 s->chunks == 2 ? "second" : "others");

@@ -27,8 +27,8 @@ typedef struct {
 typedef struct {
     ShardRule *rule[MAX_REPEATS]; /* of the dim that counts the copies of each repeat; NULL: no stages */
     int repeats;
-    int64_t copies; /* of all */
-    int chunks;     /* stages of each rank */
+    int64_t repeat_copies[MAX_REPEATS], copies; /* of each, and of all */
+    int chunks;                                 /* stages of each rank */
     Placement placement;
     Parts parts;
 } Pipeline;
@@ -61,6 +61,9 @@ int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
 /* What a repeat of these needs of earlier ones but the one before, and what all its copies need of earlier ones, is
  * carried through the repeats between.  `dims` count their copies, in the order of the model. */
 void carry_through(Module *m, const Name *dims, int count);
+
+/* Splits the copies of a repeat over an axis: a rule as others are. */
+ShardRule *split_layers(Module *m, Name copies, int axis, Name parts);
 
 /* Cuts the repeat whose copies `dim` counts in `count` loops of so many copies each, and gives their dims. */
 void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *dims);

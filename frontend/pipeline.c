@@ -90,8 +90,7 @@ static bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
     return true;
 }
 
-/* A pipeline is a rule as others are: the copies of a repeat are split over its axis. */
-static ShardRule *split_layers(Module *m, Name copies, int axis, Name parts)
+ShardRule *split_layers(Module *m, Name copies, int axis, Name parts)
 {
     ShardRule *rule = NEW(&m->arena, ShardRule), **end = &m->rules;
     *rule = (ShardRule){ .axis = axis, .parts = parts };
@@ -139,12 +138,17 @@ static bool bad_parts(Lower *l, const Ast *ast, const char *example, const char 
     return false;
 }
 
+/* The last stages, which keep fewer micro-batches, have one more. */
+static int64_t even_part(int64_t copies, int64_t stages, int64_t stage)
+{
+    return copies / stages + (stage >= stages - copies % stages);
+}
+
 static const char *example_of_parts(Lower *l, int64_t copies, int64_t stages)
 {
     const char *text = "";
     for (int64_t i = 0; i < stages; i++)
-        text = arena_text(l->arena, "%s%s%lld", text, i ? "," : "",
-                          (long long)(copies / stages + (i >= stages - copies % stages)));
+        text = arena_text(l->arena, "%s%s%lld", text, i ? "," : "", (long long)even_part(copies, stages, i));
     return text;
 }
 
@@ -170,6 +174,42 @@ static bool read_parts(Lower *l, const Ast *ast, Parts *parts)
         item = item ? item->next : NULL;
     }
     return true;
+}
+
+/* Does a repeat end, and another one begin, after so many copies of all? */
+static bool ends_repeat(const Repeats *repeats, int64_t copies)
+{
+    int64_t end = 0;
+    for (int i = 0; i + 1 < repeats->count && end < copies; i++)
+        end += repeats->at[i]->copies;
+    return end == copies && copies < repeats->copies;
+}
+
+/* The first chunk that begins with a repeat, from 1 on; 0: none does. */
+static int chunk_with_repeat(const Parts *parts, const Repeats *repeats, int ranks)
+{
+    int64_t copies = 0;
+    for (int stage = 0; stage < parts->count; copies += parts->part[stage++])
+        if (stage && stage % ranks == 0 && ends_repeat(repeats, copies))
+            return stage / ranks;
+    return 0;
+}
+
+/* Of several repeats in chunks: evenly, but no chunk begins with a repeat, see check_chunk_ends(). */
+static Parts even_parts(const Repeats *repeats, int ranks, int chunks)
+{
+    Parts parts = { .count = ranks * chunks, .sum = repeats->copies };
+    for (int i = 0; i < parts.count; i++)
+        parts.part[i] = even_part(repeats->copies, parts.count, i);
+    for (int chunk = 1; chunk < chunks; chunk++) {
+        int64_t *first = &parts.part[chunk * ranks];
+        if (chunk_with_repeat(&parts, repeats, ranks) != chunk)
+            continue;
+        const int more = first[0] > 1 ? 1 : -1;
+        first[-1] += more;
+        first[0] -= more;
+    }
+    return parts;
 }
 
 /* The model is shrunk for verification: of two stages of three copies, the larger half of the copies is where it was;
@@ -214,16 +254,11 @@ static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
     const char *why = NULL;
     if (p->pipeline.chunks == 1)
         return true;
-    if (repeats->count > 1)
-        why = "several repeats share the stages, and cannot be cut in chunks";
-    else if (!p->is_model_wrong && !place_in_model(p->l->m, repeats->at[0]->dim))
+    if (!p->is_model_wrong && !place_in_model(p->l->m, repeats->at[0]->dim))
         why = arena_text(p->l->arena, "the repeat of '%s' is inside another one, and cannot be cut in chunks",
                          name->name);
     if (why)
-        complain(
-            p->l,
-            (Where){ .at = ast->name_loc, .help = repeats->count > 1 ? "schedule = 1f1b, chunks = 1" : "chunks = 1" },
-            "%s", why);
+        complain(p->l, (Where){ .at = ast->name_loc, .help = "chunks = 1" }, "%s", why);
     return !why;
 }
 
@@ -259,10 +294,11 @@ static void split_repeats(Layout *p, const Repeats *repeats, const MeshAxis *axi
     int64_t copies[MAX_REPEATS], part[MAX_REPEATS][MAX_STAGES];
     for (int i = 0; i < repeats->count; i++)
         copies[i] = repeats->at[i]->copies;
-    if (parts->count)
+    const bool is_known = parts->count && p->pipeline.chunks == 1;
+    if (is_known)
         cut_repeats(copies, repeats->count, parts->part, part);
     for (int i = 0; i < repeats->count; i++) {
-        Name text = parts->count ? parts_text(m, part[i], parts->count) : NULL;
+        Name text = is_known ? parts_text(m, part[i], parts->count) : NULL;
         p->pipeline.rule[i] = split_layers(m, repeats->at[i]->dim, axis->first, text);
         p->pipeline.rule[i]->joined = i > 0;
     }
@@ -278,12 +314,16 @@ static void set_stages(Layout *p, const Ast *ast, const Repeats *repeats, const 
         p->pipeline.parts = parts_of(l, stages, repeats, axis->size * chunks);
         if (p->pipeline.parts.count)
             text = parts_text(l->m, p->pipeline.parts.part, p->pipeline.parts.count);
+        else if (repeats->count > 1 && chunks > 1)
+            p->pipeline.parts = even_parts(repeats, (int)axis->size, chunks);
         if (repeats->count > 1)
             split_repeats(p, repeats, axis);
         else
             p->pipeline.rule[0] = split_layers(l->m, repeats->at[0]->dim, axis->first, chunks == 1 ? text : NULL);
         p->pipeline.repeats = repeats->count;
         p->pipeline.copies = repeats->copies;
+        for (int i = 0; i < repeats->count; i++)
+            p->pipeline.repeat_copies[i] = repeats->at[i]->copies;
     }
     note_policy(l, "parallel.stages", text ? text : "balanced", stages, l->options->stages);
 }
@@ -411,6 +451,27 @@ static void check_options(Lower *l, const Ast *options)
     check_given_once(l, options);
 }
 
+/* What stands between two repeats is on one rank, where the former ends; the first stage of a chunk is on another one,
+ * unless chunks alternate. */
+static void check_chunk_ends(Layout *p, const Ast *ast, const Repeats *repeats, int ranks)
+{
+    Lower *l = p->l;
+    const Parts even = even_parts(repeats, ranks, p->pipeline.chunks);
+    const bool are_alike = p->pipeline.parts.count == even.count && p->pipeline.placement != VEE && !l->options->shrink;
+    const int chunk = are_alike ? chunk_with_repeat(&p->pipeline.parts, repeats, ranks) : 0;
+    const Ast *stages = option_named(ast->type, "stages");
+    const char *example = "";
+    for (int i = 0; i < even.count; i++)
+        example = arena_text(l->arena, "%s%s%lld", example, i ? "," : "", (long long)even.part[i]);
+    if (chunk)
+        bad_parts(
+            l, stages ? stages : ast, chunk_with_repeat(&even, repeats, ranks) ? NULL : example,
+            arena_text(l->arena,
+                       "chunk %d begins where a repeat does: one copy of it, or of the one before, has to be in the "
+                       "other chunk",
+                       chunk + 1));
+}
+
 static void check_stages(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
@@ -425,6 +486,8 @@ static void check_stages(Layout *p, const Ast *ast)
         bad_parts(l, ast, example_of_parts(l, are_known ? repeats.copies : 1, 1),
                   arena_text(l->arena, "%s has one rank", axis->name));
     set_schedule(p, ast, axis);
+    if (are_known && axis && axis->size > 1)
+        check_chunk_ends(p, ast, &repeats, (int)axis->size);
 }
 
 void check_pipeline(Layout *p)
@@ -444,52 +507,4 @@ void check_pipeline(Layout *p)
                          "the file has no 'pipeline'");
             return;
         }
-}
-
-/* --- Chunks ----------------------------------------------------------------------------------------------- */
-
-/* The copies of each chunk: as said, or evenly. */
-static void share_copies(const Pipeline *pipeline, int ranks, int64_t *copies)
-{
-    const int chunks = pipeline->chunks;
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        copies[chunk] = pipeline->copies / chunks + (chunk < pipeline->copies % chunks);
-        if (pipeline->parts.count)
-            copies[chunk] = 0;
-        for (int i = 0; i < ranks && pipeline->parts.count; i++)
-            copies[chunk] += pipeline->parts.part[chunk * ranks + i];
-    }
-}
-
-/* The copies of each rank in a chunk, in the order of ranks. */
-static Name parts_of_chunk(Module *m, const Pipeline *pipeline, int chunk, int ranks, bool reversed)
-{
-    int64_t part[MAX_STAGES];
-    for (int i = 0; i < ranks; i++)
-        part[reversed ? ranks - 1 - i : i] = pipeline->parts.part[chunk * ranks + i];
-    return pipeline->parts.count ? parts_text(m, part, ranks) : NULL;
-}
-
-void cut_pipeline(Lower *l)
-{
-    Module *m = l->m;
-    const Pipeline *pipeline = &l->layout->pipeline;
-    ShardRule *rule = pipeline->rule[0];
-    int64_t copies[MAX_CHUNKS];
-    Name dims[MAX_CHUNKS > MAX_REPEATS ? MAX_CHUNKS : MAX_REPEATS];
-    for (int i = 0; i < pipeline->repeats; i++)
-        dims[i] = pipeline->rule[i]->dims.name[0];
-    if (pipeline->repeats > 1)
-        carry_through(m, dims, pipeline->repeats);
-    if (!rule || pipeline->chunks == 1)
-        return;
-    const int ranks = (int)m->axis_size[rule->axis];
-    share_copies(pipeline, ranks, copies);
-    cut_repeat(m, rule->dims.name[0], copies, pipeline->chunks, dims);
-    for (int chunk = 0; chunk < pipeline->chunks; chunk++) {
-        const bool reversed = pipeline->placement == VEE && chunk % 2;
-        rule = chunk ? split_layers(m, dims[chunk], rule->axis, NULL) : rule;
-        rule->reversed = reversed;
-        rule->parts = parts_of_chunk(m, pipeline, chunk, ranks, reversed);
-    }
 }

@@ -422,11 +422,12 @@ int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
 bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal size in memory */
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
-int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
-Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9"; below 0: "-" */
-uint64_t ranks_with_part(const Module *m, const Dim *dim);         /* as a set; 0: its parts do not say */
-int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
-int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
+int64_t part_size(const Module *m, const Dim *dim, int64_t rank);    /* elements of that rank along the only axis */
+Name parts_text(Module *m, const int64_t *part, int64_t count);      /* of a Split: "3+9"; below 0: "-" */
+uint64_t ranks_with_part(const Module *m, const Dim *dim);           /* as a set; 0: its parts do not say */
+int64_t part_first(const Module *m, const Dim *dim, int64_t rank);   /* the first of them */
+int64_t local_bytes(const Module *m, const Type *type);              /* in memory, on one rank */
+int64_t part_bytes(const Module *m, const Type *type, int64_t rank); /* of a stack: of that rank's part of it alone */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
 char *stages_text(Module *m, Stages on);                 /* "pp=0+3", in the arena */
 char *type_text(Module *m, const Type *type);            /* in the arena */

@@ -359,6 +359,13 @@ int64_t local_bytes(const Module *m, const Type *type)
     return bytes;
 }
 
+int64_t part_bytes(const Module *m, const Type *type, int64_t rank)
+{
+    const Dim *first = &type->dim[0];
+    const bool has_parts = type->rank && first->split.parts && local_size(m, first);
+    return has_parts ? local_bytes(m, type) / local_size(m, first) * part_size(m, first, rank) : local_bytes(m, type);
+}
+
 int64_t span_bytes(const Module *m, const Value *value)
 {
     int64_t last = 0;

@@ -172,6 +172,8 @@ typedef struct {
  * 2n-1-r of 2n. */
 typedef struct {
     int64_t outer, block, middle, cut, inner; /* elements; the last three of all_to_all only */
+    const int64_t *copies; /* NULL, or of a stack: `outer` is that of one copy, and the ranks of stage i along ... */
+    int along;             /* ... this axis have copies[i] of them */
     bool gathers_first;
     bool zigzag, zigzag_cut; /* of the dim that is gathered or reduced to a split; of the one that all_to_all splits */
 } RtPiece;
@@ -189,7 +191,7 @@ typedef struct {
     int turn;                     /* of a rotate */
     const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
     const char *cause;            /* the pass that inserted it, and the reason: for reports */
-    const RtPiece *piece;
+    RtPiece *piece;
     int npieces;
 } RtCollective;
 

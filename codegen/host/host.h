@@ -11,7 +11,7 @@ enum { C_LARGEST_HEAD = 1024 };
 int64_t c_scratch_bytes(Module *m, const Op *op);
 
 /* Bytes that the runtime allocates besides the arena for messages.  The module has been through the memory pass. */
-int64_t message_space(Module *m, bool on_gpu);
+int64_t message_space(Module *m, bool on_gpu, int kind);
 
 /* The same for products; 0 if only the library knows. */
 int64_t product_space(bool on_gpu);

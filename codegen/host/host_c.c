@@ -80,21 +80,21 @@ static Statement naive_product_statement(FuncText *t, const Op *op, int number, 
 
 static const char *no_unfused(FuncText *t, const Op *op, int number) { return NULL; }
 
-static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
+static char *copy_statement(Module *m, const char *to, const char *from, const char *bytes)
 {
-    return arena_text(&m->arena, "memcpy(%s, %s, %" PRId64 ");\n", to, from, bytes);
+    return arena_text(&m->arena, "memcpy(%s, %s, %s);\n", to, from, bytes);
 }
 
-static char *zero_statement(Module *m, const char *at, int64_t bytes)
+static char *zero_statement(Module *m, const char *at, const char *bytes)
 {
-    return arena_text(&m->arena, "memset(%s, 0, %" PRId64 ");\n", at, bytes);
+    return arena_text(&m->arena, "memset(%s, 0, %s);\n", at, bytes);
 }
 
 static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
     return arena_text(&m->arena,
                       "rt_copy(%d, %s, (const int64_t[]){ %" PRId64 ", 1 }, %s, (const int64_t[]){ %" PRId64
-                      ", 1 }, 2,\n        (const int64_t[]){ %" PRId64 ", %" PRId64 " });\n",
+                      ", 1 }, 2,\n        (const int64_t[]){ %s, %" PRId64 " });\n",
                       copy->element, copy->to, copy->to_row, copy->from, copy->from_row, copy->rows, copy->row);
 }
 

@@ -149,7 +149,7 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
         if (p->copied >= 0)
             write_statement(t, place_text(m, op),
                             t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],
-                                                local_bytes(m, &op->results.at[p->c]->type)));
+                                                own_bytes(t, &op->results.at[p->c]->type)));
         Statement call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
                                   : product_call(m, p, find_product(t->h, &p->shape, t->h->dialect->unfused(t, op, i)),
                                                  op, operands);

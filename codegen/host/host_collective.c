@@ -16,9 +16,20 @@
 
 /* --- The table ------------------------------------------------------------------------------------- */
 
-static char *piece_text(Arena *arena, const RtPiece *p)
+/* ", .copies = (const int64_t[]){ 3, 4 }, .along = 1" */
+static char *copies_text(const Module *m, Arena *arena, const RtPiece *p)
 {
-    const char *zigzag = p->zigzag ? ", .zigzag = true" : "", *cut = p->zigzag_cut ? ", .zigzag_cut = true" : "";
+    char *text = "";
+    for (int64_t i = 0; p->copies && i < m->axis_size[p->along]; i++)
+        text = arena_text(arena, "%s%s%" PRId64, text, i ? ", " : "", p->copies[i]);
+    return *text ? arena_text(arena, ", .copies = (const int64_t[]){ %s }, .along = %d", text, p->along) : text;
+}
+
+static char *piece_text(Module *m, const RtPiece *p)
+{
+    Arena *arena = &m->arena;
+    const char *zigzag = arena_text(arena, "%s%s", p->zigzag ? ", .zigzag = true" : "", copies_text(m, arena, p)),
+               *cut = p->zigzag_cut ? ", .zigzag_cut = true" : "";
     if (p->inner == 0) /* not all_to_all */
         return arena_text(arena, "{ .outer = %" PRId64 ", .block = %" PRId64 "%s }", p->outer, p->block, zigzag);
     return arena_text(arena,
@@ -56,7 +67,7 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
     Text pieces;
     open_text(&pieces);
     for (int i = 0; i < c->npieces; i++)
-        fprintf(pieces.out, "    %s,\n", piece_text(&m->arena, &c->piece[i]));
+        fprintf(pieces.out, "    %s,\n", piece_text(m, &c->piece[i]));
     const Field fields[] = {
         { "kind", kinds[c->kind] },
         { "type", element_constant(dtype) },
@@ -79,7 +90,7 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
 
 static int add_collective(Host *h, const Op *const ops[], int count)
 {
-    const RtCollective c = collective_of(h->m, ops, count);
+    const RtCollective c = collective_of(h->m, ops, count, -1);
     return add_message(h, &c, arg(ops[0], 0)->type.dtype, ops[0], type_change(h->m, ops[0]));
 }
 
@@ -88,7 +99,7 @@ void write_collectives(Host *h, FILE *out)
     if (h->ncollectives == 0)
         return;
     for (int i = 0; i < h->ncollectives; i++)
-        fprintf(out, "static const RtPiece pieces_%d[] = {\n%s};\n\n", i, h->collective[i].pieces);
+        fprintf(out, "static RtPiece pieces_%d[] = {\n%s};\n\n", i, h->collective[i].pieces);
     open_table("RtCollective", "collectives", out);
     for (int i = 0; i < h->ncollectives; i++)
         fprintf(out, "%s,\n", h->collective[i].row);
@@ -149,7 +160,7 @@ static void write_local_slice(FuncText *t, const Op *op)
         const RowsCopy copy = { .to = arena_text(arena, "%s + %" PRId64, to, piece * rows * inner),
                                 .from = arena_text(arena, "%s + %s * %" PRId64, from, first, inner),
                                 .element = bytes,
-                                .rows = outer,
+                                .rows = at > 0 ? own_rows(t, &y->type, outer) : arena_text(arena, "%" PRId64, outer),
                                 .row = rows * inner,
                                 .to_row = size * inner,
                                 .from_row = local_size(m, old) * inner };
@@ -165,7 +176,7 @@ static void write_send(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Value *x = arg(op, 0), *y = result(op);
-    const RtCollective c = collective_of(m, &op, 1);
+    const RtCollective c = collective_of(m, &op, 1, -1);
     if (t->is_half)
         return; /* the schedule sends it, see host_pipeline.c */
     const int id = add_message(t->h, &c, x->type.dtype, op, type_change(m, op)), from = stage_of(x->type.on);
@@ -181,8 +192,7 @@ static void write_pend(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Value *x = arg(op, 0), *y = result(op);
-    const int64_t bytes = local_bytes(m, &y->type);
-    const char *from = pointer_to(t, x), *to = pointer_to(t, y);
+    const char *from = pointer_to(t, x), *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type);
     const char *copy = from == to || strcmp(from, to) == 0 ? ";\n" : t->h->dialect->copy(m, to, from, bytes);
     write_statement(t, place_text(m, op),
                     arena_text(&m->arena, "if (%s)\n    %selse\n    %s", stages_condition(t, x->type.on), copy,

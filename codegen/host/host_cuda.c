@@ -82,19 +82,19 @@ static const char *unfused_launch(FuncText *t, const Op *op, int number)
     return find_launched(t, call, first->args.count + first->results.count)->launches->at[0].name;
 }
 
-static char *copy_statement(Module *m, const char *to, const char *from, int64_t bytes)
+static char *copy_statement(Module *m, const char *to, const char *from, const char *bytes)
 {
-    return arena_text(&m->arena, "rt_copy_bytes(rt, %s, %s, %" PRId64 ");\n", to, from, bytes);
+    return arena_text(&m->arena, "rt_copy_bytes(rt, %s, %s, %s);\n", to, from, bytes);
 }
 
-static char *zero_statement(Module *m, const char *at, int64_t bytes)
+static char *zero_statement(Module *m, const char *at, const char *bytes)
 {
-    return arena_text(&m->arena, "rt_zero_bytes(rt, %s, %" PRId64 ");\n", at, bytes);
+    return arena_text(&m->arena, "rt_zero_bytes(rt, %s, %s);\n", at, bytes);
 }
 
 static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 {
-    return arena_text(&m->arena, "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %" PRId64 ");\n",
+    return arena_text(&m->arena, "rt_copy_rows(rt, %s, %" PRId64 ", %s, %" PRId64 ",\n    %" PRId64 ", %s);\n",
                       copy->to, copy->to_row * copy->element, copy->from, copy->from_row * copy->element,
                       copy->row * copy->element, copy->rows);
 }

@@ -59,3 +59,22 @@ const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset
             return arena_text(arena, "%s + rt_at(rt, &%s, %" PRId64 ")", base, kinds_name(h, f), offset);
     return at ? arena_text(arena, "%s + %" PRId64, base, at) : base;
 }
+
+/* `whole`, which counts the copies of the largest stage, for those of this rank's stage. */
+static const char *of_own_copies(FuncText *t, const Type *type, int64_t whole)
+{
+    const Module *m = t->h->m;
+    Arena *arena = &t->h->m->arena;
+    const Dim *dim = type->rank ? &type->dim[0] : NULL;
+    const char *parts = "";
+    if (!dim || !dim->split.parts)
+        return arena_text(arena, "%" PRId64, whole);
+    for (int kind = 0; kind < t->h->kinds->count; kind++)
+        parts = arena_text(arena, "%s%s%" PRId64, parts, kind ? ", " : "",
+                           whole / local_size(m, dim) * part_size(m, dim, kind));
+    return arena_text(arena, "(const int64_t[]){ %s }[%s]", parts, rank_stage(t, t->h->kinds->axis));
+}
+
+const char *own_bytes(FuncText *t, const Type *type) { return of_own_copies(t, type, local_bytes(t->h->m, type)); }
+
+const char *own_rows(FuncText *t, const Type *type, int64_t rows) { return of_own_copies(t, type, rows); }

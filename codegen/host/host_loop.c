@@ -134,7 +134,7 @@ void copy_initial(LoopText *l, const Value *from, const Value *to)
                                                 : from->type.on;
     if (held.at)
         fprintf(l->before.out, "if (%s)\n    ", stages_condition(l->t, held));
-    fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), local_bytes(m, &to->type)),
+    fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), own_bytes(l->t, &to->type)),
           l->before.out);
 }
 
@@ -144,7 +144,7 @@ static void copy_without_iterations(LoopText *l, const char *from, const Value *
     Module *m = l->t->h->m;
     if (has_empty_part(l))
         fprintf(l->before.out, "if (%s == 0 && %s != %s)\n    %s", l->copies, from, pointer_to(l->t, to),
-                l->t->h->dialect->copy(m, pointer_to(l->t, to), from, local_bytes(m, &to->type)));
+                l->t->h->dialect->copy(m, pointer_to(l->t, to), from, own_bytes(l->t, &to->type)));
 }
 
 /* Declares the alternating pointers; returns the one that the callee reads and, in *next, the one that it writes. */

@@ -145,9 +145,13 @@ bool internal_error(Module *m, const Op *op, const char *what);
 const char **operands_of(FuncText *t, const Op *op);
 
 int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op,
-                const char *cause);             /* to the table of collectives */
-const char *rank_stage(FuncText *t, int axis);  /* C: the rank's stage */
-char *stages_condition(FuncText *t, Stages on); /* C: is the rank one of these stages? */
+                const char *cause);            /* to the table of collectives */
+const char *rank_stage(FuncText *t, int axis); /* C: the rank's stage */
+
+/* host_kinds.c: C: the bytes of a row-major value that this rank holds: of a stack, those of its own copies. */
+const char *own_bytes(FuncText *t, const Type *type);
+const char *own_rows(FuncText *t, const Type *type, int64_t rows); /* likewise, of the rows of all copies */
+char *stages_condition(FuncText *t, Stages on);                    /* C: is the rank one of these stages? */
 void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
@@ -155,10 +159,11 @@ const Op *write_collective(FuncText *t, const Op *op); /* with the others of its
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-enum { MOST_PIECES = 256 };                                              /* of one message */
-int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);            /* the ops that are one message; how many */
-RtCollective stage_message(Module *m, const Type *type, int axis);       /* from one stage to another */
-RtCollective collective_of(Module *m, const Op *const ops[], int count); /* of these; without names for reports */
+enum { MOST_PIECES = 256 };                                        /* of one message */
+int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);      /* the ops that are one message; how many */
+RtCollective stage_message(Module *m, const Type *type, int axis); /* from one stage to another */
+/* Of these, without names for reports, on ranks of one kind; -1: of all kinds, see RtPiece.copies. */
+RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind);
 
 /* Elements of the dims from `first` on and before `end`, on one rank. */
 int64_t count_between(const Module *m, const Type *type, int first, int end);
@@ -180,7 +185,8 @@ extern const FuncRole entries[NENTRIES];
 typedef struct {
     const char *to, *from; /* texts of pointers */
     int element;           /* bytes */
-    int64_t rows, row, to_row, from_row;
+    int64_t row, to_row, from_row;
+    const char *rows; /* C: how many */
 } RowsCopy;
 
 /* The differences between targets; the rest of the program is the same. */
@@ -198,8 +204,8 @@ struct Dialect {
     /* The name of the launch that computes bias and activation of product `number` if the library does not; NULL:
      * none. */
     const char *(*unfused)(FuncText *t, const Op *op, int number);
-    char *(*copy)(Module *m, const char *to, const char *from, int64_t bytes);
-    char *(*zero)(Module *m, const char *at, int64_t bytes);
+    char *(*copy)(Module *m, const char *to, const char *from, const char *bytes);
+    char *(*zero)(Module *m, const char *at, const char *bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
     bool records_turns; /* see host_turn.c */
 

@@ -87,7 +87,7 @@ static const char *returned_sum(HalfText *half, int i)
         return "";
     const Stages on = { stages_needing(m->needed, sum), half->t.h->pipeline };
     const char *copy = half->t.h->dialect->copy(m, pointer_to(&half->t, whole), sum_pointer(&half->l, i),
-                                                local_bytes(m, &whole->type));
+                                                own_bytes(&half->t, &whole->type));
     if (!on.at)
         return "";
     if (on.at == ALL_STAGES)

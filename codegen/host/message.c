@@ -18,12 +18,15 @@ int64_t count_between(const Module *m, const Type *type, int first, int end)
     return count;
 }
 
+static bool is_stack(const Type *type) { return type->rank && type->dim[0].split.parts; }
+
 static RtPiece piece_of(const Module *m, const Op *op)
 {
     const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
     int at = op->attrs.dim ? find_dim(x, op->attrs.dim) : -1, to = op->attrs.to ? find_dim(x, op->attrs.to) : -1;
     if (at < 0)
-        return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
+        return (RtPiece){ .outer = is_stack(x) ? local_size(m, &x->dim[0]) : 1,
+                          .block = count_between(m, x, is_stack(x), x->rank) };
     const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* has the dim in blocks */
     if (op->kind == OP_rotate)                                                     /* all of it */
         return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
@@ -40,6 +43,24 @@ static RtPiece piece_of(const Module *m, const Op *op)
                       .gathers_first = at < to,
                       .zigzag = x->dim[at].zigzag && !y->dim[at].split.count,
                       .zigzag_cut = op->attrs.zigzag };
+}
+
+/* The piece of a stack for ranks of one kind; -1: for one copy, with the numbers of copies of all kinds. */
+static RtPiece piece_on(Module *m, const Op *op, int kind)
+{
+    const Type *x = &arg(op, 0)->type;
+    RtPiece piece = piece_of(m, op);
+    if (!is_stack(x))
+        return piece;
+    const Dim *dim = &x->dim[0];
+    const int64_t stages = split_count(m, dim->split);
+    int64_t *copies = NEW_ARRAY(&m->arena, int64_t, stages);
+    for (int64_t i = 0; i < stages; i++)
+        copies[i] = part_size(m, dim, i);
+    piece.outer = piece.outer / local_size(m, dim) * (kind < 0 ? 1 : copies[kind]);
+    piece.copies = kind < 0 ? copies : NULL;
+    piece.along = dim->split.axis[0];
+    return piece;
 }
 
 /* The axes of the group, outermost first: in the order of the split that the collective removes or adds. */
@@ -67,7 +88,7 @@ RtCollective stage_message(Module *m, const Type *type, int axis)
                            .npieces = 1 };
 }
 
-RtCollective collective_of(Module *m, const Op *const ops[], int count)
+RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind)
 {
     const Op *first = ops[0];
     const Type *type = &arg(first, 0)->type;
@@ -75,7 +96,7 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count)
         return stage_message(m, type, first->attrs.on.axis);
     RtPiece *piece = NEW_ARRAY(&m->arena, RtPiece, count);
     for (int i = 0; i < count; i++)
-        piece[i] = piece_of(m, ops[i]);
+        piece[i] = piece_on(m, ops[i], kind);
     RtCollective c = { .kind = first->kind == OP_all_reduce       ? RT_ALL_REDUCE
                                : first->kind == OP_all_gather     ? RT_ALL_GATHER
                                : first->kind == OP_reduce_scatter ? RT_REDUCE_SCATTER
@@ -115,6 +136,7 @@ typedef struct Sharing {
 typedef struct {
     Module *m;
     bool on_gpu;
+    int kind;               /* of rank */
     int collectives, parts; /* messages assembled from parts, and the tables of these parts */
     Sharing *sharing;
 } Space;
@@ -138,7 +160,7 @@ static const Op *add_space(Space *s, const Op *op)
 {
     const Op *ops[MOST_PIECES];
     int count = find_bucket(op, ops);
-    const RtCollective c = collective_of(s->m, ops, count);
+    const RtCollective c = collective_of(s->m, ops, count, s->kind);
     int64_t ranks = c.stages ? __builtin_popcountll(c.stages) : count_ranks(s->m, op->attrs.axis);
     int64_t bytes = s->on_gpu ? rt_nccl_workspace(&c, ranks) : rt_exchange_workspace(&c, ranks);
     Sharing *sharing = sharing_of(s, &c);
@@ -160,9 +182,9 @@ static void add_stage_messages(Space *s, const Op *loop)
 
 int64_t product_space(bool on_gpu) { return on_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
 
-int64_t message_space(Module *m, bool on_gpu)
+int64_t message_space(Module *m, bool on_gpu, int kind)
 {
-    Space s = { .m = m, .on_gpu = on_gpu };
+    Space s = { .m = m, .on_gpu = on_gpu, .kind = kind };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (info(op)->traits & SENDS && continued_by(m, op) == op)

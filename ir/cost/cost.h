@@ -98,7 +98,8 @@ MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind); /* of one 
 /* Bytes in use at the peak of a program; 0: there is none. */
 int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole role);
 
-int64_t bytes_of_held(const Module *m, const Stretch *held); /* less than end - begin for interleaved tensors */
+/* On that kind of rank; less than end - begin for interleaved tensors. */
+int64_t bytes_of_held(const Module *m, const Stretch *held, int kind);
 
 /* Where a value comes from: the op that made it, in the function in which it was made. */
 const Op *origin_of(const Module *m, const Value *value);

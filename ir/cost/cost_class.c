@@ -81,6 +81,14 @@ static bool is_made_of_weights(const Classes *classes, const Op *op)
     return largest > 0;
 }
 
+/* Stacks of what the callee makes of slices of weights. */
+static void pass_weights_up(Classes *classes, const Op *op, const Func *callee)
+{
+    for (int i = 0; i < op->results.count; i++)
+        if (callee->results.at[i]->def && class_of(classes, callee->results.at[i]) == WEIGHTS)
+            set_class(classes, op->results.at[i], WEIGHTS, param_behind(classes, callee->results.at[i]));
+}
+
 static void pass_down(Classes *classes, const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next) {
@@ -90,11 +98,13 @@ static void pass_down(Classes *classes, const Func *f)
             if (kind != WORKSPACE)
                 set_class(classes, callee->params.at[i], kind, param_behind(classes, arg(op, i)));
         }
-        if (callee && callee->role != KERNEL)
+        if (callee && callee->role != KERNEL) {
             pass_down(classes, callee);
-        else if (is_made_of_weights(classes, op))
+            pass_weights_up(classes, op, callee);
+        } else if (is_made_of_weights(classes, op)) {
             for (int i = 0; i < op->results.count; i++)
                 set_class(classes, op->results.at[i], WEIGHTS, param_behind(classes, arg(op, 0)));
+        }
     }
 }
 

@@ -331,9 +331,10 @@ static int drop_shadowed(UseList *list)
     return kept;
 }
 
-int64_t bytes_of_held(const Module *m, const Stretch *held)
+int64_t bytes_of_held(const Module *m, const Stretch *held, int kind)
 {
-    return held->value ? local_bytes(m, &held->value->type) : held->end - held->begin;
+    const int64_t span = held->end - held->begin, own = held->value ? part_bytes(m, &held->value->type, kind) : span;
+    return own < span ? own : span;
 }
 
 /* `lasting`: what outlives a step, in all programs. */

@@ -85,51 +85,68 @@ static int uneven_dim(const Type *type)
 
 static bool is_loop_along(const Op *op, Name dim) { return runs_in_stages(op) && op->attrs.dims.dim[0].name == dim; }
 
+/* Does a collective exchange each copy of a stack with the same copy of others? */
+static bool keeps_slices(const Op *op, const Value *value, Name dim)
+{
+    return info(op)->family == COLLECTIVE && !(info(op)->traits & MOVES) && find_dim(&value->type, dim) == 0 &&
+           op->attrs.dim != dim && op->attrs.to != dim;
+}
+
+/* Is it read slice by slice only?  What a loop carries is copied from one place to another: of stacks, the slices. */
 static bool is_read_in_slices(const Module *m, const Func *f, const Value *value, Name dim)
 {
     for (const Op *op = f->first; op; op = op->next)
         for (int i = 0; i < op->args.count; i++) {
             const Func *callee = frame_below(m, op);
-            if (arg(op, i) == value &&
-                (!callee || i < op->attrs.carried ||
-                 (!is_loop_along(op, dim) && !is_read_in_slices(m, callee, callee->params.at[i], dim))))
+            if (arg(op, i) != value || keeps_slices(op, value, dim))
+                continue;
+            if (info(op)->traits & WAITS && is_read_in_slices(m, f, result(op), dim))
+                continue;
+            if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
+                return false;
+            if (is_loop_along(op, dim) ? i < op->attrs.carried
+                                       : !is_read_in_slices(m, callee, callee->params.at[i], dim))
                 return false;
         }
     return true;
 }
 
-/* Is it written slice by slice only? */
+/* Is it written slice by slice only?  So is what outlives a step: by the trainer, a copy at a time. */
 static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
 {
     const Op *op = value->def;
     const Func *callee = op ? frame_below(m, op) : NULL;
     const int i = callee ? index_of(&op->results, value) : -1;
-    if (!callee || i < op->attrs.carried)
+    if (!op)
+        return port_is_state(value->port.kind);
+    if (info(op)->traits & WAITS)
+        return is_made_in_slices(m, arg(op, 0), dim);
+    if (keeps_slices(op, value, dim))
+        return true;
+    if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
         return false;
-    return is_loop_along(op, dim) || (is_made_in_slices(m, callee->results.at[i], dim) &&
-                                      is_read_in_slices(m, callee, callee->results.at[i], dim));
+    if (is_loop_along(op, dim))
+        return i >= op->attrs.carried;
+    return is_made_in_slices(m, callee->results.at[i], dim) && is_read_in_slices(m, callee, callee->results.at[i], dim);
 }
 
-/* The dim of a value of f of which each stage has its own slices only: of what copies of a repeat keep, as many as it
- * runs copies.  -1: what is read or written as a whole, padding included, is as large everywhere. */
-static int sliced_dim(const Module *m, const Func *f, const Value *value)
+static bool is_used_in_slices(const Module *m, const Func *f, const Value *value)
 {
     const int at = uneven_dim(&value->type);
-    const Name dim = at >= 0 ? value->type.dim[at].name : NULL;
-    const bool is_sliced = dim && index_of(&f->results, value) < 0 && value->def && is_made_in_slices(m, value, dim) &&
-                           is_read_in_slices(m, f, value, dim);
-    return is_sliced ? at : -1;
+    return at >= 0 && is_made_in_slices(m, value, value->type.dim[at].name) &&
+           is_read_in_slices(m, f, value, value->type.dim[at].name);
 }
 
 /* The bytes of a value of f from its first to the end of its last element, on each kind. */
 static void find_spans(const Module *m, const Func *f, const Value *value, int kinds, int64_t bytes[])
 {
-    const int sliced = sliced_dim(m, f, value);
+    const int sliced = is_used_in_slices(m, f, value) ? uneven_dim(&value->type) : -1;
     const int64_t whole = span_bytes(m, value);
     for (int kind = 0; kind < kinds; kind++) {
         const Dim *dim = sliced >= 0 ? &value->type.dim[sliced] : NULL;
-        const int64_t missing = dim ? local_size(m, dim) - part_size(m, dim, kind) : 0;
-        bytes[kind] = dim ? whole - missing * value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : whole;
+        const int64_t part = dim ? part_size(m, dim, kind) : 0, missing = dim ? local_size(m, dim) - part : 0;
+        const int64_t behind = dim ? missing * value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : 0;
+        bytes[kind] = dim && !part ? 0 : whole - behind;
     }
 }
 
@@ -212,8 +229,18 @@ static uint64_t kinds_with_slot(const Kinds *kinds, const Ring *ring, int slot)
     return on;
 }
 
+static void use_buffer(Uses *all, const Func *f, const Value *value, int64_t at)
+{
+    const Module *m = all->kinds->m;
+    const bool in_slices = is_used_in_slices(m, f, value);
+    int64_t bytes[MAX_STAGES];
+    for (int kind = 0; kind < all->kinds->count; kind++)
+        bytes[kind] = in_slices ? part_bytes(m, &value->type, kind) : local_bytes(m, &value->type);
+    use_on_each(all, at, bytes, stages_holding(m, value));
+}
+
 /* Behind the frame of its callee: buffers of what it carries, and slots. */
-static void use_behind(Uses *all, const Op *op, const Func *callee)
+static void use_behind(Uses *all, const Func *f, const Op *op, const Func *callee)
 {
     const Module *m = all->kinds->m;
     int64_t at = op->attrs.frame + aligned_bytes(callee->frame);
@@ -222,7 +249,7 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
         const int64_t bytes = aligned_bytes(local_bytes(m, &callee->params.at[i]->type));
         if (is_carried_in_place(op, callee, i))
             continue;
-        use(all, at, bytes, stages_holding(m, op->results.at[i]));
+        use_buffer(all, f, op->results.at[i], at);
         at += bytes;
     }
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
@@ -239,7 +266,7 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
 
 int64_t scratch_of(Kinds *kinds, const Op *op) { return scratch_bytes(kinds->m, &kinds->scratch, op); }
 
-static void use_beside(Uses *all, const Op *op)
+static void use_beside(Uses *all, const Func *f, const Op *op)
 {
     Module *m = all->kinds->m;
     const Func *callee = frame_below(m, op);
@@ -251,14 +278,14 @@ static void use_beside(Uses *all, const Op *op)
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = frame_on(all->kinds, callee, kind);
     use_on_each(all, op->attrs.frame, bytes, ALL_STAGES);
-    use_behind(all, op, callee);
+    use_behind(all, f, op, callee);
 }
 
 static void use_frame(Uses *all, const Func *f)
 {
     note_readers(all->kinds, f);
     for (const Op *op = f->first; op; op = op->next) {
-        use_beside(all, op);
+        use_beside(all, f, op);
         for (int i = 0; i < op->results.count; i++)
             if (!all->slots || ring_of(all->slots, op->results.at[i]) < 0) /* these are in their slots */
                 use_value(all, f, op->results.at[i]);
@@ -267,15 +294,18 @@ static void use_frame(Uses *all, const Func *f)
 
 static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
 
-/* Parameters of all entries are in the frame of each. */
+/* Parameters of all entries are in the frame of each, and so is new state, which takes the place of the old one. */
 static void use_params(Uses *all, const Func *f)
 {
-    for (const Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next) {
+    for (Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next) {
         if (!is_entry(other))
             continue;
         note_readers(all->kinds, other);
         for (int i = 0; i < other->params.count; i++)
             use_value(all, other, other->params.at[i]);
+        const StepState state = other->role == STEP ? state_of(other) : (StepState){ 0 };
+        for (int i = 0; i < state.count; i++)
+            use_value(all, other, state.after[i]);
     }
 }
 

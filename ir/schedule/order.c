@@ -26,8 +26,7 @@ static int reader_rank(const PipelineSchedule *s, Action a)
     return rank == rank_of_stage(s, a.stage) ? -1 : rank;
 }
 
-/* Is it the last action of its stage? */
-static bool ends_stage(const PipelineSchedule *s, int rank, int i)
+bool ends_stage(const PipelineSchedule *s, int rank, int i)
 {
     for (int later = i + 1; later < s->nactions[rank]; later++)
         if (s->action[rank][later].stage == s->action[rank][i].stage)

@@ -146,6 +146,18 @@ static int number_of(const MicroParts *parts, const StagePart *part)
 /* The op of the micro-batch that runs the loop. */
 static const Op *runner(const StagePart *part, int i) { return part->call ? part->call : part->loop[i]; }
 
+/* What stands between two chunks, on the stage where the former ends, is of the former: what is sent from there. */
+static void assign_before_chunk(MicroParts *parts, const Map *needed, int chunk)
+{
+    Map sent = { .arena = &parts->m->arena };
+    for (const Op *op = parts->micro->first; op; op = op->next)
+        if (map_get(needed, op) && part_of(parts, op) < 0 && is_send(op) && arg(op, 0)->def)
+            note_with_operands(&sent, arg(op, 0)->def);
+    for (const Op *op = parts->micro->first; op; op = op->next)
+        if (map_get(&sent, op) && part_of(parts, op) < 0)
+            set_part(parts, op, part_number(parts, FORWARD_ACTION, chunk - 1));
+}
+
 /* What a forward loop needs is of its part. */
 static void assign_forward(MicroParts *parts)
 {
@@ -154,6 +166,8 @@ static void assign_forward(MicroParts *parts)
         Map needed = { .arena = &parts->m->arena };
         for (int i = 0; i < part->nloops; i++)
             note_with_operands(&needed, runner(part, i));
+        if (chunk)
+            assign_before_chunk(parts, &needed, chunk);
         for (const Op *op = parts->micro->first; op; op = op->next)
             if (map_get(&needed, op) && part_of(parts, op) < 0)
                 set_part(parts, op, number_of(parts, part));

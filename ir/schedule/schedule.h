@@ -94,6 +94,8 @@ int rank_of_stage(const PipelineSchedule *s, int stage);
 int stage_on_rank(const PipelineSchedule *s, int rank, int chunk); /* that chunk of the rank */
 int stage_count(const PipelineSchedule *s);
 
+bool ends_stage(const PipelineSchedule *s, int rank, int i); /* is that action the last one of its stage? */
+
 static inline bool is_action(const Event *e) { return !e->is_message && !e->reduces; }
 
 /* Puts messages and reductions between the actions of a schedule that was made or read, and counts activations; false

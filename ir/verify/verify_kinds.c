@@ -59,12 +59,21 @@ static bool is_held(const Check *c, Spot spot, int64_t bytes, int kind)
     return spot.at + bytes <= spot.frame->frame && !meets_gap(frame, kind, spot.at, bytes);
 }
 
-/* Has each of these kinds memory for it? */
-static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on)
+/* The bytes of a value; of a stack, and only `own` copies, those of one kind. */
+static int64_t bytes_touched(const Check *c, const Value *value, bool own, int kind)
 {
-    const int64_t bytes = span_bytes(c->m, value);
+    const Dim *dim = own && value->type.rank && value->type.dim[0].split.parts ? &value->type.dim[0] : NULL;
+    const int64_t part = dim ? part_size(c->m, dim, kind) : -1;
+    const int64_t missing = dim ? (local_size(c->m, dim) - part) * value->storage->stride[0] : 0;
+    return part ? span_bytes(c->m, value) - missing * dtype_bytes(value->type.dtype) : 0;
+}
+
+/* Has each of these kinds memory for it? */
+static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on, bool own)
+{
     const Ring *ring = ring_holding(c, value);
     for (int kind = 0; kind < c->kinds->count; kind++) {
+        const int64_t bytes = bytes_touched(c, value, own, kind);
         if (!(on >> kind & 1) || is_held(c, spot_of(c, call, value, ring, kind), bytes, kind))
             continue;
         error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for %%%s of @%s, in %s", kind,
@@ -84,8 +93,9 @@ static bool check_op(const Check *c, const Call *call, const Op *op)
 {
     const uint64_t on = call->on & stages_running(c->m, op);
     const int64_t scratch = scratch_of(c->kinds, op);
+    const bool own = info(op)->family == COLLECTIVE; /* of a stack, messages have each rank's own copies */
     for (int i = 0; i < op->args.count + op->results.count && on; i++)
-        if (!check_value(c, call, op, arg_or_result(op, i), on & stages_touching(op, arg_or_result(op, i))))
+        if (!check_value(c, call, op, arg_or_result(op, i), on & stages_touching(op, arg_or_result(op, i)), own))
             return false;
     for (int kind = 0; kind < c->kinds->count && scratch; kind++) {
         if (!(on >> kind & 1) || is_held(c, (Spot){ call->f, op->attrs.frame }, scratch, kind))
@@ -147,7 +157,8 @@ static bool check_sums(const Check *c, const Call *call, const Op *op, const Fun
     bool good = true;
     for (int i = 0; op->attrs.stages && good && i < op->attrs.carried; i++)
         if (!is_carried_in_place(op, micro, i))
-            good = check_value(c, call, op, op->results.at[i], on & stages_needing(c->m->needed, micro->results.at[i]));
+            good = check_value(c, call, op, op->results.at[i], on & stages_needing(c->m->needed, micro->results.at[i]),
+                               true);
     return good;
 }
 
@@ -192,13 +203,30 @@ static bool check_func(const Check *c, const Call *call)
     return good;
 }
 
+/* All programs have it at the same place. */
+static bool check_place(const Check *c, const Func *f, const Value *value)
+{
+    const Func *step = func_with_role(c->m, STEP);
+    const int64_t at = value->storage->at;
+    for (int kind = 0; kind < c->kinds->count; kind++) {
+        if (place_on(kind_frame(c->kinds, f), kind, at) == place_on(kind_frame(c->kinds, step), kind, at))
+            continue;
+        error_at(c->m->diags, (Where){ .at = f->loc },
+                 "internal: stage %d has %%%s at another place in @%s than in @%s", kind, value->name, f->name,
+                 step->name);
+        return false;
+    }
+    return true;
+}
+
 /* What is fed is the same on all ranks; what outlives a step is where its type says. */
 static bool check_params(const Check *c, const Call *call)
 {
     bool good = true;
     for (int i = 0; i < call->f->params.count && good; i++) {
         const Value *param = call->f->params.at[i];
-        good = check_value(c, call, call->f->first, param, param->type.on.at ? param->type.on.at : ALL_STAGES);
+        const uint64_t on = param->type.on.at ? param->type.on.at : ALL_STAGES;
+        good = check_place(c, call->f, param) && check_value(c, call, call->f->first, param, on, true);
     }
     return good;
 }

@@ -287,6 +287,8 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
             value->storage = new_pointer(m, &value->type, param->storage->pointer);
         else
             place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results, false);
+        if (in_place && i >= call->attrs.carried && same_dims(&value->type, &param->type)) /* of a pack, perhaps */
+            *value->storage = *param->storage;
         place_started(value);
     }
 }

@@ -191,6 +191,16 @@ static void check_alone(const char *command)
     }
 }
 
+/* Of stacks of which stages have different numbers of copies: this rank's. */
+static void count_own_copies(const Rt *rt)
+{
+    const RtProgram *program = rt->program;
+    for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
+        for (RtPiece *piece = c->piece; piece < c->piece + c->npieces; piece++)
+            if (piece->copies)
+                piece->outer *= piece->copies[rt_coordinate(rt, piece->along)];
+}
+
 void rt_comm_open(Rt *rt, int *argc, char ***argv)
 {
     const RtProgram *program = rt->program;
@@ -221,6 +231,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
         if (!find_group(rt->mesh, c))
             rt->mesh->group[rt->mesh->ngroups++] = form_group(rt, c);
+    count_own_copies(rt);
 }
 
 void rt_comm_close(Rt *rt)

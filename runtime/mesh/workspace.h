@@ -37,7 +37,10 @@ static inline int64_t rt_exchange_workspace(const RtCollective *c, int64_t ranks
     return ((c->kind == RT_ALL_GATHER ? 1 : ranks) + ranks) * bytes; /* gathered: all ranks get the same message */
 }
 
-/* Is each rank's part contiguous, so that NCCL can use it in place? */
-static inline bool rt_slots_are_plain(RtSlots slots) { return slots.all || (slots.rows == 1 && !slots.zigzag); }
+/* Is each rank's part contiguous, so that NCCL can use it in place?  A stage without copies has no rows. */
+static inline bool rt_slots_are_plain(RtSlots slots)
+{
+    return slots.all || slots.rows == 0 || (slots.rows == 1 && !slots.zigzag);
+}
 
 #endif

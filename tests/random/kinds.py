@@ -125,6 +125,7 @@ KINDS = {
     "routed_input": Kind("the experts of a router are a dim of an input", "declared as", drawn=False, later=True),
     "nested_stages": Kind("--verify-passes: a function around a pipeline runs on the stages of its operands", "verifier", drawn=False,
                           later=True),
+    "empty_part": Kind("a stage without copies of a repeat has no part in its collectives", "0 blocks", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

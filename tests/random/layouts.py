@@ -75,11 +75,14 @@ class Layout:
             chosen, names = chosen[-1:], names[-1:]
             ranks = min(ranks, chosen[0][1])
         count, is_outermost = sum(count for _, count in chosen), chosen[0][0] in self.program.model.body
-        chunks = [n for n in (2, 3, 4) if n * ranks <= count] if is_outermost and len(chosen) == 1 else []
+        chunks = [n for n in (2, 3, 4) if n * ranks <= count] if is_outermost else []
         chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.7 else 1
+        several = chunks > 1 and len(chosen) > 1
+        ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
+        if several and set(ends[ranks:-1:ranks]) & set(itertools.accumulate(count for _, count in chosen[:-1])):
+            chunks, several, ends = 1, False, [*ends[:ranks], count]  # mpc refuses chunks that begin with a repeat
         line = Pipeline(names, "pp", self.schedule(chunks))
-        if self.draw.random() < 0.4:
-            ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
+        if several or self.draw.random() < 0.4:
             line.options["stages"] = [Number(str(end - begin)) for begin, end in zip(ends, ends[1:])]
         line.ranks, line.multiple = ranks, ranks if line.options.get("schedule") == Name("interleaved") else 1
         return [line]

@@ -2,6 +2,7 @@
 import atexit
 import functools
 import json
+import math
 import os
 import pathlib
 import re
@@ -144,6 +145,24 @@ def layout_of(model, ranks, otherwise="", zero=0, recompute="none", schedule="1f
     lines += [rule[axis] for axis in ranks]
     lines += [f"zero {zero} over dp" + (f" ({options})" if options else "")] if "dp" in ranks else []
     return tuple(lines + [f"recompute {recompute}"])
+
+
+def memory_as_planned(trainer, mesh, log):
+    """Each rank has the arena of its stage, to the byte, and what is planned for its messages; what else products have
+    beside it is the same on all.  Returns the plan."""
+    memory = json.loads((trainer.source.parent / "out" / "plan.json").read_text())["memory"]
+    axes = list(mesh)
+    inner = math.prod(mesh[axis] for axis in axes[axes.index("pp") + 1:])
+    assert [kind["name"] for kind in memory["kinds"]] == [f"pp={stage}" for stage in range(mesh["pp"])]
+    kinds = [memory["kinds"][rank // inner % mesh["pp"]] for rank in range(len(log[-1]["rank_bytes"]))]
+    beside = {used - kind["arena"] - kind["messages"] for kind, used in zip(kinds, log[-1]["rank_bytes"])}
+    assert len(beside) == 1 and 0 <= beside.pop() < 2 ** 18
+    assert len(log[-1]["rank_bytes"]) == trainer.ranks and log[-1]["peak_bytes"] == max(log[-1]["rank_bytes"])
+    for kind in memory["kinds"]:
+        assert sum(kind[part] for part in ("weights", "gradients", "optimizer", "slots", "rest")) == kind["arena"]
+    assert memory["arena"] == max(kind["arena"] for kind in memory["kinds"])
+    assert memory["messages"] == max(kind["messages"] for kind in memory["kinds"])
+    return memory
 
 
 # --- Failures ------------------------------------------------------------------------------------------------------

@@ -3,14 +3,12 @@
 Sums over micro-batches are added up in the same order as by one process, so that where nothing else is split every bit is
 the same, even of parameters after some steps.  What two stages have in common is added up over both at the end of a step:
 then only rounding differs."""
-import json
-import math
 import re
 import signal
 import time
 
 import pytest
-from conftest import QUICK, error_of, layout_of, read_log, start
+from conftest import QUICK, error_of, layout_of, memory_as_planned, read_log, start
 from test_layouts import SEQ, reference, same_training  # noqa: F401 (a fixture)
 from test_tcp import ranks, without_times  # noqa: F401 (a fixture)
 
@@ -20,20 +18,6 @@ FOUR = {"layers": 4}
 
 def micro(mesh, accumulation):
     return {"microbatch": 8 // (mesh.get("dp", 1) * accumulation)}
-
-
-def memory_as_planned(trainer, mesh, log):
-    """Each rank has the arena of its stage, to the byte; what messages and products have beside it is the same on all."""
-    memory = json.loads((trainer.source.parent / "out" / "plan.json").read_text())["memory"]
-    axes = list(mesh)
-    inner = math.prod(mesh[axis] for axis in axes[axes.index("pp") + 1:])
-    assert [kind["name"] for kind in memory["kinds"]] == [f"pp={stage}" for stage in range(mesh["pp"])]
-    beside = {used - memory["kinds"][rank // inner % mesh["pp"]]["arena"] for rank, used in enumerate(log[-1]["rank_bytes"])}
-    assert len(beside) == 1 and 0 <= beside.pop() - memory["messages"] < 2 ** 18
-    assert len(log[-1]["rank_bytes"]) == trainer.ranks and log[-1]["peak_bytes"] == max(log[-1]["rank_bytes"])
-    for kind in memory["kinds"]:
-        assert sum(kind[part] for part in ("weights", "gradients", "optimizer", "slots", "rest")) == kind["arena"]
-    assert memory["arena"] == max(kind["arena"] for kind in memory["kinds"])
 
 
 # --- The same training ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ BROWSER = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "
 CASES = [("1f1b", 4, 1, 8, "message=0.1"),
          ("1f1b", 1, 1, 1, ""),
          ("gpipe", 3, 2, 4, "forward=0.00002 backward=0.00003 weight=0.00001"),
-         ("interleaved", 4, 2, 8, "message=0.12 slope=0.07 stages=1 capacity=4000"),
+         ("interleaved", 4, 2, 8, "message=0.12 slope=0.07 stages=1 capacity=4000 reduces=1"),
          ("zb-h1", 4, 1, 8, "capacity=90000"),
          ("zb-v", 4, 2, 8, "message=0.05 stages=1"),
          ("zb-v", 16, 2, 64, "message=0.11 stages=1 capacity=16000")]
@@ -130,6 +130,27 @@ def test_idle_and_messages(page, case):
     between = ranks * chunks - 1 - (schedule == "zb-v") if ranks > 1 else 0
     assert len(lines) == 2 * between * micros
     assert all(line["y1"] != line["y2"] for line in lines)
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_reductions(page, program, case):
+    """Where the schedule reduces, a mark at the end of each stage's last action, and a letter for each in its rank's row."""
+    schedule, ranks, chunks, micros, options = case
+    svg, text = drawing(page(case)), run(program, *case[:4], 200, *options.split()).stdout
+    marks = [(mark.find(f"{SVG}title").text, float(mark.attrib["x"].rstrip("%"))) for mark in svg.iter(f"{SVG}svg")
+             if mark.attrib.get("class") == "reduction"]
+    rows = [line for line in text.splitlines() if line.startswith("  rank ") and "%" not in line]
+    if "reduces" not in options:
+        assert not marks and "R:" not in text and not re.search("R", "".join(rows))
+        return
+    ends = collections.defaultdict(float)
+    for _, _, end, name in actions(svg):
+        stage = int(re.match(r".(\d+)", name)[1])
+        ends[stage] = max(ends[stage], end)
+    assert len(marks) == ranks * chunks
+    for title, x in marks:
+        assert x == pytest.approx(ends[int(re.search(r"of stage (\d+) are reduced from", title)[1])], abs=2e-3)
+    assert [(row.count("R"), row.count("r") - 1) for row in rows] == [(1, chunks - 1)] * ranks  # "rank" has one, too
 
 
 def test_memory(page):

@@ -48,10 +48,13 @@ int main(int argc, char **argv)
     if (argc < 6)
         return fprintf(stderr, "timeline SCHEDULE RANKS CHUNKS MICROS FORM [NAME=VALUE ...]\n"), 2;
     PipelineSchedule *s = make_schedule(&arena, argv[1], atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), &why, &help);
+    const int n = argc - 6;
+    char **words = argv + 6;
+    if (s)
+        s->reduces = *option(n, words, "reduces", "");
     if (!s || !order_messages(&arena, s, &why))
         return fprintf(stderr, "%s; %s\n", why, help), 1;
-    const int n = argc - 6, stages = stage_count(s);
-    char **words = argv + 6;
+    const int stages = stage_count(s);
     const double slope = number(n, words, "slope", "0");
     const Costs costs = { all(&arena, stages, number(n, words, "forward", "1") * 1e-3, slope),
                           all(&arena, stages, number(n, words, "backward", "1") * 1e-3, slope),
