@@ -6,16 +6,20 @@
 
 /* --- Parts by their loops --------------------------------------------------------------------------- */
 
-/* Those in stages that are the op, or in the part that it calls; -1: too many. */
+/* Does the micro-batch pass the stages in it?  A loop that carries nothing forward is a kernel, run once for each copy of
+ * a stack (passes/kernel/stacks.c). */
+static bool is_of_part(const Op *op) { return runs_in_stages(op) && (op->attrs.carried > 0 || op->attrs.reverse); }
+
+/* Those that are the op, or in the part that it calls; -1: too many. */
 static int loops_within(const Module *m, Op *op, Op *loop[])
 {
     int count = 0;
-    if (runs_in_stages(op)) {
+    if (is_of_part(op)) {
         loop[0] = op;
         return 1;
     }
     for (Op *inner = op->attrs.stages ? find_func(m, op->attrs.callee)->first : NULL; inner; inner = inner->next) {
-        if (!runs_in_stages(inner))
+        if (!is_of_part(inner))
             continue;
         if (count == MAX_REPEATS)
             return -1;
@@ -73,7 +77,7 @@ static bool add_loops(MicroParts *parts, Op *op)
         return count == 0;
     if (!part || part->call || part->nloops + count > MAX_REPEATS)
         return false;
-    part->call = runs_in_stages(op) ? NULL : op;
+    part->call = is_of_part(op) ? NULL : op;
     for (int i = 0; i < count; i++)
         part->loop[part->nloops++] = loop[i];
     return true;
@@ -207,7 +211,7 @@ const Op *assign_parts(MicroParts *parts)
         for (int i = 0; i < op->args.count; i++)
             if (arg(op, i)->def && part_of(parts, arg(op, i)->def) > latest)
                 latest = part_of(parts, arg(op, i)->def);
-        if (runs_in_stages(op) && latest > own)
+        if (is_of_part(op) && latest > own)
             misplaced = op;
         if (is_send(op) && latest >= own && latest % parts->chunks < parts->chunks - 1)
             latest++; /* where it arrives */
