@@ -61,7 +61,15 @@ double number_of(Reading *r, const char *from)
 
 /* --- Permitted contexts of statements -------------------------------------------------------- */
 
-typedef enum { IN_FILE = 1, IN_BLOCK = 2, IN_MODEL = 4, IN_REPEAT = 8, IN_TRAIN = 16, IN_PARALLEL = 32 } Place;
+typedef enum {
+    IN_FILE = 1,
+    IN_BLOCK = 2,
+    IN_MODEL = 4,
+    IN_REPEAT = 8,
+    IN_TRAIN = 16,
+    IN_PARALLEL = 32,
+    IN_OPTIMIZER = 64
+} Place;
 
 static const struct {
     AstKind kind;
@@ -76,7 +84,12 @@ static const struct {
     { A_PARALLEL, IN_FILE, "at the top of the file" },
     { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat" },
     { A_INPUT, IN_MODEL, "in the model" },
-    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN, "in a block, the model, a repeat or train" },
+    { A_OPTIMIZER, IN_FILE, "at the top of the file" },
+    { A_STATE, IN_OPTIMIZER, "in an optimizer" },
+    { A_UPDATE, IN_OPTIMIZER, "at the end of an optimizer" },
+    { A_GROUP, IN_TRAIN, "in train" },
+    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN | IN_OPTIMIZER,
+      "in a block, the model, a repeat, an optimizer or train" },
     { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT, "in a block, the model or a repeat" },
     { A_RETURN, IN_BLOCK, "at the end of a block" },
     { A_LOSS, IN_MODEL, "at the end of the model" },
@@ -98,6 +111,8 @@ static Place place_of(const Ast *parent)
         return IN_REPEAT;
     case A_TRAIN:
         return IN_TRAIN;
+    case A_OPTIMIZER:
+        return IN_OPTIMIZER;
     default:
         return IN_PARALLEL;
     }

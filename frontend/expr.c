@@ -424,8 +424,22 @@ static Operand unknown_call(Lower *l, const Ast *ast)
     return wrong;
 }
 
+/* if(c, a, b): a choice at compile time; the other expression is not looked at. */
+static Operand lower_if(Lower *l, const Ast *ast)
+{
+    const Ast *condition = ast->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
+    Constant c;
+    if (!no || no->next) {
+        complain(l, (Where){ .at = ast->loc }, "if(condition, a, b) takes three arguments");
+        return wrong;
+    }
+    return constant_of(l, condition, &c) ? lower_expr(l, c.value != 0 ? yes : no) : wrong;
+}
+
 static Operand lower_call(Lower *l, const Ast *ast)
 {
+    if (strcmp(ast->name, "if") == 0)
+        return lower_if(l, ast);
     Symbol *block = find_symbol_here(&l->globals, ast->name);
     if (block && block->kind == S_BLOCK && l->frame)
         return call_block(l, ast, block);

@@ -97,11 +97,14 @@ static void lower_variants(Lower *l)
         lower_model(l, AS_TOTALS);
     decide_decay(l->m);
     freeze_params(l);
+    match_groups(l);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
     cut_pipeline(l);
     remove_uncalled(l->m);
+    if (l->diags->errors == 0)
+        lower_updates(l);
 }
 
 static void lower_file(Lower *l)

@@ -3,7 +3,8 @@
  *   names.c      symbols, scopes, near-miss names
  *   constants.c  exact compile-time numbers
  *   dims.c       declarations of dims and constants, declared types
- *   settings.c   train { };  layout.c, policies.c  parallel { }
+ *   settings.c   train { };  choices.c  its calls;  layout.c, policies.c  parallel { }
+ *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
@@ -162,6 +163,23 @@ typedef struct {
     Loc at;
 } Said;
 
+/* Names of parameters in a setting, with * for any text. */
+typedef struct Pattern {
+    const char *text;
+    struct Pattern *next;
+} Pattern;
+
+/* An optimizer with its arguments, for the parameters that match. */
+typedef struct Group {
+    const Ast *ast;          /* the A_GROUP; NULL: all parameters that are in no group */
+    const Pattern *patterns; /* once the parameters are known */
+    const Ast *declared;     /* the A_OPTIMIZER; NULL after an error */
+    Source *text;            /* that of `declared`, if mpc has it; NULL: the file */
+    Constant *argument;      /* in the order of `declared` */
+    bool sets_decay;         /* states weight_decay, for all of its parameters */
+    struct Group *next;
+} Group;
+
 struct Lower {
     Module *m;
     Arena *arena; /* the module's */
@@ -183,6 +201,7 @@ struct Lower {
     int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
 
     Said freeze, trained; /* settings of train, read when the parameters are known */
+    Group *groups;        /* the first is for all other parameters */
 
     Body *frame;
     Scope *scope;
@@ -249,6 +268,15 @@ void cut_pipeline(Lower *l);                  /* after all functions: what a pip
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 
+/* --- Optimizers -------------------------------------------------------------------------------- */
+
+void add_group(Lower *l, const Ast *ast);
+void read_optimizers(Lower *l, const Said *said, const char *otherwise);
+void match_groups(Lower *l); /* when the parameters are known */
+Group *group_for(const Lower *l, const Param *param);
+int argument_at(const Ast *optimizer, const char *name); /* -1 */
+void lower_updates(Lower *l);                            /* after all functions */
+
 /* --- Expressions ------------------------------------------------------------------------------- */
 
 Operand lower_expr(Lower *l, const Ast *ast);
@@ -290,8 +318,10 @@ void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */
 bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
-void decide_decay(Module *m);                             /* once the model is lowered */
-void freeze_params(Lower *l);                             /* the same */
+void decide_decay(Module *m); /* once the model is lowered */
+void freeze_params(Lower *l); /* the same */
+bool matches_any(const Pattern *pattern, const Param *param);
+const Pattern *list_patterns(Lower *l, const Ast *list);  /* of text with commas; reports those that match nothing */
 Value *reorder(Lower *l, Value *value, const Type *like); /* to the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 

@@ -78,7 +78,7 @@ static void lower_input(Lower *l, const Ast *ast)
     Symbol *symbol = declare(l, l->scope, S_INPUT, ast->name, ast->name_loc);
     if (!good)
         return;
-    Value *value = new_port(l, input.name, input.type, (Port){ PORT_INPUT, input.name });
+    Value *value = new_port(l, input.name, input.type, (Port){ .kind = PORT_INPUT, .of = input.name });
     push_named(l, l->frame, &l->frame->inputs, value);
     symbol->operand = tensor_operand(value);
     if (l->variant == AS_MODEL)
@@ -159,11 +159,11 @@ static Value *logits_in_order(Lower *l)
 static void take_results(Lower *l, Func *f, Value *loss)
 {
     for (int i = 0; i < l->counts.count && l->variant == AS_TOTALS; i++)
-        add_result(l->m, f, l->counts.at[i], (Port){ PORT_TOTAL, intern_format(l->m, "%d", i) });
+        add_result(l->m, f, l->counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
     if (l->variant == AS_PREDICT)
-        add_result(l->m, f, logits_in_order(l), (Port){ PORT_LOGITS, NULL });
+        add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
     else if (l->variant != AS_TOTALS && loss)
-        add_result(l->m, f, loss, (Port){ PORT_LOSS, NULL });
+        add_result(l->m, f, loss, (Port){ .kind = PORT_LOSS });
 }
 
 static void keep_used(Lower *l, const Map *read, Values *params)

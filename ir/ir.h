@@ -135,7 +135,8 @@ typedef enum {
 
 typedef struct {
     PortKind kind;
-    Name of; /* of a NAMED one: an input, a param, a value of the forward function, a total; else NULL */
+    Name of;   /* of a NAMED one: an input, a param, a value of the forward function, a total; else NULL */
+    Name slot; /* of the optimizer's state: its name there, "m"; else NULL */
 } Port;
 
 typedef struct {
@@ -166,10 +167,11 @@ struct Op {
     Op *prev, *next;
 };
 
-/* The purpose of a function.  At most one function has each role, except PLAIN and KERNEL. */
+/* The purpose of a function.  At most one function has each role, except PLAIN, UPDATE and KERNEL. */
 typedef enum {
     PLAIN,
     MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
+    UPDATE,  /* of parameters by the optimizer: (param, grad, lr, step, state) -> (param, new state); see step.c */
     TOTALS,  /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
     EVAL,    /* (inputs, params) -> loss, without dropout */
@@ -177,6 +179,9 @@ typedef enum {
     KERNEL,  /* a fused group: one kernel */
     N_ROLES
 } FuncRole;
+
+/* The first parameters of a function UPDATE; lr and step, which counts from 1, are scalars. */
+enum { UPDATED_PARAM, UPDATE_GRADIENT, UPDATE_LR, UPDATE_STEP, N_UPDATE_PARAMS };
 
 struct Func {
     Name name;
@@ -204,6 +209,7 @@ typedef struct Param {
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
     bool frozen; /* never updated: no gradient, no state of the optimizer */
+    Name update; /* the function UPDATE that the step applies to it; NULL: param - lr * grad */
     Name where;
     Loc loc; /* as of a Func */
     struct Param *next;
@@ -447,6 +453,7 @@ bool same_port(Port a, Port b);
 bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
 Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
+Value *param_with(const Func *f, Port port);
 Port result_port(const Func *f, int i);
 int result_at(const Func *f, Port port);         /* -1: f returns none */
 Value *result_for(const Func *f, PortKind kind); /* of a port that is not NAMED; NULL: none */

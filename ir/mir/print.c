@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const role_name[N_ROLES] = { [PLAIN] = "",    [MODEL] = "model",     [TOTALS] = "totals", [STEP] = "step",
-                                         [EVAL] = "eval", [PREDICT] = "predict", [KERNEL] = "kernel" };
+const char *const role_name[N_ROLES] = {
+    [PLAIN] = "",    [MODEL] = "model", [UPDATE] = "update",   [TOTALS] = "totals",
+    [STEP] = "step", [EVAL] = "eval",   [PREDICT] = "predict", [KERNEL] = "kernel"
+};
 
 #define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,
 #define WORD(name, text) [name] = (text),
@@ -206,12 +208,14 @@ static void print_storage(const Value *value, FILE *out)
     fputc(')', out);
 }
 
-/* " as param(wte)"; for %wte just " as param". */
+/* " as param(wte)"; for %wte just " as param"; " as state(wte, m)". */
 static void print_port(Port port, Name own, FILE *out)
 {
     if (port.kind)
         fprintf(out, " as %s", port_word(port.kind));
-    if (port.of && port.of != own)
+    if (port.slot)
+        fprintf(out, "(%s, %s)", port.of, port.slot);
+    else if (port.of && port.of != own)
         fprintf(out, "(%s)", port.of);
 }
 
@@ -328,6 +332,8 @@ static void print_param(Module *m, const Param *param, FILE *out)
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
     fputs(param->frozen ? " frozen" : "", out);
+    if (param->update)
+        fprintf(out, " update(@%s)", param->update);
     print_loc(NULL, param->where, out);
     fputc('\n', out);
 }

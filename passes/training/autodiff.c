@@ -284,7 +284,7 @@ static void import(State *s, Derivative *d, Value *value, Map *imported)
         push_value(&m->arena, &d->read, value);
         return;
     }
-    add_result(m, s->f, value, (Port){ PORT_RESIDUAL, NULL });
+    add_result(m, s->f, value, (Port){ .kind = PORT_RESIDUAL });
 }
 
 static void import_all(State *s, Derivative *d)

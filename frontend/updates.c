@@ -1,0 +1,236 @@
+/* updates.c -- an optimizer as IR: for each type of parameter a function with the role UPDATE.
+ *
+ *   optimizer mine(lr = 1e-3, beta = 0.9) {        func update @mine(%param, %grad, %lr, %step, %m) {
+ *       state m = zeros                              %1 = mul %beta, %m
+ *       m = beta * m + (1 - beta) * grad             ...
+ *       update param - lr * m                        return %5, %3
+ *   }                                              }
+ *
+ * State whose old value no op reads is not kept: that of sgd without momentum.
+ */
+#include "lowering.h"
+
+#include <string.h>
+
+typedef struct {
+    Lower *l;
+    const Group *group;
+    const Param *param; /* the first that it updates */
+    bool decays;
+    Func *f;
+    Body frame;
+    Scope scope;
+    Values state;          /* parameters, */
+    const char *slots[64]; /* and their names */
+    Value *new;            /* of the parameter */
+} Update;
+
+enum { MOST_STATE = sizeof((Update *)0)->slots / sizeof(const char *) };
+
+/* --- Names ----------------------------------------------------------------------------------- */
+
+static Value *take(Update *u, const char *name, Type type)
+{
+    Value *value = add_param(u->l->m, u->f, intern_text(u->l->m, name), type);
+    Values unread = { 0 };
+    push_named(u->l, &u->frame, &unread, value);
+    return value;
+}
+
+static Symbol *name(Update *u, const char *text, Operand operand)
+{
+    Symbol *symbol = declare(u->l, &u->scope, S_ARGUMENT, text, u->group->declared->name_loc);
+    symbol->operand = operand;
+    symbol->used = true;
+    return symbol;
+}
+
+/* The rate of a group is in proportion to that of all parameters, which the schedule sets. */
+static Value *rate_of(Update *u, Value *lr)
+{
+    Lower *l = u->l;
+    const Group *all = l->groups;
+    const double own = u->group->argument[argument_at(u->group->declared, "lr")].value,
+                 common = all->argument[argument_at(all->declared, "lr")].value;
+    if (own == common)
+        return lr;
+    if (common == 0) {
+        complain(l, (Where){ .at = u->group->ast->loc },
+                 "a group has its own lr only if that of the optimizer is above 0");
+        return NULL;
+    }
+    return EMIT(l, OP_mul, NO_ATTRS, lr, emit_number(l, own / common, F32));
+}
+
+/* An argument with the name weight_decay is 0 for parameters that do not decay. */
+static void name_arguments(Update *u)
+{
+    int i = 0;
+    for (const Ast *ast = u->group->declared->child; ast; ast = ast->next, i++) {
+        Constant c = u->group->argument[i];
+        if (strcmp(ast->name, "lr") == 0)
+            continue;
+        if (strcmp(ast->name, "weight_decay") == 0 && !u->decays)
+            c = integer_constant(0);
+        name(u, ast->name, (Operand){ .kind = NUMBER, .number = c });
+    }
+}
+
+/* --- Statements ------------------------------------------------------------------------------ */
+
+static bool fits(Lower *l, const Ast *at, Operand *operand, const Type *type, const char *what)
+{
+    if (operand->kind == NUMBER)
+        *operand = tensor_operand(value_of(l, *operand, F32));
+    if (operand->kind == WRONG)
+        return false;
+    const Type *own = &operand->value->type;
+    if (own->dtype != F32 || dims_lacking(type, own).count || dims_lacking(own, type).count) {
+        complain(l, (Where){ .at = at->loc }, "%s is %s, not %s", what, type_words(l, type), type_words(l, own));
+        return false;
+    }
+    operand->value = reorder(l, operand->value, type);
+    return operand->value != NULL;
+}
+
+static void lower_state(Update *u, const Ast *ast)
+{
+    Lower *l = u->l;
+    Type type = u->param->type;
+    if (ast->type && (ast->type->ellipsis || !type_of_ast(l, ast->type, &type)))
+        return;
+    if (ast->init->kind != A_NAME || strcmp(ast->init->name, "zeros") != 0)
+        complain(l, (Where){ .at = ast->init->loc }, "the state of an optimizer begins as zeros");
+    for (const Ast *target = ast->child; target; target = target->next) {
+        const Symbol *other = find_symbol(l->scope, target->name);
+        if (other || u->state.count == MOST_STATE) {
+            complain(l, (Where){ .at = target->loc },
+                     other ? "'%s' is already %s" : "'%s' is one tensor of state too many", target->name,
+                     other ? symbol_noun(other->kind) : "");
+            continue;
+        }
+        Value *value = take(u, target->name, type);
+        Symbol *symbol = declare(l, &u->scope, S_LOCAL, target->name, target->loc);
+        symbol->operand = tensor_operand(value);
+        symbol->used = symbol->from_before = true;
+        u->slots[u->state.count] = target->name;
+        push_value(l->arena, &u->state, value);
+    }
+}
+
+static void lower_body(Update *u)
+{
+    Lower *l = u->l;
+    const Ast *last = NULL;
+    for (const Ast *ast = u->group->declared->body; ast; ast = ast->next) {
+        if (last) {
+            complain(l, (Where){ .at = ast->loc }, "no statement may follow 'update'");
+        } else if (ast->kind == A_STATE) {
+            lower_state(u, ast);
+        } else if (ast->kind == A_UPDATE) {
+            set_place(l, ast->child->loc);
+            Operand operand = lower_expr(l, ast->child);
+            last = ast;
+            if (fits(l, ast->child, &operand, &u->param->type, "the parameter"))
+                u->new = operand.value;
+        } else {
+            lower_assign(l, ast);
+        }
+    }
+    if (!last)
+        complain(l, (Where){ .at = u->group->declared->name_loc, .help = "update param - lr * grad" },
+                 "the optimizer '%s' updates nothing", u->group->declared->name);
+}
+
+/* --- The function ---------------------------------------------------------------------------- */
+
+static void add_results(Update *u)
+{
+    Lower *l = u->l;
+    add_result(l->m, u->f, u->new, (Port){ 0 });
+    for (int i = 0; i < u->state.count; i++) {
+        Symbol *symbol = find_symbol_here(&u->scope, u->slots[i]);
+        const Ast at = { .loc = symbol->loc };
+        symbol->used = true;
+        if (fits(l, &at, &symbol->operand, &u->state.at[i]->type, "this state"))
+            add_result(l->m, u->f, symbol->operand.value, (Port){ 0 });
+    }
+}
+
+static void drop_unread_state(Update *u)
+{
+    Func *f = u->f;
+    Map read = { .arena = u->l->arena };
+    remove_dead_ops(f, &read);
+    for (int i = f->params.count - 1; i >= N_UPDATE_PARAMS; i--)
+        if (!map_get(&read, f->params.at[i])) {
+            take_away(&f->params, i);
+            remove_result(f, i - N_UPDATE_PARAMS + 1);
+        }
+    read = (Map){ .arena = u->l->arena };
+    remove_dead_ops(f, &read);
+}
+
+static void build_update(Update *u)
+{
+    Lower *l = u->l;
+    const Type type = u->param->type;
+    Value *const param = take(u, "param", type), *const grad = take(u, "grad", type);
+    Value *const lr = take(u, "lr", scalar_type(F32)), *const step = take(u, "step", scalar_type(F32));
+    set_place(l, u->group->declared->name_loc);
+    name(u, "param", tensor_operand(param));
+    name(u, "grad", tensor_operand(grad));
+    name(u, "lr", tensor_operand(rate_of(u, lr)));
+    name(u, "step", tensor_operand(step));
+    name_arguments(u);
+    lower_body(u);
+    if (l->diags->errors)
+        return;
+    add_results(u);
+    check_used(l, &u->scope);
+    drop_unread_state(u);
+}
+
+/* Names and places are those of the optimizer's own text. */
+static Func *lower_update(Update *u)
+{
+    Lower *l = u->l;
+    const Source *file = l->source;
+    Diags own = *l->diags, *outer = l->diags;
+    u->f = NEW(l->arena, Func);
+    u->f->role = UPDATE;
+    u->frame.func = u->f;
+    u->scope.outer = u->group->text ? NULL : &l->globals;
+    l->variant = AS_MODEL;
+    l->frame = &u->frame;
+    l->scope = &u->scope;
+    l->path = l->stars = NULL;
+    l->b = (Builder){ .module = l->m, .func = u->f };
+    if (u->group->text) {
+        own.source = u->group->text;
+        l->source = u->group->text;
+        l->diags = &own;
+    }
+    build_update(u);
+    outer->errors = l->diags->errors;
+    l->diags = outer;
+    l->source = file;
+    l->frame = NULL;
+    l->scope = &l->globals;
+    u->f->name = free_function_name(l, intern_format(l->m, "%s.%s", u->group->declared->name, u->param->name));
+    append_func(l->m, u->f);
+    return u->f;
+}
+
+void lower_updates(Lower *l)
+{
+    for (Param *param = l->m->params; param && l->diags->errors == 0; param = param->next) {
+        Update u = { .l = l, .group = group_for(l, param), .param = param, .decays = param->decay };
+        for (const Param *other = l->m->params; other != param && !param->update; other = other->next)
+            if (!other->frozen && group_for(l, other) == u.group && other->decay == u.decays &&
+                type_equal(&other->type, &param->type))
+                param->update = other->update;
+        if (!param->frozen && !param->update)
+            param->update = lower_update(&u)->name;
+    }
+}
