@@ -139,7 +139,7 @@ statement:
                                                 .init = $expr); }
 | UPDATE expr                       { $$ = MAKE(A_UPDATE, @$, .name_loc = @UPDATE, .child = $expr); }
 | GROUP STRING '(' arguments ')'    { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child =
-                                                MAKE(A_CALL, @$, .name_loc = @arguments, .child = $arguments)); }
+                                                MAKE(A_CALL, @$, .name_loc = @arguments, .name = "", .child = $arguments)); }
 | GROUP STRING call                 { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child = $call); }
 ;
 

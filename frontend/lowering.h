@@ -275,6 +275,7 @@ void read_optimizers(Lower *l, const Said *said, const char *otherwise);
 void match_groups(Lower *l); /* when the parameters are known */
 Group *group_for(const Lower *l, const Param *param);
 int argument_at(const Ast *optimizer, const char *name); /* -1 */
+double rate_argument(const Group *group);                /* its lr */
 void lower_updates(Lower *l);                            /* after all functions */
 
 /* --- Expressions ------------------------------------------------------------------------------- */

@@ -167,7 +167,7 @@ static void read_group(Lower *l, Group *group, const Said *said, const char *oth
 {
     const char *names[N_SHIPPED + 64];
     Choice choice = { .setting = "optimizer", .said = said, .names = names, .has_no_sets = group->ast != NULL };
-    const Group *base = group->ast && !group->ast->child->name ? l->groups : NULL;
+    const Group *base = group->ast && !*group->ast->child->name ? l->groups : NULL;
     for (int i = 0; i < N_SHIPPED; i++)
         names[choice.n++] = shipped[i].name;
     for (const Ast *ast = l->file; ast && choice.n < N_SHIPPED + 64; ast = ast->next)
@@ -188,6 +188,16 @@ static void read_group(Lower *l, Group *group, const Said *said, const char *oth
     group->sets_decay = group->ast && find_argument(said->value, "weight_decay");
 }
 
+double rate_argument(const Group *group) { return group->argument[argument_at(group->declared, "lr")].value; }
+
+static void check_rate(Lower *l, const Group *group)
+{
+    const Group *all = l->groups;
+    if (group->declared && all->declared && rate_argument(all) == 0 && rate_argument(group) > 0)
+        complain(l, (Where){ .at = group->ast->name_loc, .help = "an lr above 0 for the optimizer of all others" },
+                 "the rate of a group is in proportion to that of the optimizer, which is 0");
+}
+
 void read_optimizers(Lower *l, const Said *said, const char *otherwise)
 {
     Group *all = NEW(l->arena, Group);
@@ -200,11 +210,12 @@ void read_optimizers(Lower *l, const Said *said, const char *otherwise)
     for (Group *group = all->next; group; group = group->next) {
         const Said own = { .value = group->ast->child, .at = group->ast->name_loc };
         read_group(l, group, &own, NULL);
+        check_rate(l, group);
     }
     if (!all->declared)
         return;
     l->m->train.optimizer = intern_text(l->m, all->declared->name);
-    l->m->train.lr = all->argument[argument_at(all->declared, "lr")].value;
+    l->m->train.lr = rate_argument(all);
 }
 
 Group *group_for(const Lower *l, const Param *param)

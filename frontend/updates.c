@@ -49,16 +49,9 @@ static Symbol *name(Update *u, const char *text, Operand operand)
 static Value *rate_of(Update *u, Value *lr)
 {
     Lower *l = u->l;
-    const Group *all = l->groups;
-    const double own = u->group->argument[argument_at(u->group->declared, "lr")].value,
-                 common = all->argument[argument_at(all->declared, "lr")].value;
+    const double own = rate_argument(u->group), common = rate_argument(l->groups);
     if (own == common)
         return lr;
-    if (common == 0) {
-        complain(l, (Where){ .at = u->group->ast->loc },
-                 "a group has its own lr only if that of the optimizer is above 0");
-        return NULL;
-    }
     return EMIT(l, OP_mul, NO_ATTRS, lr, emit_number(l, own / common, F32));
 }
 

@@ -1,0 +1,179 @@
+"""Every optimizer against a second writing of it in double precision, over twelve steps: PyTorch's own where it has one
+(SGD, AdamW), else from its paper.  Groups of parameters with arguments and optimizers of their own; optimizers that the
+file declares.
+
+The model has what optimizers treat differently: a gathered table, matrices in a repeat, gains and biases.  The tolerance
+is a multiple of what PyTorch's own float32 makes of the same run."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from common import batches, compile_model, initial_weights, read_safetensors, train, write_text
+
+STEPS, BATCH, SEQ = 12, 4, 8
+MODEL = """
+dim batch
+dim seq   = 8
+dim vocab = 256
+dim embed = 12
+dim ff    = 20
+
+block layer(x: [batch, seq, embed]) {
+    param w1 : [embed, ff] = normal(0.3)
+    param b1 : [ff]        = zeros
+    param w2 : [ff, embed] = normal(0.3)
+    return x + dot(tanh(dot(x, w1, embed) + b1), w2, ff)
+}
+
+model tiny {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param wte  : [vocab, embed] = normal(0.5)
+    param gain : [embed]        = ones
+    param head : [embed, vocab] = normal(0.3)
+    x = wte[vocab = tokens]
+    repeat 2 { x = layer(x) as h }
+    loss mean(cross_entropy(dot(x * gain, head, embed), labels, vocab))
+}
+"""
+DECAY = ("wte", "w1", "w2", "head")  # by the rule of the language: what is multiplied or gathered
+
+
+def loss_of(w, tokens, labels):
+    x = w["wte"][tokens]
+    for i in range(2):
+        x = x + torch.tanh(x @ w[f"h.{i}.w1"] + w[f"h.{i}.b1"]) @ w[f"h.{i}.w2"]
+    return cross_entropy((x * w["gain"] @ w["head"]).flatten(0, 1), labels.flatten())
+
+
+# --- The optimizers again: (weight, gradient, state, t from 1, lr, decay, options) changes weight and state ---------------
+
+def sgd(w, g, s, t, lr, decay, momentum=0.0, nesterov=False):
+    parameter = torch.nn.Parameter(w)
+    if "torch" not in s:
+        s["torch"] = torch.optim.SGD([parameter], lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=decay)
+    by_torch(s["torch"], parameter, g, lr)
+
+
+def adamw(w, g, s, t, lr, decay, beta1=0.9, beta2=0.999, eps=1e-8):
+    parameter = torch.nn.Parameter(w)
+    if "torch" not in s:
+        s["torch"] = torch.optim.AdamW([parameter], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=decay)
+    by_torch(s["torch"], parameter, g, lr)
+
+
+def by_torch(optimizer, parameter, g, lr):
+    own = optimizer.param_groups[0]["params"][0]
+    own.data, own.grad, optimizer.param_groups[0]["lr"] = parameter.data, g.clone(), lr
+    optimizer.step()
+
+
+def lion(w, g, s, t, lr, decay, beta1=0.9, beta2=0.99):
+    m = s.setdefault("m", torch.zeros_like(w))
+    w -= lr * (torch.sign(beta1 * m + (1 - beta1) * g) + decay * w)
+    m.mul_(beta2).add_(g, alpha=1 - beta2)
+
+
+def heavy(w, g, s, t, lr, decay, beta=0.9):
+    """The optimizer that the test declares: mean of gradients, the step shrinks with the root of its number."""
+    m = s.setdefault("m", torch.zeros_like(w))
+    m.mul_(beta).add_(g, alpha=1 - beta)
+    w -= lr / t**0.5 * (m + decay * w)
+
+
+HEAVY = """
+optimizer heavy(lr, beta = 0.9, weight_decay = 0.01) {
+    state m = zeros
+    m = beta * m + (1 - beta) * grad
+    update param - lr / sqrt(step) * (m + weight_decay * param)
+}
+"""
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------------------
+
+def reference(weights, groups, data, dtype, clip=None):
+    """groups: [(names, optimizer, lr, decay of what decays, decay is for all, options)]; the last that names one counts.
+    Returns the weights after STEPS steps."""
+    w = {name: torch.tensor(value, dtype=dtype) for name, value in weights.items()}
+    state = {name: {} for name in w}
+    feed = batches(data, BATCH, SEQ)
+    for t in range(1, STEPS + 1):
+        leaves = {name: value.clone().requires_grad_() for name, value in w.items()}
+        loss_of(leaves, *next(feed)).backward()
+        for name, value in w.items():
+            plain = name.split(".")[-1]
+            names, update, lr, decay, for_all, options = [g for g in groups if "*" in g[0] or plain in g[0]][-1]
+            decay = decay if for_all or plain in DECAY else 0.0
+            g = leaves[name].grad
+            g = clip(g) if clip else g
+            update(value, g, state[name], t, lr, decay, **options)
+    return {name: value.numpy() for name, value in w.items()}
+
+
+CASES = {
+    "sgd": ("optimizer = sgd(lr = 0.3)", [("*", sgd, 0.3, 0, False, {})]),
+    "momentum": ("optimizer = sgd(lr = 0.1, momentum = 0.9, weight_decay = 0.01)",
+                 [("*", sgd, 0.1, 0.01, False, {"momentum": 0.9})]),
+    "nesterov": ("optimizer = sgd(lr = 0.1, momentum = 0.9, nesterov = true)",
+                 [("*", sgd, 0.1, 0, False, {"momentum": 0.9, "nesterov": True})]),
+    "adamw": ("optimizer = adamw(lr = 1e-2, weight_decay = 0.1, eps = 1e-3)",
+              [("*", adamw, 1e-2, 0.1, False, {"eps": 1e-3})]),
+    "lion": ("optimizer = lion(lr = 3e-3, weight_decay = 0.1)", [("*", lion, 3e-3, 0.1, False, {})]),
+    "declared": ("optimizer = heavy(lr = 0.5, beta = 0.8)", [("*", heavy, 0.5, 0.01, False, {"beta": 0.8})]),
+    "groups": ("""optimizer = adamw(lr = 1e-2, weight_decay = 0.1, eps = 1e-3)
+    group "*.b1, gain" (lr = 5e-2, weight_decay = 0.2)
+    group "wte" sgd(lr = 0.3, momentum = 0.9)
+    group "h.*.w2" heavy(lr = 0.5)""",
+               [("*", adamw, 1e-2, 0.1, False, {"eps": 1e-3}), (("b1", "gain"), adamw, 5e-2, 0.2, True, {"eps": 1e-3}),
+                (("wte",), sgd, 0.3, 0, False, {"momentum": 0.9}), (("w2",), heavy, 0.5, 0.01, False, {})]),
+}
+
+
+def source(lines):
+    declared = HEAVY if "heavy" in lines else ""
+    return f"{MODEL}{declared}\ntrain {{\n    batch = {BATCH}\n    {lines}\n}}\n"
+
+
+def close(found, exact, rough):
+    """Within eight times what float32 alone makes of it, of the tensor that it moves most."""
+    noise = max(np.abs(rough[name] - exact[name]).max() for name in exact)
+    worst = max(np.abs(found[name] - exact[name]).max() for name in exact)
+    assert worst <= 8 * noise + 1e-7, (worst, noise)
+    assert noise < 1e-3  # else nothing has been compared
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_like_the_second_writing(case, tmp_path):
+    lines, groups = CASES[case]
+    out = compile_model(source(lines), tmp_path, "--verify-passes")
+    data = write_text(tmp_path / "text", 1000)
+    weights = initial_weights(out, data)
+    train(out, "--data", data, "--no-shuffle", "--steps", STEPS, "--save", out / "end.safetensors")
+    found = read_safetensors(out / "end.safetensors")
+    exact = reference(weights, groups, data, torch.float64)
+    rough = reference(weights, groups, data, torch.float32)
+    assert max(np.abs(exact[name] - weights[name]).max() for name in exact) > 1e-3
+    close(found, exact, rough)
+
+
+def test_names_of_state(tmp_path):
+    """State has the optimizer's own names; what is never read is not kept."""
+    out = compile_model(source(CASES["groups"][0]), tmp_path)
+    data = write_text(tmp_path / "text", 1000)
+    train(out, "--data", data, "--steps", 1, "--save", out / "end.safetensors")
+    state = {name for name in read_safetensors(out / "end.safetensors") if name.startswith("optimizer.")}
+    assert state >= {"optimizer.m.wte", "optimizer.m.h.0.w2", "optimizer.m.head", "optimizer.v.head"}
+    assert not state & {"optimizer.v.wte", "optimizer.v.h.0.w2"}
+
+
+def test_resumes_bit_for_bit(tmp_path):
+    out = compile_model(source(CASES["groups"][0]), tmp_path)
+    data = write_text(tmp_path / "text", 1000)
+    train(out, "--data", data, "--steps", 6, "--save", out / "whole.safetensors")
+    train(out, "--data", data, "--steps", 3, "--save", out / "half.safetensors")
+    train(out, "--data", data, "--load", out / "half.safetensors", "--steps", 6, "--save", out / "end.safetensors")
+    whole, end = (read_safetensors(out / f"{name}.safetensors") for name in ("whole", "end"))
+    assert all(np.array_equal(whole[name], end[name]) for name in whole)
