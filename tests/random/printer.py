@@ -4,7 +4,7 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Param, Pipeline, Recompute, Repeat, Return, Shard, Table, Zero)
+                  Optimizer, Param, Pipeline, Recompute, Repeat, Return, Shard, State, Table, Update, Zero)
 
 
 def expression_text(e):
@@ -57,6 +57,9 @@ def statement_text(s, indent=""):
         return braces(f"model {s.name}", s.body, indent)
     if isinstance(s, Repeat):
         return braces(f"repeat {expression_text(s.count)}", s.body, indent)
+    if isinstance(s, Optimizer):
+        arguments = ", ".join(f"{name} = {expression_text(value)}" for name, value in s.defaults.items())
+        return braces(f"optimizer {s.name}({arguments})", s.body, indent)
     return f"{indent}{line_text(s)}\n"
 
 
@@ -76,6 +79,10 @@ def line_text(s):
     if isinstance(s, Assign):
         stated = f" : {type_text(s.type)}" if s.type else ""
         return f"{s.name}{stated} = {expression_text(s.value)}"
+    if isinstance(s, State):
+        return f"state {', '.join(s.names)} = zeros"
+    if isinstance(s, Update):
+        return f"update {expression_text(s.value)}"
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
     assert isinstance(s, Loss), s
@@ -114,12 +121,16 @@ def table_lines(lines):
     return [f"file {table.name}: {','.join(cells)}" for table in tables_of(lines) for cells in table.cells]
 
 
+def setting_text(name, value):
+    return f"{name}{'' if name.startswith('group ') else ' ='} {expression_text(value)}"
+
+
 def program_text(program):
     """With the tables that it names, in comments."""
     text = "".join(f"# {line}\n" for line in table_lines(program.parallel))
     text += "".join(statement_text(s) for s in program.declarations)
     if program.train:
-        settings = "".join(f"    {name} = {expression_text(value)}\n" for name, value in program.train.items())
+        settings = "".join(f"    {setting_text(name, value)}\n" for name, value in program.train.items())
         text += f"train {{\n{settings}}}\n"
     if program.parallel:
         lines = "".join(f"    {layout_text(line)}\n" for line in program.parallel)

@@ -137,6 +137,24 @@ class Loss:
     value: object
 
 
+@dataclass
+class Optimizer:
+    """`defaults` of its arguments; the body has State, Assign and, last, Update."""
+    name: str
+    defaults: dict
+    body: list
+
+
+@dataclass
+class State:
+    names: list
+
+
+@dataclass
+class Update:
+    value: object
+
+
 # --- Layout ----------------------------------------------------------------------------------------------------------
 
 @dataclass
@@ -180,7 +198,7 @@ class Pipeline:
 @dataclass
 class Program:
     """`declarations` are consts, dims, blocks and the model, in the order of the text; `train` maps settings to
-    expressions, and `parallel` lists the lines of a layout.  What is drawn as `whole` may not be cut into micro-batches."""
+    expressions, a group of parameters under its head: 'group "*.gain"', and `parallel` lists the lines of a layout.  What is drawn as `whole` may not be cut into micro-batches."""
     declarations: list
     train: dict
     parallel: list
