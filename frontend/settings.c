@@ -42,9 +42,9 @@ Rows rows_of_setting(const char *setting)
 }
 
 /* The keys of train: with a choice, a number, or a word. */
-static const char *const keys[] = { "optimizer", "schedule", "clip",   "batch",  "microbatch",
-                                    "precision", "seed",     "freeze", "trained" };
-static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL, NULL, NULL };
+static const char *const keys[] = { "optimizer", "schedule", "clip",    "batch",      "microbatch", "precision",
+                                    "seed",      "freeze",   "trained", "clip_value", "ema" };
+static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL, NULL, NULL, NULL, NULL };
 enum {
     N_KEYS = sizeof keys / sizeof keys[0],
     OPTIMIZER = 0,
@@ -55,7 +55,9 @@ enum {
     PRECISION,
     SEED,
     FREEZE,
-    TRAINED
+    TRAINED,
+    CLIP_VALUE,
+    EMA
 };
 
 static int find_key(const char *name)
@@ -350,6 +352,8 @@ void read_settings(Lower *l)
     read_optimizers(l, &r.said[OPTIMIZER], defaults[OPTIMIZER]);
     read_schedule(&r);
     read_single(&r, CLIP);
+    read_single(&r, CLIP_VALUE);
+    read_single(&r, EMA);
     read_single(&r, BATCH);
     read_single(&r, MICROBATCH);
     read_single(&r, SEED);

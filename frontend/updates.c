@@ -23,6 +23,7 @@ typedef struct {
     Values state;          /* parameters, */
     const char *slots[64]; /* and their names */
     Value *new;            /* of the parameter */
+    Value *average;        /* of the parameter; NULL without train.ema */
 } Update;
 
 enum { MOST_STATE = sizeof((Update *)0)->slots / sizeof(const char *) };
@@ -95,6 +96,11 @@ static void lower_state(Update *u, const Ast *ast)
     if (ast->init->kind != A_NAME || strcmp(ast->init->name, "zeros") != 0)
         complain(l, (Where){ .at = ast->init->loc }, "the state of an optimizer begins as zeros");
     for (const Ast *target = ast->child; target; target = target->next) {
+        if (u->average && strcmp(target->name, u->average->name) == 0) {
+            complain(l, (Where){ .at = target->loc, .help = "another name" }, "'%s' is the mean that train.ema keeps",
+                     target->name);
+            continue;
+        }
         const Symbol *other = find_symbol(l->scope, target->name);
         if (other || u->state.count == MOST_STATE) {
             complain(l, (Where){ .at = target->loc },
@@ -135,12 +141,26 @@ static void lower_body(Update *u)
                  "the optimizer '%s' updates nothing", u->group->declared->name);
 }
 
+/* The mean of weights, which begins as they do. */
+static Value *new_average(Update *u)
+{
+    Lower *l = u->l;
+    const double share = l->m->train.ema;
+    Value *param = u->f->params.at[UPDATED_PARAM], *step = u->f->params.at[UPDATE_STEP];
+    Value *is_first = EMIT(l, OP_le, NO_ATTRS, step, emit_number(l, 1, F32));
+    Value *old = EMIT(l, OP_where, NO_ATTRS, is_first, param, u->average);
+    Value *kept = EMIT(l, OP_mul, NO_ATTRS, old, emit_number(l, share, F32));
+    return EMIT(l, OP_add, NO_ATTRS, kept, EMIT(l, OP_mul, NO_ATTRS, u->new, emit_number(l, 1 - share, F32)));
+}
+
 /* --- The function ---------------------------------------------------------------------------- */
 
 static void add_results(Update *u)
 {
     Lower *l = u->l;
     add_result(l->m, u->f, u->new, (Port){ 0 });
+    if (u->average)
+        add_result(l->m, u->f, new_average(u), (Port){ 0 });
     for (int i = 0; i < u->state.count; i++) {
         Symbol *symbol = find_symbol_here(&u->scope, u->slots[i]);
         const Ast at = { .loc = symbol->loc };
@@ -170,6 +190,8 @@ static void build_update(Update *u)
     const Type type = u->param->type;
     Value *const param = take(u, "param", type), *const grad = take(u, "grad", type);
     Value *const lr = take(u, "lr", scalar_type(F32)), *const step = take(u, "step", scalar_type(F32));
+    if (l->m->train.ema > 0)
+        u->average = take(u, "ema", type);
     set_place(l, u->group->declared->name_loc);
     name(u, "param", tensor_operand(param));
     name(u, "grad", tensor_operand(grad));

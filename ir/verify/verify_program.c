@@ -17,8 +17,10 @@ static bool is_amount(double number) { return number >= 0 && number <= FLT_MAX; 
 static bool verify_numbers(Module *m)
 {
     const Train *t = &m->train;
-    if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->clip))
-        return WRONG(m, m->train_loc, "train: lr, min_lr and clip must not be negative");
+    if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->clip) || !is_amount(t->clip_value))
+        return WRONG(m, m->train_loc, "train: lr, min_lr, clip and clip_value must not be negative");
+    if (!(t->ema >= 0 && (float)t->ema < 1))
+        return WRONG(m, m->train_loc, "train: ema must be at least 0 and below 1");
     if (t->batch < 1 || t->microbatch < 1 || t->batch % t->microbatch != 0)
         return WRONG(m, m->train_loc,
                      "train: batch and microbatch are required, and batch must be a multiple of microbatch");

@@ -390,6 +390,8 @@ static Values update_weights(Step *s, Value *finite)
         }
         if (factor)
             g = COMPUTE(s, "a * b", g, factor);
+        if (s->m->train.clip_value > 0)
+            g = COMPUTE(s, "maximum(minimum(a, b), -b)", g, number(s, s->m->train.clip_value));
         const Values new = updated(s, i, g, step);
         push_value(arena, &all, unless_overflow(s, finite, new.at[0], w));
         for (int k = 1; k < new.count; k++)

@@ -22,6 +22,7 @@ double rt_evaluate(RtRun *run)
     int64_t call = f->micro * f->batch, calls = rt_eval_sequences(run) / call;
     int64_t *sequence = rt_allocate(call, sizeof *sequence);
     double sum = 0;
+    rt_exchange_average(run);
     for (int64_t c = 0; c < calls; c++) {
         for (int64_t n = 0; n < call; n++)
             sequence[n] = c * call + n;
@@ -30,6 +31,7 @@ double rt_evaluate(RtRun *run)
         rt_run(&run->rt, f);
         sum += rt_scalar(run, f, f->scalars.loss);
     }
+    rt_exchange_average(run);
     free(sequence);
     return sum / (double)calls;
 }

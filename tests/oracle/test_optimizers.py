@@ -5,6 +5,8 @@ file declares.
 The model has what optimizers treat differently: a gathered table, matrices in a repeat, gains and biases.  The tolerance
 is a multiple of what PyTorch's own float32 makes of the same run."""
 
+import subprocess
+
 import numpy as np
 import pytest
 import torch
@@ -159,6 +161,43 @@ def test_like_the_second_writing(case, tmp_path):
     close(found, exact, rough)
 
 
+def test_clips_each_element(tmp_path):
+    out = compile_model(source("optimizer = sgd(lr = 1)\n    clip_value = 0.002"), tmp_path, "--verify-passes")
+    data = write_text(tmp_path / "text", 1000)
+    weights = initial_weights(out, data)
+    train(out, "--data", data, "--no-shuffle", "--steps", STEPS, "--save", out / "end.safetensors")
+    groups = [("*", sgd, 1, 0, False, {})]
+    exact, rough = (reference(weights, groups, data, dtype, lambda g: g.clamp(-0.002, 0.002))
+                    for dtype in (torch.float64, torch.float32))
+    free = reference(weights, groups, data, torch.float64)
+    assert any(np.abs(free[name] - exact[name]).max() > 1e-3 for name in exact)  # it clips
+    close(read_safetensors(out / "end.safetensors"), exact, rough)
+
+
+def test_mean_of_weights(tmp_path):
+    """ema: kept as state, begins as the weights do, used by evaluation on request; resumes."""
+    out = compile_model(source("optimizer = sgd(lr = 0.3)\n    ema = 0.8"), tmp_path, "--verify-passes")
+    data = write_text(tmp_path / "text", 1000)
+    weights = initial_weights(out, data)
+    mean = {name: value.astype(np.float64) for name, value in weights.items()}
+    for step in range(1, 7):
+        train(out, "--data", data, "--no-shuffle", "--steps", step, "--save", out / f"{step}.safetensors",
+              *(["--load", out / f"{step - 1}.safetensors"] if step > 1 else []))
+        found = read_safetensors(out / f"{step}.safetensors")
+        mean = {name: 0.8 * value + 0.2 * found[name] for name, value in mean.items()}
+        for name in mean:
+            assert np.abs(found[f"optimizer.ema.{name}"] - mean[name]).max() < 3e-7
+    evaluate = ("--data", data, "--eval-data", data, "--no-shuffle", "--load", out / "5.safetensors", "--steps", 6)
+    tokens, labels = next(batches(data, 124, SEQ))  # all whole batches
+    for ema in (False, True):
+        log = train(out, *evaluate, "--save", out / "end.safetensors", *["--ema"] * ema)
+        of = mean if ema else {name: found[name] for name in weights}
+        loss = float(loss_of({name: torch.tensor(w, dtype=torch.float64) for name, w in of.items()}, tokens, labels))
+        assert abs(log[-1]["eval_loss"] - loss) < 2e-6 * loss
+        end = read_safetensors(out / "end.safetensors")
+        assert all(np.array_equal(end[name], found[name]) for name in found)  # they are back in their places
+
+
 def test_names_of_state(tmp_path):
     """State has the optimizer's own names; what is never read is not kept."""
     out = compile_model(source(CASES["groups"][0]), tmp_path)
@@ -177,3 +216,10 @@ def test_resumes_bit_for_bit(tmp_path):
     train(out, "--data", data, "--load", out / "half.safetensors", "--steps", 6, "--save", out / "end.safetensors")
     whole, end = (read_safetensors(out / f"{name}.safetensors") for name in ("whole", "end"))
     assert all(np.array_equal(whole[name], end[name]) for name in whole)
+
+
+def test_no_mean_to_evaluate(tmp_path):
+    out = compile_model(source("optimizer = sgd(lr = 1)"), tmp_path)
+    data = write_text(tmp_path / "text", 1000)
+    run = subprocess.run([out / "trainer", "--data", data, "--steps", "1", "--ema"], capture_output=True, text=True)
+    assert run.returncode == 1 and "keeps no mean of its weights: train { ema = 0.999 } does" in run.stderr

@@ -190,6 +190,10 @@ class Drawing:
             settings["schedule"] = self.schedule()
         if self.draw.random() < 0.35:
             settings["clip"] = Number(self.draw.choice(["0.1", "0.5", "1.0"]))
+        if self.draw.random() < 0.15:
+            settings["clip_value"] = Number(self.draw.choice(["0.001", "0.01", "0.1"]))
+        if self.draw.random() < 0.15:
+            settings["ema"] = Number("0.9")
         if self.draw.random() < 0.3 or self.state.uses_dropout:
             settings["seed"] = Number(str(self.draw.randrange(1000)))
         return settings

@@ -48,6 +48,7 @@ class Settings:
         microbatch = setting(program, "microbatch", None, known)
         self.batch = setting(program, "batch", (microbatch or 1) * self.ranks_of_data, known)
         self.clip = setting(program, "clip", 0, known)
+        self.clip_value = setting(program, "clip_value", math.inf, known)
         self.seed = setting(program, "seed", 0, known)
         self.groups = optimizers.chosen(program, known)
         self.schedule, self.rates = called(program.train.get("schedule", Name("constant")), known)
@@ -184,7 +185,8 @@ class Trainer:
             scale = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
             self.updates += 1
             for name, g in gradient.items():
-                self.update(name, self.rounding.with_noise(g, norm) * scale, rate)
+                g = (self.rounding.with_noise(g, norm) * scale).clamp(-s.clip_value, s.clip_value)
+                self.update(name, g, rate)
 
     def update(self, name, gradient, rate):
         """The rates of groups keep their ratio."""
