@@ -115,7 +115,7 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
     for (int i = 0; i < n && odd < 0; i++)
         if (dims_lacking(&values[i]->type, &values[largest]->type).count)
             odd = i;
-    if (odd < 0 || all_index)
+    if (odd < 0 || all_index || l->matrix) /* in an optimizer: r * c of rows and columns */
         return true;
     Name lacking = dims_lacking(&values[odd]->type, &values[largest]->type).name[0];
     int left = largest < odd ? largest : odd, right = largest < odd ? odd : largest;
@@ -303,7 +303,7 @@ static Operand lower_name(Lower *l, const Ast *ast)
                  symbol == l->batch ? "is" : "depends on");
         return wrong;
     }
-    if (symbol->kind == S_CONST || symbol->kind == S_DIM)
+    if (symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS)
         return number_operand(symbol->number);
     if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL) {
         complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_BLOCK ? "call it" : NULL },

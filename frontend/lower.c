@@ -95,7 +95,7 @@ static void lower_variants(Lower *l)
         return;
     if (has_totals)
         lower_model(l, AS_TOTALS);
-    decide_decay(l->m);
+    decide_decay(l);
     freeze_params(l);
     match_groups(l);
     lower_model(l, AS_EVAL);

@@ -136,16 +136,25 @@ static const char *value_text(Lower *l, const Row *row, double value)
     return row->flag ? (value != 0 ? "true" : "false") : arena_text(l->arena, "%.15g", value);
 }
 
+/* Whole, if the default is one and the value too. */
+static Constant constant_like(const Ast *argument, double value)
+{
+    const bool is_whole = argument->kind == A_KEYWORD && argument->child->is_integer && value == floor(value);
+    return is_whole && fabs(value) < 0x1p53 ? integer_constant((int64_t)value) : real_constant(value);
+}
+
 static void read_arguments(Lower *l, Group *group, Choice *choice, const Row *rows)
 {
     choice->rows = (Rows){ rows, count_arguments(group->declared) };
     group->argument = NEW_ARRAY(l->arena, Constant, choice->rows.count + 1);
     const bool good = check_choice(l, choice);
     const char *prefix = group->ast ? arena_text(l->arena, "train.group[%s]", group->ast->name) : "train.optimizer";
+    const Ast *argument = group->declared->child;
     for (int i = 0; i < choice->rows.count; i++) {
         const char *from;
         const double value = read_argument(l, choice, &rows[i], good, &from);
-        group->argument[i] = real_constant(value);
+        group->argument[i] = constant_like(argument, value);
+        argument = argument->next;
         if (!isnan(value) && (!group->ast || find_argument(choice->said->value, rows[i].key)))
             add_setting(l, arena_text(l->arena, "%s.%s", prefix, rows[i].key), value_text(l, &rows[i], value), "",
                         from);

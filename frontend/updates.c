@@ -17,6 +17,7 @@ typedef struct {
     const Group *group;
     const Param *param; /* the first that it updates */
     bool decays;
+    Matrix matrix;
     Func *f;
     Body frame;
     Scope scope;
@@ -70,6 +71,17 @@ static void name_arguments(Update *u)
     }
 }
 
+static void name_dims(Update *u, const char *text, const Names *dims)
+{
+    Symbol *symbol = name(u, text, (Operand){ 0 });
+    const Type *type = &u->param->type;
+    symbol->kind = S_DIMS;
+    symbol->dims = *dims;
+    symbol->number = integer_constant(1);
+    for (int i = 0; i < dims->count; i++)
+        symbol->number = integer_constant(symbol->number.integer * type->dim[find_dim(type, dims->name[i])].size);
+}
+
 /* --- Statements ------------------------------------------------------------------------------ */
 
 static bool fits(Lower *l, const Ast *at, Operand *operand, const Type *type, const char *what)
@@ -87,11 +99,35 @@ static bool fits(Lower *l, const Ast *at, Operand *operand, const Type *type, co
     return operand->value != NULL;
 }
 
+/* [..., in]: the dims of the parameter that are named, and those that are in neither `in` nor `out`. */
+static bool state_type(Update *u, const Ast *ast, Type *type)
+{
+    Lower *l = u->l;
+    Names left = { 0 };
+    for (const Ast *name = ast->child; name; name = name->next) {
+        const Symbol *dims = find_symbol_here(&u->scope, name->name);
+        if (!dims || dims->kind != S_DIMS) {
+            complain(l, (Where){ .at = name->loc, .help = "[..., in] or [..., out]" },
+                     "the state of an optimizer has the dims 'in', 'out' or both");
+            return false;
+        }
+        for (int i = 0; i < dims->dims.count; i++)
+            add_name(&left, dims->dims.name[i]);
+    }
+    for (int i = u->param->type.rank - 1; i >= 0; i--) {
+        const Name dim = u->param->type.dim[i].name;
+        const bool is_of_matrix = has_name(&u->matrix.in, dim) || has_name(&u->matrix.out, dim);
+        if (is_of_matrix ? !has_name(&left, dim) : !ast->ellipsis)
+            *type = without_dim(*type, dim);
+    }
+    return true;
+}
+
 static void lower_state(Update *u, const Ast *ast)
 {
     Lower *l = u->l;
     Type type = u->param->type;
-    if (ast->type && (ast->type->ellipsis || !type_of_ast(l, ast->type, &type)))
+    if (ast->type && !state_type(u, ast->type, &type))
         return;
     if (ast->init->kind != A_NAME || strcmp(ast->init->name, "zeros") != 0)
         complain(l, (Where){ .at = ast->init->loc }, "the state of an optimizer begins as zeros");
@@ -197,6 +233,8 @@ static void build_update(Update *u)
     name(u, "grad", tensor_operand(grad));
     name(u, "lr", tensor_operand(rate_of(u, lr)));
     name(u, "step", tensor_operand(step));
+    name_dims(u, "in", &u->matrix.in);
+    name_dims(u, "out", &u->matrix.out);
     name_arguments(u);
     lower_body(u);
     if (l->diags->errors)
@@ -219,6 +257,7 @@ static Func *lower_update(Update *u)
     l->variant = AS_MODEL;
     l->frame = &u->frame;
     l->scope = &u->scope;
+    l->matrix = &u->matrix;
     l->path = l->stars = NULL;
     l->b = (Builder){ .module = l->m, .func = u->f };
     if (u->group->text) {
@@ -231,21 +270,57 @@ static Func *lower_update(Update *u)
     l->diags = outer;
     l->source = file;
     l->frame = NULL;
+    l->matrix = NULL;
     l->scope = &l->globals;
     u->f->name = free_function_name(l, intern_format(l->m, "%s.%s", u->group->declared->name, u->param->name));
     append_func(l->m, u->f);
     return u->f;
 }
 
+static bool same_matrix(Matrix a, Matrix b)
+{
+    bool same = a.in.count == b.in.count;
+    for (int i = 0; i < a.in.count && same; i++)
+        same = a.in.name[i] == b.in.name[i];
+    return same;
+}
+
+static bool calls(const Ast *ast, const char *function)
+{
+    bool found = ast && ast->kind == A_CALL && strcmp(ast->name, function) == 0;
+    for (const Ast *child = ast ? ast->child : NULL; child && !found; child = child->next)
+        found = calls(child, function);
+    return found;
+}
+
+/* An optimizer that calls orthogonal() has nothing to do with a bias. */
+static void check_matrix(Update *u)
+{
+    Lower *l = u->l;
+    const Group *group = u->group;
+    bool needs = false;
+    for (const Ast *ast = group->declared->body; ast; ast = ast->next)
+        needs |= calls(ast->init, "orthogonal") || calls(ast->kind == A_UPDATE ? ast->child : NULL, "orthogonal");
+    if (needs && !u->matrix.in.count)
+        complain(l,
+                 (Where){ .at = group->ast ? group->ast->name_loc : l->model->name_loc,
+                          .help = arena_text(l->arena, "in train: group \"%s\" adamw(lr = 1e-3)", u->param->path) },
+                 "%s updates matrices, and the parameter '%s' is none", group->declared->name, u->param->path);
+}
+
 void lower_updates(Lower *l)
 {
-    for (Param *param = l->m->params; param && l->diags->errors == 0; param = param->next) {
+    for (Param *param = l->m->params; param; param = param->next) {
         Update u = { .l = l, .group = group_for(l, param), .param = param, .decays = param->decay };
+        u.matrix = matrix_of(l, param);
         for (const Param *other = l->m->params; other != param && !param->update; other = other->next)
             if (!other->frozen && group_for(l, other) == u.group && other->decay == u.decays &&
-                type_equal(&other->type, &param->type))
+                type_equal(&other->type, &param->type) && same_matrix(matrix_of(l, other), u.matrix))
                 param->update = other->update;
-        if (!param->frozen && !param->update)
+        if (param->frozen || param->update)
+            continue;
+        check_matrix(&u);
+        if (l->diags->errors == 0)
             param->update = lower_update(&u)->name;
     }
 }

@@ -78,6 +78,35 @@ def lion(w, g, s, t, lr, decay, beta1=0.9, beta2=0.99):
     m.mul_(beta2).add_(g, alpha=1 - beta2)
 
 
+def adafactor(w, g, s, t, lr, decay):
+    """Shazeer and Stern's algorithms 4 and 5, with the steps and the bounds of later torch.optim.Adafactor."""
+    eps1, fresh = 1.1920929e-7, t**-0.8
+    if w.dim() == 2:
+        r, c = s.setdefault("r", torch.zeros_like(w[:, :1])), s.setdefault("c", torch.zeros_like(w[:1]))
+        r.lerp_(g.square().mean(1, keepdim=True), fresh)
+        c.lerp_(g.square().mean(0, keepdim=True), fresh)
+        v = r @ c / r.mean().clamp(min=eps1)
+    else:
+        v = s.setdefault("v", torch.zeros_like(w)).lerp_(g.square(), fresh)
+    u = g / v.clamp(min=eps1**2).sqrt()
+    rate = max(1e-3, float(w.square().mean().sqrt())) * min(lr, t**-0.5)
+    w.mul_(1 - lr * decay).sub_(u * (rate / max(1, float(u.square().mean().sqrt()))))
+
+
+def muon(w, g, s, t, lr, decay, momentum=0.95, nesterov=True):
+    """As torch.optim.Muon, which rounds to bf16 within; rows are what its products contract."""
+    m = s.setdefault("m", torch.zeros_like(w))
+    m.mul_(momentum).add_(g, alpha=1 - momentum)
+    x = (1 - momentum) * g + momentum * m if nesterov else m
+    is_tall = x.shape[0] > x.shape[1]
+    x = x.T if is_tall else x
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    w.mul_(1 - lr * decay).sub_(lr * max(1, w.shape[1] / w.shape[0])**0.5 * (x.T if is_tall else x))
+
+
 def heavy(w, g, s, t, lr, decay, beta=0.9):
     """The optimizer that the test declares: mean of gradients, the step shrinks with the root of its number."""
     m = s.setdefault("m", torch.zeros_like(w))
@@ -125,6 +154,15 @@ CASES = {
               [("*", adamw, 1e-2, 0.1, False, {"eps": 1e-3})]),
     "lion": ("optimizer = lion(lr = 3e-3, weight_decay = 0.1)", [("*", lion, 3e-3, 0.1, False, {})]),
     "declared": ("optimizer = heavy(lr = 0.5, beta = 0.8)", [("*", heavy, 0.5, 0.01, False, {"beta": 0.8})]),
+    "adafactor": ("optimizer = adafactor(lr = 3e-2, weight_decay = 0.1)", [("*", adafactor, 3e-2, 0.1, False, {})]),
+    "muon": ("""optimizer = muon(lr = 2e-2)
+    group "wte, gain, head, *.b1" adamw(lr = 1e-2, weight_decay = 0, eps = 1e-3)""",
+             [("*", muon, 2e-2, 0.1, False, {}),
+              (("wte", "gain", "head", "b1"), adamw, 1e-2, 0, False, {"eps": 1e-3})]),
+    "muon_plain": ("""optimizer = muon(lr = 2e-2, nesterov = false, momentum = 0.8)
+    group "gain, *.b1" lion(lr = 1e-3)""",
+                   [("*", muon, 2e-2, 0.1, False, {"nesterov": False, "momentum": 0.8}),
+                    (("gain", "b1"), lion, 1e-3, 0, False, {})]),
     "groups": ("""optimizer = adamw(lr = 1e-2, weight_decay = 0.1, eps = 1e-3)
     group "*.b1, gain" (lr = 5e-2, weight_decay = 0.2)
     group "wte" sgd(lr = 0.3, momentum = 0.9)
