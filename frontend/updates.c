@@ -304,7 +304,7 @@ static void check_matrix(Update *u)
     if (needs && !u->matrix.in.count)
         complain(l,
                  (Where){ .at = group->ast ? group->ast->name_loc : l->model->name_loc,
-                          .help = arena_text(l->arena, "in train: group \"%s\" adamw(lr = 1e-3)", u->param->path) },
+                          .help = "a group in train gives it another optimizer, as adamw(lr = 1e-3)" },
                  "%s updates matrices, and the parameter '%s' is none", group->declared->name, u->param->path);
 }
 
