@@ -228,11 +228,12 @@ static Storage *layout_of(const Frame *frame, const Value *value)
 }
 
 /* Places `there`, of the callee, which is `here`, of the caller, or a slice of it: by that pointer, with the strides of
- * `here`.  Members of a pack have one pointer, that of the first. */
+ * `here`.  Members of a pack have one pointer, that of the first; but what a loop carries leaves the pack after the
+ * first iteration. */
 static void place_pointer(const Frame *frame, Value *there, const Value *here, int pointer, const Values *callees,
-                          const Values *callers)
+                          const Values *callers, bool is_carried)
 {
-    const Pack *pack = pack_of(frame, here);
+    const Pack *pack = is_carried ? NULL : pack_of(frame, here);
     const Storage *known = layout_of(frame, here);
     there->storage = new_pointer(frame->m, &there->type, pointer);
     int skipped = here->type.rank - there->type.rank;
@@ -273,7 +274,7 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
     Module *m = frame->m;
     int pointer = 0;
     for (int i = 0; i < f->params.count; i++)
-        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args);
+        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args, i < call->attrs.carried);
     for (int i = 0; i < f->results.count; i++, pointer++) {
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         if (!param)
@@ -284,7 +285,7 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
         if (in_place)
             value->storage = new_pointer(m, &value->type, param->storage->pointer);
         else
-            place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results);
+            place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results, false);
         place_started(value);
     }
 }

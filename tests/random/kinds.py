@@ -121,6 +121,7 @@ KINDS = {
     "sum_elsewhere": Kind("an action writes a sum where its stage has no memory for it", "wrong", drawn=False, later=True),
     "empty_frame": Kind("a stage runs a function without a frame where it leaves memory out", "broke the module", drawn=False, later=True),
     "empty_call": Kind("the peak of memory is in a call of which the stage runs nothing", "signal 11", drawn=False, later=True),
+    "packed_carried": Kind("interleaved results of two products are what a loop begins with", "has its", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
