@@ -418,8 +418,11 @@ static Operand unknown_call(Lower *l, const Ast *ast)
         if (s->kind == S_BLOCK)
             offer(&near, s->name);
     offer_functions(&near);
-    complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
-             "no function or block is named '%s'", ast->name);
+    if (l->matrix && find_symbol_here(&l->globals, ast->name))
+        complain(l, (Where){ .at = ast->name_loc, .help = "write it out" }, "an optimizer cannot call '%s'", ast->name);
+    else
+        complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
+                 "no function or block is named '%s'", ast->name);
     look_at_arguments(l, ast->child);
     return wrong;
 }
@@ -441,7 +444,7 @@ static Operand lower_call(Lower *l, const Ast *ast)
     if (strcmp(ast->name, "if") == 0)
         return lower_if(l, ast);
     Symbol *block = find_symbol_here(&l->globals, ast->name);
-    if (block && block->kind == S_BLOCK && l->frame)
+    if (block && block->kind == S_BLOCK && l->frame && !l->matrix)
         return call_block(l, ast, block);
     if (!is_function(ast->name) && !folds(ast->name))
         return unknown_call(l, ast);

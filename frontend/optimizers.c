@@ -174,12 +174,15 @@ void add_group(Lower *l, const Ast *ast)
 
 static void read_group(Lower *l, Group *group, const Said *said, const char *otherwise)
 {
-    const char *names[N_SHIPPED + 64];
+    int declared_here = 0;
+    for (const Ast *ast = l->file; ast; ast = ast->next)
+        declared_here += ast->kind == A_OPTIMIZER;
+    const char **names = NEW_ARRAY(l->arena, const char *, N_SHIPPED + declared_here);
     Choice choice = { .setting = "optimizer", .said = said, .names = names, .has_no_sets = group->ast != NULL };
     const Group *base = group->ast && !*group->ast->child->name ? l->groups : NULL;
     for (int i = 0; i < N_SHIPPED; i++)
         names[choice.n++] = shipped[i].name;
-    for (const Ast *ast = l->file; ast && choice.n < N_SHIPPED + 64; ast = ast->next)
+    for (const Ast *ast = l->file; ast; ast = ast->next)
         if (ast->kind == A_OPTIMIZER)
             names[choice.n++] = ast->name;
     if (base)

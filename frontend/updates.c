@@ -237,6 +237,8 @@ static void build_update(Update *u)
     name_dims(u, "out", &u->matrix.out);
     name_arguments(u);
     lower_body(u);
+    if (u->frame.key)
+        complain(l, (Where){ .at = u->group->declared->name_loc }, "an optimizer has no dropout");
     if (l->diags->errors)
         return;
     add_results(u);
@@ -314,8 +316,8 @@ void lower_updates(Lower *l)
         Update u = { .l = l, .group = group_for(l, param), .param = param, .decays = param->decay };
         u.matrix = matrix_of(l, param);
         for (const Param *other = l->m->params; other != param && !param->update; other = other->next)
-            if (!other->frozen && group_for(l, other) == u.group && other->decay == u.decays &&
-                type_equal(&other->type, &param->type) && same_matrix(matrix_of(l, other), u.matrix))
+            if (!other->frozen && other->decay == u.decays && type_equal(&other->type, &param->type) &&
+                group_for(l, other) == u.group && same_matrix(matrix_of(l, other), u.matrix))
                 param->update = other->update;
         if (param->frozen || param->update)
             continue;

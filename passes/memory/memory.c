@@ -274,7 +274,8 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
     Module *m = frame->m;
     int pointer = 0;
     for (int i = 0; i < f->params.count; i++)
-        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args, i < call->attrs.carried);
+        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args,
+                      i < call->attrs.carried);
     for (int i = 0; i < f->results.count; i++, pointer++) {
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         if (!param)
