@@ -2,6 +2,7 @@
 import random
 
 import optimizers
+import reference
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, Local, Scope, State, Value, binary, call, number
 from statements import Statements
@@ -159,6 +160,8 @@ class Drawing:
             words = {name: Number(text) for name, text in options.items()}
             return call("sgd", **words, **({"nesterov": Flag(True)} if "momentum" in words and draw.random() < 0.5 else {}))
         if draw.random() < 0.2:
+            return call("adafactor", lr=Number(draw.choice(["0.1", "0.02"])), eps1=Number("1e-3"))
+        if draw.random() < 0.2:
             options = {"lr": draw.choice(["0.002", "0.01"]), "beta1": draw.choice(["0.9", "0.5"])}
             options |= {"weight_decay": "0.1"} if draw.random() < 0.4 else {}
             return call("lion", **{name: Number(text) for name, text in options.items()})
@@ -234,10 +237,17 @@ def group_some(draw, program):
     for _ in range(draw.choice([0, 0, 0, 1, 2]) if names else 0):
         pattern = ", ".join("*" + draw.choice(names) for _ in range(draw.choice([1, 1, 2])))
         other = draw.choice([call("", lr=Number("0.03")), call("sgd", lr=Number("0.05"), momentum=Number("0.9")),
-                             call("adamw", lr=Number("0.01"), eps=Number("1e-2")), call("lion", lr=Number("0.003"))])
+                             call("adamw", lr=Number("0.01"), eps=Number("1e-2")), call("lion", lr=Number("0.003")),
+                             call("adafactor", lr=Number("0.05"), eps1=Number("1e-4"))])
         if not other.function and draw.random() < 0.3 and program.train["optimizer"].function != "mine":
             other.keywords["weight_decay"] = Number(draw.choice(["0", "0.2"]))
         program.train[f'group "{pattern}"'] = other
+    matrices = reference.start_of(program, 0).matrices if names and draw.random() < 0.15 else {}
+    fitting = [n for n in names if all(inner for name, (inner, _) in matrices.items() if name.endswith(n))]
+    if matrices and fitting:
+        options = {"steps": Number("2"), "lr": Number(draw.choice(["0.02", "0.1"]))}
+        options |= {"nesterov": Flag(False)} if draw.random() < 0.3 else {}
+        program.train[f'group "*{draw.choice(fitting)}"'] = call("muon", **options)
 
 
 def generate(seed):

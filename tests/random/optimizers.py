@@ -1,5 +1,6 @@
 """What an optimizer does to one parameter, in PyTorch: those of the language from their papers, and those that a program
 declares, whose text is evaluated."""
+import math
 from fnmatch import fnmatchcase
 
 import torch
@@ -9,6 +10,8 @@ from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, 
 
 DEFAULTS = {"adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
             "sgd": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0, "nesterov": False},
+            "adafactor": {"lr": 1e-2, "beta2_decay": -0.8, "eps1": 1.1920929e-7, "eps2": 1e-3, "d": 1.0, "weight_decay": 0.0},
+            "muon": {"lr": 1e-3, "momentum": 0.95, "weight_decay": 0.1, "nesterov": True, "steps": 5},
             "lion": {"lr": 1e-4, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0}}
 
 
@@ -42,13 +45,15 @@ def chosen_of(groups, name):
     return [group for patterns, group in groups if any(fnmatchcase(path, p) for p in patterns)][-1]
 
 
-def update(group, weight, gradient, state, count, rate, decays):
+def update(group, weight, gradient, state, count, rate, decays, matrix):
     """Changes weight and state; count: this update's number, from 1."""
     o = dict(group.options)
     if "weight_decay" in o and not (decays or group.sets_decay):
         o["weight_decay"] = 0.0
     if group.declared:
         declared(group.declared, weight, gradient, state, count, rate, o)
+    elif group.name in ("adafactor", "muon"):
+        {"adafactor": adafactor, "muon": muon}[group.name](weight, gradient, state, count, rate, o, *matrix)
     else:
         {"adamw": adamw, "sgd": sgd, "lion": lion}[group.name](weight, gradient, state, count, rate, o)
 
@@ -73,6 +78,42 @@ def lion(weight, gradient, state, count, rate, o):
     mean.mul_(o["beta2"]).add_((1 - o["beta2"]) * gradient)
     weight *= 1 - rate * o["weight_decay"]
     weight -= rate * direction
+
+
+def adafactor(weight, gradient, state, count, rate, o, inner, outer):
+    """Of the dims at positions `inner` and `outer`; the others count matrices."""
+    def mean(x, dims):
+        return x.mean(tuple(dims), keepdim=True) if dims else x
+
+    def kept(name, value):
+        state[name] = state.get(name, 0) + (value - state.get(name, 0)) * count**o["beta2_decay"]
+        return state[name]
+
+    row, column = kept("r", mean(gradient**2, outer)), kept("c", mean(gradient**2, inner))
+    has_rows = math.prod(weight.shape[at] for at in inner) > 1
+    size = row * column / mean(row, inner).clamp(min=o["eps1"]) if has_rows else column
+    step = gradient / size.clamp(min=o["eps1"]**2).sqrt()
+    scale = min(rate, count**-0.5) * mean(weight**2, inner + outer).sqrt().clamp(min=o["eps2"])
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= step * scale / (mean(step**2, inner + outer).sqrt() / o["d"]).clamp(min=1)
+
+
+def muon(weight, gradient, state, count, rate, o, inner, outer):
+    mean = state.setdefault("m", torch.zeros_like(weight))
+    mean.mul_(o["momentum"]).add_((1 - o["momentum"]) * gradient)
+    x = (1 - o["momentum"]) * gradient + o["momentum"] * mean if o["nesterov"] else mean
+    order = [at for at in range(weight.dim()) if at not in inner + outer] + inner + outer
+    rows, columns = (math.prod(weight.shape[at] for at in dims) for dims in (inner, outer))
+    moved = x.permute(order)
+    x = moved.reshape(-1, rows, columns)
+    x = x.transpose(1, 2) if rows > columns else x
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(int(o["steps"])):
+        square = x @ x.transpose(1, 2)
+        x = 3.4445 * x + (2.0315 * square @ square - 4.7750 * square) @ x
+    x = (x.transpose(1, 2) if rows > columns else x).reshape(moved.shape)
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= rate * max(1, columns / rows)**0.5 * x.permute([order.index(at) for at in range(len(order))])
 
 
 # --- Declared in the program -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import optimizers
 import philox
 import tensors
 from constants import called, known_numbers, number_of, setting
-from decays import decaying as decaying_of
+from decays import decaying as decaying_of, matrices
 from evaluate import Evaluation
 from tree import Input, Mesh, Name, Shard
 
@@ -95,6 +95,7 @@ class Start:
     weights: dict
     decays: dict
     frozen: set
+    matrices: dict  # of each: the positions of its dims in `in`, and of those in `out`
 
 
 def start_of(program, seed, own_weights=False, defined=()):
@@ -107,8 +108,7 @@ def start_of(program, seed, own_weights=False, defined=()):
     def parameter(name, param, sizes):
         if name not in weights:
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
-            plain = ".".join(part for part in name.split(".") if not part.isdigit())
-            decays[name] = plain in decaying and not param.no_decay
+            decays[name] = plain_name(name) in decaying and not param.no_decay
             if param.frozen:
                 frozen.add(name)
         return torch.from_numpy(weights[name])
@@ -118,9 +118,15 @@ def start_of(program, seed, own_weights=False, defined=()):
     fed, length = inputs_of(program, zeros, 0, settings.batch, sizes)
     evaluation = Evaluation(program, settings.known, settings.batch, fed, parameter)
     evaluation.loss()
+    of_plain = matrices(program, settings.known, evaluation.shared)
     largest = min([16, *evaluation.fits.values()])
     count = (STEPS * settings.batch + 2) * length + max([1, *input_shifts(program).values()]) + 1
-    return Start(draw.integers(0, largest, count).astype(np.uint16), weights, decays, frozen)
+    return Start(draw.integers(0, largest, count).astype(np.uint16), weights, decays, frozen,
+                 {name: of_plain[plain_name(name)] for name in weights})
+
+
+def plain_name(name):
+    return ".".join(part for part in name.split(".") if not part.isdigit())
 
 
 def drawn(param, name, sizes, draw, settings, own):
@@ -192,7 +198,8 @@ class Trainer:
         """The rates of groups keep their ratio."""
         group, base = self.groups[name], self.settings.groups[0][1]
         optimizers.update(group, self.weights[name].data, gradient, self.state[name], self.updates,
-                          rate * group.options["lr"] / base.options["lr"], self.start.decays[name])
+                          rate * group.options["lr"] / base.options["lr"], self.start.decays[name],
+                          self.start.matrices[name])
 
 
 def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=torch.float64):
