@@ -73,7 +73,8 @@ static void cut_params_of(Chunks *c, Func *f)
         for (int chunk = 0; chunk < c->count; chunk++) {
             const Name name = chunk_name(c->m, whole->name, chunk);
             parts[chunk] = NEW(&c->m->arena, Value);
-            *parts[chunk] = (Value){ name, part_type(c, whole->type, chunk), .port = { whole->port.kind, name } };
+            *parts[chunk] =
+                (Value){ name, part_type(c, whole->type, chunk), .port = { .kind = whole->port.kind, .of = name } };
             if (chunk)
                 insert_value(&c->m->arena, &f->params, i + chunk, parts[chunk]);
         }
