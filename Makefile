@@ -9,7 +9,7 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
 ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 
-COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c)
+COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
@@ -24,7 +24,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install uninstall help
+.PHONY: all deps hf check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -32,6 +32,7 @@ help:
 	@echo 'make            build mpc and the runtime into $(BUILD)/'
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
+	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
 	@echo 'make fuzz-models  try random models against PyTorch (SECONDS=3600 SEED=0); failures go to $(BUILD)/random/'
@@ -44,8 +45,13 @@ help:
 deps:
 	@sh tests/deps.sh
 
-$(BUILD)/mpc: $(OBJECTS)
-	$(CC) $(ALL_CFLAGS) -o $@ $(OBJECTS) $(LDFLAGS) -lcjson -lm
+hf:
+	/usr/bin/python3 -m venv $(BUILD)/hf
+	$(BUILD)/hf/bin/pip install -q torch transformers pytest
+
+# Checksums of checkpoints are the runtime's.
+$(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lm
 
 $(BUILD)/libmpcrt.a: $(RT_OBJECTS)
 	rm -f $@
@@ -131,7 +137,7 @@ bench-gpu: all
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels $(DESTDIR)$(PREFIX)/share/man/man1 \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/mpc/examples
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/mpc/examples/maps
 	install $(BUILD)/mpc $(DESTDIR)$(PREFIX)/bin/mpc
 	install -m 644 $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(DESTDIR)$(PREFIX)/lib/mpc/
 	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(DESTDIR)$(PREFIX)/lib/mpc/include/
@@ -142,6 +148,7 @@ install: all
 	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/
+	install -m 644 examples/maps/*.map $(DESTDIR)$(PREFIX)/share/mpc/examples/maps/
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/lib/mpc $(DESTDIR)$(PREFIX)/share/mpc

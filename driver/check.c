@@ -14,20 +14,28 @@
 static void print_totals(Run *run, const Module *m, Totals totals)
 {
     Arena *arena = &run->arena;
-    printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of %s tokens (%s x %s)\n",
-           run->source.path, m->name, grouped(arena, totals.parameters), totals.tensors, totals.flops / 1e9,
-           grouped(arena, totals.micro * totals.batch * totals.seq), grouped(arena, totals.micro * totals.batch),
-           grouped(arena, totals.seq));
+    const char *sequences = grouped(arena, totals.micro * totals.batch);
+    printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of ", run->source.path, m->name,
+           grouped(arena, totals.parameters), totals.tensors, totals.flops / 1e9);
+    if (is_fed_records(m))
+        printf("%s records\n", sequences);
+    else
+        printf("%s tokens (%s x %s)\n", grouped(arena, totals.micro * totals.batch * totals.seq), sequences,
+               grouped(arena, totals.seq));
 }
 
-typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, N_FATES } Fate;
+typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, UPDATED, N_FATES } Fate;
 
-static Fate fate_of(const Param *param) { return param->frozen ? NOT_TRAINED : param->decay ? DECAYING : NOT_DECAYING; }
+static Fate fate_of(const Param *param)
+{
+    return param->frozen ? NOT_TRAINED : param->state ? UPDATED : param->decay ? DECAYING : NOT_DECAYING;
+}
 
 /* "weight decay: wte, h.*.attn.wq" */
 static void print_params(const Module *m, Fate fate)
 {
-    static const char *const words[] = { "  weight decay:    ", "  no weight decay: ", "  frozen:          " };
+    static const char *const words[] = { "  weight decay:    ", "  no weight decay: ", "  frozen:          ",
+                                         "  state:           " };
     const char *before = words[fate];
     for (const Param *param = m->params; param; param = param->next)
         if (fate_of(param) == fate) {
@@ -36,7 +44,7 @@ static void print_params(const Module *m, Fate fate)
         }
     if (before[0] == ',')
         puts("");
-    else if (fate != NOT_TRAINED)
+    else if (fate < NOT_TRAINED)
         printf("%s(none)\n", before);
 }
 

@@ -171,12 +171,14 @@ static void print_summary(const Report *report)
     Arena *arena = &report->run->arena;
     printf("%s: model %s, %s parameters in %d tensors\n", report->run->source.path, report->m->name,
            grouped(arena, totals->parameters), totals->tensors);
-    printf("  memory %s%.2f MB%s, planned to the byte%s:\n", report->kinds.count > 1 ? "up to " : "",
+    printf("  memory %s%.2f MB%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
            (double)report->memory.arena / 1e6, report->ranks > 1 ? " a rank" : "", beside_text(report));
     print_memory_table(report);
-    printf("  work   %.4g GFLOP a step of %s tokens: %s micro-batches of %s sequences of %s\n", totals->flops / 1e9,
-           grouped(arena, totals->micro * totals->batch * totals->seq), grouped(arena, totals->micro),
-           grouped(arena, totals->batch), grouped(arena, totals->seq));
+    const bool records = is_fed_records(report->m);
+    printf("  work   %.4g GFLOP a step of %s %s: %s micro-batches of %s", totals->flops / 1e9,
+           grouped(arena, totals->micro * totals->batch * totals->seq), records ? "records" : "tokens",
+           grouped(arena, totals->micro), grouped(arena, totals->batch));
+    printf(records ? "\n" : " sequences of %s\n", grouped(arena, totals->seq));
 }
 
 /* The command that starts the trainer once for each rank. */
@@ -184,6 +186,16 @@ static const char *launcher_text(Module *m, const Options *o)
 {
     const char *launcher = is_tcp(o) ? "torchrun --no_python --nproc_per_node=" : "mpirun -n ";
     return m->naxes ? arena_text(&m->arena, "%s%lld ", launcher, (long long)count_ranks(m, ~0u)) : "";
+}
+
+/* "--data FILE", or "--data image=FILE --data label=FILE" */
+static const char *data_text(Module *m)
+{
+    const char *text = "";
+    for (const Input *input = m->inputs; input && is_fed_records(m); input = input->next)
+        if (input->of == input->name)
+            text = arena_text(&m->arena, "%s%s--data %s=FILE", text, *text ? " " : "", input->name);
+    return *text ? text : "--data FILE";
 }
 
 static void print_next(Module *m, const Options *o)
@@ -197,8 +209,8 @@ static void print_next(Module *m, const Options *o)
     if (o->no_cc)
         printf("next: compile %s/trainer.c, or leave --no-cc out\n", o->output);
     else
-        printf("next: %s%s%s/trainer --data FILE --steps 100    (--help lists its options)\n", launcher_text(m, o),
-               slash, o->output);
+        printf("next: %s%s%s/trainer %s --steps 100    (--help lists its options)\n", launcher_text(m, o), slash,
+               o->output, data_text(m));
 }
 
 /* --- The command --------------------------------------------------------------------------- */

@@ -85,6 +85,8 @@ int run_fmt(Run *run);
 int run_opt(Run *run);
 int run_print(Run *run);
 int run_trace(Run *run);
+int run_import(Run *run);
+int run_export(Run *run);
 int run_help(Run *run);
 
 #endif

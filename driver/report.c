@@ -166,16 +166,19 @@ static int more_work_first(const void *a, const void *b)
 static void find_memory(Report *r)
 {
     r->kinds = rank_kinds(r->m);
-    r->of_kind = NEW_ARRAY(&r->run->arena, MemoryUse, r->kinds.count);
-    for (int kind = 0; kind < r->kinds.count; kind++)
-        r->of_kind[kind] = memory_use(&r->classes, &r->kinds, kind);
+    r->of_kind = NEW_ARRAY(&r->run->arena, MemoryUse, r->kinds->count);
+    for (int kind = 0; kind < r->kinds->count; kind++)
+        r->of_kind[kind] = memory_use(&r->classes, r->kinds, kind);
     r->memory = r->of_kind[fullest_kind(r)];
+    for (FuncRole role = 0; role < N_ROLES; role++)
+        if (role == STEP || role == EVAL || role == PREDICT)
+            r->peak[role] = program_peak(&r->classes, r->kinds, fullest_kind(r), role);
 }
 
 int fullest_kind(const Report *r)
 {
     int fullest = 0;
-    for (int kind = 1; kind < r->kinds.count; kind++)
+    for (int kind = 1; kind < r->kinds->count; kind++)
         fullest = r->of_kind[kind].arena > r->of_kind[fullest].arena ? kind : fullest;
     return fullest;
 }
@@ -193,7 +196,7 @@ MemoryParts parts_of(const MemoryUse *use)
 
 const char *kind_name(const Report *r, int kind)
 {
-    return r->kinds.axis < 0 ? "all" : arena_text(&r->run->arena, "%s=%d", r->m->axis[r->kinds.axis], kind);
+    return r->kinds->axis < 0 ? "all" : arena_text(&r->run->arena, "%s=%d", r->m->axis[r->kinds->axis], kind);
 }
 
 Report make_report(Run *run, Module *m)

@@ -58,9 +58,10 @@ typedef struct {
     Module *m;
     Totals totals;
     Classes classes;
-    Kinds kinds;                /* of ranks: the stages of a pipeline */
+    Kinds *kinds;               /* of ranks: the stages of a pipeline */
     MemoryUse memory;           /* of the kind that needs most, and the first of these */
     MemoryUse *of_kind;         /* by kind */
+    int64_t peak[N_ROLES];      /* bytes in use, at most, of that kind while each program runs */
     int64_t messages, products; /* bytes besides the arena: see message_space, product_space */
     int64_t ranks;
     int nrows, row_room;

@@ -25,7 +25,7 @@ static void add_text(cJSON *object, const char *key, const char *text)
 static void add_rank_kind(const Report *r, cJSON *object, int kind)
 {
     add_text(object, "name", kind_name(r, kind));
-    add_json_integer(object, "ranks", r->ranks / r->kinds.count);
+    add_json_integer(object, "ranks", r->ranks / r->kinds->count);
 }
 
 static void add_mesh(const Report *r, cJSON *json)
@@ -36,7 +36,7 @@ static void add_mesh(const Report *r, cJSON *json)
     for (int i = 0; i < r->m->naxes; i++)
         add_json_integer(axes, r->m->axis[i], r->m->axis_size[i]);
     cJSON *kinds = cJSON_AddArrayToObject(json, "rank_kinds");
-    for (int kind = 0; kind < r->kinds.count; kind++)
+    for (int kind = 0; kind < r->kinds->count; kind++)
         add_rank_kind(r, add_entry(kinds), kind);
 }
 
@@ -84,15 +84,15 @@ cJSON *memory_json(const Report *r)
     if (r->products)
         add_json_integer(object, "products", r->products);
     cJSON *kinds = cJSON_AddArrayToObject(object, "kinds");
-    for (int kind = 0; kind < r->kinds.count; kind++)
+    for (int kind = 0; kind < r->kinds->count; kind++)
         add_kind(r, add_entry(kinds), kind);
     cJSON *peak = cJSON_AddObjectToObject(object, "peak");
     add_text(peak, "op", use->op->path ? use->op->path : info(use->op)->name);
     add_text(peak, "where", use->op->where);
     add_text(peak, "function", use->func->name);
     for (int i = 0; i < N_ROLES; i++)
-        if (use->peak[i])
-            add_json_integer(peak, role_name[i], use->peak[i]);
+        if (r->peak[i])
+            add_json_integer(peak, role_name[i], r->peak[i]);
     return object;
 }
 

@@ -23,130 +23,24 @@ typedef struct {
     Name path[MOST_PATHS + 1];
 } Paths;
 
-/* What a rank does of a micro-batch in one kind of action for one of its stages: loops in stages and what belongs to
- * them, or a call of all that. */
-typedef struct {
-    const Op *op, *loop[MAX_REPEATS];
-    int nloops;
-    ActionKind kind;
-    int chunk;
-} Part;
-
 typedef struct {
     Module *m;
     Arena *arena;
     PipelineReport *p;
-    int ranks, chunks, stages;
+    int ranks, stages;
     const Op *loop; /* over micro-batches */
-    Part part[N_ACTION_KINDS * MAX_CHUNKS];
-    int nparts;
-    Map part_of; /* op of a micro-batch -> its Part */
+    MicroParts parts;
     Paths *only; /* by stage: ops that no other rank runs */
 } Survey;
 
-/* --- What belongs to forward, and what to backward -------------------------------------------------- */
-
-static Name copies_of(const Op *loop) { return loop->attrs.dims.dim[0].name; }
-
-/* What the op, a loop in stages or a call, runs. */
-static Part part_within(const Survey *s, const Op *op)
-{
-    Part part = { .op = op, .chunk = s->chunks };
-    if (runs_in_stages(op))
-        part.loop[part.nloops++] = op;
-    const Op *loop = op->attrs.stages ? stage_loop(find_func(s->m, op->attrs.callee)) : NULL;
-    for (; loop && part.nloops < MAX_REPEATS; loop = next_stage_loop(loop))
-        part.loop[part.nloops++] = loop;
-    return part;
-}
-
-/* Without calls, each loop comes by itself: does it belong to the part before it? */
-static bool goes_on(const Survey *s, const Part *part)
-{
-    const Part *before = &s->part[s->nparts - 1];
-    const Op *last = s->nparts ? before->loop[before->nloops - 1] : NULL;
-    return last && runs_in_stages(part->op) && before->kind == part->kind && before->nloops < MAX_REPEATS &&
-           copies_of(last) != copies_of(part->loop[0]) && !begins_chunk(s->m, last, part->loop[0]);
-}
-
-/* Loops of one chunk are along the same dims: forward, backward, and for the gradients of weights.  False: a
- * micro-batch does not pass each stage once forward and once backward. */
-static bool find_parts(Survey *s)
-{
-    const Func *micro = find_func(s->m, s->loop->attrs.callee);
-    int backward = 0;
-    for (const Op *op = micro->first; op; op = op->next) {
-        Part part = part_within(s, op);
-        if (!part.nloops)
-            continue;
-        for (int i = 0; i < s->nparts; i++)
-            for (int k = 0; k < s->part[i].nloops; k++)
-                if (copies_of(s->part[i].loop[k]) == copies_of(part.loop[0]))
-                    part.kind++, part.chunk = s->part[i].chunk;
-        if (part.kind == N_ACTION_KINDS || (part.kind == FORWARD_ACTION) == part.loop[0]->attrs.reverse)
-            return false;
-        if (goes_on(s, &part)) {
-            Part *before = &s->part[s->nparts - 1];
-            before->loop[before->nloops++] = part.loop[0];
-            map_put(&s->part_of, op, before);
-            continue;
-        }
-        if (part.chunk == MAX_CHUNKS)
-            return false;
-        s->chunks += part.kind == FORWARD_ACTION;
-        backward += part.kind == BACKWARD_ACTION;
-        map_put(&s->part_of, op, &s->part[s->nparts]);
-        s->part[s->nparts++] = part;
-    }
-    return s->chunks && backward == s->chunks;
-}
-
-static const Part *find_part(const Survey *s, ActionKind kind, int chunk)
-{
-    const Part *part = s->part;
-    while (part->kind != kind || part->chunk != chunk)
-        part++;
-    return part;
-}
-
-/* An op is where its operands are, or in the first backward part. */
-static void assign_part(Survey *s, const Op *op)
-{
-    const Part *at = find_part(s, BACKWARD_ACTION, s->chunks - 1);
-    if (map_get(&s->part_of, op))
-        return;
-    for (int i = 0; i < op->args.count; i++) {
-        const Part *made = arg(op, i)->def ? map_get(&s->part_of, arg(op, i)->def) : NULL;
-        at = made > at ? made : at;
-    }
-    map_put(&s->part_of, op, (void *)(uintptr_t)at);
-}
-
-static void assign_parts(Survey *s)
-{
-    const Func *micro = find_func(s->m, s->loop->attrs.callee);
-    for (int chunk = 0; chunk < s->chunks; chunk++) {
-        Map needed = { .arena = s->arena };
-        const Part *part = find_part(s, FORWARD_ACTION, chunk);
-        for (const Op *op = micro->first; op; op = op->next)
-            if (map_get(&s->part_of, op) == part && part_within(s, op).nloops)
-                note_with_operands(&needed, op);
-        for (const Op *op = micro->first; op; op = op->next)
-            if (map_get(&needed, op) && !map_get(&s->part_of, op))
-                map_put(&s->part_of, op, (void *)(uintptr_t)part);
-    }
-    for (const Op *op = micro->first; op; op = op->next)
-        assign_part(s, op);
-}
-
 /* --- Work -------------------------------------------------------------------------------------------- */
 
-static int stage_of(const Survey *s, const Part *part, int rank)
+static int stage_of(const Survey *s, const StagePart *part, int rank)
 {
     return stage_on_rank(s->p->picture.schedule, rank, part->chunk);
 }
 
-static void note_path(Survey *s, const Part *part, const Op *op, uint64_t ranks)
+static void note_path(Survey *s, const StagePart *part, const Op *op, uint64_t ranks)
 {
     bool names_repeat = false;
     for (int i = 0; i < part->nloops; i++)
@@ -162,7 +56,7 @@ static void note_path(Survey *s, const Part *part, const Op *op, uint64_t ranks)
 }
 
 /* Adds to the FLOPs of each stage that runs it; `around`: the loop in stages around it, or NULL. */
-static void add_op(Survey *s, const Part *part, const Op *op, const Op *around, double times)
+static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *around, double times)
 {
     double *const flops[] = { s->p->forward, s->p->backward, s->p->weight };
     const Func *callee = op->attrs.callee ? find_func(s->m, op->attrs.callee) : NULL;
@@ -183,18 +77,18 @@ static void add_op(Survey *s, const Part *part, const Op *op, const Op *around, 
 
 static void add_work(Survey *s)
 {
-    assign_parts(s);
-    for (const Op *op = find_func(s->m, s->loop->attrs.callee)->first; op; op = op->next)
-        add_op(s, map_get(&s->part_of, op), op, NULL, 1);
+    assign_parts(&s->parts);
+    for (const Op *op = s->parts.micro->first; op; op = op->next)
+        add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, 1);
 }
 
 /* What a loop in stages carries from one to the next, at most. */
 static double message_bytes(const Survey *s)
 {
     double most = 0;
-    for (int i = 0; i < s->nparts; i++)
-        for (int k = 0; k < s->part[i].nloops; k++) {
-            const Op *loop = s->part[i].loop[k];
+    for (int i = 0; i < s->parts.count; i++)
+        for (int k = 0; k < s->parts.part[i].nloops; k++) {
+            const Op *loop = s->parts.part[i].loop[k];
             double bytes = 0;
             for (int j = 0; j < loop->attrs.carried; j++)
                 bytes += (double)local_bytes(s->m, &loop->results.at[j]->type);
@@ -210,15 +104,15 @@ static double message_bytes(const Survey *s)
 static const char *slices_text(const Survey *s, int stage, int number)
 {
     const int chunk = stage / s->ranks, rank = rank_of_stage(s->p->picture.schedule, stage);
-    const Dim *dim = &find_part(s, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
-    const char *whole = find_part(s, FORWARD_ACTION, 0)->loop[number]->attrs.dims.dim[0].name,
+    const Dim *dim = &part_doing(&s->parts, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
+    const char *whole = part_doing(&s->parts, FORWARD_ACTION, 0)->loop[number]->attrs.dims.dim[0].name,
                *end = strstr(whole, ".copy");
     const bool is_copy = end && strcmp(end, ".copy") == 0;
     const char *name =
         arena_text(s->arena, "%.*s%s", is_copy ? (int)(end - whole) : (int)strlen(whole), whole, is_copy ? "." : " ");
     int64_t first = part_first(s->m, dim, rank);
     for (int before = 0; before < chunk; before++)
-        first += find_part(s, FORWARD_ACTION, before)->loop[number]->attrs.dims.dim[0].size;
+        first += part_doing(&s->parts, FORWARD_ACTION, before)->loop[number]->attrs.dims.dim[0].size;
     const int64_t last = first + part_size(s->m, dim, rank) - 1;
     if (last < first)
         return NULL;
@@ -231,7 +125,7 @@ static const char *contents_text(const Survey *s, int stage)
 {
     const Paths *paths = &s->only[stage];
     const char *text = NULL;
-    for (int i = 0; i < find_part(s, FORWARD_ACTION, stage / s->ranks)->nloops; i++) {
+    for (int i = 0; i < part_doing(&s->parts, FORWARD_ACTION, stage / s->ranks)->nloops; i++) {
         const char *slices = slices_text(s, stage, i);
         text = !slices ? text : text ? arena_text(s->arena, "%s, %s", text, slices) : slices;
     }
@@ -301,14 +195,6 @@ static void set_costs(Survey *s, const Options *o)
 
 /* --- Memory ------------------------------------------------------------------------------------------- */
 
-static int chunk_of_ring(const PipelineSlots *slots, const Ring *ring)
-{
-    const StagePart *part = slots->part;
-    while (part->call != ring->call)
-        part++;
-    return part->chunk;
-}
-
 /* What micro-batches in flight hold of the arena is shown over time; the rest is fixed.  With schedule naive it has no
  * slots, and all is fixed. */
 static void set_memory(Survey *s, const MemoryUse *of_kind)
@@ -316,13 +202,16 @@ static void set_memory(Survey *s, const MemoryUse *of_kind)
     const PipelineSchedule *schedule = s->p->picture.schedule;
     const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
     double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
-    for (int i = 0; slots && i < slots->nrings; i++)
+    for (int i = 0; slots && i < slots->nrings; i++) {
+        int64_t bytes[MAX_STAGES];
+        slot_bytes(s->m, slots, i, bytes);
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
-            held[stage_on_rank(schedule, rank, chunk_of_ring(slots, &slots->ring[i]))] +=
-                (double)aligned_bytes(slot_on(s->m, slots, i, rank));
+            held[stage_on_rank(schedule, rank, part_called(&slots->parts, slots->ring[i].call)->chunk)] +=
+                (double)aligned_bytes(bytes[rank]);
+    }
     for (int rank = 0; rank < s->ranks; rank++) {
         double all = 0;
-        for (int chunk = 0; chunk < s->chunks; chunk++) {
+        for (int chunk = 0; chunk < s->parts.chunks; chunk++) {
             const int stage = stage_on_rank(schedule, rank, chunk);
             all += schedule->activations[stage] * held[stage];
         }
@@ -340,7 +229,7 @@ static PipelineSchedule *schedule_of(Survey *s, const char **why)
     if (s->loop->attrs.stages)
         return pipeline_slots(s->m, s->loop)->schedule;
     PipelineSchedule *schedule =
-        make_schedule(s->arena, "naive", s->ranks, s->chunks, (int)s->loop->attrs.dims.dim[0].size, why, &help);
+        make_schedule(s->arena, "naive", s->ranks, s->parts.chunks, (int)s->loop->attrs.dims.dim[0].size, why, &help);
     return schedule && order_messages(s->arena, schedule, why) ? schedule : NULL;
 }
 
@@ -348,11 +237,13 @@ static PipelineSchedule *schedule_of(Survey *s, const char **why)
 static const char *refusal(Survey *s)
 {
     const Func *step = func_with_role(s->m, STEP);
-    if (!s->loop && step && stage_loop(step))
+    if (!s->loop && step && passes_stages(step))
         return "train.batch is train.microbatch, and one micro-batch is not scheduled";
     if (!s->loop)
         return "the repeat that runs in stages is inside another one";
-    return find_parts(s) ? NULL : "a micro-batch does not pass the stages once forward and once backward";
+    return find_parts(s->m, find_func(s->m, s->loop->attrs.callee), &s->parts)
+               ? NULL
+               : "a micro-batch does not pass the stages once forward and once backward";
 }
 
 static void fill_in(Survey *s, const Report *r)
@@ -384,10 +275,9 @@ PipelineReport *report_pipeline(const Report *r, const char **why)
                  .arena = arena,
                  .p = NEW(arena, PipelineReport),
                  .ranks = (int)r->m->axis_size[axis],
-                 .loop = micro_loop(r->m),
-                 .part_of.arena = arena };
+                 .loop = micro_loop(r->m) };
     *why = refusal(&s);
-    s.stages = s.ranks * s.chunks;
+    s.stages = s.ranks * s.parts.chunks;
     s.only = NEW_ARRAY(arena, Paths, s.stages + 1);
     if (*why || !(s.p->picture.schedule = schedule_of(&s, why)))
         return NULL;

@@ -16,11 +16,11 @@ static void print_class(const char *name, int64_t bytes, int64_t all)
 /* A row for each kind of rank, and what the table below it is about. */
 static void print_kinds(const Report *r)
 {
-    const char *axis = r->m->axis[r->kinds.axis];
+    const char *axis = r->m->axis[r->kinds->axis];
     const int width = (int)strlen(axis) + 4;
     printf("    %-*s %12s %12s %12s %12s %12s %15s\n", width, "of", "weights", "gradients", "optimizer", "slots",
            "rest", "all");
-    for (int kind = 0; kind < r->kinds.count; kind++) {
+    for (int kind = 0; kind < r->kinds->count; kind++) {
         const MemoryUse *use = &r->of_kind[kind];
         const MemoryParts parts = parts_of(use);
         printf("    %-*s %12.2f %12.2f %12.2f %12.2f %12.2f %12.2f MB\n", width, kind_name(r, kind),
@@ -34,7 +34,7 @@ void print_memory_table(const Report *r)
 {
     const MemoryUse *use = &r->memory;
     const char *place = use->op->where ? use->op->where : "";
-    if (r->kinds.count > 1)
+    if (r->kinds->count > 1)
         print_kinds(r);
     for (int i = 0; i < N_CLASSES; i++)
         print_class(class_name[i], use->bytes[i], use->arena);
@@ -87,13 +87,13 @@ const char *beside_text(const Report *r)
 static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
-    printf("memory of a rank: %s%.2f MB, planned to the byte%s\n", r->kinds.count > 1 ? "up to " : "",
+    printf("memory of a rank: %s%.2f MB, planned to the byte%s\n", r->kinds->count > 1 ? "up to " : "",
            megabytes((double)use->arena), beside_text(r));
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)
-        if (i != STEP && use->peak[i])
-            printf("  %s runs in %.2f MB of it\n", role_name[i], megabytes((double)use->peak[i]));
+        if (i != STEP && r->peak[i])
+            printf("  %s runs in %.2f MB of it\n", role_name[i], megabytes((double)r->peak[i]));
 }
 
 /* --- Communication --------------------------------------------------------------------------------- */
@@ -232,14 +232,15 @@ void print_report_tables(const Report *r)
     Arena *arena = &r->run->arena;
     printf("%s: model %s, %s parameters, on %lld rank%s", r->run->source.path, m->name,
            grouped(arena, r->totals.parameters), (long long)r->ranks,
-           r->ranks == 1        ? ""
-           : r->kinds.count > 1 ? arena_text(arena, "s of %d kinds:", r->kinds.count)
-                                : "s, all of one kind:");
+           r->ranks == 1         ? ""
+           : r->kinds->count > 1 ? arena_text(arena, "s of %d kinds:", r->kinds->count)
+                                 : "s, all of one kind:");
     for (int i = 0; i < m->naxes; i++)
         printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
-    printf("\na step: %s tokens in %s micro-batches of %s sequences\n",
-           grouped(arena, r->totals.micro * r->totals.batch * r->totals.seq), grouped(arena, r->totals.micro),
-           grouped(arena, r->totals.batch));
+    const bool records = is_fed_records(m);
+    printf("\na step: %s %s in %s micro-batches of %s%s\n",
+           grouped(arena, r->totals.micro * r->totals.batch * r->totals.seq), records ? "records" : "tokens",
+           grouped(arena, r->totals.micro), grouped(arena, r->totals.batch), records ? "" : " sequences");
     print_memory(r);
     print_traffic(r);
     print_precision(r);

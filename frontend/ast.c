@@ -83,10 +83,11 @@ static const struct {
     { A_TRAIN, IN_FILE, "at the top of the file" },
     { A_PARALLEL, IN_FILE, "at the top of the file" },
     { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat" },
+    { A_UPDATE, IN_BLOCK | IN_MODEL, "in the block or model that declares the state, outside of repeat" },
     { A_INPUT, IN_MODEL, "in the model" },
     { A_OPTIMIZER, IN_FILE, "at the top of the file" },
     { A_STATE, IN_OPTIMIZER, "in an optimizer" },
-    { A_UPDATE, IN_OPTIMIZER, "at the end of an optimizer" },
+    { A_UPDATED, IN_OPTIMIZER, "at the end of an optimizer" },
     { A_GROUP, IN_TRAIN, "in train" },
     { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN | IN_OPTIMIZER,
       "in a block, the model, a repeat, an optimizer or train" },
@@ -142,6 +143,8 @@ static const char *help_for(const Ast *ast, Place place)
 static void check_list(Reading *r, Ast *list, Place place)
 {
     for (Ast *ast = list; ast; ast = ast->next) {
+        if (ast->kind == A_PARAM && ast->is_state && place == IN_OPTIMIZER)
+            ast->kind = A_STATE;
         for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
             if (statements[i].kind == ast->kind && !(statements[i].places & place))
                 error_at(r->diags, (Where){ .at = ast->name_loc, .help = help_for(ast, place) }, "this belongs %s",

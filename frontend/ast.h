@@ -34,9 +34,10 @@ typedef enum {
     A_PARALLEL,  /* { body } */
     A_OPTIMIZER, /* name(child: A_KEYWORD with a default, or A_NAME ...) { body } */
     A_STATE,     /* of an optimizer; child: A_NAME ... (: type) = init */
-    A_UPDATE,    /* of an optimizer; child */
+    A_UPDATED,   /* of an optimizer; child */
     /* Statements of a block or model */
-    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen */
+    A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen; or is_state */
+    A_UPDATE, /* name = init */
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
     A_REPEAT, /* init: number of iterations; body */
@@ -60,7 +61,7 @@ typedef struct Ast {
     Loc name_loc; /* of the name, operator or keyword, for messages */
     const char *name;
     double number;
-    bool is_integer, ellipsis, no_decay, frozen;
+    bool is_integer, ellipsis, no_decay, frozen, is_state;
     bool parenthesised; /* in the source; for mpc fmt */
     const char *as;     /* A_CALL */
     Loc as_loc;

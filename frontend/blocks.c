@@ -78,6 +78,9 @@ static bool may_name(Lower *l, const char *name, Loc loc)
 
 static void check_one(Lower *l, const Symbol *symbol)
 {
+    if (symbol->state && !symbol->updated && l->variant == AS_MODEL && !l->incomplete)
+        complain(l, (Where){ .at = symbol->loc, .help = arena_text(l->arena, "update %s = ...", symbol->name) },
+                 "the state '%s' has no update", symbol->name);
     static const char *const nouns[N_SYMBOLS] = {
         [S_ARGUMENT] = "the argument ", [S_PARAM] = "the parameter ", [S_INPUT] = "the input ", [S_LOCAL] = ""
     };
@@ -105,17 +108,41 @@ static void name_result(Lower *l, const Ast *target, Operand operand)
     declare(l, l->scope, S_LOCAL, target->name, target->loc)->operand = good ? operand : wrong;
 }
 
+/* p, chosen = top_k(...) */
+static void lower_pair(Lower *l, const Ast *ast)
+{
+    const Ast *target = ast->child;
+    Name outer = l->b.path;
+    l->b.path = join_path(l, l->path, target->name);
+    Operand values[] = { wrong, lower_expr(l, ast->init) };
+    if (ast->type)
+        complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" }, "one type is stated for two values");
+    set_place(l, ast->init->loc);
+    if (values[1].kind != WRONG)
+        values[0] = largest_of(l, values[1]);
+    if (values[1].kind != WRONG && (values[0].kind == WRONG || target->next->next)) {
+        complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
+        values[0] = values[1] = wrong;
+    }
+    for (int i = 0; target; i = 1, target = target->next) {
+        if (values[i].kind == TENSOR)
+            name_value(l, values[i].value, join_path(l, l->path, target->name));
+        name_result(l, target, values[i]);
+    }
+    l->b.path = outer;
+}
+
 void lower_assign(Lower *l, const Ast *ast)
 {
+    if (ast->child->next) {
+        lower_pair(l, ast);
+        return;
+    }
     const Ast *target = ast->child;
     Name outer = l->b.path, path = join_path(l, l->path, target->name);
     l->b.path = path;
     set_place(l, ast->init->loc);
     Operand operand = lower_expr(l, ast->init);
-    if (target->next) {
-        complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
-        operand = wrong;
-    }
     if (ast->type)
         operand = scalar_of(l, operand, ast->type->name ? dtype_named(ast->type->name) : F32);
     set_place(l, ast->init->loc);
@@ -124,8 +151,7 @@ void lower_assign(Lower *l, const Ast *ast)
     if (operand.kind == TENSOR)
         name_value(l, operand.value, path);
     l->b.path = outer;
-    for (; target; target = target->next)
-        name_result(l, target, operand);
+    name_result(l, target, operand);
 }
 
 /* --- Parameters ---------------------------------------------------------------------------- */
@@ -227,8 +253,9 @@ void lower_param(Lower *l, const Ast *ast)
     Type type;
     Param described = { 0 };
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
-    described.decay = good && !ast->no_decay;
+    described.decay = good && !ast->no_decay && !ast->is_state;
     described.frozen = ast->frozen;
+    described.state = ast->is_state;
     for (const Ast *name = ast->child; name; name = name->next) {
         const Symbol *other = find_symbol(l->scope, name->name);
         if (other) {
@@ -241,6 +268,8 @@ void lower_param(Lower *l, const Ast *ast)
             continue;
         Name full = join_path(l, l->path, name->name);
         symbol->operand = tensor_operand(import_param(l, l->frame, full, type));
+        if (ast->is_state)
+            declare_state(l, symbol);
         if (l->variant == AS_MODEL)
             add_trainable(l, name, &described, full);
     }
@@ -447,6 +476,8 @@ void lower_statement(Lower *l, const Ast *ast)
         lower_assign(l, ast);
     else if (ast->kind == A_PARAM)
         lower_param(l, ast);
+    else if (ast->kind == A_UPDATE)
+        lower_update(l, ast);
     else if (ast->kind == A_REPEAT)
         lower_repeat(l, ast);
 }

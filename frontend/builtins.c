@@ -104,7 +104,7 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     const Symbol *several = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
         return bind_dims(l, several, ast, a);
-    if (ast->kind != A_NAME) {
+    if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
     }
@@ -144,6 +144,7 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
     switch (letter) {
     case 'd':
     case 'D':
+    case 'k':
     case 's':
         return bind_dim(l, f, letter, ast, a);
     case 'n':
@@ -412,7 +413,7 @@ static bool labels_fit(Lower *l, const Arguments *a)
 /* Notes the logits for prediction: those whose labels are the next tokens. */
 static void note_logits(Lower *l, Value *logits, const Value *labels, Name dim)
 {
-    const Input *input = labels->def ? NULL : find_input(l->m, labels->name);
+    const Input *input = labels->def || is_fed_records(l->m) ? NULL : find_input(l->m, labels->name);
     if (input && input->shift > 0 && !l->frame->outer && !l->logits) {
         l->logits = logits;
         l->m->vocab = dim;

@@ -73,8 +73,9 @@ static void cut_params_of(Chunks *c, Func *f)
         for (int chunk = 0; chunk < c->count; chunk++) {
             const Name name = chunk_name(c->m, whole->name, chunk);
             parts[chunk] = NEW(&c->m->arena, Value);
+            const Name of = whole->port.of ? chunk_name(c->m, whole->port.of, chunk) : NULL;
             *parts[chunk] =
-                (Value){ name, part_type(c, whole->type, chunk), .port = { .kind = whole->port.kind, .of = name } };
+                (Value){ name, part_type(c, whole->type, chunk), .port = { .kind = whole->port.kind, .of = of } };
             if (chunk)
                 insert_value(&c->m->arena, &f->params, i + chunk, parts[chunk]);
         }
@@ -167,6 +168,20 @@ static void cut_op(Chunks *c, Func *f, Op *op)
     remove_op(f, op);
 }
 
+/* A function with the role UPDATE returns the parts of its state. */
+static void cut_results(Chunks *c, Func *f)
+{
+    const Values whole = f->results;
+    const Port port = result_port(f, 0);
+    if (f->role != UPDATE || !is_stacked(c, &whole.at[0]->type))
+        return;
+    f->results = (Values){ 0 };
+    f->returns = (Ports){ 0 };
+    for (int chunk = 0; chunk < c->count; chunk++)
+        add_result(c->m, f, part_of(c, whole.at[0], chunk),
+                   (Port){ .kind = port.kind, .of = chunk_name(c->m, port.of, chunk) });
+}
+
 static void cut_func(Chunks *c, Func *f)
 {
     cut_params_of(c, f);
@@ -177,6 +192,7 @@ static void cut_func(Chunks *c, Func *f)
         else if (op->results.count == 1 && is_stacked(c, &result(op)->type))
             cut_op(c, f, op);
     }
+    cut_results(c, f);
 }
 
 /* --- The repeat ----------------------------------------------------------------------------------------- */

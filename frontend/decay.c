@@ -100,10 +100,11 @@ static void visit(Decay *d, const Func *f)
             pass_to_operands(d, op);
 }
 
+/* Positions are those of tokens: what has the features of a fed vector may be a bias. */
 static bool is_table_of_positions(const Module *m, const Param *param)
 {
     for (const Input *input = m->inputs; input; input = input->next)
-        for (int i = 0; i < input->type.rank; i++)
+        for (int i = 0; i < input->type.rank && input->type.dtype == I32; i++)
             if (input->type.dim[i].name != m->batch && find_dim(&param->type, input->type.dim[i].name) >= 0)
                 return true;
     return false;

@@ -159,6 +159,8 @@ static void shrink_sizes(Lower *l)
             shrink_const(l, ast, largest);
         else if (ast->kind == A_DIM)
             shrink_dim(l, ast, largest);
+    for (const Ast *ast = l->choices; ast; ast = ast->next)
+        shrink_dim(l, ast, largest);
 }
 
 /* --- Declarations -------------------------------------------------------------------------- */
@@ -229,7 +231,7 @@ static void declare_slots(Lower *l, const Ast *ast)
     symbol->ast = ast;
 }
 
-static void declare_dim(Lower *l, const Ast *ast)
+void declare_dim(Lower *l, const Ast *ast)
 {
     Constant size = { 0 }, multiple = integer_constant(1);
     if (!ast->child && holds_slots(l, ast->name)) {
@@ -288,6 +290,7 @@ void declare_all(Lower *l)
         else if (ast->kind == A_MODEL)
             declare_model(l, ast);
     }
+    declare_choices(l);
     check_defines(l);
     if (!l->model)
         complain(l, (Where){ .at = { l->source->length, l->source->length } }, "the file has no model");

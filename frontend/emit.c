@@ -125,7 +125,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 Value *emit(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     Op *op = emit_op(l, kind, attrs, nargs, args);
-    return op ? result(op) : NULL;
+    return op && l->variant == AS_CHECK ? checked_statistic(l, result(op)) : op ? result(op) : NULL;
 }
 
 Value *emit_number(Lower *l, double value, DType dtype)

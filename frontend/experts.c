@@ -13,17 +13,19 @@ static const Operand wrong = { .kind = WRONG };
 
 /* --- Dims of slots ------------------------------------------------------------------------------ */
 
-static bool is_slots_of(const Ast *call, const char *name)
+/* An argument of a call of that function; NULL: it has none, or is no such call. */
+static const Ast *argument_of(const Ast *call, const char *function, int number)
 {
-    const Ast *at = call->child;
-    for (int i = 0; at && i < 3; i++)
+    const Ast *at = call->kind == A_CALL && strcmp(call->name, function) == 0 ? call->child : NULL;
+    for (int i = 0; at && i < number; i++)
         at = at->next;
-    return at && at->kind == A_NAME && strcmp(at->name, name) == 0;
+    return at;
 }
 
 static bool dispatches_to(const Ast *ast, const char *name)
 {
-    if (ast->kind == A_CALL && strcmp(ast->name, "dispatch") == 0 && is_slots_of(ast, name))
+    const Ast *slots = argument_of(ast, "dispatch", 3);
+    if (slots && slots->kind == A_NAME && strcmp(slots->name, name) == 0)
         return true;
     const Ast *const lists[] = { ast->init, ast->child, ast->body };
     for (int i = 0; i < 3; i++)
@@ -54,6 +56,45 @@ bool varies(const Lower *l, Name dim)
     return dim == l->m->batch || (symbol && symbol->is_slots);
 }
 
+/* --- Dims of choices ---------------------------------------------------------------------------- */
+
+/* `2 -> choice` declares a dim, as `dim choice = 2` does; several calls may make the same. */
+static void declare_choice(Lower *l, const Ast *made)
+{
+    const Symbol *other = find_symbol_here(&l->globals, made->name);
+    Constant size, before;
+    if (!other || other->kind != S_DIM || !other->ast->child) {
+        Ast *dim = NEW(l->arena, Ast), **end = &l->choices;
+        *dim = (Ast){ .kind = A_DIM, .loc = made->loc, .name_loc = made->name_loc, .name = made->name };
+        dim->child = made->child;
+        while (*end)
+            end = &(*end)->next;
+        *end = dim;
+        declare_dim(l, dim);
+    } else if (constant_of(l, made->child, &size) && constant_of(l, other->ast->child, &before) &&
+               size.value != before.value) {
+        complain(l, (Where){ .at = made->loc }, "'%s' already has %s elements, declared at %s", made->name,
+                 constant_text(l->arena, before), position_text(l, other->loc));
+    }
+}
+
+static void declare_choices_of(Lower *l, const Ast *ast)
+{
+    const Ast *made = argument_of(ast, "top_k", 2);
+    if (made && made->kind == A_ARROW)
+        declare_choice(l, made);
+    const Ast *const lists[] = { ast->init, ast->child, ast->body };
+    for (int i = 0; i < 3; i++)
+        for (const Ast *child = lists[i]; child; child = child->next)
+            declare_choices_of(l, child);
+}
+
+void declare_choices(Lower *l)
+{
+    for (const Ast *ast = l->file; ast; ast = ast->next)
+        declare_choices_of(l, ast);
+}
+
 /* --- top_k -------------------------------------------------------------------------------------- */
 
 CALL(top_k)
@@ -74,6 +115,15 @@ CALL(top_k)
     else
         return tensor_operand(EMIT(l, OP_top_k, ((Attrs){ .dim = from->name, .dims = { 1, { to } } }), a->x[0]));
     return wrong;
+}
+
+Operand largest_of(Lower *l, Operand chosen)
+{
+    const Op *op = chosen.kind == TENSOR ? chosen.value->def : NULL;
+    if (!op || op->kind != OP_top_k || op != l->b.func->last)
+        return wrong;
+    const Type *x = &arg(op, 0)->type;
+    return tensor_operand(pick(l, arg(op, 0), chosen.value, x->dim[find_dim(x, op->attrs.dim)]));
 }
 
 /* --- Queues ------------------------------------------------------------------------------------- */
@@ -186,6 +236,7 @@ static bool set_slots(Lower *l, const Arguments *a, double size, Dim *slots)
                     "dispatch");
     symbol->number = integer_constant((int64_t)size);
     symbol->padded = (int64_t)size;
+    symbol->experts = a->dims.name[0];
     return find_dim_named(l, symbol->name, at, slots);
 }
 
@@ -198,6 +249,7 @@ static Value *rows_by_sequence(Lower *l, Value *x, const Names *over, Dim expert
     symbol->number = integer_constant(batch->size);
     symbol->padded = batch->size;
     symbol->by_sequence = true;
+    symbol->experts = experts.name;
     Names summed = { 0 };
     for (int i = 0; i < over->count; i++)
         if (over->name[i] != l->m->batch && find_dim(&x->type, over->name[i]) >= 0)
@@ -251,13 +303,37 @@ static Value *sequences_of_rows(Lower *l, Value *y, const Type *chosen, Name exp
     return spread.dims.count ? EMIT(l, OP_broadcast, spread, y) : y;
 }
 
+/* The experts and slots of y: as given, else its only slots, and those whose slots they are. */
+static bool find_rows(Lower *l, Arguments *a)
+{
+    const Type *y = &a->x[0]->type;
+    Names found = { 0 };
+    for (int i = 0; i < y->rank && a->dims.count == 0; i++) {
+        const Symbol *symbol = find_symbol_here(&l->globals, y->dim[i].name);
+        if (symbol && symbol->is_slots && find_dim(y, symbol->experts) >= 0) {
+            add_name(&found, symbol->experts);
+            add_name(&found, y->dim[i].name);
+        }
+    }
+    if (a->dims.count == 0 && found.count == 2) {
+        a->dims = found;
+        a->dim_ast[0] = a->dim_ast[1] = a->ast[0];
+    }
+    if (a->dims.count == 2)
+        return true;
+    complain(
+        l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc }, .help = "combine(y, chosen, experts, slots)" },
+        "%s has %s experts with slots", type_words(l, y), found.count ? "several" : "no");
+    return false;
+}
+
 CALL(combine)
 {
-    const Name experts = a->dims.name[0], slots = a->dims.name[1];
     const Type *y = &a->x[0]->type;
     Value *chosen = a->x[1];
-    if (!are_chosen(l, a))
+    if (!are_chosen(l, a) || !find_rows(l, a))
         return wrong;
+    const Name experts = a->dims.name[0], slots = a->dims.name[1];
     for (int d = 0; d < 2; d++)
         if (find_dim(&chosen->type, a->dims.name[d]) >= 0) {
             complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[1]->loc } }, "%s already has the dim '%s'",

@@ -96,8 +96,8 @@ void freeze_params(Lower *l)
     const Pattern *freeze = read_patterns(l, "freeze", &l->freeze), *trained = read_patterns(l, "trained", &l->trained);
     const Param *some = NULL;
     for (Param *param = l->m->params; param; param = param->next) {
-        param->frozen |= matches_any(freeze, param) || (trained && !matches_any(trained, param));
-        some = param->frozen ? some : param;
+        param->frozen |= !param->state && (matches_any(freeze, param) || (trained && !matches_any(trained, param)));
+        some = param->frozen || param->state ? some : param;
     }
     if (l->m->params && !some && !l->diags->errors)
         complain(l, (Where){ .at = l->model->name_loc, .help = "name fewer in freeze, or more in trained" },

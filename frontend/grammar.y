@@ -111,6 +111,9 @@ statement:
 | PARAM names ':' type '=' expr no_decay frozen
                                     { $$ = MAKE(A_PARAM, @$, .name_loc = @names, .child = $names, .type = $type,
                                                 .init = $expr, .no_decay = $no_decay, .frozen = $frozen); }
+| STATE names ':' type '=' expr     { $$ = MAKE(A_PARAM, @$, .name_loc = @names, .child = $names, .type = $type,
+                                                .init = $expr, .is_state = true); }
+| UPDATE NAME '=' expr              { $$ = MAKE(A_UPDATE, @$, .name_loc = @NAME, .name = $NAME, .init = $expr); }
 | INPUT NAME ':' type init          { $$ = MAKE(A_INPUT, @$, .name_loc = @NAME, .name = $NAME, .type = $type,
                                                 .init = $init); }
 | names '=' expr                    { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .init = $expr); }
@@ -135,9 +138,7 @@ statement:
                                     { $$ = MAKE(A_OPTIMIZER, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments,
                                                 .body = $body); }
 | STATE names '=' expr              { $$ = MAKE(A_STATE, @$, .name_loc = @names, .child = $names, .init = $expr); }
-| STATE names ':' type '=' expr     { $$ = MAKE(A_STATE, @$, .name_loc = @names, .child = $names, .type = $type,
-                                                .init = $expr); }
-| UPDATE expr                       { $$ = MAKE(A_UPDATE, @$, .name_loc = @UPDATE, .child = $expr); }
+| UPDATE expr                       { $$ = MAKE(A_UPDATED, @$, .name_loc = @UPDATE, .child = $expr); }
 | GROUP STRING '(' arguments ')'    { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child =
                                                 MAKE(A_CALL, @$, .name_loc = @arguments, .name = "", .child = $arguments)); }
 | GROUP STRING call                 { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child = $call); }
@@ -314,8 +315,8 @@ typedef struct {
 
 static const Group groups[] = {
     { "a statement", "'const'",
-      "'const' 'dim' 'block' 'param' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
-      "'pipeline' 'zero' 'recompute' 'optimizer' 'state' 'update' 'group' a name the end of the line the end of the file the start" },
+      "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
+      "'pipeline' 'zero' 'recompute' 'optimizer' 'group' a name the end of the line the end of the file the start" },
     { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },
 };

@@ -108,13 +108,24 @@ static bool is_within(Lower *l, double index, int64_t size, const Constant *igno
     return false;
 }
 
+/* A number that is ignored in one use of an input, but not in another, is out of range in that. */
+static void note_bound(Input *input, int64_t size, const Constant *ignored)
+{
+    const bool is_first = input->vocab == 0;
+    const int64_t number = ignored ? (int64_t)ignored->value : 0;
+    input->may_ignore = ignored && (is_first || (input->may_ignore && input->ignored == number));
+    input->ignored = number;
+    if (is_first || size < input->vocab)
+        input->vocab = size;
+}
+
 /* Notes that data must be below the size of each dim that they index. */
 static bool note_data(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
 {
     const Op *op = index->def;
     Input *input = fed_as(l, index);
-    if (input && (input->vocab == 0 || size < input->vocab))
-        input->vocab = size;
+    if (input)
+        note_bound(input, size, ignored);
     if (op && op->kind == OP_where)
         return note_data(l, arg(op, 1), size, ignored, at) && note_data(l, arg(op, 2), size, ignored, at);
     return !op || op->kind != OP_constant || is_within(l, op->attrs.value, size, ignored, at);

@@ -181,28 +181,35 @@ const Ast *dim_for(const Ast *dim, const MeshAxis *axis, int number)
     return dim->kind != A_PAIR ? dim : number || axis->only_second ? dim->child->next : dim->child;
 }
 
-/* attend = gather: attention has a part of the queries and all keys; all_to_all: a part of the heads. */
-static bool read_attend(Layout *p, const Ast *ast)
+typedef enum { ATTEND_GATHER, ATTEND_ALL_TO_ALL, ATTEND_RING, N_ATTENDS } Attend;
+
+/* attend = gather: attention has a part of the queries and all keys; all_to_all: a part of the heads; ring: a part of
+ * the queries, and a block of keys at a time. */
+static Attend read_attend(Layout *p, const Ast *ast)
 {
-    const char *const help = "attend = gather, or = all_to_all";
+    static const char *const words[N_ATTENDS] = { "gather", "all_to_all", "ring" };
+    const char *const help = "attend = gather, = all_to_all, or = ring";
     const Ast *option = ast->type, *word = option && option->kind == A_KEYWORD ? option->child : NULL;
     check_given_once(p->l, option);
     for (; option; option = option->next)
         if (option->kind != A_KEYWORD || strcmp(option->name, "attend") != 0)
             complain(p->l, (Where){ .at = option->loc, .help = help }, "'shard' has no option '%s'", option->name);
     if (!word || strcmp(ast->type->name, "attend") != 0)
-        return false;
-    const bool exchange = word->kind == A_NAME && strcmp(word->name, "all_to_all") == 0;
-    if (!exchange && !(word->kind == A_NAME && strcmp(word->name, "gather") == 0))
-        complain(p->l, (Where){ .at = word->loc, .help = help }, "attention gathers keys, or exchanges heads");
-    return exchange;
+        return ATTEND_GATHER;
+    for (int i = 0; i < N_ATTENDS && word->kind == A_NAME; i++)
+        if (strcmp(word->name, words[i]) == 0)
+            return (Attend)i;
+    complain(p->l, (Where){ .at = word->loc, .help = help },
+             "attention gathers keys, exchanges heads, or passes keys around a ring");
+    return ATTEND_GATHER;
 }
 
-static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number, bool exchange)
+static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number, Attend attend)
 {
     Module *m = p->l->m;
     ShardRule *rule = NEW(p->l->arena, ShardRule), **end = &m->rules;
-    rule->exchange = exchange;
+    rule->exchange = attend == ATTEND_ALL_TO_ALL;
+    rule->ring = attend == ATTEND_RING;
     rule->axis = axis->first + number;
     for (const Ast *dim = ast->child; dim; dim = dim->next)
         add_name(&rule->dims, intern_text(m, dim_for(dim, axis, number)->name));
@@ -273,9 +280,9 @@ static void read_shard(Layout *p, const Ast *ast)
     const Ast name = { .kind = A_NAME, .name = ast->name, .loc = ast->name_loc };
     check_dim_names(p, ast);
     const MeshAxis *axis = use_axis(p, &name);
-    const bool exchange = read_attend(p, ast);
+    const Attend attend = read_attend(p, ast);
     for (int i = 0; axis && i < axis->count; i++)
-        add_rule(p, ast, axis, i, exchange);
+        add_rule(p, ast, axis, i, attend);
     note_shard(p, ast);
 }
 

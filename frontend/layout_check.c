@@ -92,6 +92,39 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
         }
 }
 
+/* Is the ring the outermost axis of this sequence, which has no padding? */
+static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, const Dim *seq)
+{
+    const Where at = { .at = ast->type->loc, .help = "name it first, or attend = gather" };
+    if (seq->padded != seq->size) {
+        complain(l, (Where){ .at = at.at, .help = "attend = gather, or a size without padding" },
+                 "keys cannot pass by in blocks: '%s' has padding", seq->name);
+        return false;
+    }
+    for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
+        if (has_name(&other->dims, seq->name)) {
+            complain(l, at, "keys pass around the outermost axis of '%s' only, which is '%s'", seq->name,
+                     l->m->axis[other->axis]);
+            return false;
+        }
+    return true;
+}
+
+static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
+{
+    bool any = false;
+    for (const Func *f = l->m->funcs; f && rule->ring; f = f->next)
+        for (const Op *op = f->first; op; op = op->next) {
+            const Type *q = rings(l->m, op, rule) ? &arg(op, 0)->type : NULL;
+            any |= q != NULL;
+            if (q && !check_ring_along(l, ast, rule, &q->dim[find_dim(q, op->attrs.seq)]))
+                return;
+        }
+    if (rule->ring && !any && !l->layout->is_model_wrong)
+        complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" },
+                 "no attention of the model has keys along '%s', so none would pass by", rule->dims.name[0]);
+}
+
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
@@ -113,7 +146,7 @@ static void check_shard(Layout *p, const Ast *ast)
     }
     for (const ShardRule *rule = l->m->rules; axis && ast->type && rule; rule = rule->next)
         if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
-            check_exchange(l, ast, rule);
+            check_exchange(l, ast, rule), check_ring(l, ast, rule);
     if (ast->init)
         check_occurs(l, ast->init);
     if (axis && axis->count && ast->init)

@@ -50,19 +50,33 @@ static Value *with_groups(Lower *l, Value *part, const Type *x, const Type *of, 
 /* --- Attention ----------------------------------------------------------------------------- */
 
 /* k or v: it has the sequence and the feature dim, and of the others only those of q. */
-static bool key_fits(Lower *l, const Arguments *a, int i)
+static bool key_fits(Lower *l, const Arguments *a, int i, Name feature)
 {
     const Value *q = a->x[0], *k = a->x[i];
     Name name;
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < (feature == a->dims.name[1] ? 2 : 1); d++)
         if (!need_dim(l, k, a->ast[i], a->dims.name[d], a->dim_ast[d]->loc, &name))
             return false;
-    Names more = dims_lacking(&k->type, &q->type);
+    Type others = without_dim(k->type, feature);
+    Names more = dims_lacking(&others, &q->type);
     if (more.count)
         complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[0]->loc } },
                  "cannot attend with %s to %s: the queries have no dim '%s'", type_words(l, &q->type),
                  type_words(l, &k->type), more.name[0]);
     return !more.count;
+}
+
+/* The feature dim of v: that of q, or, if v lacks it, the only one of its dims that q lacks. */
+static Name value_feature(const Arguments *a)
+{
+    const Names own = dims_lacking(&a->x[2]->type, &a->x[0]->type);
+    return own.count == 1 && find_dim(&a->x[2]->type, a->dims.name[1]) < 0 ? own.name[0] : a->dims.name[1];
+}
+
+/* x with a longer feature dim, of zeros behind its own: they add nothing to a product. */
+static Value *stretched(Lower *l, Value *x, Name from, Dim to)
+{
+    return from == to.name ? x : EMIT(l, OP_pad, ((Attrs){ .dim = from, .dims = { 1, { to } } }), x);
 }
 
 /* The keys' sequence dim gets a separate name, so that dims can be matched by name. */
@@ -105,14 +119,39 @@ static Value *segment_argument(Lower *l, const Arguments *a, const Attrs *attrs)
     return NULL;
 }
 
+/* Kernels have one feature dim for all three: the longer one. */
+static Value *attend(Lower *l, const Arguments *a, Attrs attrs, Dim widest, Name of_values, Value *segment)
+{
+    attrs.key = intern_format(l->m, "%s.key", attrs.seq);
+    declare_like(l->m, attrs.key, attrs.seq);
+    Value *queries = stretched(l, scaled_queries(l, a->x[0], &attrs.scale), attrs.feature, widest);
+    Value *k = stretched(l, keys(l, a->x[1], attrs.seq, attrs.key), attrs.feature, widest);
+    Value *v = stretched(l, keys(l, a->x[2], attrs.seq, attrs.key), of_values, widest);
+    attrs.feature = widest.name;
+    if (!k || !v || !queries)
+        return NULL;
+    Value *segments[] = { segment, segment ? keys(l, segment, attrs.seq, attrs.key) : NULL };
+    if (l->options->largest_head && widest.size > l->options->largest_head) /* no kernel supports such heads */
+        return attention(l, &attrs, queries, k, v, segments);
+    Value *both[] = { with_dims_of(l, k, v), with_dims_of(l, v, k) };
+    for (int i = 0; segment && i < 2; i++)
+        both[i] = with_dims_of(l, both[i], segments[1]);
+    for (int i = 0; segment && i < 2; i++)
+        segments[i] = with_groups(l, segments[i], &queries->type, &both[0]->type, &attrs);
+    Value *const operands[] = { queries, both[0], both[1], segments[0], segments[1] };
+    return emit(l, OP_attend, attrs, segment ? 5 : 3, operands);
+}
+
 CALL(attend)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
-    const Type *q = &a->x[0]->type;
-    if (!key_fits(l, a, 1) || !key_fits(l, a, 2))
+    const Type *q = &a->x[0]->type, *of = &a->x[2]->type;
+    const Name own = value_feature(a);
+    if (!key_fits(l, a, 1, attrs.feature) || !key_fits(l, a, 2, own))
         return wrong;
     int64_t length = q->dim[find_dim(q, attrs.seq)].size;
-    double head = (double)q->dim[find_dim(q, attrs.feature)].size;
+    const Dim features = q->dim[find_dim(q, attrs.feature)], values = of->dim[find_dim(of, own)];
+    double head = (double)features.size;
     if (!flag_argument(l, a->keyword[0], &attrs.causal) ||
         (a->keyword[1] && !integer_of(l, a->keyword[1]->child, "'window'", 0, INT32_MAX, &attrs.window)) ||
         !number_argument(l, a->keyword[2], 1 / sqrt(head), &attrs.scale))
@@ -122,22 +161,11 @@ CALL(attend)
     Value *segment = segment_argument(l, a, &attrs);
     if (a->keyword[3] && !segment)
         return wrong;
-    attrs.key = intern_format(l->m, "%s.key", attrs.seq);
-    declare_like(l->m, attrs.key, attrs.seq);
-    Value *queries = scaled_queries(l, a->x[0], &attrs.scale);
-    Value *k = keys(l, a->x[1], attrs.seq, attrs.key), *v = keys(l, a->x[2], attrs.seq, attrs.key);
-    if (!k || !v || !queries)
-        return wrong;
-    Value *segments[] = { segment, segment ? keys(l, segment, attrs.seq, attrs.key) : NULL };
-    if (l->options->largest_head && head > (double)l->options->largest_head) /* no kernel supports such heads */
-        return tensor_operand(attention(l, &attrs, queries, k, v, segments));
-    Value *both[] = { with_dims_of(l, k, v), with_dims_of(l, v, k) };
-    for (int i = 0; segment && i < 2; i++)
-        both[i] = with_dims_of(l, both[i], segments[1]);
-    for (int i = 0; segment && i < 2; i++)
-        segments[i] = with_groups(l, segments[i], &queries->type, &both[0]->type, &attrs);
-    Value *const operands[] = { queries, both[0], both[1], segments[0], segments[1] };
-    return tensor_operand(emit(l, OP_attend, attrs, segment ? 5 : 3, operands));
+    const Dim widest = values.size > features.size ? values : features;
+    Value *y = attend(l, a, attrs, widest, own, segment);
+    const bool is_part = y && widest.name != own;
+    return tensor_operand(is_part ? EMIT(l, OP_part, ((Attrs){ .dim = widest.name, .dims = { 1, { values } } }), y)
+                                  : y);
 }
 
 static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)

@@ -26,6 +26,7 @@ static void check_sum_over_sequences(Lower *l)
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
+    l->mixes |= reads_statistics(l, last->next);
     while (last->next)
         remove_func(m, last->next);
     const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
@@ -84,7 +85,9 @@ static void check_blocks_used(Lower *l)
 static void lower_variants(Lower *l)
 {
     lower_model(l, AS_MODEL);
-    bool has_totals = l->total_count > 0, predicts = l->logits != NULL;
+    bool has_totals = l->total_count > 0, predicts = l->logits && !is_fed_records(l->m);
+    if (!predicts)
+        l->m->vocab = NULL;
     check_blocks_used(l);
     check_layout(l);
     if (l->diags->errors)
@@ -101,6 +104,7 @@ static void lower_variants(Lower *l)
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
+    name_routers(l->m);
     cut_pipeline(l);
     remove_uncalled(l->m);
     if (l->diags->errors == 0)

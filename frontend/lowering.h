@@ -8,8 +8,9 @@
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
- *   indices.c    bounds checks of indices
+ *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
+ *   state.c      state that is no parameter
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
@@ -72,9 +73,12 @@ typedef struct Symbol {
     bool wrong;           /* a const or dim with an error in its expression */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
+    Name experts;         /* of such a dim: whose slots they are */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
+    Value *state;                                  /* of a param that is a state: the tensor itself */
+    bool updated;                                  /* and it has an update */
     Body *frame;
     struct Symbol *next; /* declared before it, in the same scope */
 } Symbol;
@@ -113,6 +117,7 @@ struct Body {
     Values inputs, totals;    /* of the model */
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
+    Value *observed;          /* the statistics of updates so far, as terms of the loss; NULL: none */
     Values captured, sources; /* of a body: outer values that it reads, here and outside */
     Map names;                /* of all these and of the results of ops: name -> anything */
     Value *key;               /* of dropout; NULL until needed */
@@ -149,6 +154,12 @@ typedef struct CopyDim {
     Loc loc;
     struct CopyDim *next;
 } CopyDim;
+
+/* The place of a sum over the batch that an update reads. */
+typedef struct Statistic {
+    Loc at;
+    struct Statistic *next;
+} Statistic;
 
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
 typedef struct Reported {
@@ -207,6 +218,7 @@ struct Lower {
 
     Scope globals;
     Symbol *batch; /* the dim without a size, or NULL */
+    Ast *choices;  /* declarations of the dims that calls make: `2 -> choice` */
     const Ast *model;
     Variant variant;
     int64_t batch_size; /* of the batch dim in this variant */
@@ -232,6 +244,8 @@ struct Lower {
     Param *last_param;
 
     Labelled *labelled;
+    Statistic *statistics; /* of AS_MODEL */
+    Values in_place;       /* AS_CHECK: zeros in place of these */
     Repeated *repeated;
     CopyDim *copy_dims;
     Values counts; /* AS_TOTALS: the results */
@@ -267,10 +281,13 @@ void come_back(Lower *l, Elsewhere *elsewhere);
 /* --- Declarations, dims, types ----------------------------------------------------------------- */
 
 void declare_all(Lower *l);
+void declare_dim(Lower *l, const Ast *ast);
 void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
+void declare_choices(Lower *l);                     /* the dims that calls of top_k make */
+Operand largest_of(Lower *l, Operand chosen);       /* the elements that a call of top_k chose; WRONG: it is none */
 bool holds_slots(const Lower *l, const char *name); /* does a call of dispatch compute the size of this dim? */
 void forget_slots(Lower *l);                        /* their sizes */
 bool varies(const Lower *l, Name dim);              /* does its size depend on the micro-batch? */
@@ -280,6 +297,7 @@ bool varies(const Lower *l, Name dim);              /* does its size depend on t
 void read_settings(Lower *l);                 /* before the model is lowered */
 void read_layout(Lower *l);                   /* before the settings, which count its ranks */
 void check_layout(Lower *l);                  /* after the model */
+void name_routers(Module *m);                 /* after all functions, see router.c */
 void cut_pipeline(Lower *l);                  /* after all functions: what a pipeline's repeats and chunks need */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
@@ -331,6 +349,11 @@ bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, L
 
 void lower_assign(Lower *l, const Ast *ast);
 void lower_param(Lower *l, const Ast *ast);
+void declare_state(Lower *l, Symbol *symbol);
+void lower_update(Lower *l, const Ast *ast);
+bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
+Value *checked_statistic(Lower *l, Value *value);  /* AS_CHECK: what an update reads in place of it */
+bool reads_statistics(Lower *l, Func *first);      /* AS_CHECK: do the results of these functions? */
 void lower_repeat(Lower *l, const Ast *ast);
 void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */

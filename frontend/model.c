@@ -5,8 +5,8 @@
 
 /* --- Inputs -------------------------------------------------------------------------------- */
 
-/* next(T): the same, one step later. */
-static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shift)
+/* next(T): the same, one step later along the last dim. */
+static bool read_next(Lower *l, const Ast *ast, Input *input)
 {
     const Ast *of = ast->kind == A_CALL && strcmp(ast->name, "next") == 0 ? ast->child : NULL;
     if (!of || of->next || of->kind != A_NAME) {
@@ -15,23 +15,24 @@ static bool read_shift(Lower *l, const Ast *ast, const Type *type, int64_t *shif
         return false;
     }
     Symbol *symbol = find_symbol_here(l->scope, of->name);
-    const Input *input = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
-    if (!input) {
+    const Input *other = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
+    if (!other) {
         if (!symbol || symbol->kind != S_INPUT) /* else reported */
             complain(l, (Where){ .at = of->loc }, "'%s' is not an input declared above", of->name);
         return false;
     }
-    if (l->variant == AS_MODEL && !type_equal(&input->type, type)) {
-        complain(l, (Where){ .at = of->loc }, "next(%s) is %s, not %s", of->name, type_words(l, &input->type),
-                 type_words(l, type));
+    if (l->variant == AS_MODEL && !type_equal(&other->type, &input->type)) {
+        complain(l, (Where){ .at = of->loc }, "next(%s) is %s, not %s", of->name, type_words(l, &other->type),
+                 type_words(l, &input->type));
         return false;
     }
-    *shift = input->shift + 1;
+    input->of = other->of;
+    input->shift = other->shift + 1;
     return true;
 }
 
-/* The trainer feeds sequences of tokens: [batch, S]; or one of the two dims. */
-static bool input_type(Lower *l, const Ast *ast, Type *type)
+/* A step has one dim more: the micro-batches. */
+static bool read_input_type(Lower *l, const Ast *ast, Type *type)
 {
     if (ast->type->ellipsis) {
         complain(l, (Where){ .at = ast->type->loc }, "'...' is allowed only in the types of a block's arguments");
@@ -40,17 +41,12 @@ static bool input_type(Lower *l, const Ast *ast, Type *type)
     if (!type_of_ast(l, ast->type, type))
         return false;
     const char *batch = l->m->batch;
-    const Input *other = l->m->inputs;
-    while (other && other->type.rank != type->rank)
-        other = other->next;
-    bool good =
-        type->dtype == I32 && (!batch || (type->rank && type->dim[0].name == batch)) && type->rank <= (batch ? 2 : 1);
-    if (!good)
-        complain(l, (Where){ .at = ast->type->loc }, "an input holds tokens, i32[%s%sSEQUENCE], not %s",
-                 batch ? batch : "", batch ? ", " : "", type_words(l, type));
-    else if (l->variant == AS_MODEL && other && !same_dims(&other->type, type))
-        complain(l, (Where){ .at = ast->type->loc }, "all inputs must have the same dims, but '%s' is %s, not %s",
-                 other->name, type_words(l, &other->type), type_words(l, type));
+    if (batch && (type->rank == 0 || type->dim[0].name != batch))
+        complain(l, (Where){ .at = ast->type->loc },
+                 "the first dim of an input is the micro-batch, [%s, ...], but this one is %s", batch,
+                 type_words(l, type));
+    else if (type->rank == MAX_RANK)
+        complain(l, (Where){ .at = ast->type->loc }, "an input has at most %d dims", MAX_RANK - 1);
     else
         return true;
     return false;
@@ -67,8 +63,9 @@ static void add_input(Lower *l, const Input *described)
 
 static void lower_input(Lower *l, const Ast *ast)
 {
-    Input input = { .name = intern_text(l->m, ast->name) };
-    bool good = input_type(l, ast, &input.type) && (!ast->init || read_shift(l, ast->init, &input.type, &input.shift));
+    const Name name = intern_text(l->m, ast->name);
+    Input input = { .name = name, .of = name };
+    bool good = read_input_type(l, ast, &input.type) && (!ast->init || read_next(l, ast->init, &input));
     const Symbol *other = find_symbol(l->scope, ast->name);
     if (other) {
         complain(l, (Where){ .at = ast->name_loc }, "'%s' is already %s, declared at %s", ast->name,
@@ -110,6 +107,17 @@ static Value *lower_loss(Lower *l, const Ast *ast)
     return operand.value;
 }
 
+/* Of records, next() is one step later along a dim of the record. */
+static void check_next(Lower *l)
+{
+    const int least = 1 + (l->m->batch != NULL);
+    for (const Input *input = is_fed_records(l->m) ? l->m->inputs : NULL; input; input = input->next)
+        if (input->shift > 0 && input->type.rank < least)
+            complain(l, (Where){ .at = find_symbol_here(l->scope, input->name)->loc },
+                     "'%s' is the next element along the last dim of '%s', which has none besides the micro-batch",
+                     input->name, input->of);
+}
+
 static Value *lower_statements(Lower *l)
 {
     Value *loss = NULL;
@@ -128,6 +136,9 @@ static Value *lower_statements(Lower *l)
             loss = lower_loss(l, ast);
         }
     }
+    check_next(l);
+    if (loss && l->frame->observed)
+        loss = EMIT(l, OP_add, NO_ATTRS, loss, l->frame->observed);
     l->incomplete |= !stated;
     if (!stated)
         complain(l, (Where){ .at = l->model->name_loc }, "the model '%s' has no loss", l->model->name);

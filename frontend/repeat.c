@@ -63,6 +63,8 @@ typedef struct Carried {
     struct Carried *next;
 } Carried;
 
+static const char observed[] = "the statistics of updates"; /* no name that a file can have */
+
 static Carried *find_carried(Carried *list, const char *name)
 {
     while (list && strcmp(list->name, name) != 0)
@@ -98,6 +100,18 @@ static void collect_carried(Lower *l, const Ast *body, Carried **list)
     }
 }
 
+/* Of a model with updates: the statistics of the body and of what it calls. */
+static void carry_observed(Lower *l, Loc at, Carried **list)
+{
+    if (l->variant != AS_MODEL || !has_updates(l, NULL))
+        return;
+    Value *before = l->frame->observed ? l->frame->observed : emit_number(l, 0, F32);
+    while (*list)
+        list = &(*list)->next;
+    *list = NEW(l->arena, Carried);
+    **list = (Carried){ .name = observed, .loc = at, .before = tensor_operand(before) };
+}
+
 /* A carried number becomes a scalar, outside of the loop. */
 static void make_tensors(Lower *l, Carried *carried)
 {
@@ -113,9 +127,12 @@ static void enter_carried(Lower *l, Carried *carried)
         symbol->from_before = true;
         if (carried->before.kind != TENSOR)
             continue;
-        Value *value = new_value(l, intern_text(l->m, carried->name), carried->before.value->type);
+        const Name name = carried->name == observed ? fresh_name(l->m) : intern_text(l->m, carried->name);
+        Value *value = new_value(l, name, carried->before.value->type);
         push_named(l, l->frame, &l->frame->carried, value);
         symbol->operand = tensor_operand(value);
+        if (carried->name == observed)
+            l->frame->observed = value;
     }
 }
 
@@ -205,6 +222,8 @@ static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
     l->b.func = body->func;
     enter_carried(l, carried);
     lower_statements(l, ast);
+    if (body->observed)
+        declare(l, l->scope, S_LOCAL, observed, ast->name_loc)->operand = tensor_operand(body->observed);
     bool good = leave_carried(l, carried);
     if (carried)
         check_used(l, &scope);
@@ -271,6 +290,8 @@ void lower_repeat(Lower *l, const Ast *ast)
     const Instance *before = *l->instances;
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
+    if (carried)
+        carry_observed(l, ast->name_loc, &carried);
     make_tensors(l, carried);
     Body *body = NEW(l->arena, Body);
     *body = (Body){ .outer = l->frame, .prefix = name };
@@ -292,6 +313,10 @@ void lower_repeat(Lower *l, const Ast *ast)
     l->b.path = path;
     int i = 0;
     for (const Carried *c = carried; c; c = c->next, i++) {
+        if (c->name == observed) {
+            l->frame->observed = loop ? loop->results.at[i] : NULL;
+            continue;
+        }
         Symbol *symbol = declare(l, l->scope, S_LOCAL, c->name, c->loc);
         symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
         if (loop)

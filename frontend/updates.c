@@ -1,6 +1,6 @@
-/* updates.c -- an optimizer as IR: for each type of parameter a function with the role UPDATE.
+/* updates.c -- an optimizer as IR: for each type of parameter a function with the role OPTIMIZE.
  *
- *   optimizer mine(lr = 1e-3, beta = 0.9) {        func update @mine(%param, %grad, %lr, %step, %m) {
+ *   optimizer mine(lr = 1e-3, beta = 0.9) {        func optimize @mine(%param, %grad, %lr, %step, %m) {
  *       state m = zeros                              %1 = mul %beta, %m
  *       m = beta * m + (1 - beta) * grad             ...
  *       update param - lr * m                        return %5, %3
@@ -162,7 +162,7 @@ static void lower_body(Update *u)
             complain(l, (Where){ .at = ast->loc }, "no statement may follow 'update'");
         } else if (ast->kind == A_STATE) {
             lower_state(u, ast);
-        } else if (ast->kind == A_UPDATE) {
+        } else if (ast->kind == A_UPDATED) {
             set_place(l, ast->child->loc);
             Operand operand = lower_expr(l, ast->child);
             last = ast;
@@ -247,13 +247,13 @@ static void build_update(Update *u)
 }
 
 /* Names and places are those of the optimizer's own text. */
-static Func *lower_update(Update *u)
+static Func *lower_optimizer(Update *u)
 {
     Lower *l = u->l;
     const Source *file = l->source;
     Diags own = *l->diags, *outer = l->diags;
     u->f = NEW(l->arena, Func);
-    u->f->role = UPDATE;
+    u->f->role = OPTIMIZE;
     u->frame.func = u->f;
     u->scope.outer = u->group->text ? NULL : &l->globals;
     l->variant = AS_MODEL;
@@ -302,7 +302,7 @@ static void check_matrix(Update *u)
     const Group *group = u->group;
     bool needs = false;
     for (const Ast *ast = group->declared->body; ast; ast = ast->next)
-        needs |= calls(ast->init, "orthogonal") || calls(ast->kind == A_UPDATE ? ast->child : NULL, "orthogonal");
+        needs |= calls(ast->init, "orthogonal") || calls(ast->kind == A_UPDATED ? ast->child : NULL, "orthogonal");
     if (needs && !u->matrix.in.count)
         complain(l,
                  (Where){ .at = group->ast ? group->ast->name_loc : l->model->name_loc,
@@ -316,13 +316,13 @@ void lower_updates(Lower *l)
         Update u = { .l = l, .group = group_for(l, param), .param = param, .decays = param->decay };
         u.matrix = matrix_of(l, param);
         for (const Param *other = l->m->params; other != param && !param->update; other = other->next)
-            if (!other->frozen && other->decay == u.decays && type_equal(&other->type, &param->type) &&
+            if (!other->frozen && !other->state && other->decay == u.decays && type_equal(&other->type, &param->type) &&
                 group_for(l, other) == u.group && same_matrix(matrix_of(l, other), u.matrix))
                 param->update = other->update;
-        if (param->frozen || param->update)
+        if (param->frozen || param->state || param->update)
             continue;
         check_matrix(&u);
         if (l->diags->errors == 0)
-            param->update = lower_update(&u)->name;
+            param->update = lower_optimizer(&u)->name;
     }
 }

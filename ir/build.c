@@ -131,6 +131,17 @@ Input *find_input(const Module *m, Name name)
     return input;
 }
 
+bool is_fed_records(const Module *m)
+{
+    const Input *longest = longest_input(m);
+    for (const Input *input = m->inputs; input; input = input->next) {
+        const bool is_token = input->type.dtype == I32 && input->type.rank <= 1 + (m->batch != NULL);
+        if (!is_token || (input->type.rank == longest->type.rank && !same_dims(&input->type, &longest->type)))
+            return true;
+    }
+    return false;
+}
+
 const Input *longest_input(const Module *m)
 {
     const Input *longest = m->inputs;
@@ -289,6 +300,8 @@ Module *new_module(Diags *diags)
     m->diags = diags;
     m->index = NEW(&m->arena, struct Index);
     m->index->funcs.arena = m->index->params.arena = &m->arena;
+    m->parts = NEW(&m->arena, Map);
+    m->parts->arena = &m->arena;
     return m;
 }
 

@@ -87,7 +87,9 @@ double op_flops(Module *m, const Op *op)
     Type space;
     if (info(op)->flops == 0 || !op_space(m, op, &space))
         return 0;
-    return (double)element_count(&space) * info(op)->flops;
+    const Name key = op->attrs.own ? op->attrs.key : NULL; /* each query meets one block of keys */
+    const int64_t blocks = key ? split_count(m, space.dim[find_dim(&space, key)].split) : 1;
+    return (double)element_count(&space) * info(op)->flops / (double)blocks;
 }
 
 static Axes pending_of(const Op *op, const Type *type)

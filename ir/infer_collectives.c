@@ -22,6 +22,8 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
     if (at < 0)
         return REFUSE(NULL, "%s: %%%s has no dim '%s'", info(op)->name, arg(op, 0)->name, name ? name : "");
     Dim *dim = &type->dim[at];
+    if (dim->split.turn)
+        return REFUSE("rotate it back first", "the blocks of '%s' have been rotated", dim->name);
     if (op->attrs.zigzag && dim->split.count)
         return REFUSE("all_gather it first", "zig-zag is for the outermost axis of '%s', which is split", dim->name);
     dim->zigzag |= op->attrs.zigzag;
@@ -45,6 +47,8 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
     if (at < 0 || !op->attrs.axis || !unsplit(&type->dim[at].split, op->attrs.axis))
         return REFUSE(NULL, "%s: %%%s is not split that way along '%s'", info(op)->name, arg(op, 0)->name,
                       name ? name : "");
+    if (type->dim[at].split.turn)
+        return REFUSE("rotate it back first", "the blocks of '%s' have been rotated", name);
     type->dim[at].zigzag &= type->dim[at].split.count > 0;
     return true;
 }
@@ -144,6 +148,22 @@ INFER(all_to_all)
     if (op->attrs.dim == op->attrs.to)
         return REFUSE("name another dim", "all_to_all takes the split from one dim to another");
     return gather(m, op, &results[0], op->attrs.dim) && add_split(m, op, &results[0], op->attrs.to, op->attrs.axis);
+}
+
+INFER(rotate)
+{
+    Type *y = &results[0];
+    *y = arg(op, 0)->type;
+    const int at = op->attrs.dim ? find_dim(y, op->attrs.dim) : -1;
+    Split *split = at < 0 ? NULL : &y->dim[at].split;
+    if (!split || split->count != 1 || split->parts || op->attrs.axis != 1u << split->axis[0])
+        return REFUSE(NULL, "rotate: %%%s is not split over that axis alone along '%s'", arg(op, 0)->name,
+                      op->attrs.dim ? op->attrs.dim : "");
+    const int64_t ranks = m->axis_size[split->axis[0]];
+    if (op->attrs.index <= 0 || op->attrs.index >= ranks)
+        return REFUSE(NULL, "rotate by 1 to %lld ranks", (long long)ranks - 1);
+    split->turn = (int16_t)((split->turn + op->attrs.index) % ranks);
+    return true;
 }
 
 INFER(local_slice)

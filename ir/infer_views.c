@@ -202,6 +202,27 @@ static bool check_segments(Module *m, const Op *op, int at, int of, Name seq)
     return true;
 }
 
+/* Keys that pass by are split over one axis, like the queries over their first one: each block meets each. */
+static bool check_blocks(Module *m, const Op *op)
+{
+    const Attrs *a = &op->attrs;
+    const Type *q = &arg(op, 0)->type;
+    const Dim *seq = &q->dim[find_dim(q, a->seq)];
+    const Dim *k = &arg(op, 1)->type.dim[find_dim(&arg(op, 1)->type, a->key)];
+    const Dim *v = &arg(op, 2)->type.dim[find_dim(&arg(op, 2)->type, a->key)];
+    if (!a->axis && !a->own)
+        return true;
+    if (k->split.count != 1 || !dim_equal(k, v) || !seq->split.count || seq->split.axis[0] != k->split.axis[0] ||
+        seq->zigzag != k->zigzag || seq->size != k->size || seq->padded != k->padded || seq->split.turn ||
+        (a->axis && (split_axes(k->split) != a->axis || k->split.turn)))
+        return REFUSE("split them alike", "%s sees keys block by block: '%s' and '%s' must be split over one axis",
+                      info(op)->name, a->seq, a->key);
+    if (k->padded != k->size)
+        return REFUSE("use a size without padding", "%s sees keys block by block, and '%s' has padding", info(op)->name,
+                      a->key);
+    return true;
+}
+
 /* The operands of attend: q has seq and feature; k and v have key and feature, and all or some of the other dims of q
  * (missing ones broadcast). */
 static bool check_attend(Module *m, const Op *op, int plain)
@@ -233,7 +254,7 @@ static bool check_attend(Module *m, const Op *op, int plain)
         if (arg(op, i)->type.partial)
             return REFUSE("all_reduce it first", "%s is not linear in %%%s, which is partial", info(op)->name,
                           arg(op, i)->name);
-    return true;
+    return check_blocks(m, op);
 }
 
 INFER(attend)
@@ -257,7 +278,8 @@ static bool has_dims_of(const Type *type, const Type *q)
     return same;
 }
 
-/* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending. */
+/* The gradients of k and v are sums over the dims that only q has: a split of these leaves a sum pending, but for a
+ * split of the keys too. */
 INFER(attend_grad)
 {
     if (!check_attend(m, op, 6))
@@ -265,11 +287,12 @@ INFER(attend_grad)
     const Type *q = &arg(op, 0)->type;
     if (!has_dims_of(&arg(op, 3)->type, q) || !has_dims_of(&arg(op, 5)->type, q))
         return REFUSE(NULL, "attend_grad: y and dy must have the dims of q");
+    const Dim *key = &arg(op, 1)->type.dim[find_dim(&arg(op, 1)->type, op->attrs.key)];
     for (int i = 0; i < 3; i++) {
         results[i] = arg(op, i)->type;
         for (int j = 0; i > 0 && j < q->rank; j++)
             if (find_dim(&results[i], q->dim[j].name) < 0)
-                results[i].partial |= split_axes(q->dim[j].split);
+                results[i].partial |= split_axes(q->dim[j].split) & ~split_axes(key->split);
     }
     return true;
 }

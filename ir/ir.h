@@ -36,6 +36,7 @@ typedef struct {
     Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number.  "-", at
                       the ends: a loop does not pass this rank; of 0 elements, it does */
     bool reversed; /* with `parts`: the last rank has the first elements */
+    int16_t turn;  /* of one axis of n ranks: rank r has the block of rank (r + turn) mod n */
 } Split;
 
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
@@ -167,20 +168,21 @@ struct Op {
     Op *prev, *next;
 };
 
-/* The purpose of a function.  At most one function has each role, except PLAIN, UPDATE and KERNEL. */
+/* The purpose of a function.  At most one function has each role, except PLAIN, UPDATE, OPTIMIZE and KERNEL. */
 typedef enum {
     PLAIN,
-    MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
-    UPDATE,  /* of parameters by the optimizer: (param, grad, lr, step, state) -> (param, new state); see step.c */
-    TOTALS,  /* (inputs, ...) -> the divisors of `mean` that depend on the data */
-    STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
-    EVAL,    /* (inputs, params) -> loss, without dropout */
-    PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
-    KERNEL,  /* a fused group: one kernel */
+    MODEL,    /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
+    OPTIMIZE, /* of parameters by the optimizer: (param, grad, lr, step, state) -> (param, new state); see step.c */
+    TOTALS,   /* (inputs, ...) -> the divisors of `mean` that depend on the data */
+    STEP,     /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
+    UPDATE,   /* (a state[, its statistic, as its gradient]) -> the state after the step; autodiff moves it into STEP */
+    EVAL,     /* (inputs, params) -> loss, without dropout */
+    PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
+    KERNEL,   /* a fused group: one kernel */
     N_ROLES
 } FuncRole;
 
-/* The first parameters of a function UPDATE; lr and step, which counts from 1, are scalars. */
+/* The first parameters of a function OPTIMIZE; lr and step, which counts from 1, are scalars. */
 enum { UPDATED_PARAM, UPDATE_GRADIENT, UPDATE_LR, UPDATE_STEP, N_UPDATE_PARAMS };
 
 struct Func {
@@ -209,7 +211,8 @@ typedef struct Param {
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
     bool frozen; /* never updated: no gradient, no state of the optimizer */
-    Name update; /* the function UPDATE that the step applies to it; NULL: param - lr * grad */
+    Name update; /* the function OPTIMIZE that the step applies to it; NULL: param - lr * grad */
+    bool state;  /* not trained: the function with the role UPDATE that returns it computes it after each step */
     Name where;
     Loc loc; /* as of a Func */
     struct Param *next;
@@ -218,10 +221,13 @@ typedef struct Param {
 /* Fed by the trainer.  `shift` k: the token k steps later. */
 typedef struct Input {
     Name name;
-    Type type; /* i32, of one micro-batch */
-    int64_t shift;
-    int64_t vocab; /* tokens must be below it; 0: no bound known */
-    Loc loc;       /* as of a Func */
+    Type type;     /* of one micro-batch, which is the first dim: f32, i32 or bool */
+    Name of;       /* the input whose data it gets: itself, or T of next(T) */
+    int64_t shift; /* along the last dim */
+    int64_t vocab; /* numbers of i32 must be below it; 0: no bound known */
+    bool may_ignore;
+    int64_t ignored; /* if may_ignore: a label that counts in no loss, and need not be below vocab */
+    Loc loc;         /* as of a Func */
     struct Input *next;
 } Input;
 
@@ -239,6 +245,7 @@ typedef struct ShardRule {
     Name otherwise; /* NULL: none */
     bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
     bool exchange;  /* an op that needs a dim like these whole is split along another one: attention by heads */
+    bool ring;      /* its blocks of that dim pass by: see passes/layout/ring.c */
     Name parts;     /* "3+9": see Split */
     bool reversed;
     bool joined; /* of copies: they follow those of the rule before, on the same stages */
@@ -287,16 +294,19 @@ typedef struct Module {
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
+    struct Map *parts;       /* of splits: see part_size() */
     int fresh;
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
-    Source *table;                /* the user's schedule, see schedule/table.c; NULL: none */
-    struct Map *needed;           /* see note_stages() in stages.h */
-    int stage_axis;               /* the axis of these stages */
-    struct PipelineSlots *slots;  /* of the loop with {stages}, once it is placed: see schedule/slots.h */
-    struct ShardOffsets *offsets; /* of the text being generated; NULL: offsets are not collected */
+    Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
+    struct Map *needed;                /* see note_stages() in stages.h */
+    int stage_axis;                    /* the axis of these stages */
+    struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
+    struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
+    struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
+    struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
     unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */
@@ -336,7 +346,8 @@ enum {
     WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
     WISHES = 1 << 16,   /* requests a layout, to be lowered to collectives: no target runs it */
     MOVES = 1 << 17,    /* its result is on the stages that {on} names */
-    SKIPS = 1 << 18     /* an index of -1 selects nothing */
+    SKIPS = 1 << 18,    /* an index of -1 selects nothing */
+    IN_BLOCKS = 1 << 19 /* it can see its keys block by block, and its results be merged */
 };
 
 typedef struct {
@@ -375,6 +386,8 @@ static inline bool is_number(const Value *value, double number)
 bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim);     /* SUM: of at least one result */
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
+/* Do the keys of an op pass by, by a rule? */
+bool rings(const Module *m, const Op *op, const ShardRule *rule);
 /* Does an op exchange the dims of a rule for another one, and may that be `dim`? */
 bool exchanges(const Module *m, const Op *op, const ShardRule *rule);
 bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim);
@@ -417,7 +430,7 @@ bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal siz
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);  /* elements of that rank along the only axis */
 Name parts_text(Module *m, const int64_t *part, int64_t count);    /* of a Split: "3+9"; below 0: "-" */
-uint64_t ranks_with_part(const Dim *dim);                          /* as a set; 0: its parts do not say */
+uint64_t ranks_with_part(const Module *m, const Dim *dim);         /* as a set; 0: its parts do not say */
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank); /* the first of them */
 int64_t local_bytes(const Module *m, const Type *type);            /* in memory, on one rank */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
@@ -437,6 +450,7 @@ void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 void insert_param(Module *m, Param *before, Param *param); /* after `before` */
 Input *find_input(const Module *m, Name name);
+bool is_fed_records(const Module *m); /* each input from an array of its own; else all from one stream of tokens */
 const Input *longest_input(const Module *m); /* one with a sequence dim, if there is one; NULL: no input */
 Value *add_param(Module *m, Func *f, Name name, Type type); /* a parameter of a function */
 Value *param_named(const Func *f, Name name);               /* NULL if f has none of that name */

@@ -32,19 +32,30 @@ Role op_role(const Op *op, Name dim) { return info(op)->roles(op, dim); }
 bool needs_whole(const Op *op, Name dim)
 {
     Role role = op_role(op, dim);
-    return (role == WHOLE || role == MIN) && !op->attrs.own;
+    const bool in_parts = op->attrs.own && dim != op->attrs.feature, passes_by = op->attrs.axis && dim == op->attrs.key;
+    return (role == WHOLE || role == MIN) && !in_parts && !passes_by;
 }
 
-/* It needs a dim whole that is split like one of the rule: keys, which are split like queries. */
-bool exchanges(const Module *m, const Op *op, const ShardRule *rule)
+/* Does it need a dim whole that is split like one of the rule: keys, which are split like queries? */
+static bool needs_all_keys(const Module *m, const Op *op, const ShardRule *rule)
 {
-    for (int i = 0; rule->exchange && i < op->args.count; i++)
+    for (int i = 0; i < op->args.count; i++)
         for (int j = 0; j < arg(op, i)->type.rank; j++) {
             const Name name = arg(op, i)->type.dim[j].name, like = ruled_as(m, name);
             if (like != name && has_name(&rule->dims, like) && needs_whole(op, name))
                 return true;
         }
     return false;
+}
+
+bool exchanges(const Module *m, const Op *op, const ShardRule *rule)
+{
+    return rule->exchange && needs_all_keys(m, op, rule);
+}
+
+bool rings(const Module *m, const Op *op, const ShardRule *rule)
+{
+    return rule->ring && info(op)->traits & IN_BLOCKS && needs_all_keys(m, op, rule);
 }
 
 /* A dim of all its floating-point operands, which it keeps, but not the micro-batch. */

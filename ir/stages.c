@@ -69,7 +69,7 @@ Stages stages_passed(const Module *m, const Op *loop)
 {
     const Dim *dim = &loop->attrs.dims.dim[0];
     const int axis = dim->split.axis[0];
-    const uint64_t said = ranks_with_part(dim);
+    const uint64_t said = ranks_with_part(m, dim);
     return (Stages){ said ? said : ALL_STAGES >> (MAX_STAGES - m->axis_size[axis]), axis };
 }
 
@@ -261,8 +261,7 @@ Map stages_needed(Module *m, bool with_state)
 
 /* --- Micro-batches --------------------------------------------------------------------------------- */
 
-/* Are there loops in stages in it? */
-static bool passes_stages(const Func *f)
+bool passes_stages(const Func *f)
 {
     for (const Op *op = f->first; op; op = op->next)
         if (runs_in_stages(op))

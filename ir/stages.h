@@ -48,6 +48,8 @@ void note_stages(Module *m);
 uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
 
+bool passes_stages(const Func *f); /* are there loops in stages in it? */
+
 /* Is it a part of a micro-batch, whose messages between stages the schedule sends? */
 bool is_part_of_micro(const Module *m, const Func *f);
 

@@ -59,6 +59,16 @@ bool is_carried_in_place(const Op *loop, const Func *callee, int i)
     return same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
 }
 
+int64_t scratch_bytes(Module *m, Map *known, const Op *op)
+{
+    uintptr_t more = (uintptr_t)map_get(known, op); /* by one: 0 is unknown */
+    if (!more) {
+        more = 1 + (uintptr_t)(m->scratch_bytes ? m->scratch_bytes(m, op) : 0);
+        map_put(known, op, (void *)more);
+    }
+    return (int64_t)more - 1;
+}
+
 int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)
 {
     int64_t bytes = 0;

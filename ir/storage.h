@@ -13,6 +13,7 @@
 #define MPC_STORAGE_H
 
 #include "ir.h"
+#include "map.h"
 
 bool coincide(const Value *a, const Value *b); /* are both placed, at the same address? */
 
@@ -33,6 +34,9 @@ int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, the al
 
 /* Is the i-th carried value of a loop updated in place? */
 bool is_carried_in_place(const Op *loop, const Func *callee, int i);
+
+/* Bytes that the target's kernel for an op uses beside its results, remembered in `known`. */
+int64_t scratch_bytes(Module *m, Map *known, const Op *op);
 
 int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee); /* bytes after the callee's frame */
 

@@ -1,5 +1,6 @@
 /* types.c -- names, dims, types: properties of tensors that do not depend on ops. */
 #include "ir.h"
+#include "map.h"
 #include "stages.h"
 
 #include <stdarg.h>
@@ -108,7 +109,7 @@ Names dims_lacking(const Type *of, const Type *in)
 bool split_equal(Split a, Split b)
 {
     return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0 && a.parts == b.parts &&
-           a.reversed == b.reversed;
+           a.reversed == b.reversed && a.turn == b.turn;
 }
 
 bool dim_equal(const Dim *a, const Dim *b)
@@ -256,14 +257,13 @@ int64_t split_count(const Module *m, Split split)
     return count;
 }
 
-/* What "3+9" says: the number of parts, their sum, the largest, the size of part `at` and the sum of those before it,
- * and which are not "-". */
+/* What "3+9" says: the number of parts, the first of them, their sum, the largest, and which are not "-". */
 typedef struct {
-    int64_t count, sum, most, before, size;
+    int64_t count, size[MAX_STAGES], sum, most;
     uint64_t ranks;
 } Parts;
 
-static Parts read_parts(Name parts, int64_t at)
+static Parts read_parts(Name parts)
 {
     Parts p = { 0 };
     for (const char *text = parts; *text; text += *text == '+') {
@@ -274,13 +274,25 @@ static Parts read_parts(Name parts, int64_t at)
             p.ranks |= UINT64_C(1) << p.count;
         for (; *text >= '0' && *text <= '9'; text++)
             size = size * 10 + (*text - '0');
-        p.before += p.count < at ? size : 0;
-        p.size = p.count == at ? size : p.size;
+        if (p.count < MAX_STAGES)
+            p.size[p.count] = size;
         p.most = size > p.most ? size : p.most;
         p.sum += size;
         p.count++;
     }
     return p;
+}
+
+/* Each text is read once: passes ask for the same few very often. */
+static const Parts *parts_of(const Module *m, Name text)
+{
+    Parts *parts = map_get(m->parts, text);
+    if (!parts) {
+        parts = NEW(m->parts->arena, Parts);
+        *parts = read_parts(text);
+        map_put(m->parts, text, parts);
+    }
+    return parts;
 }
 
 Name parts_text(Module *m, const int64_t *part, int64_t count)
@@ -294,31 +306,40 @@ Name parts_text(Module *m, const int64_t *part, int64_t count)
 
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank)
 {
-    return dim->split.parts ? read_parts(dim->split.parts, rank).size : local_size(m, dim);
+    return dim->split.parts ? parts_of(m, dim->split.parts)->size[rank] : local_size(m, dim);
 }
 
 int64_t part_first(const Module *m, const Dim *dim, int64_t rank)
 {
     if (!dim->split.parts)
         return rank * local_size(m, dim);
-    const Parts parts = read_parts(dim->split.parts, rank);
-    return dim->split.reversed ? parts.sum - parts.before - parts.size : parts.before;
+    const Parts *parts = parts_of(m, dim->split.parts);
+    int64_t before = 0;
+    for (int64_t i = 0; i < rank; i++)
+        before += parts->size[i];
+    return dim->split.reversed ? parts->sum - before - parts->size[rank] : before;
 }
 
-uint64_t ranks_with_part(const Dim *dim) { return dim->split.parts ? read_parts(dim->split.parts, 0).ranks : 0; }
+uint64_t ranks_with_part(const Module *m, const Dim *dim)
+{
+    return dim->split.parts ? parts_of(m, dim->split.parts)->ranks : 0;
+}
 
 /* As many parts as ranks, which are the dim together; the ranks that have one are consecutive. */
 static bool has_right_parts(const Module *m, const Dim *dim)
 {
-    const Parts parts = read_parts(dim->split.parts, 0);
+    const Parts *parts = parts_of(m, dim->split.parts);
     const uint64_t gap =
-        parts.ranks ? parts.ranks + (parts.ranks & -parts.ranks) : 0; /* a carry through the first run */
-    return dim->split.count == 1 && !dim->zigzag && parts.count == split_count(m, dim->split) &&
-           parts.sum == dim->size && dim->padded == dim->size && parts.count <= MAX_STAGES && !(parts.ranks & gap);
+        parts->ranks ? parts->ranks + (parts->ranks & -parts->ranks) : 0; /* a carry through the first run */
+    return dim->split.count == 1 && !dim->zigzag && parts->count == split_count(m, dim->split) &&
+           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGES && !(parts->ranks & gap);
 }
 
 bool splits_evenly(const Module *m, const Dim *dim)
 {
+    if (dim->split.turn && (dim->split.count != 1 || dim->split.parts || dim->split.turn < 0 ||
+                            dim->split.turn >= m->axis_size[dim->split.axis[0]]))
+        return false;
     if (dim->split.parts || dim->split.reversed)
         return dim->split.parts && has_right_parts(m, dim);
     int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
@@ -327,7 +348,7 @@ bool splits_evenly(const Module *m, const Dim *dim)
 
 int64_t local_size(const Module *m, const Dim *dim)
 {
-    return dim->split.parts ? read_parts(dim->split.parts, 0).most : dim->padded / split_count(m, dim->split);
+    return dim->split.parts ? parts_of(m, dim->split.parts)->most : dim->padded / split_count(m, dim->split);
 }
 
 int64_t local_bytes(const Module *m, const Type *type)

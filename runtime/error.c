@@ -12,8 +12,11 @@
 #include <unistd.h>
 
 static const Rt *own; /* NULL: the only rank */
+static void (*last_act)(void);
 
 void rt_error_ranks(const Rt *rt) { own = rt; }
+
+void rt_before_abort(void (*act)(void)) { last_act = act; }
 
 /* In one write, so that lines of several ranks do not mix. */
 static void print_line(const char *before, const char *format, va_list args)
@@ -67,8 +70,11 @@ static _Noreturn void end_with(int status, const char *format, va_list args)
         let_one_speak();
     char *before = own && own->rank ? rt_text("error: rank %d: ", own->rank) : NULL;
     print_line(before ? before : "error: ", format, args);
-    if (has_others)
+    if (has_others) {
+        if (last_act)
+            last_act();
         own->program->comm->abort(status);
+    }
     exit(status);
 }
 

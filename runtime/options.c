@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef enum { EACH, SAME, CONTENT } Sharing;
-typedef enum { FLAG, COUNT, REAL, TEXT, CHOICE, MODE, TITLE } Kind;
+typedef enum { FLAG, COUNT, REAL, TEXT, LIST, CHOICE, MODE, TITLE } Kind;
 
 typedef struct {
     const char *field; /* "save_every"; of a TITLE its text */
@@ -126,6 +126,20 @@ static bool is_choice(const char *words, const char *text)
     return false;
 }
 
+/* The list with one text more. */
+static RtLIST appended(RtLIST list, const char *text)
+{
+    int count = 0;
+    while (list && list[count])
+        count++;
+    const char **grown = rt_allocate(count + 2, sizeof *grown);
+    for (int i = 0; i < count; i++)
+        grown[i] = list[i];
+    grown[count] = text;
+    free((void *)list);
+    return grown;
+}
+
 static void set_value(RtOptions *result, const Option *option, const char *text)
 {
     void *at = (char *)result + option->at;
@@ -148,6 +162,9 @@ static void set_value(RtOptions *result, const Option *option, const char *text)
     case TEXT:
         *(const char **)at = text;
         break;
+    case LIST:
+        *(RtLIST *)at = appended(*(RtLIST *)at, text);
+        break;
     case TITLE:
         break;
     }
@@ -166,7 +183,7 @@ static int parse_one(RtOptions *result, char **argv, int i)
     if (!option)
         refuse_unknown(name);
     bool *given = (bool *)((char *)result + option->given_at);
-    if (*given)
+    if (*given && option->kind != LIST)
         rt_end(RT_EXIT_USAGE, "--%s is given twice", name);
     if (option->kind == FLAG && equals)
         rt_end(RT_EXIT_USAGE, "--%s takes no value", name);
@@ -174,7 +191,7 @@ static int parse_one(RtOptions *result, char **argv, int i)
     const char *value = from_next ? argv[i + 1] : equals ? equals + 1 : "";
     if (!value)
         rt_end(RT_EXIT_USAGE, "--%s needs a value: --%s %s", name, name, option->value);
-    if (option->kind == TEXT && !strcmp(option->value, "FILE") && !*value)
+    if (option->value && strstr(option->value, "FILE") && !*value)
         rt_end(RT_EXIT_USAGE, "--%s needs the name of a file, not an empty text", name);
     *given = true;
     set_value(result, option, value);
@@ -287,8 +304,10 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--sample: model '%s' does not predict the next token (labels = next(tokens))",
                program->name);
     if (program->vocab != 256)
-        rt_end(RT_EXIT_USAGE, "--sample prints bytes, but model '%s' has %lld tokens, not 256", program->name,
-               (long long)program->vocab);
+        rt_end(RT_EXIT_USAGE,
+               "--sample prints bytes, but model '%s' has %lld tokens, not 256; models of Hugging Face's tokens speak "
+               "after 'mpc export', in transformers",
+               program->name, (long long)program->vocab);
 }
 
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
@@ -316,8 +335,8 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
 static char *value_text(const RtOptions *options, const Option *option)
 {
     const void *at = (const char *)options + option->at;
-    const char *text =
-        option->kind == FLAG || option->kind == COUNT || option->kind == REAL ? NULL : *(const char *const *)at;
+    const bool is_text = option->kind == TEXT || option->kind == CHOICE || option->kind == MODE;
+    const char *text = is_text ? *(const char *const *)at : NULL;
     bool is_given = *(const bool *)((const char *)options + option->given_at);
     if (option->ranks == CONTENT || option->kind == FLAG)
         return rt_text("%s", is_given ? "given" : "not given");

@@ -9,7 +9,8 @@ typedef int64_t RtCOUNT;
 typedef double RtREAL;
 typedef const char *RtTEXT;
 typedef const char *RtCHOICE;
-typedef const char *RtMODE; /* NULL: not given; "": given with no value */
+typedef const char *const *RtLIST; /* ended by NULL; NULL: not given */
+typedef const char *RtMODE;        /* NULL: not given; "": given with no value */
 
 typedef struct {
 #define GROUP(title)

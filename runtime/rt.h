@@ -34,6 +34,7 @@ typedef struct {
     bool zigzag;
     const int64_t *parts; /* along one axis: each rank's elements, in memory for the most; NULL: as above */
     bool reversed;        /* with `parts`: the last rank has the first elements */
+    int turn;             /* along one axis of n: rank r has the block of rank (r + turn) mod n */
 } RtSplit;
 
 typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;
@@ -68,17 +69,27 @@ typedef struct {
     RtInit init;
 } RtTensor;
 
-/* An i32 tensor that the trainer fills before a step: [micro-batches, B, length], or a part of these dims.  Element (u,
- * b, s) of `shift` k is the token s + k of sequence u * B + b; b and s count over all ranks; a rank's part is
- * determined by `batch` and `seq`. */
+typedef struct {
+    int64_t size, padded; /* over all ranks; padding is 0 */
+    RtSplit split;
+} RtInputDim;
+
+/* A tensor that the trainer fills before a step: [micro-batches, B, dims...], row-major, or this rank's part of these
+ * dims; the rows of a batch count over all ranks.  Of a stream of tokens, with at most one dim, element (u, b, s) is
+ * the token s + shift of sequence u * B + b.  Of records, each row is one: record u * B + b of the array of `of`, from
+ * `shift` on along the last dim. */
 typedef struct {
     const char *name;
+    const char *of; /* the input whose data it gets: itself, or T of next(T) */
+    RtType type;    /* RT_F32, RT_I32 or RT_BOOL */
     int64_t offset; /* bytes, in the arena */
-    int shift;      /* 0: tokens, 1: one later (next) */
-    int64_t length; /* number of tokens of a sequence, from its start: S or, without a dim for them, 1 */
-    int64_t vocab;  /* tokens must be below it; 0: not used as an index */
-    RtSplit batch, seq;
-    int64_t padded; /* size of the sequence in memory, over all ranks: padding is 0 */
+    int shift;
+    int64_t vocab; /* numbers of i32 must be below it; 0: not used as an index */
+    bool may_ignore;
+    int64_t ignored; /* if may_ignore: allowed, too */
+    RtSplit batch;
+    int rank; /* of a record */
+    RtInputDim dim[RT_MAX_RANK];
 } RtInput;
 
 /* Scalars that the trainer writes into the arena before a step and reads after it.  Offsets in bytes; -1: not used by
@@ -145,6 +156,7 @@ typedef struct {
  *   all_gather      [outer, block] -> [outer, n, block]
  *   reduce_scatter  [outer, n, block] -> [outer, block]
  *   send            [outer, block] -> [outer, block], from one rank to another
+ *   rotate          [outer, block] -> [outer, block], from the rank `turn` behind, around the group
  *   all_to_all      gathers one dim and splits another; gathers_first: the gathered dim is the first of them:
  *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
  *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
@@ -157,7 +169,7 @@ typedef struct {
     bool zigzag, zigzag_cut; /* of the dim that is gathered or reduced to a split; of the one that all_to_all splits */
 } RtPiece;
 
-typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL, RT_SEND } RtCollectiveKind;
+typedef enum { RT_ALL_REDUCE, RT_ALL_GATHER, RT_REDUCE_SCATTER, RT_ALL_TO_ALL, RT_SEND, RT_ROTATE } RtCollectiveKind;
 
 /* A collective; ops of one bucket are one collective, with a piece for each tensor.  Sums are in rank order and in
  * f32. */
@@ -167,6 +179,7 @@ typedef struct {
     bool maximum;
     int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
     uint64_t stages;              /* if not 0: of its only axis, the coordinates of those in the group */
+    int turn;                     /* of a rotate */
     const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
     const char *cause;            /* the pass that inserted it, and the reason: for reports */
     const RtPiece *piece;
@@ -219,12 +232,13 @@ typedef struct {
     int ntensors;
     const RtKernel *kernels;
     int nkernels;
-    const RtCode *code;    /* NULL: kernels are C, and the device is this processor */
-    int64_t arena_bytes;   /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
-    int64_t state_bytes;   /* of these, for tensors that outlive a step; likewise */
-    double flops_per_step; /* of the model: 6 N per token and attention; recomputation not counted */
-    int64_t tokens_per_step;
-    int64_t vocab; /* tokens in the data must be below it */
+    const RtCode *code;      /* NULL: kernels are C, and the device is this processor */
+    int64_t arena_bytes;     /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
+    int64_t state_bytes;     /* of these, for tensors that outlive a step; likewise */
+    double flops_per_step;   /* of the model: 6 N per token and attention; recomputation not counted */
+    int64_t tokens_per_step; /* of records: their number */
+    bool takes_records;      /* each input from an array of its own; else all from one stream of tokens */
+    int64_t vocab;           /* tokens in the data must be below it */
     RtSchedule schedule;
     int64_t seed;
     const char *precision; /* "fp32", "bf16", "fp16" */

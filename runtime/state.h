@@ -58,6 +58,9 @@ enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_DIVERGED = 
 /* From here on messages are for several ranks: only rank 0 prints notes, errors name the rank and end all ranks. */
 void rt_error_ranks(const Rt *rt);
 
+/* An error of several ranks ends this process without its exit handlers: what it still has to do. */
+void rt_before_abort(void (*act)(void));
+
 /* Ends the trainer: one line "error: MESSAGE" on stderr; rt_fail with RT_EXIT_ERROR. */
 _Noreturn void rt_end(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void rt_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

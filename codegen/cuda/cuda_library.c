@@ -153,12 +153,20 @@ static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FI
 
 /* --- Copies ----------------------------------------------------------------------------------- */
 
+/* The name of a result's dim in an operand: pad may rename the one that it makes longer. */
+static Name name_in(const Operands *o, const Value *operand, Name dim)
+{
+    return find_dim(&operand->type, dim) < 0 && o->op->attrs.dim ? o->op->attrs.dim : dim;
+}
+
 static char *numbers(const Operands *o, const Value *whole, const Value *of)
 {
     char *text = "";
-    for (int i = 0; i < whole->type.rank; i++)
-        text = arena_text(&o->m->arena, "%s%s%" PRId64, text, i ? ", " : "",
-                          of ? stride_along(of, whole->type.dim[i].name) : loop_size(o->m, &whole->type.dim[i]));
+    for (int i = 0; i < whole->type.rank; i++) {
+        const Dim *dim = &whole->type.dim[i];
+        const int64_t number = of ? stride_along(of, name_in(o, of, dim->name)) : loop_size(o->m, dim);
+        text = arena_text(&o->m->arena, "%s%s%" PRId64, text, i ? ", " : "", number);
+    }
     return arena_text(&o->m->arena, "{ %s }", text);
 }
 
@@ -172,7 +180,8 @@ static char *box_text(const Operands *o, int from, int64_t first, const char *cl
     FILL(text.out, cuda_box_template, { "name", name }, { "rank", arena_text(&o->m->arena, "%d", y->type.rank) },
          { "dim", arena_text(&o->m->arena, "%d", find_dim(&y->type, dim)) },
          { "first", arena_text(&o->m->arena, "%" PRId64, first) },
-         { "count", arena_text(&o->m->arena, "%" PRId64, size_along(o, o->value[from], dim)) },
+         { "count",
+           arena_text(&o->m->arena, "%" PRId64, size_along(o, o->value[from], name_in(o, o->value[from], dim))) },
          { "sizes", numbers(o, y, NULL) }, { "to", numbers(o, y, y) }, { "from", numbers(o, y, o->value[from]) },
          { "operand", o->name[from] }, { "clears", clears });
     return close_text(&o->m->arena, &text);

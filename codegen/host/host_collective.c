@@ -50,7 +50,8 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
                                          [RT_ALL_GATHER] = "RT_ALL_GATHER",
                                          [RT_REDUCE_SCATTER] = "RT_REDUCE_SCATTER",
                                          [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL",
-                                         [RT_SEND] = "RT_SEND" };
+                                         [RT_SEND] = "RT_SEND",
+                                         [RT_ROTATE] = "RT_ROTATE" };
     Module *m = h->m;
     Text pieces;
     open_text(&pieces);
@@ -63,6 +64,7 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
         { "naxes", arena_text(&m->arena, "%d", c->naxes) },
         { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, c)) },
         { "stages", c->stages ? arena_text(&m->arena, "0x%llx", (unsigned long long)c->stages) : NULL },
+        { "turn", c->turn ? arena_text(&m->arena, "%d", c->turn) : NULL },
         { "name", string_text(m, op->path ? op->path : info(op)->name) },
         { "where", string_text(m, op->where ? op->where : "") },
         { "cause", string_text(m, cause) },

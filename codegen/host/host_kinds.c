@@ -28,33 +28,33 @@ static void write_gaps(Host *h, const KindFrame *frame, const char *name, int ki
 
 static const char *kinds_name(Host *h, const Func *f)
 {
-    const KindFrame *frame = kind_frame(&h->kinds, f);
+    const KindFrame *frame = kind_frame(h->kinds, f);
     const char *name = map_get(&h->frames, frame), *gaps = "";
     if (name)
         return name;
     name = arena_text(&h->m->arena, "%s_kinds", function_name(h, f));
     map_put(&h->frames, frame, (void *)(uintptr_t)name);
-    for (int kind = 0; kind < h->kinds.count; kind++) {
+    for (int kind = 0; kind < h->kinds->count; kind++) {
         write_gaps(h, frame, name, kind);
         gaps = arena_text(&h->m->arena, "%s%s%s_%d", gaps, kind ? ", " : "", name, kind);
     }
     FILL(h->frame_tables.out,
          "static const RtKinds $name = {\n    .axis = $axis,\n    .gap = (const RtGap *const[]){ $gaps },\n};\n\n",
-         { "name", name }, { "axis", arena_text(&h->m->arena, "%d", h->kinds.axis) }, { "gaps", gaps });
+         { "name", name }, { "axis", arena_text(&h->m->arena, "%d", h->kinds->axis) }, { "gaps", gaps });
     return name;
 }
 
 const char *kinds_of(Host *h, const Func *f)
 {
-    return h->kinds.axis < 0 ? "NULL" : arena_text(&h->m->arena, "&%s", kinds_name(h, f));
+    return h->kinds->axis < 0 ? "NULL" : arena_text(&h->m->arena, "&%s", kinds_name(h, f));
 }
 
 const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset)
 {
     Arena *arena = &h->m->arena;
-    const KindFrame *frame = kind_frame(&h->kinds, f);
+    const KindFrame *frame = kind_frame(h->kinds, f);
     const int64_t at = place_on(frame, 0, offset);
-    for (int kind = 1; kind < h->kinds.count; kind++)
+    for (int kind = 1; kind < h->kinds->count; kind++)
         if (place_on(frame, kind, offset) != at)
             return arena_text(arena, "%s + rt_at(rt, &%s, %" PRId64 ")", base, kinds_name(h, f), offset);
     return at ? arena_text(arena, "%s + %" PRId64, base, at) : base;

@@ -11,7 +11,7 @@
  *   host_pipeline.c loops over micro-batches that stages run by a schedule
  *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
- *   program.c       the tables of RtProgram
+ *   program.c       the tables of RtProgram;  inputs.c  those of its inputs
  */
 #ifndef MPC_HOST_PARTS_H
 #define MPC_HOST_PARTS_H
@@ -71,7 +71,7 @@ typedef struct {
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
-    Kinds kinds;  /* of ranks */
+    Kinds *kinds; /* of ranks */
     Map frames;   /* KindFrame -> the name of its RtKinds, once it is written */
     Text frame_tables;
     Map halves;  /* functions that are halves of a micro-batch */
@@ -213,6 +213,17 @@ extern const Dialect c_dialect, cuda_dialect;
 
 void write_products(Host *h, FILE *out);
 void write_collectives(Host *h, FILE *out);
+
+char *integer_text(Module *m, int64_t value);
+
+/* The numbers of micro-batches, of sequences (or records) in each over all ranks, and of tokens in a sequence. */
+typedef struct {
+    int64_t micro, batch, seq;
+} InputShape;
+
+InputShape input_shape(const Module *m, const Func *f);
+int count_inputs(const Module *m, const Func *f);
+void write_inputs(Module *m, const Func *f, const char *name, FILE *out); /* a table NAME_inputs, if f has any */
 
 void write_tables(Host *h, TrainerTexts texts, FILE *out);
 

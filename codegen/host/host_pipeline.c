@@ -223,17 +223,33 @@ static char event_letter(const Event *e)
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
-/* { 's', chunk, peer, micro }: see RtEvent. */
-static char *event_text(Module *m, const PipelineSchedule *s, const Event *e)
+/* Appends ", 12" at `at`; returns its end. */
+static char *add_number(char *at, int number)
+{
+    char digits[16];
+    int count = 0;
+    do
+        digits[count++] = (char)('0' + number % 10);
+    while (number /= 10);
+    *at++ = ',', *at++ = ' ';
+    while (count)
+        *at++ = digits[--count];
+    return at;
+}
+
+/* { 's', chunk, peer, micro }: see RtEvent.  There are thousands, which printf() would take long for. */
+static void write_event(FILE *out, const char *gap, const PipelineSchedule *s, const Event *e)
 {
     const Message *message = &e->message;
-    if (!e->is_message)
-        return arena_text(&m->arena, "{ '%c', %d, 0, %d }", event_letter(e), e->action.stage / s->ranks,
-                          e->action.micro);
     const int to = message->stage + (message->backward ? -1 : 1);
     const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    return arena_text(&m->arena, "{ '%c', %d, %d, %d }", event_letter(e), own / s->ranks, rank_of_stage(s, other),
-                      message->micro);
+    char text[80], *end = text + strlen(strcpy(text, gap));
+    *end++ = '{', *end++ = ' ', *end++ = '\'', *end++ = event_letter(e), *end++ = '\'';
+    end = add_number(end, (e->is_message ? own : e->action.stage) / s->ranks);
+    end = add_number(end, e->is_message ? rank_of_stage(s, other) : 0);
+    end = add_number(end, e->is_message ? message->micro : e->action.micro);
+    strcpy(end, " },");
+    fputs(text, out);
 }
 
 static void write_events(Host *h, const PipelineSchedule *s)
@@ -242,19 +258,12 @@ static void write_events(Host *h, const PipelineSchedule *s)
     FILE *out = h->functions.out;
     for (int rank = 0; rank < s->ranks; rank++) {
         fprintf(out, "static const RtEvent events_%d[] = {", rank);
-        for (int i = 0; i < s->nevents[rank]; i++)
-            fprintf(out, "%s%s,", i % IN_ROW ? " " : "\n    ", event_text(h->m, s, &s->event[rank][i]));
+        for (int i = 0; i < s->nevents[rank]; i++) {
+            write_event(out, i % IN_ROW ? " " : "\n    ", s, &s->event[rank][i]);
+        }
         fputs("\n};\n", out);
     }
     fputs("\n", out);
-}
-
-static const StagePart *find_part(const PipelineSlots *slots, ActionKind kind, int chunk)
-{
-    for (int i = 0; i < slots->nparts; i++)
-        if (slots->part[i].kind == kind && slots->part[i].chunk == chunk)
-            return &slots->part[i];
-    return NULL;
 }
 
 static const char *action_name(Module *m, const StagePart *part)
@@ -293,14 +302,13 @@ typedef struct {
 
 static void write_message_tables(Host *h, const PipelineSlots *slots, Tables *tables)
 {
-    for (int i = 0; i < slots->nparts; i++) {
-        const StagePart *part = &slots->part[i];
+    for (int i = 0; i < slots->parts.count; i++) {
+        const StagePart *part = &slots->parts.part[i];
         const bool is_first = part->chunk == (part->kind == FORWARD_ACTION ? 0 : slots->schedule->chunks - 1);
         if (part->kind == WEIGHT_ACTION)
             continue;
-        int number = 0;
-        for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop))
-            map_put(&tables->of_loop, loop, (void *)(uintptr_t)write_inner(h, slots, part, loop, number++));
+        for (int k = 0; k < part->nloops; k++)
+            map_put(&tables->of_loop, part->loop[k], (void *)(uintptr_t)write_inner(h, slots, part, part->loop[k], k));
         if (!is_first)
             map_put(&tables->of_part, part, (void *)(uintptr_t)write_border(h, slots, part));
     }
@@ -312,12 +320,10 @@ static const char *messages_of(Host *h, const PipelineSlots *slots, const Tables
     const int next = kind == FORWARD_ACTION ? stage + 1 : stage - 1;
     if (next < 0 || next == stage_count(s))
         return "{ NULL, 0 }";
-    const StagePart *part = find_part(slots, kind, next / s->ranks);
+    const StagePart *part = part_doing(&slots->parts, kind, next / s->ranks);
     if (next / s->ranks != stage / s->ranks)
         return map_get(&tables->of_part, part);
-    const Op *loop = part->loop;
-    while (loop && !crosses(h->m, loop, rank_of_stage(s, stage), rank_of_stage(s, next)))
-        loop = next_stage_loop(loop);
+    const Op *loop = crossing_loop(h->m, part, rank_of_stage(s, stage), rank_of_stage(s, next));
     return loop ? map_get(&tables->of_loop, loop) : (internal_error(h->m, part->call, "no loop joins two stages"), "");
 }
 
@@ -331,7 +337,7 @@ static Lists write_lists(Host *h, const PipelineSlots *slots)
             append(h->m, &lists.message[kind], messages_of(h, slots, &tables, kind, stage));
     for (ActionKind kind = FORWARD_ACTION; kind < N_ACTION_KINDS; kind++)
         for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
-            append(h->m, &lists.action[kind], action_name(h->m, find_part(slots, kind, chunk)));
+            append(h->m, &lists.action[kind], action_name(h->m, part_doing(&slots->parts, kind, chunk)));
     for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
         append(h->m, &lists.reduce, reduces_chunk(h->m, slots->loop, chunk) ? reduction_name(h->m, chunk) : "NULL");
     return lists;
@@ -421,15 +427,15 @@ void write_pipeline(LoopText *l)
     FuncText *t = l->t;
     Host *h = t->h;
     const PipelineSlots *slots = pipeline_slots(h->m, l->op);
-    if (!slots->schedule || slots->part[slots->nparts - 1].call != l->callee->last) {
+    if (!slots->schedule || slots->parts.part[slots->parts.count - 1].call != l->callee->last) {
         internal_error(h->m, l->op, "a micro-batch is not cut in parts");
         return;
     }
-    for (int i = 0; i < slots->nparts; i++)
-        host_half(h, find_func(h->m, slots->part[i].call->attrs.callee));
+    for (int i = 0; i < slots->parts.count; i++)
+        host_half(h, find_func(h->m, slots->parts.part[i].call->attrs.callee));
     fputs("static const RtPipeline pipeline;\n\n", h->functions.out);
-    for (int i = 0; i < slots->nparts; i++)
-        write_action(l, slots, &slots->part[i]);
+    for (int i = 0; i < slots->parts.count; i++)
+        write_action(l, slots, &slots->parts.part[i]);
     for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
         if (reduces_chunk(h->m, l->op, chunk))
             write_reduction(l, chunk);

@@ -25,6 +25,8 @@ static RtPiece piece_of(const Module *m, const Op *op)
     if (at < 0)
         return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
     const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* has the dim in blocks */
+    if (op->kind == OP_rotate)                                                     /* all of it */
+        return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
     if (op->kind != OP_all_to_all)
         return (RtPiece){ .outer = count_between(m, x, 0, at),
                           .block = count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank),
@@ -77,7 +79,9 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count)
     RtCollective c = { .kind = first->kind == OP_all_reduce       ? RT_ALL_REDUCE
                                : first->kind == OP_all_gather     ? RT_ALL_GATHER
                                : first->kind == OP_reduce_scatter ? RT_REDUCE_SCATTER
+                               : first->kind == OP_rotate         ? RT_ROTATE
                                                                   : RT_ALL_TO_ALL,
+                       .turn = first->kind == OP_rotate ? (int)first->attrs.index : 0,
                        .type = element_rt_type(type->dtype),
                        .maximum = type->by == BY_MAX && type->partial,
                        .piece = piece,

@@ -27,7 +27,7 @@ static char *number_text(Module *m, double value)
     return arena_text(&m->arena, "%s", text);
 }
 
-static char *integer_text(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
+char *integer_text(Module *m, int64_t value) { return arena_text(&m->arena, "%" PRId64, value); }
 
 /* --- Tensors ------------------------------------------------------------------------------- */
 
@@ -169,77 +169,6 @@ void write_products(Host *h, FILE *out)
 static int64_t place_of(const Value *value) { return value ? value->storage->at : -1; }
 static int64_t place_fed(const Func *f, PortKind kind) { return place_of(param_for(f, kind, NULL)); }
 
-static const Input *input_of(const Module *m, const Value *param)
-{
-    return param->port.kind == PORT_INPUT ? find_input(m, param->port.of) : NULL;
-}
-
-/* How the batch and the sequence of an input are split. */
-static char *input_splits(Module *m, const Value *value)
-{
-    char *text = "";
-    for (int i = 0; i < value->type.rank; i++) {
-        const Dim *dim = &value->type.dim[i];
-        if (dim->split.count)
-            text = arena_text(&m->arena, "%s, .%s = %s", text, dim->name == m->batch ? "batch" : "seq",
-                              split_initialiser(m, dim));
-    }
-    return text;
-}
-
-/* The number of tokens per sequence of an input: the size of its dims except batch and micro-batches; or their size in
- * memory. */
-static int64_t length_of(const Module *m, const Input *input, const Type *type, bool padded)
-{
-    int64_t length = 1;
-    for (int i = 0; i < type->rank; i++)
-        if (type->dim[i].name != m->batch && find_dim(&input->type, type->dim[i].name) >= 0)
-            length *= padded ? type->dim[i].padded : type->dim[i].size;
-    return length;
-}
-
-static void write_inputs(Module *m, const Func *f, FILE *out)
-{
-    int count = 0;
-    for (int i = 0; i < f->params.count; i++) {
-        const Value *value = f->params.at[i];
-        const Input *input = input_of(m, value);
-        if (!input)
-            continue;
-        if (count++ == 0)
-            fprintf(out, "static const RtInput %s_inputs[] = {\n", role_name[f->role]);
-        fprintf(out,
-                "    { .name = %s, .offset = %" PRId64 ", .shift = %" PRId64 ", .length = %" PRId64
-                ", .padded = %" PRId64 ", .vocab = %" PRId64 "%s },\n",
-                string_text(m, input->name), value->storage->at, input->shift, length_of(m, input, &value->type, false),
-                length_of(m, input, &value->type, true), input->vocab, input_splits(m, value));
-    }
-    if (count)
-        fputs("};\n\n", out);
-}
-
-/* micro, batch and seq of the inputs: all dims except the first two are the sequence. */
-typedef struct {
-    int64_t micro, batch, seq;
-} Shape;
-
-static Shape shape_of(Module *m, const Func *f)
-{
-    Shape shape = { 1, 1, 1 };
-    for (int i = 0; i < f->params.count; i++) {
-        const Value *value = f->params.at[i];
-        const Input *input = input_of(m, value);
-        for (int d = 0; input && d < value->type.rank; d++) {
-            const Dim *dim = &value->type.dim[d];
-            int64_t *of = find_dim(&input->type, dim->name) < 0 ? &shape.micro
-                          : dim->name == m->batch               ? &shape.batch
-                                                                : &shape.seq;
-            *of = dim->size > *of ? dim->size : *of;
-        }
-    }
-    return shape;
-}
-
 static void write_scalars(Module *m, const Func *f, FILE *out)
 {
     FILL(out,
@@ -269,14 +198,6 @@ static int64_t logits_stride(Module *m, const Func *f)
     return 0;
 }
 
-static int count_inputs(Module *m, const Func *f)
-{
-    int count = 0;
-    for (int i = 0; i < f->params.count; i++)
-        count += input_of(m, f->params.at[i]) != NULL;
-    return count;
-}
-
 /* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
@@ -284,7 +205,7 @@ static void write_function(Host *h, FuncRole role, FILE *out)
     const Func *f = func_with_role(m, role);
     if (!f)
         return;
-    Shape shape = shape_of(m, f);
+    const InputShape shape = input_shape(m, f);
     int inputs = count_inputs(m, f);
     bool is_predict = role == PREDICT;
     FILL(out,
@@ -391,6 +312,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          "    .state_bytes = $state,\n"
          "    .flops_per_step = $flops,\n"
          "    .tokens_per_step = $tokens,\n"
+         "$records"
          "    .vocab = $vocab,\n"
          "    .schedule = $schedule,\n"
          "    .seed = $seed,\n"
@@ -401,6 +323,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
          { "flops", number_text(m, totals.flops) },
          { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },
+         { "records", is_fed_records(m) ? "    .takes_records = true,\n" : "" },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
          { "seed", integer_text(m, m->train.seed) },
          { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },
@@ -422,7 +345,7 @@ void write_tables(Host *h, TrainerTexts texts, FILE *out)
     write_kernels(h, out);
     for (int i = 0; i < NENTRIES; i++)
         if (func_with_role(m, entries[i]))
-            write_inputs(m, func_with_role(m, entries[i]), out);
+            write_inputs(m, func_with_role(m, entries[i]), role_name[entries[i]], out);
     write_literals(m, "plan", texts.plan, out);
     write_create(h, out);
     write_program(h, texts, out);

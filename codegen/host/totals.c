@@ -43,6 +43,8 @@ static void find_shape(const Module *m, Totals *totals)
     int batch = m->batch ? find_dim(type, m->batch) : -1;
     for (int i = 0; i < type->rank; i++)
         *(i == batch ? &totals->batch : &totals->seq) *= type->dim[i].size;
+    if (is_fed_records(m))
+        totals->seq = 1;
 }
 
 Totals program_totals(Module *m)

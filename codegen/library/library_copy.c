@@ -16,7 +16,8 @@ static Box box_of(const Operands *o, const Value *to, const Value *from)
     Box box = { 0 };
     for (int i = 0; i < from->type.rank; i++) {
         Name dim = from->type.dim[i].name;
-        int64_t size = size_along(o, from, dim), a = stride_along(to, dim), b = stride_along(from, dim);
+        const Name there = find_dim(&to->type, dim) < 0 ? o->op->attrs.dims.dim[0].name : dim; /* pad may rename */
+        int64_t size = size_along(o, from, dim), a = stride_along(to, there), b = stride_along(from, dim);
         int last = box.rank - 1;
         if (size == 1)
             continue;

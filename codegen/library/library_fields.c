@@ -21,15 +21,15 @@ char *call_with_shape(const Operands *o, const char *type, const char *function,
     return close_text(&o->m->arena, &text);
 }
 
-void put_offset(Text *fields, Module *m, const Dim *dim, const char *first)
+void put_offset(Text *fields, Module *m, const Dim *dim, const char *first, const char *prefix)
 {
     if (dim->split.count == 0)
         return;
     const char *offset = use_offset(m, dim);
     put_text(fields, first, arena_text(&m->arena, "%s.first", offset));
     if (dim->zigzag) {
-        put_text(fields, "jump_from", arena_text(&m->arena, "%s.jump_from", offset));
-        put_text(fields, "jump", arena_text(&m->arena, "%s.jump", offset));
+        put_text(fields, arena_text(&m->arena, "%sjump_from", prefix), arena_text(&m->arena, "%s.jump_from", offset));
+        put_text(fields, arena_text(&m->arena, "%sjump", prefix), arena_text(&m->arena, "%s.jump", offset));
     }
 }
 

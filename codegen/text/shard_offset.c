@@ -16,8 +16,9 @@ const char *offset_variable(Module *m, const Dim *dim)
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
     }
     const char *kind = dim->zigzag ? "zigzag" : dim->split.parts ? "uneven" : "offset";
-    return hashed_identifier(m, arena_text(&m->arena, "%s_%s_%" PRId64 "_over%s", kind, dim->name, dim->padded, axes),
-                             is_plain);
+    const char *turned = dim->split.turn ? arena_text(&m->arena, "_turned_%d", dim->split.turn) : "";
+    return hashed_identifier(
+        m, arena_text(&m->arena, "%s_%s_%" PRId64 "_over%s%s", kind, dim->name, dim->padded, axes, turned), is_plain);
 }
 
 char *parts_initialiser(Module *m, const Dim *dim)
@@ -36,8 +37,9 @@ char *split_initialiser(Module *m, const Dim *dim)
     if (dim->split.parts)
         return arena_text(&m->arena, "{ .count = 1, .axis = { %s }, .parts = %s%s }", axes, parts_initialiser(m, dim),
                           dim->split.reversed ? ", .reversed = true" : "");
-    return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s }", dim->split.count, axes,
-                                         dim->zigzag ? ", .zigzag = true" : "")
+    const char *turn = dim->split.turn ? arena_text(&m->arena, ", .turn = %d", dim->split.turn) : "";
+    return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s%s }", dim->split.count, axes,
+                                         dim->zigzag ? ", .zigzag = true" : "", turn)
                             : "{ .count = 0 }";
 }
 

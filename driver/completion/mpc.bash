@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile check report explain fmt opt print trace help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile check report explain fmt opt print trace import export help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -40,8 +40,16 @@ _mpc()
         words="--help --output= --partial merge"
         files='*.json'
         ;;
+    import)
+        words="--help --output= --define= --model= --map="
+        files=''
+        ;;
+    export)
+        words="--help --output= --define= --model= --map= --like="
+        files='*.safetensors'
+        ;;
     help)
-        words="--help --as= compile check report explain fmt opt print trace help"
+        words="--help --as= compile check report explain fmt opt print trace import export help"
         files=''
         ;;
     esac

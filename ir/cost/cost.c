@@ -128,7 +128,7 @@ Traffic op_traffic(const Module *m, const Op *op)
                         .volume = (double)(before > after ? before : after) };
     if (op->kind == OP_all_reduce) /* a reduce-scatter, and an all-gather */
         traffic.volume *= 2;
-    traffic.sent = traffic.volume * (1 - 1 / (double)traffic.ranks);
+    traffic.sent = op->kind == OP_rotate ? traffic.volume : traffic.volume * (1 - 1 / (double)traffic.ranks);
     return traffic;
 }
 

@@ -87,7 +87,6 @@ typedef struct {
     int64_t bytes[N_CLASSES]; /* in use at the peak of the step, each byte counted once */
     int64_t slots;            /* of the activations: what micro-batches of a pipeline keep */
     int64_t unused;           /* of the arena, at that time */
-    int64_t peak[N_ROLES];    /* peak while STEP, EVAL, PREDICT run */
     const Op *op;             /* running at the peak of the step, and its function */
     const Func *func;
     int nheld;
@@ -95,6 +94,10 @@ typedef struct {
 } MemoryUse;
 
 MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind); /* of one kind of rank */
+
+/* Bytes in use at the peak of a program; 0: there is none. */
+int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole role);
+
 int64_t bytes_of_held(const Module *m, const Stretch *held); /* less than end - begin for interleaved tensors */
 
 /* Where a value comes from: the op that made it, in the function in which it was made. */

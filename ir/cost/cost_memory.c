@@ -142,12 +142,17 @@ static void hold_values(PeakSearch *plan, UseList *list, const Life *lives, int 
             append_held(plan, list, lives[i].held);
 }
 
+/* Beside the results of an op: scratch of its kernel, or buffers and slots of a loop. */
+static int64_t bytes_beside(PeakSearch *plan, const Op *op, const Func *callee)
+{
+    return callee ? iteration_buffers(plan->m, op, callee) : scratch_of(plan->kinds, op);
+}
+
 static void hold_scratch(PeakSearch *plan, UseList *list, const Func *f, const Op *op, int64_t frame)
 {
-    Module *m = plan->m;
-    const Func *callee = frame_below(m, op);
+    const Func *callee = frame_below(plan->m, op);
     int64_t begin = op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
-    int64_t bytes = callee ? iteration_buffers(m, op, callee) : scratch_of(plan->kinds, op);
+    int64_t bytes = bytes_beside(plan, op, callee);
     const int64_t kept = callee ? op->attrs.slots : 0; /* of micro-batches in flight */
     if (bytes > kept)
         add_held(plan, list, f, frame,
@@ -191,27 +196,77 @@ typedef struct {
     int64_t bytes;
 } Peak;
 
+/* One call: its values, and for each op a bound of what is held while it runs, the sum of all ranges; -1: it is not
+ * run. */
+typedef struct {
+    const Func *f;
+    int64_t frame; /* see held_by() */
+    Life *lives;
+    int count;
+    int64_t *bound;
+} CallLives;
+
+static CallLives lives_of_call(PeakSearch *plan, const Func *f, int64_t frame)
+{
+    CallLives c = { .f = f, .frame = frame };
+    int ops = 0, number = 0;
+    int64_t sum = 0;
+    c.lives = find_lives(plan, f, &c.count);
+    for (const Op *op = f->first; op; op = op->next)
+        ops++;
+    c.bound = NEW_ARRAY(&plan->m->arena, int64_t, ops + 2);
+    for (int i = 0; i < c.count; i++) {
+        Life *life = &c.lives[i];
+        life->held = held_by(plan, f, life, frame);
+        c.bound[life->first] += life->held.end - life->held.begin;
+        c.bound[life->last + 1 < ops ? life->last + 1 : ops] -= life->held.end - life->held.begin;
+    }
+    for (const Op *op = f->first; op; op = op->next, number++) {
+        const bool is_run =
+            frame_below(plan->m, op) || plan->kinds->count == 1 || stages_running(plan->m, op) >> plan->kind & 1;
+        sum += c.bound[number];
+        c.bound[number] = is_run ? sum + bytes_beside(plan, op, frame_below(plan->m, op)) : -1;
+    }
+    return c;
+}
+
+static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame);
+
+/* While one op runs, or at the peak of what it calls; `room` is for the list. */
+static Peak peak_of_op(PeakSearch *plan, const CallLives *c, const Op *op, int number, UseList room)
+{
+    const Func *callee = frame_below(plan->m, op);
+    Peak here = { .func = c->f, .op = op, .held = { .room = room.room, .at = room.at } };
+    if (callee)
+        here = find_peak(plan, callee, c->frame + place_on(kind_frame(plan->kinds, c->f), plan->kind, op->attrs.frame));
+    if (!here.op) /* a rank of this kind runs nothing of the callee */
+        here.func = c->f, here.op = op;
+    hold_values(plan, &here.held, c->lives, c->count, number);
+    hold_scratch(plan, &here.held, c->f, op, c->frame);
+    here.bytes = bytes_held(&here.held);
+    return here;
+}
+
+/* The first op of the most bytes.  Ranges seldom overlap, so the op of the highest bound is near the peak: what it
+ * holds excludes nearly all others by their bounds. */
 static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
 {
+    const CallLives c = lives_of_call(plan, f, frame);
     Peak peak = { .func = f, .bytes = -1 };
     UseList room = { 0 }; /* of a list that is not the peak */
-    int count, number = 0;
-    Life *lives = find_lives(plan, f, &count);
-    for (int i = 0; i < count; i++)
-        lives[i].held = held_by(plan, f, &lives[i], frame);
+    const Op *highest = NULL;
+    int highest_number = 0, number = 0;
+    for (const Op *op = f->first; op; op = op->next, number++)
+        if (!frame_below(plan->m, op) && c.bound[number] >= 0 &&
+            (!highest || c.bound[number] > c.bound[highest_number]))
+            highest = op, highest_number = number;
+    const Peak likely = highest ? peak_of_op(plan, &c, highest, highest_number, (UseList){ 0 }) : peak;
+    number = 0;
     for (const Op *op = f->first; op; op = op->next, number++) {
-        const Func *callee = frame_below(plan->m, op);
-        Peak here = { .func = f, .op = op, .held = room };
-        here.held.count = 0;
-        if (!callee && plan->kinds->count > 1 && !(stages_running(plan->m, op) >> plan->kind & 1))
+        const bool is_lower = c.bound[number] < likely.bytes || c.bound[number] <= peak.bytes;
+        if (!frame_below(plan->m, op) && (c.bound[number] < 0 || is_lower))
             continue;
-        if (callee)
-            here = find_peak(plan, callee, frame + place_on(kind_frame(plan->kinds, f), plan->kind, op->attrs.frame));
-        if (!here.op) /* a rank of this kind runs nothing of the callee */
-            here.func = f, here.op = op;
-        hold_values(plan, &here.held, lives, count, number);
-        hold_scratch(plan, &here.held, f, op, frame);
-        here.bytes = bytes_held(&here.held);
+        const Peak here = op == highest ? likely : peak_of_op(plan, &c, op, number, room);
         const bool is_peak = here.bytes > peak.bytes;
         room = is_peak ? peak.held : here.held;
         peak = is_peak ? here : peak;
@@ -281,34 +336,50 @@ int64_t bytes_of_held(const Module *m, const Stretch *held)
     return held->value ? local_bytes(m, &held->value->type) : held->end - held->begin;
 }
 
-MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
+/* `lasting`: what outlives a step, in all programs. */
+static PeakSearch begin_search(const Classes *classes, Kinds *kinds, int kind, UseList *lasting)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
     const Op *loop = micro_loop(plan.m);
     plan.slots = loop && loop->attrs.stages ? pipeline_slots(plan.m, loop) : NULL;
-    UseList lasting = { 0 };
     Map seen = { .arena = &plan.m->arena };
-    MemoryUse use = { 0 };
     for (int i = 0; i < 3; i++)
         if (func_with_role(plan.m, roles[i]))
-            hold_params(&plan, &lasting, func_with_role(plan.m, roles[i]), &seen);
+            hold_params(&plan, lasting, func_with_role(plan.m, roles[i]), &seen);
     plan.base = aligned_bytes(plan.base);
-    for (int i = 0; i < 3; i++) {
-        const Func *f = func_with_role(plan.m, roles[i]);
-        if (!f)
-            continue;
-        Peak peak = find_peak(&plan, f, 0);
-        for (int j = 0; j < lasting.count; j++)
-            append_held(&plan, &peak.held, lasting.at[j]);
-        use.peak[f->role] = bytes_held(&peak.held);
-        use.arena = arena_on(kinds, kind);
-        if (f->role != STEP)
-            continue;
+    return plan;
+}
+
+static Peak peak_of_program(PeakSearch *plan, const Func *f, const UseList *lasting)
+{
+    Peak peak = find_peak(plan, f, 0);
+    for (int i = 0; i < lasting->count; i++)
+        append_held(plan, &peak.held, lasting->at[i]);
+    peak.bytes = bytes_held(&peak.held);
+    return peak;
+}
+
+int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole role)
+{
+    UseList lasting = { 0 };
+    PeakSearch plan = begin_search(classes, kinds, kind, &lasting);
+    const Func *f = func_with_role(plan.m, role);
+    return f ? peak_of_program(&plan, f, &lasting).bytes : 0;
+}
+
+MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
+{
+    UseList lasting = { 0 };
+    PeakSearch plan = begin_search(classes, kinds, kind, &lasting);
+    const Func *step = func_with_role(plan.m, STEP);
+    MemoryUse use = { .arena = arena_on(kinds, kind) };
+    if (step) {
+        Peak peak = peak_of_program(&plan, step, &lasting);
         use.op = peak.op, use.func = peak.func;
         count_classes(&plan, &peak.held, use.bytes);
-        for (int j = 0; j < peak.held.count; j++)
-            use.slots += peak.held.at[j].is_slots ? peak.held.at[j].end - peak.held.at[j].begin : 0;
+        for (int i = 0; i < peak.held.count; i++)
+            use.slots += peak.held.at[i].is_slots ? peak.held.at[i].end - peak.held.at[i].begin : 0;
         use.nheld = drop_shadowed(&peak.held);
         use.held = peak.held.at;
     }

@@ -22,15 +22,15 @@ typedef struct {
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
     int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
     int64_t queries, keys, features;
-    const Tangents *tangents; /* in forward mode */
-    const int64_t *position;  /* of the queries in the whole sequence; keys are whole */
+    const Tangents *tangents;               /* in forward mode */
+    const int64_t *position, *key_position; /* in the whole sequence */
 } Attention;
 
 /* Does query i of this rank see the key? */
 static bool is_visible(const Attention *x, int64_t i, int64_t key)
 {
     const Attrs *attrs = x->attrs;
-    int64_t back = x->position[i] - key;
+    int64_t back = x->position[i] - x->key_position[key];
     if (x->at[OF_KEY] && x->at[OF_QUERY][i * x->row[OF_QUERY]] != x->at[OF_KEY][key * x->row[OF_KEY]])
         return false;
     if (attrs->causal)
@@ -70,9 +70,10 @@ static void attend_row(const Attention *x, int64_t i, double *score)
         score[j] = visible ? n->map(OP_mul, x->scale, product(x, Q, i, K, j)) : -INFINITY;
         highest = number_reduce(n, OP_max, F32, highest, score[j]);
     }
+    highest = n->keeps_sums ? 0 : highest;
     for (int64_t j = 0; j < x->keys; j++)
         sum = n->add(sum, score[j] == -INFINITY ? 0 : weight(x, score[j], highest));
-    x->at[LSE][i * x->row[LSE]] = n->add(highest, n->map(OP_log, sum, 0));
+    x->at[LSE][i * x->row[LSE]] = n->keeps_sums ? sum : n->add(highest, n->map(OP_log, sum, 0));
     for (int64_t j = 0; j < x->keys; j++)
         if (score[j] != -INFINITY)
             accumulate(x, Y, i, n->map(OP_div, weight(x, score[j], highest), sum), V, j);
@@ -85,7 +86,8 @@ static void attend_grad_row(const Attention *x, int64_t i, double *unused)
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x, i, j))
             continue;
-        double p = weight(x, n->map(OP_mul, x->scale, product(x, Q, i, K, j)), lse);
+        double score = n->map(OP_mul, x->scale, product(x, Q, i, K, j));
+        double p = n->keeps_sums ? n->map(OP_div, weight(x, score, 0), lse) : weight(x, score, lse);
         double ds = n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), x->scale);
         accumulate(x, DV, j, p, DY, i);
         accumulate(x, DQ, i, ds, K, j);
@@ -138,8 +140,10 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
     int seq = find_dim(held[Q].type, attrs->seq), feature = find_dim(held[Q].type, attrs->feature);
     x.queries = x.part[Q]->size[seq];
     x.features = x.part[Q]->size[feature];
-    x.keys = x.part[K]->size[find_dim(held[K].type, attrs->key)];
+    int key = find_dim(held[K].type, attrs->key);
+    x.keys = x.part[K]->size[key];
     x.position = positions_of(in, &held[Q].type->dim[seq], rank);
+    x.key_position = positions_of(in, &held[K].type->dim[key], rank);
     double *score = NEW_ARRAY(&in->arena, double, x.keys + 1);
     for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
         for (int t = 0; t < TENSORS; t++)
@@ -149,14 +153,14 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
     }
 }
 
-/* Are keys and features whole, and the other dims of k and v split as in q? */
+/* Are keys (but for blocks of them) and features whole, and the other dims of k and v split as in q? */
 static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Sharded *k)
 {
     for (int i = 0; i < k->type->rank; i++) {
         const Dim *dim = &k->type->dim[i];
         bool own = dim->name == op->attrs.key || dim->name == op->attrs.feature;
         int at = find_dim(q->type, dim->name);
-        if (own && dim->split.count)
+        if (own && dim->split.count && !(op->attrs.own && dim->name == op->attrs.key))
             return cannot_run(in, "'%s' is split", dim->name);
         if (!own && (at < 0 || !same_place(dim, &q->type->dim[at])))
             return cannot_run(in, "queries and keys split '%s' differently", dim->name);
@@ -171,11 +175,44 @@ static void hold_segments(const Op *op, const Sharded args[], int plain, Sharded
         held[OF_QUERY + i - plain] = args[i];
 }
 
+/* --- Keys that pass by -------------------------------------------------------------------------- */
+
+/* A tensor with all keys, for those that are split along the ring; its terms pend along it. */
+static Sharded hold_all_keys(Interp *in, const Op *op, const Sharded *keys, Axes pending)
+{
+    Type *type = NEW(&in->arena, Type);
+    *type = *keys->type;
+    Dim *dim = &type->dim[find_dim(type, op->attrs.key)];
+    dim->split = (Split){ 0 };
+    dim->zigzag = false;
+    type->partial |= pending;
+    return hold(in, type);
+}
+
+/* Every rank of a ring sees all keys, so they are gathered. */
+static bool gather_keys(Interp *in, const Op *op, Sharded *keys)
+{
+    if (!op->attrs.axis || !keys->type)
+        return true;
+    const Op gather = { .kind = OP_all_gather, .attrs = { .dim = op->attrs.key, .axis = op->attrs.axis } };
+    const Sharded blocks = *keys;
+    *keys = hold_all_keys(in, op, &blocks, 0);
+    return keys->part && run_collective(in, &gather, &blocks, keys);
+}
+
+/* The sum of the ranks' gradients of all keys, to where the keys are. */
+static bool scatter_keys(Interp *in, const Op *op, const Sharded *all, Sharded *to)
+{
+    const Op scatter = { .kind = OP_reduce_scatter, .attrs = { .dim = op->attrs.key, .axis = op->attrs.axis } };
+    return !op->attrs.axis || run_collective(in, &scatter, all, to);
+}
+
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
     Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
     hold_segments(op, args, 3, held);
-    if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
+    if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
+        !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
         run_rank(in, op, held, rank, attend_row);
@@ -187,11 +224,14 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
     Sharded held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
                               [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
     hold_segments(op, args, 6, held);
-    if (!is_attention(in, op, &args[0], &args[1]) || !is_attention(in, op, &args[0], &args[2]))
+    if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
+        !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
+    for (int t = DK; op->attrs.axis && t <= DV; t++)
+        held[t] = hold_all_keys(in, op, &held[t], op->attrs.axis);
     for (int rank = 0; rank < in->ranks; rank++)
         run_rank(in, op, held, rank, attend_grad_row);
-    return true;
+    return scatter_keys(in, op, &held[DK], &y[1]) && scatter_keys(in, op, &held[DV], &y[2]);
 }
 
 bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2])

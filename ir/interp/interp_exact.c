@@ -12,6 +12,7 @@
  *   division            by the modular inverse; 1 / sqrt(x) is rsqrt(x)
  *   order               that of a hash, so that equal comparisons have equal results; but of
  *                       maximum(x, 1) and minimum(x, 1) the result is x, so that clipping always shows
+ *   log-sum-exp         its sum of exponentials, which stands for it in lse_add and lse_share
  *   +-infinity          represent themselves and the largest floats: masked elements have no
  *                       weight
  *   cast to i32         of integers below 2^31 only: others cannot be modelled
@@ -154,6 +155,10 @@ static double map_residue(OpKind kind, double a, double b)
         return inverse_of(unknown(OP_sqrt, a));
     case OP_exp:
         return exponential(a);
+    case OP_lse_add: /* of sums of exponentials */
+        return sum_of(a, b);
+    case OP_lse_share:
+        return a == 0 ? 0 : product_of(a, inverse_of(b));
     case OP_relu:
         return larger_of(a, 0);
     default:
@@ -172,4 +177,5 @@ const Numbers residues = { .of = of_real,
                            .add = sum_of,
                            .multiply_add = multiply_add,
                            .scattered = scattered,
+                           .keeps_sums = true,
                            .tolerance = 0 };

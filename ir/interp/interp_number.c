@@ -64,6 +64,12 @@ static double map_integer(OpKind kind, double a, double b, double c)
     }
 }
 
+static double lse_add(double a, double b)
+{
+    const double most = fmax(a, b);
+    return most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most));
+}
+
 static double map_real(OpKind kind, double a, double b)
 {
     switch (kind) {
@@ -122,6 +128,10 @@ static double map_real(OpKind kind, double a, double b)
         return gelu_tanh(a);
     case OP_gelu_tanh_slope:
         return gelu_tanh_slope(a);
+    case OP_lse_add:
+        return lse_add(a, b);
+    case OP_lse_share:
+        return a == -INFINITY ? 0 : exp(a - b);
     default:
         return NAN;
     }

@@ -20,6 +20,7 @@ typedef struct {
     double (*add)(double a, double b);
     double (*multiply_add)(double sum, double a, double b);
     double (*scattered)(double u); /* an arbitrary number, from one in [0, 1) */
+    bool keeps_sums;               /* a log-sum-exp is represented by its sum: exp has no algebra */
     double tolerance;              /* permitted relative difference of replicated parts */
 } Numbers;
 

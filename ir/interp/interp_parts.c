@@ -43,15 +43,21 @@ bool same_place(const Dim *a, const Dim *b)
 
 int64_t block_of(const Interp *in, const Dim *dim, int rank)
 {
-    int64_t block = 0;
-    for (int i = 0; i < dim->split.count; i++)
+    int64_t block = 0, count = 1;
+    for (int i = 0; i < dim->split.count; i++) {
         block = block * in->m->axis_size[dim->split.axis[i]] + coordinate(in, rank, dim->split.axis[i]);
-    return block;
+        count *= in->m->axis_size[dim->split.axis[i]];
+    }
+    return (block + dim->split.turn) % count;
 }
 
 int rank_of_block(const Interp *in, const Dim *dim, int64_t block)
 {
     int rank = 0;
+    if (dim->split.turn) { /* over one axis */
+        const int64_t count = in->m->axis_size[dim->split.axis[0]];
+        block = (block - dim->split.turn + count) % count;
+    }
     for (int i = dim->split.count - 1; i >= 0; i--) {
         int axis = dim->split.axis[i];
         rank += (int)(block % in->m->axis_size[axis]) * in->axis_step[axis];

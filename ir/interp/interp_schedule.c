@@ -138,7 +138,8 @@ static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
     for (int i = 0; i < part->call->results.count; i++)
         if (is_needed(p->in, part->call->results.at[i]))
             take(p->in, held(p, part->call->results.at[i], action->micro), &out[i]);
-    for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop)) {
+    for (int k = 0; k < part->nloops; k++) {
+        const Op *loop = part->loop[k];
         const Sharded *leaving = map_get(&action->leaving, loop);
         for (int i = 0; leaving && i < carried_on(loop); i++)
             take(p->in, held(p, result_of_part(part, action->func, loop->results.at[i]), action->micro), &leaving[i]);
@@ -181,18 +182,10 @@ static bool run_part(Pipeline *p, Staged *action, int rank)
     return true;
 }
 
-static const StagePart *find_part(const Pipeline *p, ActionKind kind, int stage)
-{
-    for (int i = 0; i < p->slots->nparts; i++)
-        if (p->slots->part[i].kind == kind && p->slots->part[i].chunk == stage / p->ranks)
-            return &p->slots->part[i];
-    return NULL;
-}
-
 static bool run_action(Pipeline *p, int rank, Action a)
 {
     Interp *in = p->in;
-    const StagePart *part = find_part(p, a.kind, a.stage);
+    const StagePart *part = part_doing(&p->slots->parts, a.kind, a.stage / p->ranks);
     if (!part) /* of weights, where the chunk has none */
         return true;
     Staged action = { p, part, find_func(in->m, part->call->attrs.callee), a.micro, { .arena = &in->arena } };
@@ -237,14 +230,12 @@ static bool pass_values(Pipeline *p, const Message *m)
 {
     const PipelineSchedule *s = p->slots->schedule;
     const int to = receiving_stage(m), ranks[] = { rank_of_stage(s, m->stage), rank_of_stage(s, to) };
-    const StagePart *part = find_part(p, m->backward ? BACKWARD_ACTION : FORWARD_ACTION, to);
+    const StagePart *part = part_doing(&p->slots->parts, m->backward ? BACKWARD_ACTION : FORWARD_ACTION, to / p->ranks);
     const Func *f = find_func(p->in->m, part->call->attrs.callee);
     const bool is_inside_chunk = to / p->ranks == m->stage / p->ranks;
-    const Op *loop = is_inside_chunk ? part->loop : NULL;
+    const Op *loop = is_inside_chunk ? crossing_loop(p->in->m, part, ranks[0], ranks[1]) : NULL;
     bool good = true;
     p->in->op = part->call;
-    while (loop && !crosses(p->in->m, loop, ranks[0], ranks[1]))
-        loop = next_stage_loop(loop);
     for (int i = 0; good && loop && i < carried_on(loop); i++)
         good = pass_value(p, m, result_of_part(part, f, loop->results.at[i]), result_of_part(part, f, arg(loop, i)));
     for (const Op *op = f->first; good && !is_inside_chunk && op; op = op->next)
@@ -365,12 +356,14 @@ static bool is_cut(Pipeline *p)
     for (const Op *op = p->micro->first; op; op = op->next)
         if (!op->attrs.stages)
             return cannot_run(in, "%s is in no part of the micro-batch", info(op)->name);
-    for (int k = 0; k < p->slots->nparts; k++) {
-        const StagePart *part = &p->slots->part[k];
+    for (int k = 0; k < p->slots->parts.count; k++) {
+        const StagePart *part = &p->slots->parts.part[k];
         const Func *f = find_func(in->m, part->call->attrs.callee);
-        for (int i = 0; i < carried_on(part->loop); i++)
-            if (!result_of_part(part, f, arg(part->loop, i)) || !result_of_part(part, f, part->loop->results.at[i]))
-                return cannot_run(in, "@%s does not return what its loop carries", f->name);
+        for (int n = 0; n < part->nloops; n++)
+            for (int i = 0; i < carried_on(part->loop[n]); i++)
+                if (!result_of_part(part, f, arg(part->loop[n], i)) ||
+                    !result_of_part(part, f, part->loop[n]->results.at[i]))
+                    return cannot_run(in, "@%s does not return what its loop carries", f->name);
         for (const Op *op = f->first; op; op = op->next)
             if (is_send(op) && (index_of(&f->params, arg(op, 0)) < 0 || !result_of_part(part, f, result(op))))
                 return cannot_run(in, "@%s does not return what it receives", f->name);

@@ -242,7 +242,9 @@ static bool find_tangent(Interp *in, const Op *op, const Sharded args[], const S
         extreme_tangent(in, &args[0], y, dy);
         return true;
     case OP_gelu_slope:
-    case OP_gelu_tanh_slope: /* only stand in gradients */
+    case OP_gelu_tanh_slope: /* only stand in gradients, or behind them */
+    case OP_lse_add:
+    case OP_lse_share:
         return cannot_run(in, "it has no derivative");
     default:
         break;

@@ -35,24 +35,41 @@ uint64_t stages_holding(const Module *m, const Value *value)
     return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
 }
 
-/* The stages that read it.  A repeat that passes no stages may run on some that do not need it, since the ranks of a
- * stage call its collectives together: they read whatever is there, but it must be there. */
-static uint64_t stages_reading(const Module *m, const Func *f, const Value *value)
+static uint64_t stages_in(const Map *map, const Value *value)
 {
-    uint64_t on = 0;
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->args.count; i++) {
-            const Func *callee = frame_below(m, op);
-            if (arg(op, i) != value)
-                continue;
-            if (callee)
-                on |= stages_reading(m, callee, callee->params.at[i]);
-            else if (info(op)->family == VIEW)
-                on |= stages_reading(m, f, result(op));
-            else
-                on |= stages_running(m, op) & (info(op)->traits & MOVES ? stages_of_type(&value->type) : ALL_STAGES);
-        }
-    return on;
+    const uint64_t *on = map_get(map, value);
+    return on ? *on : 0;
+}
+
+static void add_stages(Map *map, const Value *value, uint64_t on)
+{
+    uint64_t *known = map_get(map, value);
+    if (!known)
+        map_put(map, value, known = NEW(map->arena, uint64_t));
+    *known |= on;
+}
+
+/* The stages that read the values of a function: from the last op to the first, so that those that read a view are
+ * known before what it shows; callees first.  A repeat that passes no stages may run on some that do not need it, since
+ * the ranks of a stage call its collectives together: they read whatever is there, but it must be there. */
+static void note_readers(Kinds *kinds, const Func *f)
+{
+    const Module *m = kinds->m;
+    if (map_get(&kinds->read, f))
+        return;
+    map_put(&kinds->read, f, (void *)(uintptr_t)f);
+    for (const Op *op = f->last; op; op = op->prev) {
+        const Func *callee = frame_below(m, op);
+        if (callee)
+            note_readers(kinds, callee);
+        const uint64_t running = callee ? 0 : stages_running(m, op);
+        for (int i = 0; i < op->args.count; i++)
+            add_stages(&kinds->readers, arg(op, i),
+                       callee                     ? stages_in(&kinds->readers, callee->params.at[i])
+                       : info(op)->family == VIEW ? stages_in(&kinds->readers, result(op))
+                       : info(op)->traits & MOVES ? running & stages_of_type(&arg(op, i)->type)
+                                                  : running);
+    }
 }
 
 /* --- How much of it --------------------------------------------------------------------------------- */
@@ -93,19 +110,27 @@ static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
                                       is_read_in_slices(m, callee, callee->results.at[i], dim));
 }
 
-/* The bytes of a value of f from its first to the end of its last element.  Of what copies of a repeat keep, a stage
- * has as many slices as it runs copies; what is read or written as a whole, padding included, is as large everywhere.
- */
-static int64_t span_on(const Module *m, const Func *f, const Value *value, int kind)
+/* The dim of a value of f of which each stage has its own slices only: of what copies of a repeat keep, as many as it
+ * runs copies.  -1: what is read or written as a whole, padding included, is as large everywhere. */
+static int sliced_dim(const Module *m, const Func *f, const Value *value)
 {
     const int at = uneven_dim(&value->type);
     const Name dim = at >= 0 ? value->type.dim[at].name : NULL;
+    const bool is_sliced = dim && index_of(&f->results, value) < 0 && value->def && is_made_in_slices(m, value, dim) &&
+                           is_read_in_slices(m, f, value, dim);
+    return is_sliced ? at : -1;
+}
+
+/* The bytes of a value of f from its first to the end of its last element, on each kind. */
+static void find_spans(const Module *m, const Func *f, const Value *value, int kinds, int64_t bytes[])
+{
+    const int sliced = sliced_dim(m, f, value);
     const int64_t whole = span_bytes(m, value);
-    if (!dim || index_of(&f->results, value) >= 0 || !value->def || !is_made_in_slices(m, value, dim) ||
-        !is_read_in_slices(m, f, value, dim))
-        return whole;
-    const int64_t missing = local_size(m, &value->type.dim[at]) - part_size(m, &value->type.dim[at], kind);
-    return whole - missing * value->storage->stride[at] * dtype_bytes(value->type.dtype);
+    for (int kind = 0; kind < kinds; kind++) {
+        const Dim *dim = sliced >= 0 ? &value->type.dim[sliced] : NULL;
+        const int64_t missing = dim ? local_size(m, dim) - part_size(m, dim, kind) : 0;
+        bytes[kind] = dim ? whole - missing * value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : whole;
+    }
 }
 
 /* --- The parts of a frame that are in use ---------------------------------------------------------- */
@@ -137,33 +162,54 @@ static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
     all->use[all->count++] = (Use){ at / CACHE_LINE * CACHE_LINE, aligned_bytes(at + bytes), on };
 }
 
+/* The same for bytes that differ between kinds: one use for all that need as many. */
+static void use_on_each(Uses *all, int64_t at, const int64_t bytes[], uint64_t on)
+{
+    const int count = all->kinds->count;
+    for (int kind = 0; kind < count; kind++) {
+        uint64_t alike = 0;
+        for (int other = kind; other < count && on >> kind & 1; other++)
+            alike |= bytes[other] == bytes[kind] ? on & UINT64_C(1) << other : 0;
+        use(all, at, bytes[kind], alike);
+        on &= ~alike;
+    }
+}
+
 static void use_value(Uses *all, const Func *f, const Value *value)
 {
     const Module *m = all->kinds->m;
+    int64_t bytes[MAX_STAGES];
     if (value->storage->base != IN_FRAME)
         return;
-    const uint64_t on = stages_holding(m, value) | stages_reading(m, f, value);
-    if (uneven_dim(&value->type) < 0) {
-        use(all, value->storage->at, span_bytes(m, value), on);
-        return;
-    }
-    for (int kind = 0; kind < all->kinds->count; kind++)
-        use(all, value->storage->at, span_on(m, f, value, kind), on & UINT64_C(1) << kind);
+    find_spans(m, f, value, all->kinds->count, bytes);
+    use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_in(&all->kinds->readers, value));
 }
 
-int64_t slot_on(const Module *m, const PipelineSlots *slots, int ring, int kind)
+void slot_bytes(const Module *m, const PipelineSlots *slots, int ring, int64_t bytes[])
 {
+    const int kinds = slots->schedule->ranks;
     const Func *micro = find_func(m, slots->loop->attrs.callee);
-    int64_t most = 0;
-    for (const Op *op = micro->first; op; op = op->next)
-        for (int i = 0; i < op->results.count; i++) {
-            const Value *value = op->results.at[i];
-            if (value->storage->base != IN_FRAME || ring_of(slots, value) != ring)
-                continue;
-            const int64_t end = value->storage->at + span_on(m, micro, value, kind);
-            most = end > most ? end : most;
-        }
-    return most - slots->ring[ring].begin;
+    const Values *all = &slots->ring[ring].call->results;
+    int64_t span[MAX_STAGES];
+    for (int kind = 0; kind < kinds; kind++)
+        bytes[kind] = 0;
+    for (int i = 0; i < all->count; i++) {
+        const Value *value = all->at[i];
+        if (value->storage->base != IN_FRAME || ring_of(slots, value) != ring)
+            continue;
+        const int64_t begin = value->storage->at - slots->ring[ring].begin;
+        find_spans(m, micro, value, kinds, span);
+        for (int kind = 0; kind < kinds; kind++)
+            bytes[kind] = begin + span[kind] > bytes[kind] ? begin + span[kind] : bytes[kind];
+    }
+}
+
+static uint64_t kinds_with_slot(const Kinds *kinds, const Ring *ring, int slot)
+{
+    uint64_t on = 0;
+    for (int kind = 0; kind < kinds->count; kind++)
+        on |= slot < ring->slots[kind] ? UINT64_C(1) << kind : 0;
+    return on;
 }
 
 /* Behind the frame of its callee: buffers of what it carries, and slots. */
@@ -181,24 +227,17 @@ static void use_behind(Uses *all, const Op *op, const Func *callee)
     }
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
         const Ring *ring = &all->slots->ring[i];
-        for (int kind = 0; kind < all->kinds->count; kind++) {
-            const int64_t bytes = slot_on(m, all->slots, i, kind);
-            for (int slot = 0; slot < ring->slots[kind]; slot++)
-                use(all, slots + ring->offset + slot * ring->bytes, bytes, UINT64_C(1) << kind);
-        }
+        int64_t bytes[MAX_STAGES];
+        int most = 0;
+        slot_bytes(m, all->slots, i, bytes);
+        for (int kind = 0; kind < all->kinds->count; kind++)
+            most = ring->slots[kind] > most ? ring->slots[kind] : most;
+        for (int slot = 0; slot < most; slot++)
+            use_on_each(all, slots + ring->offset + slot * ring->bytes, bytes, kinds_with_slot(all->kinds, ring, slot));
     }
 }
 
-int64_t scratch_of(Kinds *kinds, const Op *op)
-{
-    Module *m = kinds->m;
-    uintptr_t known = (uintptr_t)map_get(&kinds->scratch, op);
-    if (!known) {
-        known = m->scratch_bytes ? 1 + (uintptr_t)m->scratch_bytes(m, op) : 1;
-        map_put(&kinds->scratch, op, (void *)known);
-    }
-    return (int64_t)known - 1;
-}
+int64_t scratch_of(Kinds *kinds, const Op *op) { return scratch_bytes(kinds->m, &kinds->scratch, op); }
 
 static void use_beside(Uses *all, const Op *op)
 {
@@ -208,13 +247,16 @@ static void use_beside(Uses *all, const Op *op)
         use(all, op->attrs.frame, scratch_of(all->kinds, op), stages_running(m, op));
         return;
     }
+    int64_t bytes[MAX_STAGES];
     for (int kind = 0; kind < all->kinds->count; kind++)
-        use(all, op->attrs.frame, frame_on(all->kinds, callee, kind), UINT64_C(1) << kind);
+        bytes[kind] = frame_on(all->kinds, callee, kind);
+    use_on_each(all, op->attrs.frame, bytes, ALL_STAGES);
     use_behind(all, op, callee);
 }
 
 static void use_frame(Uses *all, const Func *f)
 {
+    note_readers(all->kinds, f);
     for (const Op *op = f->first; op; op = op->next) {
         use_beside(all, op);
         for (int i = 0; i < op->results.count; i++)
@@ -228,9 +270,13 @@ static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL 
 /* Parameters of all entries are in the frame of each. */
 static void use_params(Uses *all, const Func *f)
 {
-    for (const Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next)
-        for (int i = 0; i < other->params.count && is_entry(other); i++)
+    for (const Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next) {
+        if (!is_entry(other))
+            continue;
+        note_readers(all->kinds, other);
+        for (int i = 0; i < other->params.count; i++)
             use_value(all, other, other->params.at[i]);
+    }
 }
 
 /* --- Gaps ------------------------------------------------------------------------------------------ */
@@ -243,14 +289,16 @@ static int lower_first(const void *a, const void *b)
 
 static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
 {
-    int64_t at = 0;
+    int64_t at = 0, before = 0;
     Gap *gap = frame->gap[kind] = NEW_ARRAY(&all->kinds->m->arena, Gap, all->count + 1);
     for (int i = 0; i <= all->count; i++) {
         const int64_t begin = i < all->count ? all->use[i].begin : end;
         if (i < all->count && !(all->use[i].on >> kind & 1))
             continue;
-        if (begin > at)
-            gap[frame->count[kind]++] = (Gap){ at, begin - at };
+        if (begin > at) {
+            gap[frame->count[kind]++] = (Gap){ at, begin - at, before };
+            before += begin - at;
+        }
         at = i < all->count && all->use[i].end > at ? all->use[i].end : at;
     }
 }
@@ -284,25 +332,43 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     return frame;
 }
 
-Kinds rank_kinds(Module *m)
+Kinds *kinds_again(Module *m)
 {
     const int axis = pipeline_axis(m);
+    Kinds *kinds = m->kinds = NEW(&m->arena, Kinds);
     note_stages(m);
-    return (Kinds){ .m = m,
-                    .axis = axis,
-                    .count = axis < 0 ? 1 : (int)m->axis_size[axis],
-                    .frames.arena = &m->arena,
-                    .scratch.arena = &m->arena };
+    *kinds = (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis] };
+    kinds->frames.arena = kinds->scratch.arena = kinds->read.arena = kinds->readers.arena = &m->arena;
+    return kinds;
+}
+
+Kinds *rank_kinds(Module *m) { return m->kinds ? m->kinds : kinds_again(m); }
+
+/* How many gaps begin before an address: they are in order. */
+static int gaps_before(const KindFrame *frame, int kind, int64_t at)
+{
+    int low = 0, high = frame->count[kind];
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (frame->gap[kind][middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 int64_t place_on(const KindFrame *frame, int kind, int64_t at)
 {
-    int64_t left_out = 0;
-    for (int i = 0; i < frame->count[kind] && frame->gap[kind][i].at < at; i++) {
-        const Gap *gap = &frame->gap[kind][i];
-        left_out += at - gap->at < gap->bytes ? at - gap->at : gap->bytes;
-    }
-    return at - left_out;
+    const int before = gaps_before(frame, kind, at);
+    const Gap *gap = before ? &frame->gap[kind][before - 1] : NULL;
+    return !gap ? at : at - gap->before - (at - gap->at < gap->bytes ? at - gap->at : gap->bytes);
+}
+
+bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes)
+{
+    const int before = gaps_before(frame, kind, at + bytes);
+    return bytes && before && frame->gap[kind][before - 1].at + frame->gap[kind][before - 1].bytes > at;
 }
 
 int64_t frame_on(Kinds *kinds, const Func *f, int kind) { return place_on(kind_frame(kinds, f), kind, f->frame); }
@@ -318,9 +384,9 @@ int64_t arena_on(Kinds *kinds, int kind)
 
 int64_t largest_arena(Module *m)
 {
-    Kinds kinds = rank_kinds(m);
+    Kinds *kinds = kinds_again(m);
     int64_t most = 0;
-    for (int kind = 0; kind < kinds.count; kind++)
-        most = arena_on(&kinds, kind) > most ? arena_on(&kinds, kind) : most;
+    for (int kind = 0; kind < kinds->count; kind++)
+        most = arena_on(kinds, kind) > most ? arena_on(kinds, kind) : most;
     return most;
 }

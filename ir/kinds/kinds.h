@@ -13,6 +13,7 @@
 
 typedef struct {
     int64_t at, bytes; /* in the plan; multiples of cache lines */
+    int64_t before;    /* bytes of all gaps before it */
 } Gap;
 
 /* The frame of a function; of step, evaluation or prediction: the arena while it runs.  What outlives a step and what
@@ -22,28 +23,32 @@ typedef struct {
     int *count; /* of them, by kind */
 } KindFrame;
 
-typedef struct {
+typedef struct Kinds {
     Module *m;
     int axis;    /* a rank's coordinate on it is its kind; -1: there is one kind */
     int count;   /* of kinds */
     Map frames;  /* Func -> KindFrame */
-    Map scratch; /* Op -> bytes, plus one */
+    Map scratch; /* see scratch_bytes() */
+    Map readers; /* Value -> the stages that read it, of the functions in `read` */
+    Map read;
 } Kinds;
 
-/* Of a placed program that does not change while they are used. */
-Kinds rank_kinds(Module *m);
+/* Of a placed program that does not change while they are used; kinds_again: found anew, for those who ask later. */
+Kinds *rank_kinds(Module *m);
+Kinds *kinds_again(Module *m);
 
 const KindFrame *kind_frame(Kinds *kinds, const Func *f);
 int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */
-int64_t arena_on(Kinds *kinds, int kind);                       /* bytes of the arena */
-int64_t frame_on(Kinds *kinds, const Func *f, int kind);        /* bytes of the frame */
+bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes); /* does a range of the plan? */
+int64_t arena_on(Kinds *kinds, int kind);                                    /* bytes of the arena */
+int64_t frame_on(Kinds *kinds, const Func *f, int kind);                     /* bytes of the frame */
 
 int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses beside its results, on all kinds */
 
 int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
 
-/* The bytes of a slot of that ring, on one kind of rank. */
-int64_t slot_on(const Module *m, const struct PipelineSlots *slots, int ring, int kind);
+/* The bytes of a slot of that ring, on each kind of rank. */
+void slot_bytes(const Module *m, const struct PipelineSlots *slots, int ring, int64_t bytes[]);
 
 /* The stages that hold a value of a program, or may write it. */
 uint64_t stages_holding(const Module *m, const Value *value);

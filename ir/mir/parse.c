@@ -259,7 +259,7 @@ static void read_func(Parser *p)
         read_op(p, f);
     read_results(p, f);
     expect(p, "}");
-    if (f->role != PLAIN && f->role != UPDATE && f->role != KERNEL && !f->returns.count)
+    if (f->role != PLAIN && f->role != OPTIMIZE && f->role != KERNEL && !f->returns.count)
         assume_ports(p->module, f);
 }
 
@@ -308,6 +308,7 @@ static void read_param(Parser *p, Param **end)
     expect(p, ")");
     param->decay = !accept(p, "no_decay");
     param->frozen = accept(p, "frozen");
+    param->state = !param->frozen && accept(p, "state");
     if (accept(p, "update")) {
         expect(p, "(");
         expect(p, "@");
@@ -336,8 +337,19 @@ static void read_input(Parser *p, Input **end)
     input->loc = from(p, begin);
     expect(p, ":");
     input->type = read_type(p);
+    input->of = input->name;
+    if (accept(p, "of(")) {
+        expect(p, "%");
+        input->of = read_name(p);
+        expect(p, ")");
+    }
     input->shift = read_parenthesised(p, "shift");
     input->vocab = read_parenthesised(p, "vocab");
+    input->may_ignore = accept(p, "ignored(");
+    if (input->may_ignore) {
+        input->ignored = read_int(p);
+        expect(p, ")");
+    }
 }
 
 static void read_rule(Parser *p, ShardRule **end)
@@ -358,6 +370,7 @@ static void read_rule(Parser *p, ShardRule **end)
         rule->otherwise = read_name(p);
     rule->zigzag = accept(p, "zigzag");
     rule->exchange = accept(p, "exchange");
+    rule->ring = accept(p, "ring");
     rule->reversed = accept(p, "reversed");
     rule->joined = accept(p, "joined");
     if (accept(p, "parts"))

@@ -185,7 +185,7 @@ Name read_parts(Parser *p)
 }
 
 /* name:size~padded/axes, /z/axes for zigzag blocks, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from
- * the last rank to the first */
+ * the last rank to the first, /axis@1 for blocks rotated by one rank */
 static Dim read_dim(Parser *p)
 {
     Dim dim = { .name = read_name(p) };
@@ -201,6 +201,8 @@ static Dim read_dim(Parser *p)
         dim.split = read_split(p);
         dim.split.reversed = reversed;
     }
+    if (dim.split.count && accept(p, "@"))
+        dim.split.turn = (int16_t)read_size_from(p, 1);
     if (dim.split.count && peek(p) == '(')
         dim.split.parts = read_parts(p);
     if (p->failed)

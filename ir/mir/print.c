@@ -9,8 +9,8 @@
 #include <string.h>
 
 const char *const role_name[N_ROLES] = {
-    [PLAIN] = "",    [MODEL] = "model", [UPDATE] = "update",   [TOTALS] = "totals",
-    [STEP] = "step", [EVAL] = "eval",   [PREDICT] = "predict", [KERNEL] = "kernel"
+    [PLAIN] = "",        [MODEL] = "model", [OPTIMIZE] = "optimize", [TOTALS] = "totals", [STEP] = "step",
+    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [KERNEL] = "kernel"
 };
 
 #define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,
@@ -42,7 +42,7 @@ static char *put(char *end, const char *text)
 }
 
 /* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks; (3+9): the parts of ranks; -pp:
- * from the last rank to the first. */
+ * from the last rank to the first; cp@1: the blocks have been rotated by one rank. */
 static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
     end = put(end, dim->name);
@@ -55,6 +55,8 @@ static char *put_dim(const Module *m, const Dim *dim, char *end)
                            : dim->split.reversed ? "/-"
                                                  : "/"),
                   m->axis[dim->split.axis[i]]);
+    if (dim->split.turn)
+        end += sprintf(end, "@%d", dim->split.turn);
     return dim->split.parts ? put(put(put(end, "("), dim->split.parts), ")") : end;
 }
 
@@ -331,7 +333,7 @@ static void print_param(Module *m, const Param *param, FILE *out)
     fputs(", ", out);
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
-    fputs(param->frozen ? " frozen" : "", out);
+    fputs(param->frozen ? " frozen" : param->state ? " state" : "", out);
     if (param->update)
         fprintf(out, " update(@%s)", param->update);
     print_loc(NULL, param->where, out);
@@ -342,7 +344,12 @@ static void print_input(Module *m, const Input *input, FILE *out)
 {
     fprintf(out, "  input %%%s : ", input->name);
     print_type(m, &input->type, out);
-    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")\n", input->shift, input->vocab);
+    if (input->of != input->name)
+        fprintf(out, " of(%%%s)", input->of);
+    fprintf(out, " shift(%" PRId64 ") vocab(%" PRId64 ")", input->shift, input->vocab);
+    if (input->may_ignore)
+        fprintf(out, " ignored(%" PRId64 ")", input->ignored);
+    fputc('\n', out);
 }
 
 static void print_train(Module *m, FILE *out)
@@ -368,15 +375,15 @@ static void print_saved(const Saved *saved, FILE *out)
     fputs(")\n", out);
 }
 
-/* shard heads+ff+vocab over tp else seq zigzag; shard seq over cp exchange */
+/* shard heads+ff+vocab over tp else seq zigzag; shard seq over cp exchange; shard seq over cp zigzag ring */
 static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
     fputs("  shard ", out);
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
-    fprintf(out, "%s%s%s", rule->exchange ? " exchange" : "", rule->reversed ? " reversed" : "",
-            rule->joined ? " joined" : "");
+    fprintf(out, "%s%s%s%s", rule->exchange ? " exchange" : "", rule->ring ? " ring" : "",
+            rule->reversed ? " reversed" : "", rule->joined ? " joined" : "");
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 

@@ -6,30 +6,15 @@
  */
 #include "schedule.h"
 
-#include <stdlib.h>
-
 /* Of one time, messages come first: actions that read them do not start before, and no reduction delays them. */
-typedef enum { MESSAGE, REDUCTION, ACTION } ItemKind;
+typedef enum { MESSAGE, REDUCTION, ACTION, N_ITEM_KINDS } ItemKind;
 
-/* An action, the message with its result, or the reduction after it; ties are broken by the fields below `time`, in
- * their order. */
+/* An action, the message with its result, or the reduction after it. */
 typedef struct {
-    double time;
+    double time; /* a whole number, as the default costs are */
     ItemKind kind;
     int rank, index;
 } Item;
-
-static int compare_items(const void *a, const void *b)
-{
-    const Item *x = a, *y = b;
-    if (x->time != y->time)
-        return x->time < y->time ? -1 : 1;
-    if (x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
-    if (x->rank != y->rank)
-        return x->rank - y->rank;
-    return x->index - y->index;
-}
 
 /* The rank that reads an action's result in a message; -1: nobody, or the same rank. */
 static int reader_rank(const PipelineSchedule *s, Action a)
@@ -50,7 +35,8 @@ static bool ends_stage(const PipelineSchedule *s, int rank, int i)
     return true;
 }
 
-static Item *items_in_order(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
+/* By rank and index. */
+static Item *list_items(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
 {
     int n = 0;
     for (int rank = 0; rank < s->ranks; rank++)
@@ -65,8 +51,27 @@ static Item *items_in_order(Arena *arena, const PipelineSchedule *s, const Timel
             if (s->reduces && ends_stage(s, rank, i))
                 items[(*count)++] = (Item){ t->end[rank][i], REDUCTION, rank, i };
         }
-    qsort(items, (size_t)*count, sizeof *items, compare_items);
     return items;
+}
+
+static int place_in_order(const Item *item) { return (int)item->time * N_ITEM_KINDS + (int)item->kind; }
+
+/* By time, then by kind, as counts of each say where it begins; then as they were listed. */
+static Item *items_in_order(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
+{
+    const Item *items = list_items(arena, s, t, count);
+    Item *sorted = NEW_ARRAY(arena, Item, *count);
+    int places = 0;
+    for (int i = 0; i < *count; i++)
+        places = place_in_order(&items[i]) >= places ? place_in_order(&items[i]) + 1 : places;
+    int *begin = NEW_ARRAY(arena, int, places + 1);
+    for (int i = 0; i < *count; i++)
+        begin[place_in_order(&items[i]) + 1]++;
+    for (int i = 0; i < places; i++)
+        begin[i + 1] += begin[i];
+    for (int i = 0; i < *count; i++)
+        sorted[begin[place_in_order(&items[i])]++] = items[i];
+    return sorted;
 }
 
 static void add_event(PipelineSchedule *s, int rank, Event event) { s->event[rank][s->nevents[rank]++] = event; }

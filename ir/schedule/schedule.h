@@ -51,7 +51,7 @@ typedef struct {
     bool sends;
 } Event;
 
-typedef struct {
+typedef struct PipelineSchedule {
     const char *name;
     int ranks, chunks, micros;
     Placement placement;

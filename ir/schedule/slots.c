@@ -9,11 +9,14 @@
 #include "stages.h"
 #include "storage.h"
 
+#include <string.h>
+
 const char *schedule_name(StageSchedule schedule)
 {
     static const char *const name[] = { [STAGES_NAIVE] = "naive",      [STAGES_GPIPE] = "gpipe",
                                         [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_INTERLEAVED] = "interleaved",
-                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v" };
+                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v",
+                                        [STAGES_TABLE] = "table" };
     return name[schedule];
 }
 
@@ -26,6 +29,13 @@ static PipelineSchedule *read_table(Module *m, int ranks, int chunks, int micros
     return s;
 }
 
+/* Is it the one that was certified last? */
+static bool is_certified(const PipelineSchedule *s, const PipelineSchedule *wanted)
+{
+    return s && strcmp(s->name, wanted->name) == 0 && s->ranks == wanted->ranks && s->chunks == wanted->chunks &&
+           s->micros == wanted->micros && s->reduces == wanted->reduces;
+}
+
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks)
 {
     const Loc loc = loop ? loop->loc : (Loc){ 0 };
@@ -34,67 +44,31 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
         return NULL;
     }
     const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name(name);
-    const int ranks = (int)m->axis_size[pipeline_axis(m)], micros = loop ? (int)loop->attrs.dims.dim[0].size : 1;
-    PipelineSchedule *s = name == STAGES_TABLE ? read_table(m, ranks, chunks, micros)
-                                               : make_schedule(&m->arena, called, ranks, chunks, micros, &why, &help);
+    const PipelineSchedule wanted = { .name = schedule_name(name),
+                                      .ranks = (int)m->axis_size[pipeline_axis(m)],
+                                      .chunks = chunks,
+                                      .micros = loop ? (int)loop->attrs.dims.dim[0].size : 1,
+                                      .reduces = loop && next_early(loop->next) };
+    if (is_certified(m->schedule, &wanted))
+        return m->schedule;
+    PipelineSchedule *s = name == STAGES_TABLE
+                              ? read_table(m, wanted.ranks, chunks, wanted.micros)
+                              : make_schedule(&m->arena, called, wanted.ranks, chunks, wanted.micros, &why, &help);
     if (s)
-        s->reduces = loop && next_early(loop->next);
+        s->reduces = wanted.reduces;
     if (s && order_messages(&m->arena, s, &why) && certify_schedule(&m->arena, s, &why))
-        return s;
+        return m->schedule = s;
     if (why)
         error_at(m->diags, (Where){ .at = loc, .help = help }, "the schedule %s: %s", called, why);
     return NULL;
 }
 
-static const Op *stage_loop_from(const Op *op)
-{
-    while (op && !runs_in_stages(op))
-        op = op->next;
-    return op;
-}
-
-const Op *stage_loop(const Func *part) { return stage_loop_from(part->first); }
-
-const Op *next_stage_loop(const Op *loop) { return stage_loop_from(loop->next); }
-
-/* --- Parts ------------------------------------------------------------------------------------------ */
-
-static bool loops_along(const StagePart *part, Name dim)
-{
-    const Op *loop = part->loop;
-    while (loop && loop->attrs.dims.dim[0].name != dim)
-        loop = next_stage_loop(loop);
-    return loop != NULL;
-}
-
-/* Those of a chunk loop along the same dims: forward, backward, and for the gradients of weights. */
-static void find_parts(Module *m, PipelineSlots *all, const Func *micro)
-{
-    int count = 0;
-    for (const Op *op = micro->first; op; op = op->next)
-        count += op->attrs.stages != NO_STAGES;
-    all->part = NEW_ARRAY(&m->arena, StagePart, count + 1);
-    for (const Op *op = micro->first; op; op = op->next) {
-        if (!op->attrs.stages)
-            continue;
-        StagePart *part = &all->part[all->nparts];
-        *part = (StagePart){ .call = op, .loop = stage_loop(find_func(m, op->attrs.callee)), .chunk = all->nparts };
-        for (int i = 0; i < all->nparts; i++)
-            if (loops_along(&all->part[i], part->loop->attrs.dims.dim[0].name))
-                part->kind++, part->chunk = all->part[i].chunk;
-        all->nparts++;
-    }
-}
-
 int chunk_of_result(Module *m, const Op *loop, int i)
 {
     const Func *micro = find_func(m, loop->attrs.callee);
-    PipelineSlots all = { .loop = loop };
-    find_parts(m, &all, micro);
-    for (int part = 0; part < all.nparts; part++)
-        if (micro->results.at[i]->def == all.part[part].call)
-            return all.part[part].chunk;
-    return -1;
+    MicroParts parts;
+    const StagePart *part = find_parts(m, micro, &parts) ? part_called(&parts, micro->results.at[i]->def) : NULL;
+    return part ? part->chunk : -1;
 }
 
 const Op *next_early(const Op *op)
@@ -102,14 +76,6 @@ const Op *next_early(const Op *op)
     while (op && !op->attrs.early)
         op = op->next;
     return op;
-}
-
-static int count_chunks(const PipelineSlots *all)
-{
-    int chunks = 0;
-    for (int i = 0; i < all->nparts; i++)
-        chunks += all->part[i].kind == FORWARD_ACTION;
-    return chunks;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------------ */
@@ -126,9 +92,9 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
     const Value *value = find_func(m, part->call->attrs.callee)->results.at[i];
     const int ranks = all->schedule->ranks, at = stage_on_rank(all->schedule, rank, part->chunk) % ranks;
     const bool is_first = at == (part->kind == FORWARD_ACTION ? 0 : ranks - 1);
-    for (const Op *loop = part->loop; loop; loop = next_stage_loop(loop))
-        if (is_carried(loop, &loop->args, value) && is_on(stages_passed(m, loop), rank) &&
-            !is_on(end_stage(m, loop, false), rank))
+    for (int k = 0; k < part->nloops; k++)
+        if (is_carried(part->loop[k], &part->loop[k]->args, value) && is_on(stages_passed(m, part->loop[k]), rank) &&
+            !is_on(end_stage(m, part->loop[k], false), rank))
             return true;
     return is_first && value->def && is_send(value->def);
 }
@@ -136,10 +102,10 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
 /* Of the i-th result of part number `number`. */
 static Lifetime lifetime_of(const Module *m, const PipelineSlots *all, int number, int i, int rank)
 {
-    const StagePart *made = &all->part[number], *read = made;
-    for (int later = number; later < all->nparts; later++)
-        if (index_of(&all->part[later].call->args, made->call->results.at[i]) >= 0)
-            read = &all->part[later];
+    const StagePart *made = &all->parts.part[number], *read = made;
+    for (int later = number; later < all->parts.count; later++)
+        if (index_of(&all->parts.part[later].call->args, made->call->results.at[i]) >= 0)
+            read = &all->parts.part[later];
     return (Lifetime){ made->kind, read->kind, made->chunk, read->chunk, arrives(m, all, made, i, rank) };
 }
 
@@ -163,7 +129,7 @@ static bool lie_together(const Module *m, const Op *call, const Value *a, const 
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
 static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
 {
-    const Op *call = all->part[number].call;
+    const Op *call = all->parts.part[number].call;
     const Value *value = call->results.at[i];
     const int64_t begin = value->storage->at, end = begin + span_bytes(m, value);
     Ring *ring = NULL;
@@ -185,23 +151,42 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
     }
 }
 
-/* Does each value have the slots that it needs?  By the other program: see schedule.h. */
-static bool certify_rings(Module *m, const PipelineSlots *all)
+static bool lives_as(const Lifetime *a, const Lifetime *b)
+{
+    return a->made == b->made && a->read == b->read && a->made_chunk == b->made_chunk &&
+           a->read_chunk == b->read_chunk && a->arrives == b->arrives;
+}
+
+/* Does the value have the slots that it needs, on each rank?  By the other program: see schedule.h.  Many values live
+ * alike: `known` is, by rank, what was proved last. */
+static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, Lifetime *known, int *known_slots)
 {
     const char *why;
-    for (int number = 0; number < all->nparts; number++)
-        for (int i = 0; i < all->part[number].call->results.count; i++)
-            for (int rank = 0; rank < all->schedule->ranks; rank++) {
-                const Value *value = all->part[number].call->results.at[i];
-                const int ring = value->storage->base == IN_FRAME ? ring_of(all, value) : -1;
-                const Lifetime life = lifetime_of(m, all, number, i, rank);
-                if (ring >= 0 &&
-                    !certify_slots(&m->arena, all->schedule, rank, &life, all->ring[ring].slots[rank], &why)) {
-                    error_at(m->diags, (Where){ .at = all->loop->loc }, "the slots of %%%s: %s", value->name, why);
-                    return false;
-                }
-            }
+    const Value *value = all->parts.part[number].call->results.at[i];
+    const int ring = value->storage->base == IN_FRAME ? ring_of(all, value) : -1;
+    for (int rank = 0; rank < all->schedule->ranks && ring >= 0; rank++) {
+        const Lifetime life = lifetime_of(m, all, number, i, rank);
+        const int slots = all->ring[ring].slots[rank];
+        if (known_slots[rank] == slots && lives_as(&life, &known[rank]))
+            continue;
+        if (!certify_slots(&m->arena, all->schedule, rank, &life, slots, &why)) {
+            error_at(m->diags, (Where){ .at = all->loop->loc }, "the slots of %%%s: %s", value->name, why);
+            return false;
+        }
+        known[rank] = life, known_slots[rank] = slots;
+    }
     return true;
+}
+
+static bool certify_rings(Module *m, const PipelineSlots *all)
+{
+    Lifetime *known = NEW_ARRAY(&m->arena, Lifetime, all->schedule->ranks);
+    int *known_slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
+    bool good = true;
+    for (int number = 0; number < all->parts.count; number++)
+        for (int i = 0; i < all->parts.part[number].call->results.count && good; i++)
+            good = certify_value(m, all, number, i, known, known_slots);
+    return good;
 }
 
 /* The i-th operand or result of a part, and as what its function has it. */
@@ -256,19 +241,22 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
     const Func *micro = find_func(m, loop->attrs.callee);
     PipelineSlots *all = m->slots = NEW(&m->arena, PipelineSlots);
     all->loop = loop;
-    find_parts(m, all, micro);
-    all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, count_chunks(all));
+    if (!find_parts(m, micro, &all->parts)) {
+        error_at(m->diags, (Where){ .at = loop->loc }, "the parts of a micro-batch are not forward and backward");
+        return all;
+    }
+    all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, all->parts.chunks);
     int most = 0;
     for (const Op *op = micro->first; op; op = op->next)
         most += op->results.count;
     all->ring = NEW_ARRAY(&m->arena, Ring, most + 1);
-    for (int number = 0; number < all->nparts && all->schedule; number++)
-        for (int i = 0; i < all->part[number].call->results.count; i++)
-            if (all->part[number].call->results.at[i]->storage->base == IN_FRAME)
+    for (int number = 0; number < all->parts.count && all->schedule; number++)
+        for (int i = 0; i < all->parts.part[number].call->results.count; i++)
+            if (all->parts.part[number].call->results.at[i]->storage->base == IN_FRAME)
                 add_to_ring(m, all, number, i);
     place_rings(all);
-    for (int number = 0; number < all->nparts && all->schedule; number++)
-        if (!check_pointers(m, all, &all->part[number]))
+    for (int number = 0; number < all->parts.count && all->schedule; number++)
+        if (!check_pointers(m, all, &all->parts.part[number]))
             all->schedule = NULL;
     if (all->schedule && !certify_rings(m, all))
         all->schedule = NULL;

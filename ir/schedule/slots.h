@@ -2,8 +2,7 @@
 #ifndef MPC_SLOTS_H
 #define MPC_SLOTS_H
 
-#include "ir.h"
-#include "schedule.h"
+#include "parts.h"
 
 /* The slots of one value, or of several interleaved ones, for micro-batches in flight: micro-batch i is in slot i mod
  * the number of slots. */
@@ -16,18 +15,10 @@ typedef struct {
     int *slots;            /* by rank */
 } Ring;
 
-/* A part of a micro-batch: what a rank does in one kind of action for one of its stages. */
-typedef struct {
-    const Op *call, *loop; /* of its function; in it, the first loop in stages */
-    ActionKind kind;
-    int chunk;
-} StagePart;
-
 typedef struct PipelineSlots {
     const Op *loop;
     PipelineSchedule *schedule; /* certified */
-    StagePart *part;            /* in the order of the calls */
-    int nparts;
+    MicroParts parts;           /* in the order of the calls */
     Ring *ring;
     int nrings;
     int64_t bytes; /* of all, on the rank that has most */
@@ -51,9 +42,5 @@ const Op *next_early(const Op *op);
 
 /* The ring of a value of its callee; -1: it has none. */
 int ring_of(const PipelineSlots *slots, const Value *value);
-
-/* The first loop in stages of a part of a micro-batch, and the next one, of another repeat; NULL: there is none. */
-const Op *stage_loop(const Func *part);
-const Op *next_stage_loop(const Op *loop);
 
 #endif

@@ -39,6 +39,8 @@ typedef struct {
     int64_t bytes; /* of the arena */
     Map last;      /* value -> number of its last reader + 1 */
     Map seen;      /* function -> itself: its last readers are known */
+    Map placed;    /* value -> itself: it has a place */
+    Map scratch;   /* see scratch_bytes() */
 } Check;
 
 /* The addresses of one call of a function. */
@@ -178,21 +180,19 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
     return true;
 }
 
-static bool has_places(const Check *c, const Func *f, const Op *op, const Values *values)
+static bool has_places(Check *c, const Func *f, const Op *op, const Values *values)
 {
     for (int i = 0; i < values->count; i++) {
         const Value *value = values->at[i];
+        if (map_get(&c->placed, value))
+            continue;
         if (!value->storage)
             return BROKEN("internal: %%%s of @%s has no storage", value->name, f->name);
         if (!lies_apart(c->m, value))
             return BROKEN("internal: the rows of %%%s of @%s overlap", value->name, f->name);
+        map_put(&c->placed, value, (void *)value);
     }
     return true;
-}
-
-static int64_t scratch_bytes(const Check *c, const Op *op)
-{
-    return c->m->scratch_bytes ? c->m->scratch_bytes(c->m, op) : 0;
 }
 
 /* A view has the address of its first element in the operand, and the strides of its dims there. */
@@ -210,15 +210,15 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
     return good || BROKEN("internal: %%%s is not at the address of its part of %%%s", y->name, x->name);
 }
 
-static bool check_op(const Check *c, const Place *place, Scene *scene, const Op *op)
+static bool check_op(Check *c, const Place *place, Scene *scene, const Op *op)
 {
     bool good = info(op)->family != VIEW || check_view(c, place, op);
-    int64_t beside = scratch_bytes(c, op);
+    int64_t beside = scratch_bytes(c->m, &c->scratch, op);
     int before = scene->count;
     for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
         Region region = written_at(c, place, op->results.at[i]);
         good = may_write(c, place, scene, op, op->results.at[i], &region);
-        add_living((Check *)c, scene, op->results.at[i], region, scene->now); /* together with the op's other results */
+        add_living(c, scene, op->results.at[i], region, scene->now); /* together with the op's other results */
     }
     Region scratch = plain_region(place->base + op->attrs.frame, beside);
     good = good && (!beside || may_write(c, place, scene, op, NULL, &scratch));
@@ -400,13 +400,15 @@ static bool check_iterations(Check *c, const Place *place, const Scene *scene, c
     return good;
 }
 
-/* Buffers alternate so that the last iteration writes to the result: stages with an odd and with an even number of
- * iterations differ. */
+/* Where buffers alternate, they do so that the last iteration writes to the result: stages with an odd and with an even
+ * number of iterations differ. */
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const int64_t most = rank_iterations(c->m, op);
+    const bool alternates = iteration_buffers(c->m, op, callee) > op->attrs.slots;
     bool good = check_iterations(c, place, scene, op, callee, most), differ = false;
-    for (int64_t stage = 0; runs_in_stages(op) && stage < split_count(c->m, op->attrs.dims.dim[0].split); stage++)
+    for (int64_t stage = 0; alternates && runs_in_stages(op) && stage < split_count(c->m, op->attrs.dims.dim[0].split);
+         stage++)
         differ |= (most - part_size(c->m, &op->attrs.dims.dim[0], stage)) % 2 != 0;
     return good && (!differ || check_iterations(c, place, scene, op, callee, most - 1));
 }
@@ -499,7 +501,8 @@ bool verify_memory(Module *m)
         const Func *f = func_with_role(m, programs[i]);
         if (!f || !f->first || !f->params.count || !f->params.at[0]->storage)
             continue;
-        Check c = { .m = m, .program = f, .bytes = f->frame, .last.arena = &m->arena, .seen.arena = &m->arena };
+        Check c = { .m = m, .program = f, .bytes = f->frame };
+        c.last.arena = c.seen.arena = c.placed.arena = c.scratch.arena = &m->arena;
         Scene outside = { 0 };
         if (step && f != step)
             add_state(&c, &outside, step);

@@ -52,14 +52,19 @@ static bool verify_train(Module *m)
 static bool verify_input(Module *m, const Input *input)
 {
     const Type *type = &input->type;
+    const Input *of = find_input(m, input->of);
     bool has_batch = m->batch && type->rank && type->dim[0].name == m->batch;
-    if (type->dtype != I32 || type->rank > (m->batch ? 2 : 1) || (m->batch && !has_batch))
-        return WRONG(m, input->loc, "the input %%%s holds tokens, i32[%s%sSEQUENCE], not %s", input->name,
-                     m->batch ? m->batch : "", m->batch ? ", " : "", type_text(m, type));
+    if ((m->batch && !has_batch) || is_half(type->dtype) || type->rank == MAX_RANK)
+        return WRONG(m, input->loc, "an input is f32, i32 or bool[%s%s...] of at most %d dims, but %%%s is %s",
+                     m->batch ? m->batch : "", m->batch ? ", " : "", MAX_RANK - 1, input->name, type_text(m, type));
+    if (!of || of->of != of->name || !type_equal(&of->type, type) || (of == input) != (input->shift == 0))
+        return WRONG(m, input->loc, "%%%s gets the data of %%%s, which is no input of this type with its own data",
+                     input->name, input->of);
     if (has_batch && type->dim[0].size != m->train.microbatch)
         return WRONG(m, input->loc, "the input %%%s has %lld sequences, and train.microbatch is %lld", input->name,
                      (long long)type->dim[0].size, (long long)m->train.microbatch);
-    if (input->shift < 0 || input->shift > INT32_MAX || input->vocab < 0 || input->vocab > INT32_MAX)
+    if (input->shift < 0 || input->shift > INT32_MAX || input->vocab < 0 || input->vocab > INT32_MAX ||
+        input->ignored < INT32_MIN || input->ignored > INT32_MAX)
         return WRONG(m, input->loc, "the shift and the vocabulary of %%%s must be from 0 to 2147483647", input->name);
     for (const Input *other = m->inputs; other != input; other = other->next)
         if (other->name == input->name)
@@ -110,6 +115,8 @@ static bool is_known(Module *m, const Func *f, const Value *param)
     const bool trains = f->role == STEP || f->role == MODEL;
     if (port.kind == PORT_INPUT)
         return find_input(m, port.of) != NULL;
+    if (f->role == UPDATE && port.kind == PORT_GRADIENT)
+        return find_param(m, port.of) && find_param(m, port.of)->state;
     if (port.kind == PORT_PARAM || (f->role == STEP && port_is_state(port.kind) && port_is_named(port.kind)))
         return find_param(m, port.of) != NULL;
     return param->type.rank == 0 && trains && (port_is_fed(port.kind) || (f->role == STEP && port_is_state(port.kind)));
@@ -145,10 +152,10 @@ static bool verify_update(Module *m, const Param *param)
     const Func *f = param->update ? find_func(m, param->update) : NULL;
     if (!param->update)
         return true;
-    if (!f || f->role != UPDATE || f->params.count < N_UPDATE_PARAMS ||
+    if (!f || f->role != OPTIMIZE || f->params.count < N_UPDATE_PARAMS ||
         f->results.count != f->params.count - N_UPDATE_PARAMS + 1)
         return WRONG(m, param->loc,
-                     "%%%s needs @%s with the role 'update': (param, grad, lr, step, state) -> (param, state)",
+                     "%%%s needs @%s with the role 'optimize': (param, grad, lr, step, state) -> (param, state)",
                      param->name, param->update);
     for (int i = 0; i < f->results.count; i++) {
         const Value *old = f->params.at[i ? i - 1 + N_UPDATE_PARAMS : 0], *new = f->results.at[i];
@@ -192,9 +199,13 @@ static bool verify_results(Module *m, const Func *f)
 {
     static const PortKind read[N_ROLES][2] = { [MODEL] = { PORT_LOSS },
                                                [EVAL] = { PORT_LOSS },
+                                               [UPDATE] = { PORT_PARAM },
                                                [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
                                                [PREDICT] = { PORT_LOGITS } };
-    int scalars = f->role == STEP ? 2 : f->role == TOTALS ? f->results.count : f->role == PREDICT ? 0 : 1;
+    int scalars = f->role == STEP                           ? 2
+                  : f->role == TOTALS                       ? f->results.count
+                  : f->role == PREDICT || f->role == UPDATE ? 0
+                                                            : 1;
     for (int i = 0; i < 2 && read[f->role][i]; i++)
         if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
             return WRONG(m, f->loc, "result %d of @%s must be 'as %s'", i + 1, f->name, port_word(read[f->role][i]));
@@ -234,7 +245,8 @@ bool verify_program(Module *m)
     if (!func_with_role(m, EVAL))
         return WRONG(m, m->train_loc, "the module has no function with the role 'eval'");
     for (const Func *f = m->funcs; f; f = f->next)
-        if (f->role != PLAIN && f->role != UPDATE && f->role != KERNEL && !(verify_taken(m, f) && verify_results(m, f)))
+        if (f->role != PLAIN && f->role != OPTIMIZE && f->role != KERNEL &&
+            !(verify_taken(m, f) && verify_results(m, f)))
             return false;
     for (const Param *param = m->params; param; param = param->next)
         if (!verify_update(m, param))

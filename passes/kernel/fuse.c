@@ -69,6 +69,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
     FusionGroup *g = NEW(&p->m->arena, FusionGroup);
     *g = (FusionGroup){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
     g->stages = stages_running(p->m, op);
+    g->step = op->attrs.step;
     g->values = op->args.count + op->results.count;
     if (g->product)
         return g;
@@ -131,7 +132,7 @@ static bool hold_alike(const FusionGroup *a, const FusionGroup *b)
 /* (A kernel that more stages run would also write what they got from another one.) */
 static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
-    if (a->stages != b->stages)
+    if (a->stages != b->stages || (a->step && b->step && a->step != b->step))
         return false;
     if (a->product || b->product)
         return a->product && b->product && !a->epilogue && !b->epilogue &&
@@ -199,6 +200,7 @@ static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
     const FusionGroup *large = a->space.rank >= b->space.rank ? a : b;
     g.space = large->space;
     g.updates = a->updates || b->updates;
+    g.step = a->step ? a->step : b->step;
     g.size = a->size + b->size;
     g.values = a->values + b->values;
     if (leading)

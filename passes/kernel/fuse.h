@@ -16,6 +16,7 @@ typedef struct FusionGroup {
     Names inner;                /* if has_inner */
     int last;                   /* the last of its ops in the list of siblings */
     int size;                   /* how many ops */
+    int64_t step;               /* of its ops that have one; 0: none has */
     int values;                 /* operands and results of its kernel, or more than these */
     uint64_t stages;            /* of a pipeline, that run it: all of its ops */
     struct FusionGroup *merged; /* merged into this one */

@@ -6,6 +6,8 @@
  *   on one stage -> another send                 on one stage -> on more      pend, all_reduce
  *   on stages -> some of them: hold, no communication
  *
+ * Attention whose keys pass by becomes steps: see ring.c.
+ *
  * First, a sum of several reduced sums becomes one sum that is reduced once, and a reshard of a reshard becomes one
  * reshard; gathers of a layer's weights are moved together, within the limit `bucket`.  Then adjacent reshards are
  * lowered step by step, with collectives of one kind adjacent, and get the number of a bucket: the runtime sends a
@@ -13,6 +15,7 @@
  */
 #include "manager/pass.h"
 #include "map.h"
+#include "ring.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "tensor_layout.h"
@@ -477,6 +480,7 @@ void pass_collectives(Module *m)
         share_equal(f);
         make_room(f);
         gather_together(m, f);
+        lower_rings(m, f);
         for (Op *op = f->first, *next; op; op = next) {
             Way ways[MANY];
             int n = count_together(op, ways);

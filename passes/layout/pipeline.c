@@ -28,138 +28,12 @@
 #include "uses.h"
 #include "weight_loop.h"
 
-/* The loops in stages of a part, in the order of the program: one for each repeat. */
-typedef struct {
-    int count;
-    Op *at[MAX_REPEATS];
-} Loops;
-
-/* Parts are numbered as a micro-batch passes them: forward by chunk, backward from the last chunk to the first, and, if
- * they are parts of their own, gradients of weights in that order. */
 typedef struct {
     Module *m;
     Func *micro;
-    int chunks;
-    Loops loops[N_ACTION_KINDS][MAX_CHUNKS]; /* by chunk; of weights: none, if the backward ones have no such part */
-    Op *last;                                /* before the calls are added */
-    Map part;                                /* op -> its part + 1 */
+    MicroParts parts;
+    Op *last; /* before the calls are added */
 } Cut;
-
-static int part_of(const Cut *cut, const Op *op) { return (int)(intptr_t)map_get(&cut->part, op) - 1; }
-
-static const Loops *loops_of_part(const Cut *cut, int part)
-{
-    const int at = part % cut->chunks;
-    return &cut->loops[part / cut->chunks][part < cut->chunks ? at : cut->chunks - 1 - at];
-}
-
-static bool add_loop(Loops *loops, Op *op)
-{
-    if (loops->count == MAX_REPEATS)
-        return false;
-    loops->at[loops->count++] = op;
-    return true;
-}
-
-/* The chunk whose forward loop is along the same dim; -1: there is none. */
-static int chunk_along(const Cut *cut, Name dim)
-{
-    for (int chunk = 0; chunk < cut->chunks; chunk++)
-        for (int i = 0; i < cut->loops[FORWARD_ACTION][chunk].count; i++)
-            if (cut->loops[FORWARD_ACTION][chunk].at[i]->attrs.dims.dim[0].name == dim)
-                return chunk;
-    return -1;
-}
-
-static bool add_forward(Cut *cut, const Op *before, Op *op)
-{
-    cut->chunks += !before || begins_chunk(cut->m, before, op);
-    return cut->chunks <= MAX_CHUNKS && add_loop(&cut->loops[FORWARD_ACTION][cut->chunks - 1], op);
-}
-
-static bool passes_all_stages(const Cut *cut, const Loops *loops)
-{
-    uint64_t passed = 0;
-    for (int i = 0; i < loops->count; i++)
-        passed |= stages_passed(cut->m, loops->at[i]).at;
-    return !unless_all(cut->m, (Stages){ passed, pipeline_axis(cut->m) }).at;
-}
-
-/* Each repeat of a chunk has a loop forward and a loop backward, along a dim of its own; false: the micro-batch passes
- * some stages more often, or is not differentiated. */
-static bool find_loops(Cut *cut)
-{
-    const Op *before = NULL;
-    bool good = true;
-    for (Op *op = cut->micro->first; op && good; op = op->next) {
-        if (!runs_in_stages(op))
-            continue;
-        const int chunk = chunk_along(cut, op->attrs.dims.dim[0].name);
-        if (op->attrs.reverse)
-            good = chunk >= 0 && add_loop(&cut->loops[BACKWARD_ACTION][chunk], op);
-        else
-            good = chunk < 0 && add_forward(cut, before, op), before = op;
-    }
-    for (int i = 0; i < cut->chunks && good; i++)
-        good = cut->loops[FORWARD_ACTION][i].count == cut->loops[BACKWARD_ACTION][i].count &&
-               passes_all_stages(cut, &cut->loops[FORWARD_ACTION][i]);
-    return good && cut->chunks > 0;
-}
-
-static void set_part(Cut *cut, const Op *op, int part) { map_put(&cut->part, op, (void *)(intptr_t)(part + 1)); }
-
-/* What a forward loop needs is of its part. */
-static void assign_forward(Cut *cut)
-{
-    for (int chunk = 0; chunk < cut->chunks; chunk++) {
-        Map needed = { .arena = &cut->m->arena };
-        for (int i = 0; i < cut->loops[FORWARD_ACTION][chunk].count; i++)
-            note_with_operands(&needed, cut->loops[FORWARD_ACTION][chunk].at[i]);
-        for (const Op *op = cut->micro->first; op; op = op->next)
-            if (map_get(&needed, op) && part_of(cut, op) < 0)
-                set_part(cut, op, chunk);
-    }
-}
-
-/* The part of its loops, and of what it carries at first, which nothing else reads; of other ops: the first of the
- * backward ones. */
-static void assign_loops(Cut *cut)
-{
-    for (const Op *op = cut->micro->first; op; op = op->next)
-        if (part_of(cut, op) < 0)
-            set_part(cut, op, cut->chunks);
-    for (int part = cut->chunks; part < N_ACTION_KINDS * cut->chunks; part++) {
-        const Loops *loops = loops_of_part(cut, part);
-        for (int k = 0; k < loops->count; k++) {
-            set_part(cut, loops->at[k], part);
-            for (int i = 0; i < loops->at[k]->attrs.carried; i++)
-                set_part(cut, arg(loops->at[k], i)->def, part);
-        }
-    }
-}
-
-/* All else is backward, where its operands are: in the first part that has them.  Returns a loop that would then be in
- * a later part than its own; NULL: there is none. */
-static const Op *assign_parts(Cut *cut)
-{
-    assign_forward(cut);
-    assign_loops(cut);
-    for (const Op *op = cut->micro->first; op; op = op->next) {
-        const int own = part_of(cut, op);
-        int latest = -1; /* of its operands */
-        if (own < cut->chunks)
-            continue;
-        for (int i = 0; i < op->args.count; i++)
-            if (arg(op, i)->def && part_of(cut, arg(op, i)->def) > latest)
-                latest = part_of(cut, arg(op, i)->def);
-        if (runs_in_stages(op) && latest > own)
-            return op;
-        if (is_send(op) && latest >= own && latest % cut->chunks < cut->chunks - 1)
-            latest++; /* where it arrives */
-        set_part(cut, op, latest > own ? latest : own);
-    }
-    return NULL;
-}
 
 static Value *copy_of(Builder b, const Op *loop, Value *value)
 {
@@ -234,7 +108,7 @@ static const Op *next_op(const Cut *cut, const Op *op) { return op == cut->last 
 static bool is_read_outside(const Cut *cut, const Value *value, int part)
 {
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
-        if (part_of(cut, op) != part && index_of(&op->args, value) >= 0)
+        if (part_of(&cut->parts, op) != part && index_of(&op->args, value) >= 0)
             return true;
     return index_of(&cut->micro->results, value) >= 0;
 }
@@ -247,23 +121,22 @@ static void give_back(Cut *cut, Part *to, Value *value)
     push_value(&cut->m->arena, &to->func->results, map_get(&to->inside, value));
 }
 
-static Name part_name(const Cut *cut, int part)
+static Name part_name(const Cut *cut, const StagePart *part)
 {
     static const char *const names[] = { "forward", "backward", "weights" };
-    const int at = part % cut->chunks, chunk = part < cut->chunks ? at : cut->chunks - 1 - at;
-    const char *name = names[part / cut->chunks];
-    return cut->chunks == 1 ? intern_format(cut->m, "%s.%s", cut->micro->name, name)
-                            : intern_format(cut->m, "%s.%s.%d", cut->micro->name, name, chunk);
+    const char *name = names[part->kind];
+    return cut->parts.chunks == 1 ? intern_format(cut->m, "%s.%s", cut->micro->name, name)
+                                  : intern_format(cut->m, "%s.%s.%d", cut->micro->name, name, part->chunk);
 }
 
 /* Moves the ops of one part into a function, and calls it. */
-static void cut_part(Cut *cut, int part, Map *instead)
+static void cut_part(Cut *cut, const StagePart *loops, Map *instead)
 {
     Module *m = cut->m;
-    const Loops *loops = loops_of_part(cut, part);
-    Part to = { .func = add_func(m, part_name(cut, part), PLAIN), .inside.arena = &m->arena };
+    const int part = part_number(&cut->parts, loops->kind, loops->chunk);
+    Part to = { .func = add_func(m, part_name(cut, loops), PLAIN), .inside.arena = &m->arena };
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op)) {
-        if (part_of(cut, op) != part || info(op)->family == LEAF)
+        if (part_of(&cut->parts, op) != part || info(op)->family == LEAF)
             continue;
         Builder b = { .module = m, .func = to.func, .loc = op->loc, .path = op->path, .where = op->where };
         Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
@@ -273,17 +146,17 @@ static void cut_part(Cut *cut, int part, Map *instead)
         for (int i = 0; i < op->results.count; i++)
             map_put(&to.inside, op->results.at[i], clone->results.at[i]);
     }
-    for (int k = 0; k < loops->count; k++)
-        for (int i = 0; i < loops->at[k]->attrs.carried; i++) {
-            give_back(cut, &to, arg(loops->at[k], i));
-            give_back(cut, &to, loops->at[k]->results.at[i]);
+    for (int k = 0; k < loops->nloops; k++)
+        for (int i = 0; i < loops->loop[k]->attrs.carried; i++) {
+            give_back(cut, &to, arg(loops->loop[k], i));
+            give_back(cut, &to, loops->loop[k]->results.at[i]);
         }
     for (const Op *op = cut->micro->first; op; op = next_op(cut, op))
-        for (int i = 0; i < op->results.count && part_of(cut, op) == part; i++)
+        for (int i = 0; i < op->results.count && part_of(&cut->parts, op) == part; i++)
             if (info(op)->family != LEAF && (is_send(op) || is_read_outside(cut, op->results.at[i], part)))
                 give_back(cut, &to, op->results.at[i]);
     Builder b = builder_at(m, cut->micro, NULL);
-    b.path = loops->at[0]->path, b.where = loops->at[0]->where, b.loc = loops->at[0]->loc;
+    b.path = loops->loop[0]->path, b.where = loops->loop[0]->where, b.loc = loops->loop[0]->loc;
     Values args = { 0 };
     for (int i = 0; i < to.args.count; i++) {
         Value *now = map_get(instead, to.args.at[i]);
@@ -300,9 +173,9 @@ static void replace_ops(Cut *cut)
 {
     Map instead = { .arena = &cut->m->arena };
     cut->last = cut->micro->last;
-    for (int part = 0; part < N_ACTION_KINDS * cut->chunks; part++)
-        if (loops_of_part(cut, part)->count)
-            cut_part(cut, part, &instead);
+    for (int number = 0; number < N_ACTION_KINDS * cut->parts.chunks; number++)
+        if (part_numbered(&cut->parts, number))
+            cut_part(cut, part_numbered(&cut->parts, number), &instead);
     for (int i = 0; i < cut->micro->results.count; i++) {
         Value *now = map_get(&instead, cut->micro->results.at[i]);
         cut->micro->results.at[i] = now ? now : cut->micro->results.at[i];
@@ -316,14 +189,16 @@ static void replace_ops(Cut *cut)
 /* Does the message leave a chunk for the next one, from the last stage of the former to the first of the latter? */
 static bool joins_chunks(const Cut *cut, const Op *op)
 {
-    const int part = part_of(cut, op);
-    const bool first_of_kind = part % cut->chunks == 0;
-    if (part >= WEIGHT_ACTION * cut->chunks || first_of_kind || !is_send(op) || !arg(op, 0)->def)
+    const MicroParts *parts = &cut->parts;
+    const int number = part_of(parts, op);
+    const bool first_of_kind = number % parts->chunks == 0;
+    if (number >= part_number(parts, WEIGHT_ACTION, parts->chunks - 1) || first_of_kind || !is_send(op) ||
+        !arg(op, 0)->def)
         return false;
-    const Loops *before = loops_of_part(cut, part - 1);
-    return part_of(cut, arg(op, 0)->def) < part &&
-           same_stages(arg(op, 0)->type.on, end_stage(cut->m, before->at[before->count - 1], true)) &&
-           same_stages(result(op)->type.on, end_stage(cut->m, loops_of_part(cut, part)->at[0], false));
+    const StagePart *before = part_numbered(parts, number - 1), *part = part_numbered(parts, number);
+    return part_of(parts, arg(op, 0)->def) < number &&
+           same_stages(arg(op, 0)->type.on, end_stage(cut->m, before->loop[before->nloops - 1], true)) &&
+           same_stages(result(op)->type.on, end_stage(cut->m, part->loop[0], false));
 }
 
 /* Other messages between stages would be sent where the schedule does not expect them. */
@@ -353,32 +228,49 @@ static bool refuse_cut(const Module *m, const Op *at, const char *why)
     return false;
 }
 
+static bool refuse_parts(const Cut *cut, const Op *at)
+{
+    return refuse_cut(cut->m, at,
+                      "a micro-batch does not pass the stages of the pipeline once forward and once backward");
+}
+
+static bool passes_all_stages(const Cut *cut, const StagePart *part)
+{
+    uint64_t passed = 0;
+    for (int i = 0; i < part->nloops; i++)
+        passed |= stages_passed(cut->m, part->loop[i]).at;
+    return !unless_all(cut->m, (Stages){ passed, pipeline_axis(cut->m) }).at;
+}
+
 /* Can a schedule interleave the micro-batches? */
 static bool can_cut(Cut *cut, const Op *loop)
 {
     const Op *nested = nested_loop(cut->m, cut->micro);
     if (nested)
         return refuse_cut(cut->m, nested, "the stages of a pipeline are in a repeat that is inside another one");
-    if (loop && !find_loops(cut))
-        return refuse_cut(cut->m, loop,
-                          "a micro-batch does not pass the stages of the pipeline once forward and once backward");
-    return loop != NULL;
+    bool good = loop && find_parts(cut->m, cut->micro, &cut->parts);
+    for (int chunk = 0; good && chunk < cut->parts.chunks; chunk++)
+        good = passes_all_stages(cut, part_doing(&cut->parts, FORWARD_ACTION, chunk));
+    return good || (loop && refuse_parts(cut, loop));
 }
 
 /* The gradients of weights, and then all else. */
 static bool divide(Cut *cut, bool splits_backward)
 {
-    for (int chunk = 0; chunk < cut->chunks; chunk++) {
-        Loops *backward = &cut->loops[BACKWARD_ACTION][chunk];
-        for (int i = 0; i < backward->count; i++) {
-            Op *weights = splits_backward ? divide_backward(cut->m, cut->micro, &backward->at[i]) : NULL;
-            if (weights)
-                add_loop(&cut->loops[WEIGHT_ACTION][chunk], weights);
-            own_carried(cut, cut->loops[FORWARD_ACTION][chunk].at[i]);
-            own_carried(cut, backward->at[i]);
+    for (int chunk = 0; chunk < cut->parts.chunks; chunk++) {
+        const StagePart *forward = part_doing(&cut->parts, FORWARD_ACTION, chunk);
+        const StagePart *backward = part_doing(&cut->parts, BACKWARD_ACTION, chunk);
+        for (int i = 0; i < backward->nloops; i++) {
+            Op *loop = backward->loop[i];
+            if (splits_backward)
+                divide_backward(cut->m, cut->micro, &loop);
+            own_carried(cut, forward->loop[i]);
+            own_carried(cut, loop);
         }
     }
-    const Op *misplaced = assign_parts(cut), *stray = misplaced ? NULL : stray_message(cut);
+    if (!find_parts(cut->m, cut->micro, &cut->parts)) /* with what has been divided */
+        return refuse_parts(cut, cut->micro->last);
+    const Op *misplaced = assign_parts(&cut->parts), *stray = misplaced ? NULL : stray_message(cut);
     if (misplaced)
         return refuse_cut(cut->m, misplaced, "this part of the pipeline needs what a later one computes");
     return !stray || refuse_cut(cut->m, stray,
@@ -388,10 +280,11 @@ static bool divide(Cut *cut, bool splits_backward)
 /* Do the loops go through the ranks as the stages of the schedule do? */
 static bool check_placement(const Cut *cut, const PipelineSchedule *s)
 {
-    for (int chunk = 0; chunk < cut->chunks; chunk++)
-        if (runs_up(cut->loops[FORWARD_ACTION][chunk].at[0]) != (s->placement != VEE || chunk == 0))
-            return refuse_cut(cut->m, cut->loops[FORWARD_ACTION][chunk].at[0],
-                              "this goes through the ranks in another order than the schedule");
+    for (int chunk = 0; chunk < cut->parts.chunks; chunk++) {
+        const Op *loop = part_doing(&cut->parts, FORWARD_ACTION, chunk)->loop[0];
+        if (runs_up(loop) != (s->placement != VEE || chunk == 0))
+            return refuse_cut(cut->m, loop, "this goes through the ranks in another order than the schedule");
+    }
     return true;
 }
 
@@ -402,11 +295,11 @@ void pass_pipeline(Module *m)
         return;
     inline_calls(m);
     Op *loop = micro_loop(m);
-    Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL, .part.arena = &m->arena };
+    Cut cut = { .m = m, .micro = loop ? find_func(m, loop->attrs.callee) : NULL };
     if ((loop && loop->attrs.stages) || !can_cut(&cut, loop))
         return;
     share_equal(cut.micro); /* now, not when carried values have their memory */
-    const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages, cut.chunks);
+    const PipelineSchedule *schedule = schedule_of_loop(m, loop, m->train.stages, cut.parts.chunks);
     if (!schedule || !check_placement(&cut, schedule) || !divide(&cut, schedule->splits_backward))
         return;
     replace_ops(&cut);

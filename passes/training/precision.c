@@ -54,13 +54,17 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
             op->results.at[i]->type = types[i];
 }
 
-/* Tensors become narrow; scalars (divisors, scales) stay. */
-static void narrow_params(Func *f, DType narrow)
+static bool is_state(const Module *m, Port port) { return port.kind == PORT_PARAM && find_param(m, port.of)->state; }
+
+/* Tensors become narrow; scalars (divisors, scales) and state that is no parameter stay, and so do inputs: what a loss
+ * compares with is not rounded. */
+static void narrow_params(const Module *m, Func *f, DType narrow)
 {
     for (int i = 0; i < f->params.count; i++) {
-        Type *type = &f->params.at[i]->type;
-        if (type->dtype == F32 && type->rank > 0)
-            type->dtype = narrow;
+        Value *param = f->params.at[i];
+        const bool stays = param->port.kind == PORT_INPUT || is_state(m, param->port);
+        if (param->type.dtype == F32 && param->type.rank > 0 && !stays)
+            param->type.dtype = narrow;
     }
 }
 
@@ -79,7 +83,7 @@ static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
 /* Callees first: they determine the types of calls. */
 static void narrow_func(Module *m, Func *f, DType narrow)
 {
-    narrow_params(f, narrow);
+    narrow_params(m, f, narrow);
     for (Op *op = f->first; op; op = op->next) {
         Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee) {

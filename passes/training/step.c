@@ -9,10 +9,10 @@
  *     state' = updates of (state, gradients * min(1, clip / (norm + 1e-6)))
  *   }
  *
- * How a parameter is updated is a function of the role UPDATE, which the frontend makes from the optimizer's text; its
- * ops become part of the step:
+ * How a parameter is updated is a function of the role OPTIMIZE, which the frontend makes from the optimizer's text;
+ * its ops become part of the step:
  *
- *   func update @adamw.wq(%param, %grad, %lr, %step, %m, %v) {
+ *   func optimize @adamw.wq(%param, %grad, %lr, %step, %m, %v) {
  *     ...
  *     return %7, %2, %4
  */
@@ -91,11 +91,17 @@ static void add_inputs(Step *s)
                  s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
+/* Is it changed by the optimizer?  A state has an update of its own. */
+static bool is_optimized(const Step *s, const Value *weight)
+{
+    return is_trained(s->m, weight->port) && !find_param(s->m, weight->port.of)->state;
+}
+
 /* The function that updates a weight; NULL: plain descent, or none. */
 static const Func *update_of(const Step *s, const Value *weight)
 {
     const Param *param = find_param(s->m, weight->port.of);
-    return param->update && !param->frozen ? find_func(s->m, param->update) : NULL;
+    return param->update && is_optimized(s, weight) ? find_func(s->m, param->update) : NULL;
 }
 
 /* The optimizer's tensors: the first of every weight, then the second of those that have two, ... */
@@ -292,7 +298,7 @@ static void find_norm(Step *s)
     for (int i = 0; i < s->gradients.count; i++) {
         Value *gradient = s->gradients.at[i];
         Attrs all = { 0 };
-        if (!gradient)
+        if (!gradient || !is_optimized(s, s->weights.at[i]))
             continue;
         for (int j = 0; j < gradient->type.rank; j++)
             add_name(&all.over, gradient->type.dim[j].name);
@@ -354,6 +360,38 @@ static Values updated(Step *s, int i, Value *gradient, Value *step)
     return new;
 }
 
+/* The state or, for its gradient, the statistic that a function with the role UPDATE reads. */
+static Value *update_operand(Step *s, Port port)
+{
+    int i = 0;
+    while (s->weights.at[i]->port.of != port.of)
+        i++;
+    if (port.kind == PORT_PARAM)
+        return s->weights.at[i];
+    return s->loss_scale ? COMPUTE(s, "a / b", s->gradients.at[i], s->loss_scale) : s->gradients.at[i];
+}
+
+/* A state after the step, by the ops of the function that returns it. */
+static Value *updated_state(Step *s, Port state)
+{
+    Arena scratch = { 0 };
+    Map own = { .arena = &scratch };
+    const Func *f = s->m->funcs;
+    while (f->role != UPDATE || result_at(f, state) < 0)
+        f = f->next;
+    for (int i = 0; i < f->params.count; i++)
+        map_put(&own, f->params.at[i], update_operand(s, f->params.at[i]->port));
+    for (const Op *op = f->first; op; op = op->next) {
+        Value **args = NEW_ARRAY(&scratch, Value *, op->args.count + 1);
+        for (int i = 0; i < op->args.count; i++)
+            args[i] = map_get(&own, arg(op, i));
+        map_put(&own, result(op), build_op(&s->b, op->kind, op->attrs, op->args.count, args));
+    }
+    Value *after = map_get(&own, f->results.at[result_at(f, state)]);
+    arena_free(&scratch);
+    return after;
+}
+
 /* fp16: a step whose gradients overflowed changes nothing but the loss scale. */
 static Value *unless_overflow(Step *s, Value *finite, Value *new, Value *old)
 {
@@ -386,6 +424,10 @@ static Values update_weights(Step *s, Value *finite)
         s->b.where = find_param(s->m, w->name)->where;
         if (!g) {
             push_value(arena, &all, w);
+            continue;
+        }
+        if (!is_optimized(s, w)) {
+            push_value(arena, &all, unless_overflow(s, finite, updated_state(s, w->port), w));
             continue;
         }
         if (factor)
@@ -424,7 +466,7 @@ static void drop_updates(Module *m)
         param->update = NULL;
     for (Func *f = m->funcs, *next; f; f = next) {
         next = f->next;
-        if (f->role == UPDATE)
+        if (f->role == UPDATE || f->role == OPTIMIZE)
             remove_func(m, f);
     }
 }

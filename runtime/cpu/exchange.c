@@ -235,11 +235,30 @@ static void all_reduce(Exchange *x, const void *const in[], void *const out[])
     unpack(x, own, result, out);
 }
 
+/* Each tensor is a message of its own, in place. */
+static int64_t rotate(Rt *rt, const RtCollective *c, const RtGroup *group, const void *const in[], void *const out[])
+{
+    const int to = (group->own - c->turn + group->count) % group->count, from = (group->own + c->turn) % group->count;
+    int64_t sent = 0;
+    for (int i = 0; i < c->npieces; i++) {
+        RtMessage messages[2 * group->count];
+        const int64_t bytes = rt_slots_bytes(c->type, rt_sent_slots(c->kind, &c->piece[i]));
+        memset(messages, 0, sizeof messages);
+        messages[to] = (RtMessage){ (char *)(uintptr_t)in[i], bytes };
+        messages[group->count + from] = (RtMessage){ out[i], bytes };
+        rt_exchange_messages(rt, group, messages, messages + group->count);
+        sent += bytes;
+    }
+    return sent;
+}
+
 int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace)
 {
     const RtGroup *group = rt_comm_group(rt, collective);
     RtMessage messages[2 * group->count];
     int64_t bytes = rt_message_bytes(collective), sent = 0;
+    if (collective->kind == RT_ROTATE)
+        return rotate(rt, collective, group, in, out);
     for (int64_t first = 0; first < bytes; first += RT_ROUND) {
         int64_t some = bytes - first < RT_ROUND ? bytes - first : RT_ROUND;
         Exchange x = { rt, collective, group, messages, messages + group->count, workspace, first, some, 0 };

@@ -186,8 +186,8 @@ struct RtAhead {
 
 RT_INLINE RtAhead rt_ahead(int64_t query, int rows, int64_t key, int columns, const RtAttend s)
 {
-    return { s.first_key + key - rt_attend_position(query + rows - 1, s),
-             s.first_key + key + columns - 1 - rt_attend_position(query, s) };
+    return { rt_attend_key_position(key, s) - rt_attend_position(query + rows - 1, s),
+             rt_attend_key_position(key + columns - 1, s) - rt_attend_position(query, s) };
 }
 
 /* Does some query of a tile see some key of another? */

@@ -168,7 +168,9 @@ static Channel *find_channel(struct RtGpuCollectives *c, const RtGroup *group)
 static int64_t sent_by(const RtCollective *c, int ranks)
 {
     int64_t bytes = rt_message_bytes(c);
-    return c->kind == RT_ALL_REDUCE ? 2 * bytes * (ranks - 1) / ranks : bytes * (ranks - 1);
+    return c->kind == RT_ROTATE       ? bytes
+           : c->kind == RT_ALL_REDUCE ? 2 * bytes * (ranks - 1) / ranks
+                                      : bytes * (ranks - 1);
 }
 
 static void open_entry(Rt *rt, int id, char **workspace)
@@ -301,6 +303,17 @@ static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const Chan
     return status;
 }
 
+static ncclResult_t rotate(const struct RtGpuCollectives *all, const Channel *channel, const char *to, char *from,
+                           size_t count, const RtCollective *c)
+{
+    const int own = channel->group->own, n = channel->group->count;
+    ncclResult_t status =
+        all->ncclSend(to, count, type_of(c->type), (own - c->turn + n) % n, channel->comm, channel->stream);
+    return is_taken(status)
+               ? all->ncclRecv(from, count, type_of(c->type), (own + c->turn) % n, channel->comm, channel->stream)
+               : status;
+}
+
 static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const Channel *channel,
                                const RtPiece *piece, char *to, char *from)
 {
@@ -314,6 +327,8 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
         return all->ncclAllGather(to, from, count, type_of(c->type), channel->comm, channel->stream);
     case RT_REDUCE_SCATTER:
         return all->ncclReduceScatter(to, from, most, type_of(c->type), op, channel->comm, channel->stream);
+    case RT_ROTATE:
+        return rotate(all, channel, to, from, count, c);
     case RT_ALL_TO_ALL:
     case RT_SEND: /* see exchange_with */
         break;

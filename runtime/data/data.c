@@ -1,29 +1,15 @@
-/* data.c -- maps the data files and copies sequences of tokens into the inputs of a program's function. */
+/* data.c -- copies sequences of tokens, or records, from mapped files into the inputs of a program's function. */
 #include "data.h"
 
 #include "device.h"
 #include "mesh/comm.h"
 #include "store/map.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-RtData *rt_data_open(const char *path, const char *option, const char *format, int64_t vocab)
-{
-    RtData *data = rt_allocate(1, sizeof *data);
-    data->path = path;
-    data->option = option;
-    data->map = rt_map_file(path, option, &data->bytes);
-    rt_data_recognise(data, format, vocab);
-    return data;
-}
-
-void rt_data_close(RtData *data)
-{
-    if (data)
-        rt_unmap_file(data->map, data->bytes);
-    free(data);
-}
+/* --- Opening --------------------------------------------------------------------------------- */
 
 /* Tokens needed after a sequence: at least one, so that all models have the same sequences. */
 static int64_t further_tokens(const RtFunction *f)
@@ -38,118 +24,267 @@ static int64_t further_tokens(const RtFunction *f)
 int64_t rt_data_sequences(const RtData *data, const RtFunction *f)
 {
     int64_t further = further_tokens(f);
-    return data->count > further ? (data->count - further) / f->seq : 0;
+    if (data->is_records)
+        return data->records;
+    return data->array->count > further ? (data->array->count - further) / f->seq : 0;
 }
 
-void rt_data_require(const RtData *data, const RtFunction *f)
+static void require(const RtData *data, const RtFunction *f)
 {
+    const RtArray *first = data->array;
     int64_t sequences = f->micro * f->batch, further = further_tokens(f), needed = sequences * f->seq + further;
-    if (data->count < needed)
+    if (data->is_records && data->records < sequences)
+        rt_fail("%s %s: one batch needs %lld records, but it has %lld; give more data or a smaller batch", data->option,
+                first->path, (long long)sequences, (long long)data->records);
+    if (!data->is_records && first->count < needed)
         rt_fail("%s %s: one batch needs %lld tokens (%lld sequences of %lld, and %lld), but it has %lld (%s); "
                 "give more data or a smaller batch",
-                data->option, data->path, (long long)needed, (long long)sequences, (long long)f->seq,
-                (long long)further, (long long)data->count, data->format);
+                data->option, first->path, (long long)needed, (long long)sequences, (long long)f->seq,
+                (long long)further, (long long)first->count, first->format);
 }
 
-/* Loads at any address: tokens need not be aligned. */
-#define LOAD(type)                                                                                                     \
-    do {                                                                                                               \
-        type value;                                                                                                    \
-        memcpy(&value, data->tokens + position * (int64_t)sizeof value, sizeof value);                                 \
-        return value;                                                                                                  \
-    } while (0)
-
-static int64_t token_at(const RtData *data, int64_t position)
+/* Is any value of the option INPUT=FILE?  If so, all must be; rt_records_open says which is not. */
+static bool names_inputs(const char *const *given, const RtFunction *f)
 {
-    switch (data->type) {
-    case RT_U8:
-        LOAD(uint8_t);
-    case RT_I8:
-        LOAD(int8_t);
-    case RT_U16:
-        LOAD(uint16_t);
-    case RT_I16:
-        LOAD(int16_t);
-    case RT_U32:
-        LOAD(uint32_t);
-    case RT_I32_TOKEN:
-        LOAD(int32_t);
-    case RT_I64:
-        LOAD(int64_t);
-    }
-    return -1; /* no such type */
+    for (; *given; given++)
+        if (rt_records_file(f, *given))
+            return true;
+    return false;
 }
+
+RtData *rt_data_open(const char *const *given, const char *option, const char *format, const RtProgram *program,
+                     const RtFunction *f)
+{
+    RtData *data = rt_allocate(1, sizeof *data);
+    data->option = option;
+    data->is_records = program->takes_records || names_inputs(given, f);
+    if (data->is_records && format)
+        rt_end(RT_EXIT_USAGE, "--data-format is that of tokens, and has no effect on records: leave it out");
+    if (!data->is_records && given[1])
+        rt_end(RT_EXIT_USAGE, "%s is given twice", option);
+    data->input = rt_allocate(f->ninputs, sizeof *data->input);
+    data->array = rt_allocate(f->ninputs, sizeof *data->array);
+    if (data->is_records) {
+        rt_records_open(data, given, f);
+    } else {
+        data->array[0] = rt_tokens_open(given[0], option, format, program->vocab);
+        data->count = 1;
+    }
+    require(data, f);
+    return data;
+}
+
+void rt_data_close(RtData *data)
+{
+    if (!data)
+        return;
+    for (int i = 0; i < data->count; i++)
+        rt_unmap_file(data->array[i].map, data->array[i].bytes);
+    free(data->array);
+    free(data->input);
+    free(data);
+}
+
+const char *rt_data_path(const RtData *data) { return data->array->path; }
+
+char *rt_data_words(const RtData *data, const RtFunction *f)
+{
+    if (!data->is_records)
+        return rt_text("%lld tokens (%s), %lld sequences", (long long)data->array->count, data->array->format,
+                       (long long)rt_data_sequences(data, f));
+    char *text = rt_text("%lld records of ", (long long)data->records);
+    for (int i = 0; i < data->count; i++)
+        rt_append(&text, "%s%s (%s)", i ? ", " : "", data->input[i], data->array[i].format);
+    return text;
+}
+
+/* --- Which numbers an input gets --------------------------------------------------------------- */
+
+/* This rank's part of an input. */
+typedef struct {
+    const RtArray *array;
+    bool is_record;
+    RtPart batch;
+    int64_t rows, record; /* numbers from one sequence or record to the next */
+    int64_t *place;       /* where in a record its elements are, in the order of memory; -1: padding */
+    int64_t count, vocab;
+} Part;
 
 /* The bound of tokens: the minimum of the program's vocabulary, the input's, and the range of i32. */
-static int64_t vocab_of(const RtProgram *program, const RtInput *input)
+static int64_t vocab_of(const RtData *data, const RtProgram *program, const RtInput *input)
 {
     int64_t vocab = (int64_t)INT32_MAX + 1;
-    if (program->vocab > 0 && program->vocab < vocab)
+    if (!data->is_records && program->vocab > 0 && program->vocab < vocab)
         vocab = program->vocab;
     return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
 }
 
-/* This rank's part of an input. */
-typedef struct {
-    RtPart batch, seq;
-    int64_t rows, length, vocab;
-} Part;
-
-static Part part_of(const Rt *rt, const RtFunction *f, const RtInput *input)
+static const RtArray *array_of(const RtData *data, const RtInput *input)
 {
-    return (Part){ .batch = rt_part(rt, input->batch, f->batch),
-                   .seq = rt_part(rt, input->seq, input->padded),
-                   .rows = rt_part_size(rt, input->batch, f->batch),
-                   .length = rt_part_size(rt, input->seq, input->padded),
-                   .vocab = vocab_of(rt->program, input) };
+    for (int i = 0; i < data->count && data->is_records; i++)
+        if (!strcmp(data->input[i], input->of))
+            return &data->array[i];
+    return data->array;
 }
 
-/* The position in the data of row n of this rank's [micro, batch]. */
-static int64_t begin_of(const RtFunction *f, const RtInput *input, const Part *part, const int64_t *sequence, int64_t n)
+/* Elements of a record of the array from one to the next along dim d of the input. */
+static int64_t stride_of(const RtData *data, const RtArray *array, const RtInput *input, int d)
 {
-    return sequence[n / part->rows * f->batch + rt_position(part->batch, n % part->rows)] * f->seq + input->shift;
+    int64_t stride = 1;
+    for (int i = input->rank - 1; i > d; i--)
+        stride *= data->is_records ? array->size[array->rank - input->rank + i] : input->dim[i].size;
+    return stride;
 }
 
-/* The position of the first token of a row that is not in the vocabulary, or -1. */
-static int64_t find_bad(const RtData *data, const RtInput *input, const Part *part, int64_t begin)
+static void find_places(Part *part, const RtData *data, const Rt *rt, const RtInput *input)
 {
-    for (int64_t s = 0; s < part->length; s++) {
-        int64_t at = rt_position(part->seq, s), token = at < input->length ? token_at(data, begin + at) : 0;
-        if (token < 0 || token >= part->vocab)
-            return begin + at;
+    part->count = 1;
+    for (int d = 0; d < input->rank; d++)
+        part->count *= rt_part_size(rt, input->dim[d].split, input->dim[d].padded);
+    part->place = rt_allocate(part->count, sizeof *part->place);
+    for (int64_t i = 0; i < part->count; i++)
+        part->place[i] = input->shift;
+    int64_t inner = 1;
+    for (int d = input->rank - 1; d >= 0; d--) {
+        const RtInputDim *dim = &input->dim[d];
+        const int64_t length = rt_part_size(rt, dim->split, dim->padded);
+        const int64_t stride = stride_of(data, part->array, input, d);
+        const RtPart own = rt_part(rt, dim->split, dim->padded);
+        for (int64_t i = 0; i < part->count; i++) {
+            const int64_t at = rt_position(own, i / inner % length);
+            if (at >= dim->size || part->place[i] < 0)
+                part->place[i] = -1;
+            else
+                part->place[i] += at * stride;
+        }
+        inner *= length;
     }
-    return -1;
+}
+
+/* The caller frees `place`. */
+static Part part_of(const RtData *data, const Rt *rt, const RtFunction *f, const RtInput *input)
+{
+    const RtArray *array = array_of(data, input);
+    Part part = { .array = array,
+                  .is_record = data->is_records,
+                  .batch = rt_part(rt, input->batch, f->batch),
+                  .rows = rt_part_size(rt, input->batch, f->batch),
+                  .record = data->is_records ? array->count / data->records : f->seq,
+                  .vocab = vocab_of(data, rt->program, input) };
+    find_places(&part, data, rt, input);
+    return part;
+}
+
+/* The sequence or record that row n of this rank's [micro, batch] gets. */
+static int64_t sequence_of(const RtFunction *f, const Part *part, const int64_t *sequence, int64_t n)
+{
+    return sequence[n / part->rows * f->batch + rt_position(part->batch, n % part->rows)];
+}
+
+/* --- Errors in data ------------------------------------------------------------------------------ */
+
+static bool is_good(const RtInput *input, const Part *part, int64_t at)
+{
+    if (input->type == RT_F32)
+        return isfinite((float)rt_real_at(part->array, at));
+    const int64_t number = rt_integer_at(part->array, at);
+    if (input->type == RT_BOOL)
+        return number == 0 || number == 1;
+    if (input->may_ignore && part->is_record && number == input->ignored)
+        return true;
+    const bool may_be_negative = part->is_record && input->vocab == 0;
+    return number < part->vocab && number >= (may_be_negative ? INT32_MIN : 0);
+}
+
+/* "[3, 0, 2]": where a number of a record is in its array. */
+static char *index_text(const RtArray *array, int64_t at)
+{
+    int64_t index[RT_DATA_RANK];
+    char *text = rt_text("[");
+    for (int d = array->rank - 1; d >= 0; d--) {
+        index[d] = at % array->size[d];
+        at /= array->size[d];
+    }
+    for (int d = 0; d < array->rank; d++)
+        rt_append(&text, "%s%lld", d ? ", " : "", (long long)index[d]);
+    rt_append(&text, "]");
+    return text;
+}
+
+static char *fault_text(const RtData *data, const RtInput *input, const Part *part, int64_t at)
+{
+    const RtArray *array = part->array;
+    if (!data->is_records)
+        return rt_text("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
+                       "were the data made with the tokenizer of this model, and are they %s? (--data-format says so)",
+                       data->option, array->path, (long long)rt_integer_at(array, at), (long long)at,
+                       (long long)part->vocab, array->format);
+    char *where = index_text(array, at), *text;
+    if (input->type == RT_F32)
+        text = rt_text("%s %s=%s: %g at %s is not a finite number of f32", data->option, input->of, array->path,
+                       rt_real_at(array, at), where);
+    else if (input->type == RT_BOOL)
+        text = rt_text("%s %s=%s: %lld at %s is neither 0 nor 1", data->option, input->of, array->path,
+                       (long long)rt_integer_at(array, at), where);
+    else
+        text = rt_text("%s %s=%s: %lld at %s is not from %s to %lld", data->option, input->of, array->path,
+                       (long long)rt_integer_at(array, at), where, input->vocab > 0 ? "0" : "-2147483648",
+                       (long long)part->vocab - 1);
+    free(where);
+    return text;
+}
+
+static char *fault_of(const RtData *data, const RtFunction *f, const RtInput *input, const Part *part,
+                      const int64_t *sequence)
+{
+    for (int64_t n = 0; n < f->micro * part->rows; n++) {
+        const int64_t begin = sequence_of(f, part, sequence, n) * part->record;
+        for (int64_t i = 0; i < part->count; i++)
+            if (part->place[i] >= 0 && !is_good(input, part, begin + part->place[i]))
+                return fault_text(data, input, part, begin + part->place[i]);
+    }
+    return NULL;
 }
 
 char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence)
 {
-    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        Part part = part_of(rt, f, input);
-        for (int64_t n = 0; n < f->micro * part.rows; n++) {
-            int64_t bad = find_bad(data, input, &part, begin_of(f, input, &part, sequence, n));
-            if (bad >= 0)
-                return rt_text("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
-                               "were the data made with the tokenizer of this model, and are they %s? (--data-format "
-                               "says so)",
-                               data->option, data->path, (long long)token_at(data, bad), (long long)bad,
-                               (long long)part.vocab, data->format);
-        }
+    char *fault = NULL;
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs && !fault; input++) {
+        Part part = part_of(data, rt, f, input);
+        fault = fault_of(data, f, input, &part, sequence);
+        free(part.place);
     }
-    return NULL;
+    return fault;
+}
+
+/* --- Filling --------------------------------------------------------------------------------------- */
+
+static void store(RtType type, char *to, int64_t i, const RtArray *array, int64_t at)
+{
+    if (type == RT_F32)
+        ((float *)to)[i] = at < 0 ? 0 : (float)rt_real_at(array, at);
+    else if (type == RT_I32)
+        ((int32_t *)to)[i] = at < 0 ? 0 : (int32_t)rt_integer_at(array, at);
+    else
+        to[i] = at >= 0 && rt_integer_at(array, at) != 0;
+}
+
+static void fill_input(Rt *rt, const RtFunction *f, const RtInput *input, const Part *part, const int64_t *sequence)
+{
+    const int64_t rows = f->micro * part->rows, element = input->type == RT_BOOL ? 1 : 4;
+    char *to = rt_stage(rt, rt_own_place(rt, input->offset), rows * part->count * element);
+    for (int64_t n = 0; n < rows; n++) {
+        const int64_t begin = sequence_of(f, part, sequence, n) * part->record;
+        for (int64_t i = 0; i < part->count; i++)
+            store(input->type, to, n * part->count + i, part->array, part->place[i] < 0 ? -1 : begin + part->place[i]);
+    }
 }
 
 void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        Part part = part_of(rt, f, input);
-        int32_t *to =
-            rt_stage(rt, rt_own_place(rt, input->offset), f->micro * part.rows * part.length * (int64_t)sizeof *to);
-        for (int64_t n = 0; n < f->micro * part.rows; n++) {
-            int64_t begin = begin_of(f, input, &part, sequence, n);
-            for (int64_t s = 0; s < part.length; s++) {
-                int64_t at = rt_position(part.seq, s);
-                *to++ = at < input->length ? (int32_t)token_at(data, begin + at) : 0;
-            }
-        }
+        Part part = part_of(data, rt, f, input);
+        fill_input(rt, f, input, &part, sequence);
+        free(part.place);
     }
 }

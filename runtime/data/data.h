@@ -1,49 +1,95 @@
-/* data.h -- the tokens of --data and --eval-data, mapped from their file. */
+/* data.h -- what --data and --eval-data feed: one stream of tokens, cut into sequences, or records: arrays of as many
+ * rows, one for each input. */
 #ifndef MPC_RUNTIME_DATA_H
 #define MPC_RUNTIME_DATA_H
 
 #include "rt.h"
 
-typedef enum { RT_U8, RT_I8, RT_U16, RT_I16, RT_U32, RT_I32_TOKEN, RT_I64 } RtTokenType;
+typedef enum {
+    DATA_U8,
+    DATA_I8,
+    DATA_U16,
+    DATA_I16,
+    DATA_U32,
+    DATA_I32,
+    DATA_I64,
+    DATA_BOOL,
+    DATA_F16,
+    DATA_BF16,
+    DATA_F32,
+    DATA_F64
+} RtNumberType;
 
+enum { RT_DATA_RANK = RT_MAX_RANK + 1 };
+
+/* Numbers in a mapped file, row-major. */
 typedef struct {
     const char *path, *option; /* "--data" */
     const char *format;        /* "llm.c, uint16": for messages */
     const char *map;           /* the whole file */
     int64_t bytes;             /* of the file */
-    const char *tokens;        /* the first of `count`, inside map */
-    RtTokenType type;
+    const char *first;         /* the first of `count` numbers, inside map; unaligned */
+    RtNumberType type;
     int64_t count;
+    int rank; /* of tokens 1 */
+    int64_t size[RT_DATA_RANK];
+} RtArray;
+
+typedef struct {
+    const char *option;
+    bool is_records;
+    RtArray *array; /* tokens: one; records: one for each input that is not next() of another */
+    const char **input;
+    int count;
+    int64_t records;
 } RtData;
 
-/* Opens and checks a file.  `format` is a word of --data-format, or NULL: detected; detecting bytes is an error if the
- * program's vocabulary exceeds 256. */
-RtData *rt_data_open(const char *path, const char *option, const char *format, int64_t vocab);
+/* Opens and checks files.  `given` is the values of the option, ended by NULL: FILE, or INPUT=FILE for each input;
+ * `format` a word of --data-format, or NULL: detected; detecting bytes is an error if the program's vocabulary exceeds
+ * 256.  Ends the trainer if the data are not sufficient for one call of `f`. */
+RtData *rt_data_open(const char *const *given, const char *option, const char *format, const RtProgram *program,
+                     const RtFunction *f);
 void rt_data_close(RtData *data);
 
-/* The number of whole sequences of f->seq tokens, each followed by one token for the last label. */
+/* "tokens.bin"; of records, of the first. */
+const char *rt_data_path(const RtData *data);
+
+/* "1000 tokens (uint16), 15 sequences", "70 records of image (NumPy, float32), label (NumPy, int64)"; owned by the
+ * caller. */
+char *rt_data_words(const RtData *data, const RtFunction *f);
+
+/* The number of whole sequences of f->seq tokens, each followed by one token for the last label; or of records. */
 int64_t rt_data_sequences(const RtData *data, const RtFunction *f);
 
-/* Ends the trainer if the data are not sufficient for one call of `f`. */
-void rt_data_require(const RtData *data, const RtFunction *f);
-
-/* The error in these sequences, for this rank's part of the inputs: a token outside the vocabulary.  NULL: none; else
- * owned by the caller. */
+/* The error in these sequences, for this rank's part of the inputs: a number outside the vocabulary, or not finite.
+ * NULL: none; else owned by the caller. */
 char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence);
 
 /* Writes this rank's part of the inputs of one call of `f` into the arena: its n-th sequence is number sequence[n] of
  * the data, already checked with rt_data_fault. */
 void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence);
 
-/* --- format.c: detects the format; sets the fields from `format` on except map and bytes ---------------- */
+/* --- array.c: numbers of any type -------------------------------------------------------------------- */
 
-void rt_data_recognise(RtData *data, const char *format, int64_t vocab);
+int rt_number_bytes(RtNumberType type);
+bool rt_number_is_real(RtNumberType type);
+int64_t rt_integer_at(const RtArray *array, int64_t position); /* not of real numbers */
+double rt_real_at(const RtArray *array, int64_t position);
 
-extern const int rt_token_bytes[]; /* of an RtTokenType */
+/* --- format.c: detects the format of tokens; sets the fields from `format` on except map and bytes ------ */
+
+RtArray rt_tokens_open(const char *path, const char *option, const char *format, int64_t vocab);
+
+/* --- records.c ----------------------------------------------------------------------------------------- */
+
+/* Is it INPUT=FILE, with an input of this function?  Then FILE, else NULL. */
+const char *rt_records_file(const RtFunction *f, const char *given);
+void rt_records_open(RtData *data, const char *const *given, const RtFunction *f);
 
 /* --- npy.c: NumPy arrays ------------------------------------------------------------------------- */
 
-bool rt_data_is_npy(const RtData *data);
-void rt_data_take_npy(RtData *data);
+bool rt_npy_is(const RtArray *array);
+void rt_npy_take(RtArray *array);
+void rt_npy_take_tokens(RtArray *array);
 
 #endif

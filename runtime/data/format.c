@@ -27,10 +27,6 @@ enum {
 
 static const char megatron_magic[9] = "MMIDIDX\0"; /* including the final 0 */
 
-const int rt_token_bytes[] = {
-    [RT_U8] = 1, [RT_I8] = 1, [RT_U16] = 2, [RT_I16] = 2, [RT_U32] = 4, [RT_I32_TOKEN] = 4, [RT_I64] = 8
-};
-
 static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), tail = strlen(end);
@@ -53,50 +49,50 @@ static int32_t read_i32(const char *at)
 
 /* --- Plain tokens --------------------------------------------------------------------------- */
 
-static void take_plain(RtData *data, RtTokenType type, const char *format)
+static void take_plain(RtArray *array, RtNumberType type, const char *format)
 {
-    data->type = type;
-    data->format = format;
-    data->tokens = data->map;
-    data->count = data->bytes / rt_token_bytes[type];
-    if (data->bytes % rt_token_bytes[type])
+    array->type = type;
+    array->format = format;
+    array->first = array->map;
+    array->count = array->bytes / rt_number_bytes(type);
+    if (array->bytes % rt_number_bytes(type))
         rt_fail("%s %s: %lld bytes are not a whole number of %s tokens; is it complete, and of this format? "
                 "(--data-format says which)",
-                data->option, data->path, (long long)data->bytes, format);
+                array->option, array->path, (long long)array->bytes, format);
 }
 
-static void take_bytes(RtData *data) { take_plain(data, RT_U8, "bytes"); }
-static void take_u16(RtData *data) { take_plain(data, RT_U16, "uint16"); }
-static void take_u32(RtData *data) { take_plain(data, RT_U32, "uint32"); }
+static void take_bytes(RtArray *array) { take_plain(array, DATA_U8, "bytes"); }
+static void take_u16(RtArray *array) { take_plain(array, DATA_U16, "uint16"); }
+static void take_u32(RtArray *array) { take_plain(array, DATA_U32, "uint32"); }
 
 /* --- llm.c ---------------------------------------------------------------------------------- */
 
-static bool is_llmc(const RtData *data)
+static bool is_llmc(const RtArray *array)
 {
-    if (data->bytes < LLMC_HEADER_BYTES)
+    if (array->bytes < LLMC_HEADER_BYTES)
         return false;
-    int32_t magic = read_i32(data->map);
+    int32_t magic = read_i32(array->map);
     return magic == LLMC_GPT2 || magic == LLMC_LLAMA3;
 }
 
-static void take_llmc(RtData *data)
+static void take_llmc(RtArray *array)
 {
-    if (!is_llmc(data))
-        rt_fail("%s %s: not an llm.c file: it does not begin with the magic number %d or %d", data->option, data->path,
-                LLMC_GPT2, LLMC_LLAMA3);
-    int32_t magic = read_i32(data->map), version = read_i32(data->map + 4), count = read_i32(data->map + 8);
+    if (!is_llmc(array))
+        rt_fail("%s %s: not an llm.c file: it does not begin with the magic number %d or %d", array->option,
+                array->path, LLMC_GPT2, LLMC_LLAMA3);
+    int32_t magic = read_i32(array->map), version = read_i32(array->map + 4), count = read_i32(array->map + 8);
     if (magic == LLMC_GPT2 ? version != 1 : version < 2)
         rt_fail("%s %s: llm.c file with magic number %d and unknown version %d; write it again with llm.c's scripts",
-                data->option, data->path, magic, version);
-    data->type = magic == LLMC_GPT2 ? RT_U16 : RT_U32;
-    data->format = magic == LLMC_GPT2 ? "llm.c, uint16" : "llm.c, uint32";
-    data->tokens = data->map + LLMC_HEADER_BYTES;
-    data->count = count;
-    int64_t expected = LLMC_HEADER_BYTES + (int64_t)count * rt_token_bytes[data->type];
-    if (count < 0 || expected != data->bytes)
+                array->option, array->path, magic, version);
+    array->type = magic == LLMC_GPT2 ? DATA_U16 : DATA_U32;
+    array->format = magic == LLMC_GPT2 ? "llm.c, uint16" : "llm.c, uint32";
+    array->first = array->map + LLMC_HEADER_BYTES;
+    array->count = count;
+    int64_t expected = LLMC_HEADER_BYTES + (int64_t)count * rt_number_bytes(array->type);
+    if (count < 0 || expected != array->bytes)
         rt_fail("%s %s: its header says %d tokens, which is a file of %lld bytes, but it has %lld; "
                 "it is truncated or damaged: fetch it again",
-                data->option, data->path, count, (long long)expected, (long long)data->bytes);
+                array->option, array->path, count, (long long)expected, (long long)array->bytes);
 }
 
 /* --- Megatron ------------------------------------------------------------------------------- */
@@ -109,17 +105,17 @@ static char *index_path(const char *path)
 }
 
 /* An index file next to the tokens determines the format. */
-static bool has_index(const RtData *data)
+static bool has_index(const RtArray *array)
 {
-    char *path = index_path(data->path);
+    char *path = index_path(array->path);
     struct stat info;
-    bool has = ends_with(data->path, ".bin") && !stat(path, &info);
+    bool has = ends_with(array->path, ".bin") && !stat(path, &info);
     free(path);
     return has;
 }
 
 /* Checks that the sequences are contiguous in F.bin, so that it is one stream of tokens. */
-static void check_megatron_sequences(const RtData *data, const char *path, const char *lengths, int64_t count)
+static void check_megatron_sequences(const RtArray *array, const char *path, const char *lengths, int64_t count)
 {
     const char *offsets = lengths + 4 * count;
     int64_t expected = 0;
@@ -127,60 +123,60 @@ static void check_megatron_sequences(const RtData *data, const char *path, const
         if (read_i64(offsets + 8 * i) != expected)
             rt_fail("%s %s: sequence %lld begins at byte %lld of the .bin, not at %lld where the one before ends; "
                     "write the pair again with Megatron's preprocess_data.py",
-                    data->option, path, (long long)i, (long long)read_i64(offsets + 8 * i), (long long)expected);
-        expected += (int64_t)read_i32(lengths + 4 * i) * rt_token_bytes[data->type];
+                    array->option, path, (long long)i, (long long)read_i64(offsets + 8 * i), (long long)expected);
+        expected += (int64_t)read_i32(lengths + 4 * i) * rt_number_bytes(array->type);
     }
-    if (expected != data->bytes)
+    if (expected != array->bytes)
         rt_fail("%s %s: the sequences of its index end at byte %lld, but it has %lld bytes; it is truncated, or the "
                 "two files are not of one pair",
-                data->option, data->path, (long long)expected, (long long)data->bytes);
+                array->option, array->path, (long long)expected, (long long)array->bytes);
 }
 
-static void take_megatron(RtData *data)
+static void take_megatron(RtArray *array)
 {
     static const struct {
-        RtTokenType type;
+        RtNumberType type;
         const char *format; /* NULL: not integers */
-    } types[] = { [1] = { RT_U8, "Megatron, uint8" },
-                  [2] = { RT_I8, "Megatron, int8" },
-                  [3] = { RT_I16, "Megatron, int16" },
-                  [4] = { RT_I32_TOKEN, "Megatron, int32" },
-                  [5] = { RT_I64, "Megatron, int64" },
-                  [6] = { RT_U8, NULL },
-                  [7] = { RT_U8, NULL },
-                  [8] = { RT_U16, "Megatron, uint16" } };
-    char *path = index_path(data->path);
+    } types[] = { [1] = { DATA_U8, "Megatron, uint8" },
+                  [2] = { DATA_I8, "Megatron, int8" },
+                  [3] = { DATA_I16, "Megatron, int16" },
+                  [4] = { DATA_I32, "Megatron, int32" },
+                  [5] = { DATA_I64, "Megatron, int64" },
+                  [6] = { DATA_U8, NULL },
+                  [7] = { DATA_U8, NULL },
+                  [8] = { DATA_U16, "Megatron, uint16" } };
+    char *path = index_path(array->path);
     int64_t bytes;
-    const char *map = rt_map_file(path, data->option, &bytes);
+    const char *map = rt_map_file(path, array->option, &bytes);
     if (bytes < MEGATRON_HEADER_BYTES || memcmp(map, megatron_magic, sizeof megatron_magic))
         rt_fail("%s %s: not a Megatron index: it does not begin with MMIDIDX; it is damaged: fetch it again (or, if it "
                 "is not of %s, give the format of that with --data-format)",
-                data->option, path, data->path);
+                array->option, path, array->path);
     int64_t version = read_i64(map + 9), count = read_i64(map + 18), documents = read_i64(map + 26);
     unsigned code = (unsigned char)map[17];
     if (version != 1 || code >= sizeof types / sizeof *types || !types[code].format)
         rt_fail("%s %s: Megatron index of version %lld with tokens of type %u; version 1 and an integer type (1 to 5, "
                 "8) can be read",
-                data->option, path, (long long)version, code);
-    data->type = types[code].type;
-    data->format = types[code].format;
+                array->option, path, (long long)version, code);
+    array->type = types[code].type;
+    array->format = types[code].format;
     if (count < 0 || documents < 0 || count > bytes / 12 || documents > bytes / 8 ||
         MEGATRON_HEADER_BYTES + 12 * count + 8 * documents != bytes)
         rt_fail("%s %s: it is truncated or damaged: %lld sequences and %lld documents do not make %lld bytes",
-                data->option, path, (long long)count, (long long)documents, (long long)bytes);
-    check_megatron_sequences(data, path, map + MEGATRON_HEADER_BYTES, count);
+                array->option, path, (long long)count, (long long)documents, (long long)bytes);
+    check_megatron_sequences(array, path, map + MEGATRON_HEADER_BYTES, count);
     rt_unmap_file(map, bytes);
     free(path);
-    data->tokens = data->map;
-    data->count = data->bytes / rt_token_bytes[data->type];
+    array->first = array->map;
+    array->count = array->bytes / rt_number_bytes(array->type);
 }
 
 /* --- Which ---------------------------------------------------------------------------------- */
 
-typedef void Take(RtData *data);
+typedef void Take(RtArray *array);
 
 /* Rejects files that cannot be tokens, independent of their name. */
-static void refuse_packed(const RtData *data)
+static void refuse_packed(const RtArray *array)
 {
     static const struct {
         const char *magic, *name, *remedy;
@@ -197,27 +193,27 @@ static void refuse_packed(const RtData *data)
     };
     for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
         size_t length = strlen(packed[i].magic);
-        if ((size_t)data->bytes >= length && !memcmp(data->map, packed[i].magic, length))
-            rt_fail("%s %s: it begins as %s does: %s first, or give its format with --data-format", data->option,
-                    data->path, packed[i].name, packed[i].remedy);
+        if ((size_t)array->bytes >= length && !memcmp(array->map, packed[i].magic, length))
+            rt_fail("%s %s: it begins as %s does: %s first, or give its format with --data-format", array->option,
+                    array->path, packed[i].name, packed[i].remedy);
     }
 }
 
-static Take *told_from_file(const RtData *data)
+static Take *told_from_file(const RtArray *array)
 {
-    if (rt_data_is_npy(data))
-        return rt_data_take_npy;
-    refuse_packed(data);
-    if (ends_with(data->path, ".u16"))
+    if (rt_npy_is(array))
+        return rt_npy_take_tokens;
+    refuse_packed(array);
+    if (ends_with(array->path, ".u16"))
         return take_u16;
-    if (ends_with(data->path, ".u32"))
+    if (ends_with(array->path, ".u32"))
         return take_u32;
-    if (!ends_with(data->path, ".bin"))
+    if (!ends_with(array->path, ".bin"))
         return take_bytes;
-    return has_index(data) ? take_megatron : is_llmc(data) ? take_llmc : take_u16;
+    return has_index(array) ? take_megatron : is_llmc(array) ? take_llmc : take_u16;
 }
 
-void rt_data_recognise(RtData *data, const char *format, int64_t vocab)
+static void recognise(RtArray *array, const char *format, int64_t vocab)
 {
     enum { BYTES = 256 };
     static const struct {
@@ -225,15 +221,25 @@ void rt_data_recognise(RtData *data, const char *format, int64_t vocab)
         Take *take;
     } formats[] = {
         { "bytes", take_bytes }, { "u16", take_u16 },           { "u32", take_u32 },
-        { "llmc", take_llmc },   { "megatron", take_megatron }, { "npy", rt_data_take_npy },
+        { "llmc", take_llmc },   { "megatron", take_megatron }, { "npy", rt_npy_take_tokens },
     };
-    Take *take = format ? NULL : told_from_file(data);
+    Take *take = format ? NULL : told_from_file(array);
     for (unsigned i = 0; format && i < sizeof formats / sizeof *formats; i++)
         if (!strcmp(format, formats[i].name))
             take = formats[i].take;
     if (!format && take == take_bytes && vocab > BYTES)
         rt_fail("%s %s: by its name each byte is a token, but the model has %lld tokens: tokenize it first (.bin, "
                 ".u16, .u32 or .npy), or give --data-format bytes if bytes are meant",
-                data->option, data->path, (long long)vocab);
-    take(data);
+                array->option, array->path, (long long)vocab);
+    take(array);
+}
+
+RtArray rt_tokens_open(const char *path, const char *option, const char *format, int64_t vocab)
+{
+    RtArray array = { .path = path, .option = option };
+    array.map = rt_map_file(path, option, &array.bytes);
+    recognise(&array, format, vocab);
+    array.rank = 1;
+    array.size[0] = array.count;
+    return array;
 }

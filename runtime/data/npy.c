@@ -1,4 +1,4 @@
-/* npy.c -- tokens in a file of numpy.save: "\x93NUMPY", version, the length of a header, the header, the numbers.
+/* npy.c -- a file of numpy.save: "\x93NUMPY", version, the length of a header, the header, the numbers.
  *
  * The header is a literal of Python: {'descr': '<u2', 'fortran_order': False, 'shape': (1000,), }. */
 #include "data.h"
@@ -17,12 +17,11 @@ enum {
     WIDE = 2 /* from this version on, a u32 length */
 };
 
-bool rt_data_is_npy(const RtData *data) { return data->bytes > LENGTH + 4 && !memcmp(data->map, magic, MAGIC); }
+bool rt_npy_is(const RtArray *array) { return array->bytes > LENGTH + 4 && !memcmp(array->map, magic, MAGIC); }
 
-static _Noreturn void refuse(const RtData *data, const char *why)
+static _Noreturn void refuse(const RtArray *array, const char *why)
 {
-    rt_fail("%s %s: a NumPy array %s; save one row of integers: np.save(path, tokens.ravel().astype('<u2'))",
-            data->option, data->path, why);
+    rt_fail("%s %s: a NumPy array %s", array->option, array->path, why);
 }
 
 /* The text after 'key': in the header; "" if absent. */
@@ -35,52 +34,76 @@ static const char *value_of(const char *header, const char *key)
     return at + strspn(at, " ");
 }
 
-static void take_type(RtData *data, const char *descr)
+static void take_type(RtArray *array, const char *descr)
 {
     static const struct {
         const char *descr;
-        RtTokenType type;
+        RtNumberType type;
         const char *format;
-    } types[] = { { "'|u1'", RT_U8, "NumPy, uint8" },   { "'|i1'", RT_I8, "NumPy, int8" },
-                  { "'<u2'", RT_U16, "NumPy, uint16" }, { "'<i2'", RT_I16, "NumPy, int16" },
-                  { "'<u4'", RT_U32, "NumPy, uint32" }, { "'<i4'", RT_I32_TOKEN, "NumPy, int32" },
-                  { "'<u8'", RT_I64, "NumPy, uint64" }, { "'<i8'", RT_I64, "NumPy, int64" } };
+    } types[] = {
+        { "'|u1'", DATA_U8, "NumPy, uint8" },    { "'|i1'", DATA_I8, "NumPy, int8" },
+        { "'<u2'", DATA_U16, "NumPy, uint16" },  { "'<i2'", DATA_I16, "NumPy, int16" },
+        { "'<u4'", DATA_U32, "NumPy, uint32" },  { "'<i4'", DATA_I32, "NumPy, int32" },
+        { "'<u8'", DATA_I64, "NumPy, uint64" },  { "'<i8'", DATA_I64, "NumPy, int64" },
+        { "'|b1'", DATA_BOOL, "NumPy, bool" },   { "'<f2'", DATA_F16, "NumPy, float16" },
+        { "'<f4'", DATA_F32, "NumPy, float32" }, { "'<f8'", DATA_F64, "NumPy, float64" },
+    };
     for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
         if (!strncmp(descr, types[i].descr, strlen(types[i].descr))) {
-            data->type = types[i].type;
-            data->format = types[i].format;
+            array->type = types[i].type;
+            array->format = types[i].format;
             return;
         }
-    refuse(data, rt_text("of %.*s, which are not little-endian integers", (int)strcspn(descr, ",}"), descr));
+    refuse(array, rt_text("of %.*s; save little-endian integers or floating-point numbers, such as x.astype('<f4')",
+                          (int)strcspn(descr, ",}"), descr));
 }
 
-/* "(1000,)" */
-static void take_shape(RtData *data, const char *shape)
+/* "(1000,)", "(8, 3)" */
+static void take_shape(RtArray *array, const char *shape)
 {
-    long long count = -1;
-    int end = 0;
-    if (sscanf(shape, "(%lld,)%n", &count, &end) != 1 || end == 0 || count < 0)
-        refuse(data, rt_text("of shape %.*s, where one dim is needed", (int)strcspn(shape, ")") + 1, shape));
-    data->count = count;
+    const char *at = shape + 1;
+    array->count = 1;
+    for (array->rank = 0; *shape == '(' && *at && *at != ')' && array->rank < RT_DATA_RANK; array->rank++) {
+        char *end;
+        const int64_t size = strtoll(at, &end, 10);
+        if (end == at || size < 0 || (size > 0 && array->count > INT64_MAX / size))
+            break;
+        array->count *= array->size[array->rank] = size;
+        at = end + strspn(end, ", ");
+    }
+    if (*shape != '(' || *at != ')' || array->rank == 0)
+        refuse(array, rt_text("of shape %.*s, where 1 to %d dims are needed", (int)strcspn(shape, ")") + 1, shape,
+                              RT_DATA_RANK));
 }
 
-void rt_data_take_npy(RtData *data)
+void rt_npy_take(RtArray *array)
 {
     uint32_t length = 0;
-    int width = data->bytes > VERSION && data->map[VERSION] >= WIDE ? 4 : 2;
-    if (!rt_data_is_npy(data))
-        refuse(data, "it is not: it does not begin with \\x93NUMPY");
-    memcpy(&length, data->map + LENGTH, (size_t)width);
+    int width = array->bytes > VERSION && array->map[VERSION] >= WIDE ? 4 : 2;
+    if (!rt_npy_is(array))
+        refuse(array, "it is not: it does not begin with \\x93NUMPY");
+    memcpy(&length, array->map + LENGTH, (size_t)width);
     int64_t begin = LENGTH + width + (int64_t)length;
-    if (begin > data->bytes)
-        refuse(data, "that is cut short in its header");
-    char *header = rt_text("%.*s", (int)length, data->map + LENGTH + width);
-    take_type(data, value_of(header, "descr"));
-    take_shape(data, value_of(header, "shape"));
+    if (begin > array->bytes)
+        refuse(array, "that is cut short in its header: save it again");
+    char *header = rt_text("%.*s", (int)length, array->map + LENGTH + width);
+    take_type(array, value_of(header, "descr"));
+    take_shape(array, value_of(header, "shape"));
+    if (array->rank > 1 && !strncmp(value_of(header, "fortran_order"), "True", 4))
+        refuse(array, "in Fortran's order: save np.ascontiguousarray(x)");
     free(header);
-    int bytes = rt_token_bytes[data->type];
-    data->tokens = data->map + begin;
-    if (data->count > (data->bytes - begin) / bytes || data->bytes - begin != data->count * bytes)
-        refuse(data, rt_text("of %lld numbers in a file of %lld bytes: it is cut short or damaged",
-                             (long long)data->count, (long long)data->bytes));
+    int bytes = rt_number_bytes(array->type);
+    array->first = array->map + begin;
+    if (array->count > (array->bytes - begin) / bytes || array->bytes - begin != array->count * bytes)
+        refuse(array, rt_text("of %lld numbers in a file of %lld bytes: it is cut short or damaged",
+                              (long long)array->count, (long long)array->bytes));
+}
+
+void rt_npy_take_tokens(RtArray *array)
+{
+    rt_npy_take(array);
+    if (array->rank == 1 && !rt_number_is_real(array->type) && array->type != DATA_BOOL)
+        return;
+    refuse(array, rt_text("of %s, with %d dims; save one row of integers: np.save(path, tokens.ravel().astype('<u2'))",
+                          array->format, array->rank));
 }

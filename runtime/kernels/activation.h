@@ -1,4 +1,4 @@
-/* activation.h -- activation functions that are more than one call, in a form that vectorises.
+/* activation.h -- activation and softmax functions that are more than one call, in a form that vectorises.
  *
  * The tanh of gelu's approximation is written with one exponential: with u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh
  * u) / 2 = 1 / (1 + exp(-2u)).  There is no cancellation, and if the exponential overflows the quotient is the correct
@@ -32,5 +32,15 @@ RT_INLINE float rt_gelu_slope(float x)
 {
     return 0.5f * (1.0f + erff(0.7071067812f * x)) + 0.3989422804f * x * expf(-0.5f * x * x);
 }
+
+/* log(exp(a) + exp(b)); minus infinity is no part. */
+RT_INLINE float rt_lse_add(float a, float b)
+{
+    const float most = a > b ? a : b, base = most == -INFINITY ? 0.0f : most;
+    return base + logf(expf(a - base) + expf(b - base));
+}
+
+/* exp(a - b), of a part a in the whole b */
+RT_INLINE float rt_lse_share(float a, float b) { return a == -INFINITY ? 0.0f : expf(a - b); }
 
 #endif

@@ -31,22 +31,31 @@ RT_INLINE float rt_exp_negative(float x)
     return x < -87.0f ? 0.0f : scaled;
 }
 
+/* The number of keys before a position. */
+RT_INLINE int64_t rt_attend_keys_before(int64_t position, const RtAttend s)
+{
+    int64_t count = position - s.first_key;
+    if (count > s.key_jump_from) /* before, in or behind the gap between two pieces */
+        count = count - s.key_jump > s.key_jump_from ? count - s.key_jump : s.key_jump_from;
+    return count < 0 ? 0 : count > s.keys ? s.keys : count;
+}
+
 /* The range of keys that the queries of a tile may see. */
 RT_INLINE void rt_attend_range(int64_t query, int64_t rows, const RtAttend s, int64_t *first, int64_t *end)
 {
-    const int64_t low = rt_attend_position(query, s) - s.first_key;
-    const int64_t high = rt_attend_position(query + rows - 1, s) - s.first_key;
-    *first = s.window ? low - s.window + 1 : 0;
-    *end = s.causal ? high + 1 : s.window ? high + s.window : s.keys;
-    *first = *first < 0 ? 0 : *first / RT_ATTEND_TILE * RT_ATTEND_TILE;
-    *end = *end > s.keys ? s.keys : *end;
+    const int64_t low = rt_attend_position(query, s), high = rt_attend_position(query + rows - 1, s);
+    const int64_t before = s.window ? rt_attend_keys_before(low - s.window + 1, s) : 0;
+    *first = before / RT_ATTEND_TILE * RT_ATTEND_TILE;
+    *end = s.causal   ? rt_attend_keys_before(high + 1, s)
+           : s.window ? rt_attend_keys_before(high + s.window, s)
+                      : s.keys;
 }
 
 /* Does every query of the tile see every key of it? */
 RT_INLINE bool rt_attend_all(int64_t query, int64_t rows, int64_t key, int64_t columns, const RtAttend s)
 {
-    const int64_t least = (s.first_key + key) - rt_attend_position(query + rows - 1, s);
-    const int64_t most = (s.first_key + key + columns - 1) - rt_attend_position(query, s);
+    const int64_t least = rt_attend_key_position(key, s) - rt_attend_position(query + rows - 1, s);
+    const int64_t most = rt_attend_key_position(key + columns - 1, s) - rt_attend_position(query, s);
     return (!s.causal || most <= 0) && (!s.window || (most < s.window && -least < s.window));
 }
 
@@ -128,7 +137,7 @@ RT_INLINE int64_t rt_attend_step(int64_t left, bool all)
 /* The number of queries of the tile, in whole vectors, that see no key from `key` on. */
 RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
 {
-    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
+    const int64_t ahead = rt_attend_key_position(key, s) - rt_attend_position(query, s);
     int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
     if (query < s.jump_from && count > s.jump_from - query)
         count = s.jump_from - query; /* queries after the jump have greater positions */

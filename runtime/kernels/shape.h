@@ -125,11 +125,11 @@ typedef struct {
     int64_t batch, queries, keys, heads, group, feature;
     RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
     RtAttendStride query_segment, key_segment;
-    RtType type;                    /* of all but lse */
-    bool causal;                    /* query i sees keys up to i */
-    int64_t window;                 /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
-    int64_t first_query, first_key; /* global positions */
-    int64_t jump_from, jump;        /* added to positions of queries from `jump_from` on (RtPart) */
+    RtType type;                          /* of all but lse */
+    bool causal;                          /* query i sees keys up to i */
+    int64_t window;                       /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
+    int64_t first_query, jump_from, jump; /* positions in the whole sequence, as in RtPart */
+    int64_t first_key, key_jump_from, key_jump;
     float scale;
 } RtAttend;
 
@@ -142,9 +142,14 @@ RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
     return s.first_query + query + (query >= s.jump_from ? s.jump : 0);
 }
 
+RT_INLINE int64_t rt_attend_key_position(int64_t key, const RtAttend s)
+{
+    return s.first_key + key + (key >= s.key_jump_from ? s.key_jump : 0);
+}
+
 RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
 {
-    const int64_t ahead = (s.first_key + key) - rt_attend_position(query, s);
+    const int64_t ahead = rt_attend_key_position(key, s) - rt_attend_position(query, s);
     if (s.causal && ahead > 0)
         return false;
     return s.window == 0 || (ahead < s.window && -ahead < s.window);

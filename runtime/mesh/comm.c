@@ -58,6 +58,7 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
 {
     int blocks, block = block_of(rt->program, rt->rank, split.axis, split.count, &blocks);
     int64_t length = padded / blocks;
+    block = (block + split.turn) % blocks;
     if (split.parts) {
         int64_t first = 0;
         for (int i = split.reversed ? block + 1 : 0; i < (split.reversed ? blocks : block); i++)
@@ -66,7 +67,7 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
     }
     if (!split.zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
-    int64_t n = rt->program->axes[split.axis[0]].size, r = rt_coordinate(rt, split.axis[0]);
+    int64_t n = rt->program->axes[split.axis[0]].size, r = (rt_coordinate(rt, split.axis[0]) + split.turn) % n;
     int64_t piece = padded / (2 * n), start = length * (block % (blocks / n)); /* pieces r and 2n-1-r */
     if (start >= piece)
         return (RtPart){ .first = (2 * n - 1 - r) * piece + start - piece, .jump_from = length };

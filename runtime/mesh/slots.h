@@ -8,6 +8,7 @@
  *   all_to_all       sends slots        receives into slots
  *   all_reduce       sends all          receives all, n times, and adds up
  *   send             sends all          receives all
+ *   rotate           sends all          receives all, each of one rank
  */
 #ifndef MPC_RUNTIME_SLOTS_H
 #define MPC_RUNTIME_SLOTS_H
@@ -32,6 +33,7 @@ static inline RtSlots rt_sent_slots(RtCollectiveKind kind, const RtPiece *p)
     case RT_ALL_REDUCE:
     case RT_ALL_GATHER:
     case RT_SEND:
+    case RT_ROTATE:
         return (RtSlots){ .all = true, .rows = p->outer, .run = p->block };
     case RT_REDUCE_SCATTER:
         return (RtSlots){ .rows = p->outer, .run = p->block, .zigzag = p->zigzag };
@@ -49,6 +51,7 @@ static inline RtSlots rt_received_slots(RtCollectiveKind kind, const RtPiece *p)
     case RT_ALL_REDUCE:
     case RT_REDUCE_SCATTER:
     case RT_SEND:
+    case RT_ROTATE:
         return (RtSlots){ .all = true, .rows = p->outer, .run = p->block };
     case RT_ALL_GATHER:
         return (RtSlots){ .rows = p->outer, .run = p->block, .zigzag = p->zigzag };

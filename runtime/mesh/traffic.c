@@ -12,7 +12,7 @@
 
 static const char *name_of_kind(RtCollectiveKind kind)
 {
-    static const char *const names[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send" };
+    static const char *const names[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "rotate" };
     return names[kind];
 }
 

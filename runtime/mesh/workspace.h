@@ -30,7 +30,7 @@ static inline int64_t rt_exchange_workspace(const RtCollective *c, int64_t ranks
 {
     int64_t bytes = rt_message_bytes(c);
     bytes = bytes < RT_ROUND ? bytes : RT_ROUND;
-    if (c->kind == RT_SEND)
+    if (c->kind == RT_SEND || c->kind == RT_ROTATE)
         return 0;
     if (c->kind == RT_ALL_REDUCE) /* packed, and a piece from each rank, rounded up */
         return 2 * bytes + ranks * rt_type_bytes(c->type);

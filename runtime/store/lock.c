@@ -98,6 +98,7 @@ RtLock rt_lock_take(const char *path, const char *option)
     if (lock.mark) {
         mark_left = lock.mark;
         atexit(remove_mark);
+        rt_before_abort(remove_mark);
     } else {
         rt_output_check(path, option);
     }

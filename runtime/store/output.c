@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -70,6 +71,10 @@ void rt_output_check_room(const char *path, const char *option, int64_t bytes)
 {
     char *target = rt_output_target(path), *directory = directory_of(target);
     struct statvfs space;
+    struct rlimit most;
+    if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < (rlim_t)bytes)
+        rt_fail("%s %s: it will need %s, but a file may have %s at most here; raise the limit (ulimit -f)", option,
+                path, rt_bytes_text((double)bytes).text, rt_bytes_text((double)most.rlim_cur).text);
     if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < (double)bytes)
         rt_fail("%s %s: it will need %s, but only %s are free there; free some space or give another path", option,
                 path, rt_bytes_text((double)bytes).text,

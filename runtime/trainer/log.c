@@ -131,7 +131,7 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
     add(&line, "loss", report->loss, "%.9g"); /* nine digits restore the same f32 */
     add(&line, "grad_norm", report->grad_norm, "%.9g");
     add(&line, "lr", report->lr, "%.9g");
-    add(&line, "tokens_per_s", report->tokens_per_s, "%.1f");
+    add(&line, report->takes_records ? "records_per_s" : "tokens_per_s", report->tokens_per_s, "%.1f");
     add(&line, "step_ms", 1e3 * report->seconds, "%.3f");
     add(&line, "mfu", report->mfu, "%.4f");
     add(&line, "peak_bytes", (double)report->bytes, "%.0f");

@@ -9,7 +9,8 @@ typedef struct {
     int64_t step, steps; /* steps done, including this one; total steps */
     double loss, grad_norm, eval_loss, lr, loss_scale;
     double seconds, left_s; /* of this step; until the end of the run */
-    double tokens_per_s;
+    double tokens_per_s;    /* or records */
+    bool takes_records;
     double mfu;    /* model flops utilisation: the model's flops/s over those of the best product */
     int64_t bytes; /* of memory, on the rank that has most */
     int ranks;

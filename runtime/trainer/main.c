@@ -62,15 +62,16 @@ static int end_of_output(int status)
     return status;
 }
 
-static RtData *open_data(RtRun *run, const char *path, const char *option, const RtFunction *f)
+static RtData *open_data(RtRun *run, RtLIST given, const char *option, const RtFunction *f)
 {
-    if (!path)
+    if (!given)
         return NULL;
-    RtData *data = rt_data_open(path, option, run->options.data_format, run->rt.program->vocab);
-    rt_agree_on_file(&run->rt, option, path, data->format, data->map, data->bytes);
-    rt_data_require(data, f);
-    rt_note("%s %s: %lld tokens (%s), %lld sequences", option, path, (long long)data->count, data->format,
-            (long long)rt_data_sequences(data, f));
+    RtData *data = rt_data_open(given, option, run->options.data_format, run->rt.program, f);
+    for (const RtArray *array = data->array; array < data->array + data->count; array++)
+        rt_agree_on_file(&run->rt, option, array->path, array->format, array->map, array->bytes);
+    char *words = rt_data_words(data, f);
+    rt_note("%s %s: %s", option, rt_data_path(data), words);
+    free(words);
     return data;
 }
 
@@ -156,7 +157,7 @@ static void note_changed_data(const RtRun *run)
     int64_t sequences = rt_data_sequences(run->data, &run->rt.program->step);
     if (sequences != place->sequences)
         rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it continues in another order",
-                run->data->path, (long long)sequences, (long long)place->sequences);
+                rt_data_path(run->data), (long long)sequences, (long long)place->sequences);
     if (place->shuffled == run->options.no_shuffle)
         rt_note("note: the checkpoint's data were %s, these are %s", place->shuffled ? "shuffled" : "in order",
                 place->shuffled ? "in order" : "shuffled");

@@ -20,8 +20,6 @@ typedef struct {
     char *name; /* its name there; NULL: the file exists */
 } File;
 
-enum { MOST = 12 };
-
 static void identify(File *file)
 {
     struct stat info;
@@ -62,14 +60,34 @@ static char *index_of(const char *path)
     return length > 4 && !strcmp(path + length - 4, ".bin") ? rt_text("%.*s.idx", (int)length - 4, path) : NULL;
 }
 
+/* The most files that such options name: each with an index, and another after `=`. */
+static int most_files(RtLIST data, RtLIST eval_data)
+{
+    int most = 6;
+    for (; data && *data; data++)
+        most += 3;
+    for (; eval_data && *eval_data; eval_data++)
+        most += 3;
+    return most;
+}
+
+/* FILE, or INPUT=FILE: what it means depends on the program, so both count. */
+static void add_data(File *files, int *count, const char *option, RtLIST data)
+{
+    for (; data && *data; data++) {
+        const char *equals = strchr(*data, '=');
+        add(files, count, option, copy_of(*data), false);
+        add(files, count, option, index_of(*data), false);
+        add(files, count, option, equals ? copy_of(equals + 1) : NULL, false);
+    }
+}
+
 static int list_files(File *files, const RtOptions *options, int rank)
 {
     int count = 0;
     char *trace = options->trace ? rt_trace_path(options->trace, rank) : NULL;
-    add(files, &count, "--data", copy_of(options->data), false);
-    add(files, &count, "--data", index_of(options->data), false);
-    add(files, &count, "--eval-data", copy_of(options->eval_data), false);
-    add(files, &count, "--eval-data", index_of(options->eval_data), false);
+    add_data(files, &count, "--data", options->data);
+    add_data(files, &count, "--eval-data", options->eval_data);
     add(files, &count, "--load", copy_of(options->load), false);
     add(files, &count, "--save", copy_of(options->save), true);
     add(files, &count, "--log", copy_of(options->log), true);
@@ -109,7 +127,7 @@ static const File *find(const File *files, int count, const char *option)
 
 void rt_outputs_check(const RtOptions *options, int rank)
 {
-    File files[MOST];
+    File *files = rt_allocate(most_files(options->data, options->eval_data), sizeof *files);
     int count = list_files(files, options, rank);
     for (int a = 0; a < count; a++)
         for (int b = a + 1; b < count; b++)
@@ -124,4 +142,5 @@ void rt_outputs_check(const RtOptions *options, int rank)
         free(files[i].path);
         free(files[i].name);
     }
+    free(files);
 }

@@ -18,14 +18,14 @@ static void print_left(double seconds)
         printf("  %ld s left", whole);
 }
 
-static void print_rate(double tokens_per_s)
+static void print_rate(double per_s, const char *unit)
 {
-    if (tokens_per_s >= 1e6)
-        printf("  %.2fM tokens/s", tokens_per_s / 1e6);
-    else if (tokens_per_s >= 1e4)
-        printf("  %.1fk tokens/s", tokens_per_s / 1e3);
+    if (per_s >= 1e6)
+        printf("  %.2fM %s/s", per_s / 1e6, unit);
+    else if (per_s >= 1e4)
+        printf("  %.1fk %s/s", per_s / 1e3, unit);
     else
-        printf("  %.0f tokens/s", tokens_per_s);
+        printf("  %.0f %s/s", per_s, unit);
 }
 
 void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
@@ -41,7 +41,7 @@ void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
     if (!isnan(report->grad_norm))
         printf("  norm %.4g", report->grad_norm);
     printf("  lr %.3g", report->lr);
-    print_rate(report->tokens_per_s);
+    print_rate(report->tokens_per_s, report->takes_records ? "records" : "tokens");
     if (isfinite(report->mfu))
         printf("  mfu %.1f %%", 100 * report->mfu);
     printf("  %s", rt_bytes_text((double)report->bytes).text);

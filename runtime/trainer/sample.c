@@ -46,8 +46,9 @@ static int draw(const float *logits, double temperature, int k, double u)
 static void fill(Rt *rt, const RtFunction *f, const unsigned char *text, int64_t length)
 {
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, input->seq, input->padded);
-        int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, input->seq, input->padded);
+        const RtInputDim dim = input->rank ? input->dim[0] : (RtInputDim){ .size = 1, .padded = 1 };
+        RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, dim.split, dim.padded);
+        int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, dim.split, dim.padded);
         int64_t bytes = f->micro * rows * columns * (int64_t)sizeof(int32_t);
         int32_t *to = rt_stage(rt, rt_own_place(rt, input->offset), bytes); /* [micro, batch, seq] of this rank */
         memset(to, 0, (size_t)bytes);

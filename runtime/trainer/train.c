@@ -142,6 +142,7 @@ static RtStepReport run_step(RtRun *run)
                            .seconds = seconds,
                            .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
                            .tokens_per_s = (double)program->tokens_per_step / seconds,
+                           .takes_records = program->takes_records,
                            .mfu = speed / run->peak,
                            .bytes = most_bytes(run),
                            .ranks = rt->ranks,

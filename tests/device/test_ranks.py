@@ -75,6 +75,15 @@ def compile_layout(compiled, model, mesh, zero, microbatch, precision="fp32"):
     return compiled(model, "cuda", SETTINGS + (("microbatch", microbatch), ("precision", precision)), tuple(options))
 
 
+@pytest.mark.parametrize("mesh,precision", [("cp=2", "fp32"), ("cp=4", "fp32"), ("dp=2,cp=2", "bf16")])
+def test_ring(mesh, precision, compiled, reference, data, tmp_path):
+    """Keys pass by, in messages that start before the kernels of the block at hand."""
+    trainer = compiled("llama", "cuda", SETTINGS + (("microbatch", 4), ("precision", precision)), ("--mesh", mesh),
+                       edit=("shard seq over cp", "shard seq over cp (attend = ring)"))
+    run(trainer, mesh, data, tmp_path)
+    assert_same(read_log(tmp_path / "log"), reference("llama", precision), precision)
+
+
 @pytest.mark.parametrize("model,mesh,zero,microbatch", LAYOUTS)
 def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_path):
     trainer = compile_layout(compiled, model, mesh, zero, microbatch)

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT
 
-COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "help"]
+COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
@@ -107,6 +107,11 @@ MISTAKES = [
     (["check", "tiny.mdl", "--set", "train.batch=1", "--set", "train.batch=2"], "--set train.batch is given twice"),
     (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (if it is not, write --output=-x)"),
     (["help", "check", "--as=man"], "leave 'check' out"),
+    (["import", "there"], "--model is missing: mpc import there --model FILE.mdl -o FILE.safetensors"),
+    (["import", "there", "--model=tiny.mdl"], "-o is missing: mpc import there"),
+    (["import", "there", "--like=x"], "--like is an option of 'mpc export', not of 'mpc import'"),
+    (["export", "w.safetensors", "--model=tiny.mdl", "-o", "x"], "--like is missing: mpc export w.safetensors"),
+    (["import"], "no file is given: mpc import DIR"),
     (["trace"], "no file is given: mpc trace merge FILE.json..."),
     (["trace", "merge"], "no file is given: mpc trace merge trace.json"),
     (["trace", "join", "a.json"], "there is no 'mpc trace join': mpc trace merge FILE.json..."),
@@ -130,6 +135,7 @@ FAILURES = [
     (["compile", "tiny.mdl", "--compile-to=fuse", "-o", "tiny.mdl/x.mir"], "cannot write tiny.mdl/x.mir: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--cc='gcc"], "--cc: a quote is not closed: 'gcc"),
+    (["import", "none", "--model=tiny.mdl", "-o", "x"], "cannot read none/config.json: No such file or directory"),
     (["check", "/dev/zero"], "/dev/zero is larger than 256 MB"),
     (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not name the pass that wrote it"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
@@ -318,6 +324,7 @@ def test_check_looks_at_options(mpc, words):
 
 def test_no_option_is_untested():
     tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "help": {"as"},
+              "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, tests/pass

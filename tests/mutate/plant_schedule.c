@@ -139,13 +139,12 @@ static bool read_exchanged(Module *m, Func *f, Op *op)
 /* What the loop in stages of a part carries: the message that it reads, and the one that it leaves. */
 static bool carries(Module *m, Func *f, Op *op)
 {
-    const Op *loop = is_placed_part(op) ? stage_loop(find_func(m, op->attrs.callee)) : NULL;
-    return loop && loop->attrs.carried;
+    return is_placed_part(op) && part_called(&slots_of(m)->parts, op)->loop[0]->attrs.carried;
 }
 
 static bool exchange_messages(Module *m, Func *f, Op *op)
 {
-    const Op *loop = stage_loop(find_func(m, op->attrs.callee));
+    const Op *loop = part_called(&slots_of(m)->parts, op)->loop[0];
     return exchange((Storage *[2]){ arg(loop, 0)->storage, result(loop)->storage });
 }
 
@@ -246,7 +245,7 @@ static bool trade_actions(Module *m, Func *f, Op *op)
 static bool trade_parts(Module *m, Func *f, Op *op)
 {
     PipelineSlots *slots = slots_of(m);
-    StagePart *one = &slots->part[slots->nparts - 1], *other = one - 1;
+    StagePart *one = &slots->parts.part[slots->parts.count - 1], *other = one - 1;
     const StagePart kept = *one;
     one->kind = other->kind, one->chunk = other->chunk;
     other->kind = kept.kind, other->chunk = kept.chunk;

@@ -133,7 +133,7 @@ def bert(layers):
         masked = torch.arange(tokens.shape[1]) % 7 == 3
         seen = torch.where(masked, torch.tensor(103), tokens)
         labels = torch.where(masked, tokens, torch.tensor(-100))
-        x = layer_norm(w["wte"][seen] + w["wpe"], w, "ln_e", 1e-12)
+        x = layer_norm(w["wte"][seen] + w["wpe"] + w["wke"][0], w, "ln_e", 1e-12)
         for i in range(layers):
             x = layer_norm(x + biased_attention(x, w, f"h.{i}.attn", causal=False), w, f"h.{i}.ln_1", 1e-12)
             x = layer_norm(x + perceptron(x, w, f"h.{i}.mlp", gelu), w, f"h.{i}.ln_2", 1e-12)

@@ -2,7 +2,7 @@
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
 from constants import names_in, number_of
-from tree import Assign, Call, Index, Input, Name, Param, Repeat, children
+from tree import Assign, Call, Index, Input, Name, Param, Repeat, Update, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
@@ -15,7 +15,8 @@ class Walk:
     def __init__(self, program, known, shared=()):
         self.program, self.known, self.decaying, self.shared = program, known, set(), dict(shared)
         self.declared, self.contracted, self.kept = {}, {}, {}  # of parameters: dims, and positions among them
-        sequences = {d for s in program.model.body if isinstance(s, Input) for d in s.type.dims} - {program.batch_dim}
+        sequences = {d for s in program.model.body if isinstance(s, Input) and s.type.dtype == "i32"
+                     for d in s.type.dims} - {program.batch_dim}
         self.positions = sequences
         self.body(program.model.body, {}, "")
 
@@ -47,6 +48,8 @@ class Walk:
                 self.body(s.body, dict(values), path)
             elif isinstance(s, Input):
                 values[s.name] = None
+            elif isinstance(s, Update):
+                continue
             else:
                 result = self.made(s.value, values, path)
         return result

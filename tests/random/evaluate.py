@@ -7,9 +7,10 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, names_in, number_of
+from constants import flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
-from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return
+from prune import assigned_in
+from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return, Update
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
               "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}
@@ -33,7 +34,8 @@ class Evaluation:
         self.batch_dim, self.inputs, self.parameter = program.batch_dim, inputs, parameter
         self.rounding, self.dtype, self.key = rounding, dtype, key
         self.sizes = {d: known.get(d, batch) for d in program.dims}
-        self.instances, self.next_dropout = {}, 0
+        self.updated = {}  # the states after the step, of updates over the whole batch
+        self.instances, self.next_dropout, self.slots = {}, 0, set()
         self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
         self.fits = {}  # input: the smallest dim that its tokens index
 
@@ -50,15 +52,24 @@ class Evaluation:
         """Runs statements in the scope `values`; gives what a return or a loss says."""
         result = None
         for statement in body:
-            if isinstance(statement, Assign):
+            if isinstance(statement, Assign) and statement.chosen:
+                x, chosen = [self.tensor(e, values, place) for e in (statement.value.arguments[0], statement.value)]
+                values[statement.name] = self.rounded(tensors.pick(x, statement.value.arguments[1].name, chosen))
+                values[statement.chosen] = chosen
+            elif isinstance(statement, Assign):
                 values[statement.name] = self.assigned(statement, values, place)
+            elif isinstance(statement, Update):
+                full, before = self.full_name(statement.name, place), values[statement.name]
+                after = self.tensor(statement.value, values, place).ordered(before.dims)
+                self.updated[full] = after.data.detach()
             elif isinstance(statement, Param):
                 self.parameters(statement, values, place)
             elif isinstance(statement, Repeat):
                 self.repeat(statement, values, place)
             elif isinstance(statement, Input):
-                values[statement.name] = Tensor(self.inputs[statement.name], tuple(statement.type.dims),
-                                                frozenset([statement.name]))
+                data = self.inputs[statement.name]
+                values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
+                                                tuple(statement.type.dims), frozenset([statement.name]))
             elif isinstance(statement, (Return, Loss)):
                 result = self.tensor(statement.value, values, place)
         return result
@@ -74,13 +85,20 @@ class Evaluation:
 
     def parameters(self, statement, values, place):
         for name in statement.names:
-            full = f"{place.path}.{name}" if place.path else name
+            full = self.full_name(name, place)
             sizes = [self.sizes[d] for d in statement.type.dims]
             data = self.parameter(full, statement, sizes).to(self.dtype)
-            values[name] = Tensor(self.rounding(data), tuple(statement.type.dims))
+            data = data.detach() if statement.state else self.rounding(data)
+            values[name] = Tensor(data, tuple(statement.type.dims))
+
+    @staticmethod
+    def full_name(name, place):
+        return f"{place.path}.{name}" if place.path else name
 
     def repeat(self, statement, values, place):
         outside = set(values)
+        for name in outside & assigned_in(statement.body):  # a number that is carried is a tensor
+            values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
         for copy in range(int(number_of(statement.count, self.known))):
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
@@ -139,7 +157,7 @@ class Evaluation:
 
     def combine(self, sign, a, b):
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-            raise Wrong(f"{a} {sign} {b}: numbers should have folded")
+            return fold(sign, a, b)
         a, b = self.unified(a, b)
         table = tensors.LOGICAL if a.kind == "bool" and b.kind == "bool" else tensors.BINARY
         return tensors.wrapped(tensors.pointwise(table[sign], a, b))
@@ -310,12 +328,17 @@ class Evaluation:
 
     def call_top_k(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
-        dim, choice = self.dims(e, 1)
-        return routing.top_k(x, dim, choice, self.sizes[choice])
+        if e.renaming:
+            count, choice = e.renaming
+            self.sizes[choice] = self.known[count] if count in self.known else int(count)
+        else:
+            choice = e.arguments[2].name
+        return routing.top_k(x, e.arguments[1].name, choice, self.sizes[choice])
 
     def call_dispatch(self, e, values, place):
         x, chosen = self.arguments(e, values, place, 2)
         experts, slots = self.dims(e, 2)
+        self.slots.add((experts, slots))
         said, within = e.keywords.get("capacity"), e.keywords.get("within")
         capacity = None if said is None or getattr(said, "name", "") == "none" else number_of(said, self.known)
         return routing.dispatch(x, chosen, experts, slots, self.sizes[experts], capacity, within and within.name,
@@ -323,7 +346,11 @@ class Evaluation:
 
     def call_combine(self, e, values, place):
         y, chosen = self.arguments(e, values, place, 2)
-        return routing.combine(y, chosen, *self.dims(e, 2), self.batch_dim)
+        return routing.combine(y, chosen, *(self.dims(e, 2) or self.rows_of(y)), self.batch_dim)
+
+    def rows_of(self, y):
+        """The experts and slots of what is combined without naming them."""
+        return next((experts, slots) for experts, slots in self.slots if slots in y.dims)
 
     def call_balance(self, e, values, place):
         gate, chosen = self.arguments(e, values, place, 2)

@@ -6,7 +6,7 @@ import reference
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, Local, Scope, State, Value, binary, call, number
 from statements import Statements
-from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, TypeOf
+from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -55,11 +55,27 @@ class Drawing:
             before = name
         if len(dims) > 1 and self.draw.random() < 0.03:
             self.add_input(scope, "first", ["batch"], None)
+        if len(dims) > 1 and self.draw.random() < 0.12:
+            self.records(scope)
 
-    def add_input(self, scope, name, dims, source):
-        self.body.append(Input(name, TypeOf(list(dims), "i32"), source))
-        scope.locals[name] = Local(name, frozenset(dims), "i32")
-        self.state.inputs.append(name)
+    def records(self, scope):
+        """Inputs of any type and dims: each, and the tokens too, has an array of its own."""
+        draw = self.draw
+        for name in draw.sample(["image", "mask", "target", "category"], draw.choice([1, 1, 2, 3])):
+            kind = {"mask": "bool", "category": "i32"}.get(name, draw.choice(["f32", None]))
+            others = [d for d in self.state.sizes if d != "batch"]
+            dims = ["batch", *draw.sample(others, min(len(others), draw.choice([0, 1, 1, 2, 3])))]
+            if not self.state.fits(dims):
+                continue
+            self.add_input(scope, name, dims, None, kind)
+            if len(dims) > 1 and draw.random() < 0.15:
+                self.add_input(scope, name + "_after", dims, call("next", name), kind)
+
+    def add_input(self, scope, name, dims, source, kind="i32"):
+        self.body.append(Input(name, TypeOf(list(dims), kind), source))
+        scope.locals[name] = Local(name, frozenset(dims), kind or "f32")
+        if kind == "i32":
+            self.state.inputs.append(name)
 
     def embedding(self, scope):
         """Rows of a table, by the tokens of an input."""
@@ -220,7 +236,7 @@ class Drawing:
 
 
 def exempt_some(draw, program):
-    """From weight decay; and, in some programs, from training, but not all."""
+    """From weight decay; and, in some programs, from training, but not all: as declared, or by a setting."""
     params = [param for declaration in bodies(program) for param in declaration.body if isinstance(param, Param)]
     frozen = draw.choice([0, 0, 0, 0.2, 0.6])
     for param in params:
@@ -228,6 +244,12 @@ def exempt_some(draw, program):
         param.frozen = draw.random() < frozen
     if params and all(param.frozen for param in params):
         draw.choice(params).frozen = False
+    names = sorted({name for param in params for name in param.names})
+    if not frozen and len(names) > 1 and draw.random() < 0.15:
+        some = draw.sample(names, draw.randint(1, len(names) - 1))
+        if not any(name.endswith(tuple(some)) for name in set(names) - set(some)):  # as freeze = "*p1" would freeze p11
+            key = draw.choice(["freeze", "trained"])
+            program.train[key] = Text(", ".join(f"*{name}" for name in some))
 
 
 def group_some(draw, program):

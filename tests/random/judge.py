@@ -27,7 +27,7 @@ from outcome import Outcome
 from parser import parse
 from printer import program_text
 from tensors import Wrong
-from tree import Mesh, Name, Pipeline, Program
+from tree import Mesh, Name, Pipeline, Program, Shard
 
 # What --verify-passes says of a value that is infinite for its weights and that the loss does not depend on: the zero
 # gradient that it gets makes no number of those before it, where PyTorch gives none.
@@ -57,6 +57,17 @@ def lacks_schedule(program, done):
     pipelines = [line for line in program.parallel if isinstance(line, Pipeline)]
     is_naive = any(line.options.get("schedule") == Name("naive") for line in pipelines)
     return pipelines and not is_naive and "= help: schedule = naive" in done.output
+
+
+def lacks_heads(program, done):
+    """Does mpc say that attention has no heads to exchange a sequence for, by any of its errors?"""
+    exchanges = [line for line in program.parallel if isinstance(line, Shard) and line.options.get("attend") == Name("all_to_all")]
+    errors = done.output.count(": error: ")
+    return exchanges and errors and errors == done.output.count(": error: attention cannot exchange ")
+
+
+def refusal(program, done):
+    return "unstaged" if lacks_schedule(program, done) else "headless" if lacks_heads(program, done) else "refused"
 
 
 def is_verification(how):
@@ -110,7 +121,7 @@ class Judge:
         how = self.workplace.with_budget(case.how)
         done = self.workplace.check(how)
         if done.status != 0:
-            return outcome.failure(done, "check", "unstaged" if lacks_schedule(case.program, done) else "refused")
+            return outcome.failure(done, "check", refusal(case.program, done))
         done = self.workplace.compile(how, ranks_of(case.program), out, with_cc=not is_verification(how))
         if done.status != 0 and UNUSED_INFINITY.search(done.output):
             return Outcome("unusable", "an infinite value that nothing reads")

@@ -26,6 +26,8 @@ def repeats_of(program, body=None):
 
 def stored(program, known, dim):
     """What memory takes of a dim."""
+    if dim not in program.dims:
+        return 1  # made by a call
     padded = program.dims[dim].padded
     unit = 1 if padded is None else padded.value
     return -(-known[dim] // unit) * unit
@@ -123,11 +125,11 @@ class Layout:
                 found.add(e.renaming[1])
         return sorted(found - {self.program.batch_dim})
 
-    def causal_dims(self):
-        """Along these an axis deals blocks out forth and back."""
+    def attended_dims(self, causal_only=False):
+        """Of sequences; along those of causal attention an axis deals blocks out forth and back."""
         calls = [e for expression in expressions(self.program) for e in walk(expression) if isinstance(e, Call)]
         return sorted({e.arguments[3].name for e in calls if e.function == "attend" and
-                       flag_of(e.keywords.get("causal"))} & set(self.present()))
+                       (flag_of(e.keywords.get("causal")) or not causal_only)} & set(self.present()))
 
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
@@ -162,7 +164,7 @@ class Layout:
         candidates = self.present()
         chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
         if draw.random() < 0.4:
-            chosen += [d for d in self.causal_dims() if d not in chosen]
+            chosen += [d for d in self.attended_dims(causal_only=draw.random() < 0.7) if d not in chosen]
         dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
             pair = self.pair(size)
@@ -228,6 +230,31 @@ class Layout:
         return lines
 
 
+def choose_attends(draw, program, lines):
+    """How attention deals with split sequences: where each way can be honoured, which later lines and padding may change."""
+    known = known_numbers(program)
+    rules = [line for line in lines if isinstance(line, Shard)]
+    ranks = {axis: number_of(size, known) for line in lines if isinstance(line, Mesh) for axis, size in line.axes.items()}
+    calls = [e for expression in expressions(program) for e in walk(expression) if isinstance(e, Call) and e.function == "attend"]
+
+    def can_exchange(e, rule):
+        free = (e.shared or frozenset()) - {e.arguments[3].name, e.arguments[4].name, program.batch_dim, *rule.dims}
+        paired = {d for other in rules for pair in other.dims if isinstance(pair, tuple) for d in pair}
+        over = {d: math.prod(ranks[other.axis] for other in rules if d in other.dims) * ranks[rule.axis] for d in free - paired}
+        return any(stored(program, known, d) % together == 0 for d, together in over.items())
+
+    for i, rule in enumerate(rules):
+        met = [e for e in calls if e.arguments[3].name in rule.dims and e.arguments[3].name != program.batch_dim]
+        words = ["gather"] if met else []
+        if met and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
+                           any(e.arguments[3].name in other.dims for other in rules[:i]) for e in met):
+            words += ["ring", "ring"]
+        if met and all(can_exchange(e, rule) for e in met):
+            words += ["all_to_all", "all_to_all"]
+        if words and draw.random() < 0.8:
+            rule.options["attend"] = Name(draw.choice(words))
+
+
 def add_layout(draw, program, most_ranks=8, staged=STAGED):
     """Gives the program a layout, and a batch that its ranks can share; for stages, of a few micro-batches."""
     layout = Layout(draw, program, most_ranks, staged=staged)
@@ -244,6 +271,7 @@ def add_layout(draw, program, most_ranks=8, staged=STAGED):
         program.train["microbatch"] = Number(str(min(microbatch, 2)))
         program.train["batch"] = Number(str(min(microbatch, 2) * ranks * accumulation))
     tables.fill(draw, program, program.parallel)
+    choose_attends(draw, program, program.parallel)
     return layout
 
 
@@ -261,4 +289,5 @@ def add_two_layouts(draw, program):
         table.name = "then.csv"
     for lines in (program.parallel, then):
         tables.fill(draw, program, lines)
+        choose_attends(draw, program, lines)
     return then

@@ -116,8 +116,21 @@ class Workplace:
         for name, table in files_of(text).items():
             (self.folder / name).write_text(table)
         if start is not None:
-            start.stream.astype("<u2").tofile(self.folder / "tokens.u16")
+            self.write_data(start.data)
             write_safetensors(self.folder / "start.safetensors", start.weights)
+
+    def write_data(self, data):
+        """One file of tokens; or of records one for each input, or one for all."""
+        self.data = ["--data", "tokens.u16"]
+        if not isinstance(data, dict):
+            data.astype("<u2").tofile(self.folder / "tokens.u16")
+        elif len(data) % 2:
+            self.data = [word for name in data for word in ("--data", f"{name}={name}.npy")]
+            for name, array in data.items():
+                np.save(self.folder / f"{name}.npy", array)
+        else:
+            self.data = ["--data", "records.safetensors"]
+            write_safetensors(self.folder / "records.safetensors", data)
 
     def with_budget(self, how):
         """With the option for `recompute auto`, if `memory` requests it."""
@@ -156,7 +169,7 @@ class Workplace:
         """Runs all ranks; the log is in `log`, the checkpoint in `end.safetensors`."""
         for name in ("log", "end.safetensors"):
             (self.folder / name).unlink(missing_ok=True)
-        said = ["--data", "tokens.u16", "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
+        said = [*self.data, "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
         said += ["--load", load] if load else []
         environment = {}
         if how.target == "cuda":
@@ -193,16 +206,20 @@ class Workplace:
 
 # --- Checkpoints -----------------------------------------------------------------------------------------------------
 
+NAMES = {"float16": "F16", "float32": "F32", "float64": "F64", "bool": "BOOL", "uint8": "U8", "int16": "I16", "int32": "I32",
+         "int64": "I64"}
+
+
 def write_safetensors(path, tensors):
     header, at = {}, 0
     for name, value in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + 4 * value.size]}
-        at += 4 * value.size
+        header[name] = {"dtype": NAMES[str(value.dtype)], "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        at += value.nbytes
     text = json.dumps(header).encode()
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for value in tensors.values():
-            file.write(np.ascontiguousarray(value, "<f4").tobytes())
+            file.write(np.ascontiguousarray(value).tobytes())
 
 
 def read_safetensors(path):

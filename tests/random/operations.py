@@ -153,6 +153,10 @@ class Operations(Operands):
         seq, feature = self.draw.sample(known, 2)
         sides = [self.side(x, seq, feature) for _ in range(2)]
         query = self.mixed(x, feature)
+        own = self.scope.some([d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"], 0, 1)
+        if own and feature != "batch" and self.draw.random() < 0.4:  # the values have a feature dim of their own
+            weight = self.scope.param([feature, *own], 0.8).expression
+            sides[1] = Value(call("dot", sides[1].expression, weight, feature), sides[1].dims - {feature} | set(own))
         keywords = {}
         if self.draw.random() < 0.5:
             keywords["causal"] = Flag(self.draw.random() < 0.8)
@@ -163,8 +167,10 @@ class Operations(Operands):
         if self.draw.random() < 0.35:
             segment = self.integers(x, feature, {seq}, 3)
             keywords |= {"segment": self.documents(segment, seq).expression} if segment else {}
-        return Value(call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords),
-                     x.dims, "f32", x.scale)
+        dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
+        made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
+        made.shared = frozenset.intersection(*[frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)])
+        return Value(made, dims, "f32", x.scale)
 
     def integers(self, x, feature, least, size):
         """i32 below size, of some dims of x but not the feature."""
@@ -328,9 +334,13 @@ class Operations(Operands):
         router = self.scope.param([feature, experts], 1.0).expression
         gain = self.scope.param([experts, feature], 0.8).expression
         score = call("sigmoid", call("dot", x.expression, router, feature))
+        short = self.draw.random() < 0.5
         chosen = call("top_k", score, experts, choice)
+        if short:
+            chosen.arguments.pop()
+            chosen.renaming = (str(self.size(choice)), choice)
         rows = call("dispatch", x.expression, chosen, experts, slots, **self.capacity(x.dims - {feature}))
-        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, experts, slots)
+        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, *[experts, slots][:0 if short else 2])
         weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
         if self.draw.random() < 0.2 and self.state.mixes:
             weighted = binary("+", weighted, call("balance", score, chosen, experts))

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from constants import called, number_of
-from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, State, Update
+from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, Updated
 
 DEFAULTS = {"adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
             "sgd": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0, "nesterov": False},
@@ -128,13 +128,13 @@ def declared(optimizer, weight, gradient, state, count, rate, options):
     names = {"param": weight.clone(), "grad": gradient, "lr": number(rate), "step": number(count),
              **{name: number(value) for name, value in options.items() if name != "lr"}}
     for line in optimizer.body:
-        if isinstance(line, State):
+        if isinstance(line, Slot):
             names.update({name: state.setdefault(name, torch.zeros_like(weight)) for name in line.names})
         elif isinstance(line, Assign):
             names[line.name] = value_of(line.value, names, number)
         else:
             weight.copy_(value_of(line.value, names, number))
-    state.update({name: names[name] for line in optimizer.body if isinstance(line, State) for name in line.names})
+    state.update({name: names[name] for line in optimizer.body if isinstance(line, Slot) for name in line.names})
 
 
 def value_of(e, names, number):
@@ -166,12 +166,12 @@ def drawn(draw):
         defaults["weight_decay"] = Number("0.1")
     if draw.random() < 0.7:
         defaults["beta"] = Number(draw.choice(["0.9", "0.5"]))
-        body = [State(["mean"]), Assign("mean", of("+", of("*", beta, mean), of("*", of("-", one, beta), direction)))]
+        body = [Slot(["mean"]), Assign("mean", of("+", of("*", beta, mean), of("*", of("-", one, beta), direction)))]
         direction = mean
     if draw.random() < 0.4:
-        body += [State(["size"]), Assign("size", Call("maximum", [of("*", Name("size"), Number("0.9")), Call("abs", [grad])]))]
+        body += [Slot(["size"]), Assign("size", Call("maximum", [of("*", Name("size"), Number("0.9")), Call("abs", [grad])]))]
         direction = of("/", direction, of("+", Name("size"), small))
     direction = draw.choice([direction, Call("tanh", [direction]),
                              Call("where", [of("<", Call("abs", [direction]), one), direction, of("*", direction, small)])])
     rate = draw.choice([lr, of("/", lr, Call("sqrt", [Name("step")]))])
-    return Optimizer("mine", defaults, body + [Update(of("-", param, of("*", rate, direction)))])
+    return Optimizer("mine", defaults, body + [Updated(of("-", param, of("*", rate, direction)))])

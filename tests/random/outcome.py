@@ -7,6 +7,7 @@ STATUSES = {
     "ok": "as PyTorch has it",
     "unusable": "rounding alone changes it, or its numbers leave all bounds: thrown away",
     "unstaged": "stages that only schedule = naive can run, and mpc says so",
+    "headless": "attention that has no heads to exchange its sequence for, and mpc says so",
     "refused": "refused by mpc check: is that right?",
     "late": "refused after mpc check had accepted it",
     "wrong": "other numbers than PyTorch's",
@@ -15,7 +16,7 @@ STATUSES = {
     "verifier": "--verify-passes objects",
     "sanitizer": "ASan or UBSan objects",
 }
-GOOD = ("ok", "unusable", "unstaged")
+GOOD = ("ok", "unusable", "unstaged", "headless")
 
 
 @dataclass

@@ -3,8 +3,8 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Optimizer, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, State, Table, TypeOf,
-                  Update, Zero)
+                  Number, Optimizer, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Slot, Table, Text, TypeOf,
+                  Update, Updated, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -117,7 +117,7 @@ class Parser:
         if token == "1f1b":
             return Name(self.next())
         if token.startswith('"'):
-            return self.table(self.next().strip('"'))
+            return self.quoted(self.next().strip('"'))
         if token[:1].isdigit():
             return Number(self.next())
         name = self.name()
@@ -125,8 +125,9 @@ class Parser:
             return Flag(name == "true")
         return self.call(name) if self.peek() == "(" else Name(name)
 
-    def table(self, name):
-        return Table(name, [line.split(",") for line in self.files.get(name, "").splitlines()])
+    def quoted(self, text):
+        """A table, if the file has one of that name in its first lines."""
+        return Table(text, [line.split(",") for line in self.files[text].splitlines()]) if text in self.files else Text(text)
 
     def call(self, function):
         call = Call(function, [])
@@ -146,7 +147,11 @@ class Parser:
                 call.renaming = (name, self.name())
                 return
             self.at = start
-        call.arguments.append(self.expression())
+        value = self.expression()
+        if self.accept("->"):
+            call.renaming = (value.text, self.name())
+            return
+        call.arguments.append(value)
 
     # --- Statements --------------------------------------------------------------------------------------------------
 
@@ -175,6 +180,10 @@ class Parser:
         return reader() if reader else self.assignment(word)
 
     def assignment(self, name):
+        if self.accept(","):
+            chosen = self.name()
+            self.take("=")
+            return Assign(name, self.expression(), None, chosen)
         stated = self.type() if self.accept(":") else None
         self.take("=")
         return Assign(name, self.expression(), stated)
@@ -209,6 +218,16 @@ class Parser:
         self.take("=")
         return Param(names, stated, self.expression(), self.accept("no_decay"), self.accept("frozen"))
 
+    def read_state(self):
+        names = self.listed(":", self.name)
+        self.take(":")
+        stated = self.type()
+        self.take("=")
+        return Param(names, stated, self.expression(), state=True)
+
+    def read_update(self):
+        return Update(*self.named_expression())
+
     def read_input(self):
         name = self.name()
         self.take(":")
@@ -234,11 +253,11 @@ class Parser:
     def optimizer_line(self):
         word = self.name()
         if word == "state":
-            state = State(self.listed("=", self.name))
+            state = Slot(self.listed("=", self.name))
             self.take("=")
             self.take("zeros")
             return state
-        return Update(self.expression()) if word == "update" else self.assignment(word)
+        return Updated(self.expression()) if word == "update" else self.assignment(word)
 
     def train_line(self):
         if self.tokens[self.at][0] == "group":
@@ -266,7 +285,14 @@ class Parser:
     def layout_shard(self):
         dims = self.listed("over", self.shard_dim)
         self.take("over")
-        return Shard(dims, self.name(), self.name() if self.accept("else") else None)
+        shard = Shard(dims, self.name())
+        if self.accept("else"):
+            shard.otherwise = self.name()
+        shard.options = self.bracketed_options()
+        return shard
+
+    def bracketed_options(self):
+        return dict(self.bracketed("(", ")", lambda: self.listed(")", self.option))) if self.peek() == "(" else {}
 
     def option(self):
         name = self.name()
@@ -282,8 +308,7 @@ class Parser:
             zero.axes = [self.name()]
             while self.accept(","):
                 zero.axes.append(self.name())
-        if self.peek() == "(":
-            zero.options = dict(self.bracketed("(", ")", lambda: self.listed(")", self.option)))
+        zero.options = self.bracketed_options()
         return zero
 
     def layout_recompute(self):

@@ -4,7 +4,7 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Optimizer, Param, Pipeline, Recompute, Repeat, Return, Shard, State, Table, Update, Zero)
+                  Optimizer, Param, Pipeline, Recompute, Repeat, Return, Shard, Slot, Table, Text, Update, Updated, Zero)
 
 
 def expression_text(e):
@@ -16,6 +16,8 @@ def expression_text(e):
         return e.name
     if isinstance(e, Table):
         return f'"{e.name}"'
+    if isinstance(e, Text):
+        return f'"{e.text}"'
     if isinstance(e, Negation):
         return f"-{operand_text(e.operand)}"
     if isinstance(e, Binary):
@@ -72,17 +74,21 @@ def line_text(s):
         return f"dim {s.name}{size}{padded}"
     if isinstance(s, Param):
         exempt = (" no_decay" if s.no_decay else "") + (" frozen" if s.frozen else "")
-        return f"param {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
+        word = "state" if s.state else "param"
+        return f"{word} {', '.join(s.names)} : {type_text(s.type)} = {expression_text(s.init)}{exempt}"
     if isinstance(s, Input):
         source = f" = {expression_text(s.source)}" if s.source is not None else ""
         return f"input {s.name} : {type_text(s.type)}{source}"
     if isinstance(s, Assign):
         stated = f" : {type_text(s.type)}" if s.type else ""
-        return f"{s.name}{stated} = {expression_text(s.value)}"
-    if isinstance(s, State):
+        chosen = f", {s.chosen}" if s.chosen else ""
+        return f"{s.name}{chosen}{stated} = {expression_text(s.value)}"
+    if isinstance(s, Slot):
         return f"state {', '.join(s.names)} = zeros"
-    if isinstance(s, Update):
+    if isinstance(s, Updated):
         return f"update {expression_text(s.value)}"
+    if isinstance(s, Update):
+        return f"update {s.name} = {expression_text(s.value)}"
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
     assert isinstance(s, Loss), s
@@ -95,20 +101,25 @@ def option_text(name, value):
     return name if value is None else f"{name} = {expression_text(value)}"
 
 
+def bracketed_options(line):
+    return f" ({', '.join(option_text(name, value) for name, value in line.options.items())})" if line.options else ""
+
+
 def layout_text(line):
     if isinstance(line, Mesh):
         return "mesh " + ", ".join(f"{axis} = {expression_text(size)}" for axis, size in line.axes.items())
     if isinstance(line, Shard):
         dims = ", ".join(d if isinstance(d, str) else f"({d[0]}, {d[1]})" for d in line.dims)
-        return f"shard {dims} over {line.axis}" + (f" else {line.otherwise}" if line.otherwise else "")
+        otherwise = f" else {line.otherwise}" if line.otherwise else ""
+        return f"shard {dims} over {line.axis}{otherwise}{bracketed_options(line)}"
     if isinstance(line, Recompute):
         return f"recompute {expression_text(line.policy)}"
-    options = ", ".join(option_text(name, value) for name, value in line.options.items())
     if isinstance(line, Pipeline):
+        options = ", ".join(option_text(name, value) for name, value in line.options.items())
         return f"pipeline {', '.join(line.names)} over {line.axis}" + (f", {options}" if options else "")
     assert isinstance(line, Zero), line
     over = f" over {', '.join(line.axes)}" if line.axes else ""
-    return f"zero {line.stage}{over}" + (f" ({options})" if options else "")
+    return f"zero {line.stage}{over}{bracketed_options(line)}"
 
 
 def tables_of(lines):

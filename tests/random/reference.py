@@ -4,6 +4,7 @@ precision, and how far rounding alone may move them.
 The rounding is found by doing the same again with every result rounded as the precision has it, to the nearest and at
 random: a program on which that alone makes a large difference is of no use."""
 import math
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,7 +53,21 @@ class Settings:
         self.seed = setting(program, "seed", 0, known)
         self.groups = optimizers.chosen(program, known)
         self.schedule, self.rates = called(program.train.get("schedule", Name("constant")), known)
+        self.freeze, self.trained = (patterns_of(program.train.get(key)) for key in ("freeze", "trained"))
         self.precision = program.train["precision"].name if "precision" in program.train else "fp32"
+
+
+    def freezes(self, name):
+        """By a setting: a parameter that it names, or one that is not among those to train."""
+        def named(patterns):
+            return any(re.fullmatch(pattern, name) for pattern in patterns)
+        return named(self.freeze) or (self.trained and not named(self.trained))
+
+
+def patterns_of(text):
+    """Names with commas, in which * is any text."""
+    words = text.text.split(",") if text else []
+    return [".*".join(map(re.escape, word.strip().split("*"))) for word in words]
 
 
 def ranks_over(program, dim, known):
@@ -74,24 +89,93 @@ def input_shifts(program):
     return shifts
 
 
-def inputs_of(program, stream, first, batch, sizes):
-    """The tokens of `batch` sequences from number `first` on: sequence n begins at n times its length."""
-    fed = {}
-    shifts = input_shifts(program)
-    length = max([sizes[s.type.dims[-1]] for s in program.model.body if isinstance(s, Input) and len(s.type.dims) > 1] or [1])
+def takes_records(program):
+    """Does each input have an array of its own?  Tokens alone are one stream."""
+    fed = [s.type for s in program.model.body if isinstance(s, Input)]
+    rows = [kind.dims for kind in fed if len(kind.dims) > 1]
+    return any(kind.dtype != "i32" for kind in fed) or any(len(dims) > 2 or dims != rows[0] for dims in rows)
+
+
+def sources(program):
+    """Of each input the one whose data it gets."""
+    found = {}
+    for statement in program.model.body:
+        if isinstance(statement, Input):
+            found[statement.name] = found[statement.source.arguments[0].name] if statement.source else statement.name
+    return found
+
+
+def inputs_of(program, data, first, batch, sizes):
+    """What the inputs get: `batch` sequences or records from number `first` on."""
+    return (records_of if isinstance(data, dict) else tokens_of)(program, data, first, batch, sizes)
+
+
+def records_of(program, arrays, first, batch, sizes):
+    fed, shifts, source = {}, input_shifts(program), sources(program)
+    for statement in program.model.body:
+        if isinstance(statement, Input):
+            rows = arrays[source[statement.name]][first:first + batch]
+            if len(statement.type.dims) > 1:
+                shift = shifts[statement.name]
+                rows = rows[..., shift:shift + sizes[statement.type.dims[-1]]]
+            wide = {"i32": np.int64, "bool": np.bool_}.get(statement.type.dtype, np.float64)
+            fed[statement.name] = torch.from_numpy(rows.astype(wide))
+    return fed
+
+
+def length_of(program, sizes):
+    """The tokens of a sequence."""
+    return max([sizes[s.type.dims[-1]] for s in program.model.body if isinstance(s, Input) and len(s.type.dims) > 1] or [1])
+
+
+def tokens_of(program, stream, first, batch, sizes):
+    """Sequence n begins at n times its length."""
+    fed, shifts, length = {}, input_shifts(program), length_of(program, sizes)
     for statement in program.model.body:
         if isinstance(statement, Input):
             own = length if len(statement.type.dims) > 1 else 1
             starts = [(first + n) * length + shifts[statement.name] for n in range(batch)]
             rows = np.stack([stream[at:at + own] for at in starts]).astype(np.int64)
             fed[statement.name] = torch.from_numpy(rows if len(statement.type.dims) > 1 else rows[:, 0])
-    return fed, length
+    return fed
+
+
+def empty_data(program, settings, sizes):
+    """Zeros, of the shape that a run needs: a stream, or the array of each input with data of its own."""
+    further = max([0, *input_shifts(program).values()])
+    if not takes_records(program):
+        return np.zeros((STEPS * settings.batch + 2) * length_of(program, sizes) + max(1, further) + 1, np.int64)
+    source, shifts, arrays = sources(program), input_shifts(program), {}
+    for statement in program.model.body:
+        if isinstance(statement, Input) and not statement.source:
+            shape = [STEPS * settings.batch + 2, *(sizes[d] for d in statement.type.dims[1:])]
+            if len(shape) > 1:
+                shape[-1] += max(shifts[name] for name in source if source[name] == statement.name)
+            arrays[statement.name] = np.zeros(shape, {"i32": np.int64, "bool": np.bool_}.get(statement.type.dtype, np.float32))
+    return arrays
+
+
+def drawn_data(program, empty, fits, draw):
+    """Tokens that fit what they index; in files of several types."""
+    if not isinstance(empty, dict):
+        return draw.integers(0, min([16, *fits.values()]), len(empty)).astype(np.uint16)
+    source, arrays = sources(program), {}
+    for name, zeros in empty.items():
+        if zeros.dtype == np.float32:
+            arrays[name] = draw.normal(0, 1, zeros.shape).astype(draw.choice([np.float32, np.float16, np.float64]))
+            arrays[name] = arrays[name].astype(np.float16).astype(arrays[name].dtype)  # exact in all of them
+        elif zeros.dtype == np.bool_:
+            arrays[name] = draw.random(zeros.shape) < 0.6
+        else:
+            largest = min([16, *(fits[other] for other in fits if source[other] == name)])
+            arrays[name] = draw.integers(0, largest, zeros.shape).astype(draw.choice([np.uint8, np.int16, np.int32, np.int64]))
+    return arrays
 
 
 @dataclass
 class Start:
-    """What a run begins with: tokens, and the parameters with how they are declared."""
-    stream: np.ndarray
+    """What a run begins with: tokens or records, and the parameters with how they are declared."""
+    data: object
     weights: dict
     decays: dict
     frozen: set
@@ -109,19 +193,17 @@ def start_of(program, seed, own_weights=False, defined=()):
         if name not in weights:
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
             decays[name] = plain_name(name) in decaying and not param.no_decay
-            if param.frozen:
+            if param.frozen or param.state or settings.freezes(name):
                 frozen.add(name)
         return torch.from_numpy(weights[name])
 
     sizes = {d: settings.known.get(d, settings.batch) for d in program.dims}
-    zeros = np.zeros(100000, np.int64)
-    fed, length = inputs_of(program, zeros, 0, settings.batch, sizes)
+    zeros = empty_data(program, settings, sizes)
+    fed = inputs_of(program, zeros, 0, settings.batch, sizes)
     evaluation = Evaluation(program, settings.known, settings.batch, fed, parameter)
     evaluation.loss()
     of_plain = matrices(program, settings.known, evaluation.shared)
-    largest = min([16, *evaluation.fits.values()])
-    count = (STEPS * settings.batch + 2) * length + max([1, *input_shifts(program).values()]) + 1
-    return Start(draw.integers(0, largest, count).astype(np.uint16), weights, decays, frozen,
+    return Start(drawn_data(program, zeros, evaluation.fits, draw), weights, decays, frozen,
                  {name: of_plain[plain_name(name)] for name in weights})
 
 
@@ -167,11 +249,12 @@ class Trainer:
     def gradient(self, step):
         s = self.settings
         sizes = {d: s.known.get(d, s.batch) for d in self.program.dims}
-        fed, _ = inputs_of(self.program, self.start.stream, step * s.batch, s.batch, sizes)
+        fed = inputs_of(self.program, self.start.data, step * s.batch, s.batch, sizes)
         key = philox.step_key(s.seed, step)
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype)
         loss = evaluation.loss()
+        self.updated = evaluation.updated
         names = [name for name in self.weights if name not in self.start.frozen]
         if not loss.requires_grad:
             return float(loss), {name: torch.zeros_like(self.weights[name]) for name in names}
@@ -190,6 +273,8 @@ class Trainer:
         if updates:
             scale = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
             self.updates += 1
+            for name, after in self.updated.items():
+                self.weights[name].data = after.to(torch.float64)
             for name, g in gradient.items():
                 g = (self.rounding.with_noise(g, norm) * scale).clamp(-s.clip_value, s.clip_value)
                 self.update(name, g, rate)

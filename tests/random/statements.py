@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from operations import Operations
 from scope import OPEN, Scope, Value, binary, call
-from tree import Argument, Block, Call, Name, Number, Repeat, Return, TypeOf
+from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, TypeOf
 
 MOST_DEPTH = 3
 
@@ -121,6 +121,8 @@ class Statements(Operations):
             left = self.scope.locals.pop(name)
             again = self.scope.locals[name] = type(left)(name, left.dims, left.kind, max(1.0, left.scale))
             again.optional = reads_before[name].reads > 0
+        if self.draw.random() < 0.15:
+            self.count_turns(inner.scope, self.draw.choice(names))
         self.scope.body.append(Repeat(Number(str(self.draw.choice([1, 2, 2, 3, 4, 5, 6]))), inner.scope.body))
         for name in self.state.entropies.intersection(names):  # a mean would count labels that the body may have made
             again = self.scope.assign(name, Value(binary("*", name, 1.0), self.scope.locals[name].dims))
@@ -128,6 +130,14 @@ class Statements(Operations):
         if self.scope.depth == 0 and self.draw.random() < 0.25:  # one after the other, as an encoder and a decoder
             self.scope.attempt(self.repeat)
         return names
+
+    def count_turns(self, inner, name):
+        """The value depends on the number of the turn, which is carried: as a number, or as a whole one."""
+        counter, is_whole = self.state.fresh("n"), self.draw.random() < 0.5
+        self.scope.body.append(Assign(counter, Number("0"), TypeOf([], "i32") if is_whole else None))
+        turn = call("cast", counter, "f32") if is_whole else counter
+        inner.body.append(Assign(name, binary("*", name, call("cos", binary("*", turn, 0.3)))))
+        inner.body.append(Assign(counter, binary("+", counter, 1)))
 
     def enter(self, local):
         """Inside of the turn the value is what the turn before has left."""

@@ -124,7 +124,8 @@ def magnitude(x):
     return x * torch.sign(x).detach()
 
 
-UNARY = {"exp": torch.exp, "expm1": torch.expm1, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "abs": magnitude,
+UNARY = {"exp": torch.exp, "expm1": torch.expm1, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
+         "abs": magnitude, "sign": torch.sign,
          "square": lambda x: x * x, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos,
          "relu": relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": lambda x: x * torch.sigmoid(x)}
 
@@ -290,7 +291,8 @@ def cumulative(x, dim, is_max, exclusive, reverse):
 def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None):
     rest = tuple(d for d in q.dims if d not in (seq, feature))
     order = rest + (seq, feature)
-    query, key, value = q.aligned(order), k.aligned(order), v.aligned(order)
+    own = next((d for d in v.dims if d not in q.dims), feature) if feature not in v.dims else feature
+    query, key, value = q.aligned(order), k.aligned(order), v.aligned(rest + (seq, own))
     scores = rounding(scale * query @ key.transpose(-1, -2))
     i, j = torch.arange(q.size(seq))[:, None], torch.arange(q.size(seq))[None, :]
     seen = (j <= i) if causal else torch.ones_like(i == j)
@@ -303,7 +305,8 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None)
     if rounding.draw is not None and scores.requires_grad:
         disturb_slopes(scores, weights, rounding)
     result = weights @ value
-    return Tensor(Tensor(result, order).aligned(q.dims), q.dims)
+    dims = tuple(own if d == feature else d for d in q.dims)
+    return Tensor(Tensor(result, rest + (seq, own)).aligned(dims), dims)
 
 
 def disturb_slopes(scores, weights, rounding):

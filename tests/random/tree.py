@@ -44,8 +44,9 @@ class Call:
     function: str
     arguments: list
     keywords: dict = field(default_factory=dict)
-    renaming: tuple = None  # of rename: (from, to)
+    renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
     instance: str = None    # what `as` says
+    shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
 @dataclass
@@ -105,6 +106,7 @@ class Param:
     init: object
     no_decay: bool = False
     frozen: bool = False
+    state: bool = False
 
 
 @dataclass
@@ -119,6 +121,14 @@ class Assign:
     name: str
     value: object
     type: TypeOf = None
+    chosen: str = None  # of `p, chosen = top_k(...)`
+
+
+@dataclass
+class Update:
+    """Of a Param that is a state."""
+    name: str
+    value: object
 
 
 @dataclass
@@ -139,19 +149,21 @@ class Loss:
 
 @dataclass
 class Optimizer:
-    """`defaults` of its arguments; the body has State, Assign and, last, Update."""
+    """`defaults` of its arguments; the body has Slot, Assign and, last, Updated."""
     name: str
     defaults: dict
     body: list
 
 
 @dataclass
-class State:
+class Slot:
+    """Of an optimizer: its state."""
     names: list
 
 
 @dataclass
-class Update:
+class Updated:
+    """Of an optimizer: the parameter after the step."""
     value: object
 
 
@@ -167,6 +179,7 @@ class Shard:
     dims: list  # a name, or a pair of names
     axis: str
     otherwise: str = None
+    options: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -179,6 +192,12 @@ class Zero:
 @dataclass
 class Recompute:
     policy: object
+
+
+@dataclass
+class Text:
+    """A setting in quotes."""
+    text: str
 
 
 @dataclass

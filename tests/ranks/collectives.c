@@ -150,6 +150,7 @@ static Shape shape_of(const RtCollective *c, const RtPiece *p, int n, bool after
         s.zigzag = p->zigzag;
         s.size[1] *= s.split_a ? 1 : n;
     }
+    s.split_a |= c->kind == RT_ROTATE;
     if (c->kind != RT_ALL_TO_ALL)
         return s;
     int64_t gathered = after ? n * p->block : p->block, split = after ? p->cut : n * p->cut;
@@ -221,7 +222,8 @@ static void check(int number, int round)
     for (int i = 0; i < c->npieces; i++) {
         Shape s = shape_of(c, &k->piece[i], k->n, true);
         for (int64_t e = 0; e < count_of(&s); e++) {
-            uint32_t expected = expected_at(number, i, round, whole_index(&s, k->n, k->own, e)), bits = 0;
+            const int holder = (k->own + c->turn) % k->n;
+            uint32_t expected = expected_at(number, i, round, whole_index(&s, k->n, holder, e)), bits = 0;
             memcpy(&bits, k->out[i] + e * bytes_of(c->type), (size_t)bytes_of(c->type));
             EXPECT(bits == expected,
                    "collective %d (kind %d, type %d, maximum %d, %d ranks), piece %d, element %lld: %08x, not %08x",
@@ -247,6 +249,8 @@ static int64_t due_bytes(const RtCollective *c, const Case *k)
     }
     case RT_ALL_GATHER:
         return count * (k->n - 1) * element;
+    case RT_ROTATE:
+        return count * element;
     case RT_REDUCE_SCATTER:
     case RT_ALL_TO_ALL:
     case RT_SEND: /* between two ranks: tests/ranks/test_pipelines.py */
@@ -317,8 +321,11 @@ static void add_shapes(RtCollective c, RtPiece flags)
     }
 }
 
-static void add_kinds(RtCollective c)
+static void add_kinds(const RtProgram *program, RtCollective c)
 {
+    int ranks = 1;
+    for (int i = 0; i < c.naxes; i++)
+        ranks *= program->axes[c.axis[i]].size;
     bool sums = c.type != RT_BOOL;
     for (int maximum = 0; maximum <= 1 && sums; maximum++) {
         c.maximum = maximum;
@@ -337,6 +344,9 @@ static void add_kinds(RtCollective c)
             for (int first = 0; first <= 1; first++)
                 add_shapes(c, (RtPiece){ .zigzag = zigzag, .zigzag_cut = cut, .gathers_first = first });
     }
+    c.kind = RT_ROTATE;
+    for (c.turn = 1; c.turn < ranks; c.turn++)
+        add_shapes(c, (RtPiece){ 0 });
 }
 
 /* Over each axis, all of them, and the outermost two in either order. */
@@ -344,13 +354,13 @@ static void add_groups(const RtProgram *program)
 {
     for (RtType type = RT_F32; type <= RT_BOOL; type++) {
         for (int axis = 0; axis < program->naxes; axis++)
-            add_kinds((RtCollective){ .type = type, .naxes = 1, .axis = { axis } });
+            add_kinds(program, (RtCollective){ .type = type, .naxes = 1, .axis = { axis } });
         if (program->naxes > 1) {
-            add_kinds((RtCollective){ .type = type, .naxes = 2, .axis = { 0, 1 } });
-            add_kinds((RtCollective){ .type = type, .naxes = 2, .axis = { 1, 0 } });
+            add_kinds(program, (RtCollective){ .type = type, .naxes = 2, .axis = { 0, 1 } });
+            add_kinds(program, (RtCollective){ .type = type, .naxes = 2, .axis = { 1, 0 } });
         }
         if (program->naxes > 2)
-            add_kinds((RtCollective){ .type = type, .naxes = 3, .axis = { 2, 0, 1 } });
+            add_kinds(program, (RtCollective){ .type = type, .naxes = 3, .axis = { 2, 0, 1 } });
     }
 }
 

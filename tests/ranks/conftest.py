@@ -133,10 +133,11 @@ def read_log(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def layout_of(model, ranks, otherwise="", zero=0, recompute="none", schedule="1f1b", stages=None, chunks=1, options=""):
+def layout_of(model, ranks, otherwise="", zero=0, recompute="none", schedule="1f1b", stages=None, chunks=1, options="",
+              attend="gather"):
     """The usual layout: ranks = dict of the axes dp, cp, tp, pp, outermost first."""
     lines = ["mesh " + ", ".join(f"{axis} = {n}" for axis, n in ranks.items())]
-    rule = {"dp": "shard batch over dp", "cp": "shard seq over cp", "tp": f"shard {HEADS[model]} over tp{otherwise}",
+    rule = {"dp": "shard batch over dp", "cp": f"shard seq over cp (attend = {attend})", "tp": f"shard {HEADS[model]} over tp{otherwise}",
             "pp": f"pipeline h over pp, schedule = {schedule}, chunks = {chunks}" + (f", stages = {stages}" if stages else "")}
     lines += [rule[axis] for axis in ranks]
     lines += [f"zero {zero} over dp" + (f" ({options})" if options else "")] if "dp" in ranks else []

@@ -7,8 +7,8 @@ WITHIN = "capacity = 1.25, within = batch"
 DROPLESS = (WITHIN, "capacity = none")
 WHOLE = (WITHIN, "capacity = 0.75")
 # Every token chooses the first two experts, the others get none.
-EXTREME = (r"softmax\(dot\(x, w, embed\), gates\)",
-           "softmax(0.1 * dot(x, w, embed) - cast(iota(gates), f32), gates)")
+EXTREME = (r"softmax\(dot\(x, w, embed\), experts\)",
+           "softmax(0.1 * dot(x, w, embed) - cast(iota(experts), f32), experts)")
 RULES = ["shard batch over dp", "shard seq over cp", "shard experts over ep", "shard kv_heads, ff, vocab over tp{}",
          "pipeline layers over pp"]
 AXES = ["dp", "cp", "ep", "tp", "pp"]

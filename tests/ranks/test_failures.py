@@ -95,6 +95,13 @@ def test_data_that_are_missing(four, refused):
     assert "--data none: cannot open it" in refused(four, "--data", "none", "--steps", 3)
 
 
+def test_error_leaves_no_mark(four, refused, text, tmp_path):
+    """Of a checkpoint that was never written, not even the file that locks its name."""
+    message = refused(four, "--data", text, "--data-format", "bytes", "--steps", 3, "--save", "a", "--log", "none/log")
+    assert "--log none/log: cannot write it" in message
+    assert not list(tmp_path.glob("a*"))
+
+
 def test_divergence(compiled, refused, text, tmp_path):
     layout = layout_of("llama", dict(dp=2, tp=2), SEQ, zero=1)
     trainer = compiled("llama", layout, (), {"microbatch": 4, "optimizer.lr": 1e30})

@@ -74,6 +74,9 @@ KINDS = {  # mesh, accumulation, settings of layout_of
     "tp4-seq": (dict(tp=4), 1, dict(otherwise=SEQ)),
     "dp2-cp2-zero2": (dict(dp=2, cp=2), 1, dict(zero=2)),
     "dp2-tp2-zero3-acc4": (dict(dp=2, tp=2), 4, dict(zero=3, otherwise=SEQ, recompute="selective")),
+    "cp2-ring": (dict(cp=2), 4, dict(attend="ring", recompute="full")),
+    "cp4-ring": (dict(cp=4), 1, dict(attend="ring")),
+    "dp2-cp2-tp2-zero3-ring": (dict(dp=2, cp=2, tp=2), 1, dict(zero=3, otherwise=SEQ, attend="ring")),
     "dp2-cp2-tp2-zero3": (dict(dp=2, cp=2, tp=2), 1, dict(zero=3, otherwise=SEQ, recompute="selective")),
 }
 
@@ -103,6 +106,11 @@ LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
         (("mesh dp = 2, tp = 4", "shard batch over dp", "shard (kv_heads, group), ff, vocab over tp" + SEQ,
           "zero 1 over dp"), 4, {"kv_heads": 2}),
     "seq-over-two-axes": (("mesh a = 2, b = 2", "shard seq over a", "shard seq over b"), 8, {}),
+    "ring-of-exchanges":
+        (("mesh out = 2, inner = 2", "shard seq over out (attend = ring)", "shard seq over inner (attend = all_to_all)"), 8, {}),
+    "ring-of-parts": (("mesh out = 2, inner = 2", "shard seq over out (attend = ring)", "shard seq over inner"), 8, {}),
+    "ring-of-six": (("mesh cp = 6", "shard seq over cp (attend = ring)"), 8, {"seq": 24}),
+    "straight-ring": (("mesh cp = 4", "shard seq over cp (attend = ring)"), 8, {"seq": 12}),
     "batch-over-two-axes": (("mesh a = 2, b = 2", "shard batch over a", "shard batch over b", "zero 2 over a"), 2, {}),
     "zero3-ahead":
         (("mesh dp = 2, tp = 2", "shard batch over dp", f"shard {HEADS['llama']} over tp{SEQ}",

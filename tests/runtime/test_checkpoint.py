@@ -339,13 +339,21 @@ def test_save_into_a_directory_of_others(refused, tmp_path, data):
 def test_write_that_fails_leaves_the_old_file(run, refused, tmp_path, data):
     run("--data", "data.txt", "--steps", 1, "--save", "a")
     old = (tmp_path / "a").read_bytes()
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+    tensors = len(old) - 8 - int.from_bytes(old[:8], "little")  # room for these, but not for the header before them
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (tensors, tensors))
     message = refused("--data", "data.txt", "--steps", 2, "--save", "a", "--overwrite", before=limit)
     assert "--save a: cannot write it: File too large; the file there before is intact" in message
     assert (tmp_path / "a").read_bytes() == old
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "data.txt"]
     assert "no file was left" in refused("--data", "data.txt", "--steps", 2, "--save", "b", before=limit)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "data.txt"]
+
+
+def test_limit_of_files_is_found_before_training(refused, tmp_path, data):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+    message = refused("--data", "data.txt", "--steps", 1, "--save", "a", before=limit, TINY_DUMP="dump")
+    assert "--save a: it will need 1.05 MB, but a file may have 100.00 kB at most here; raise the limit" in message
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.txt"]
 
 
 def test_full_disk_is_found_before_training(refused, small_disk, tmp_path, data):

@@ -189,14 +189,14 @@ def test_numpy_arrays(run, tmp_path, data, dtype, said, name):
 
 
 @pytest.mark.parametrize("array, said", [
-    (np.zeros(100, "f4"), "of '<f4', which are not little-endian integers"),
-    (np.zeros(100, ">u2"), "of '>u2', which are not little-endian integers"),
-    (np.zeros((10, 10), "u2"), "of shape (10, 10), where one dim is needed"),
-    (np.zeros((), "u2"), "of shape (), where one dim is needed")])
+    (np.zeros(100, "f4"), "of NumPy, float32, with 1 dims; save one row of integers"),
+    (np.zeros(100, ">u2"), "of '>u2'; save little-endian integers or floating-point numbers"),
+    (np.zeros((10, 10), "u2"), "of NumPy, uint16, with 2 dims; save one row of integers"),
+    (np.zeros((), "u2"), "of shape (), where 1 to 9 dims are needed")])
 def test_arrays_that_are_no_tokens(refused, tmp_path, array, said):
     np.save(tmp_path / "a.npy", array)
     message = refused("--data", "a.npy", "--steps", 1)
-    assert f"--data a.npy: a NumPy array {said}; save one row of integers" in message
+    assert f"--data a.npy: a NumPy array {said}" in message
 
 
 def test_array_cut_short(refused, tmp_path):
@@ -274,3 +274,53 @@ def test_data_that_vanish_are_kept_and_data_cut_short_are_noticed(trainer, tmp_p
         os.truncate(tmp_path / "data", 0)
         errors = process.communicate(timeout=30)[1].decode()
     assert process.returncode == 1 and "was cut short while in use" in errors
+
+
+# --- Records: tiny.c has `tokens`, and `labels = next(tokens)` ---------------------------------------------------------
+
+def saved(tmp_path, array, name="a.npy"):
+    np.save(tmp_path / name, array)
+    return f"tokens={name}"
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<i2", "<i8"])
+def test_records(run, tmp_path, data, dtype):
+    rows = (data[:12 * (SEQ + 1)].reshape(12, SEQ + 1) % 128).astype(dtype)
+    done = run("--data", saved(tmp_path, rows), "--steps", 2, "--no-shuffle", TINY_DUMP="dump")
+    assert "12 records of tokens (NumPy, " in done.stderr
+    for step, read in enumerate(read_dump(tmp_path / "dump")):
+        np.testing.assert_array_equal(read["tokens"], rows[4 * step:4 * step + 4, :SEQ])
+        np.testing.assert_array_equal(read["labels"], rows[4 * step:4 * step + 4, 1:])
+
+
+@pytest.mark.parametrize("array, said", [
+    (np.zeros((12, SEQ), np.int32), "the array is [12, 8], but the input needs [records, 9], with what next() of it reads"),
+    (np.zeros((12, SEQ + 1, 1), np.int32), "the array is [12, 9, 1], but the input needs [records, 9]"),
+    (np.zeros((12, SEQ + 1), np.float32), "the input is of i32, and the array of NumPy, float32"),
+    (np.zeros((12, SEQ + 1), bool), "the input is of i32, and the array of NumPy, bool"),
+    (np.zeros((3, SEQ + 1), np.int32), "one batch needs 4 records, but it has 3"),
+    (np.zeros((12, SEQ + 1), np.int32).T.copy().T, "in Fortran's order"),
+    (np.full((12, SEQ + 1), 300, np.int32), "300 at [0, 0] is not from 0 to 255"),
+    (np.full((12, SEQ + 1), -1, np.int32), "-1 at [0, 0] is not from 0 to 255"),
+    (np.zeros((12, SEQ + 1), np.complex64), "of '<c8'"),
+])
+def test_records_that_do_not_fit(refused, tmp_path, array, said):
+    assert said in refused("--data", saved(tmp_path, array), "--steps", 1, "--no-shuffle")
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--data", "tokens=a.npy", "--data", "tokens=a.npy"), "--data tokens=FILE is given twice"),
+    (("--data", "labels=a.npy"), "'labels' is next(tokens), and gets the data of that"),
+    (("--data", "tokens=a.npy", "--data", "more=a.npy"), "--data more=a.npy: this model trains on records: give --data tokens=FILE"),
+    (("--data", "tokens=a.npy", "--data-format", "npy"), "--data-format is that of tokens, and has no effect on records"),
+    (("--data", "a.npy", "--data", "a.npy"), "--data is given twice"),
+    (("--data", ""), "--data needs the name of a file, not an empty text"),
+])
+def test_wrong_words_for_records(refused, tmp_path, words, said):
+    saved(tmp_path, np.zeros((12, SEQ + 1), np.int32))
+    assert said in refused(*words, "--steps", 1, status=2)
+
+
+def test_other_files_for_records(refused, tmp_path):
+    (tmp_path / "text").write_bytes(b"x" * 1000)
+    assert "not an array: write it with numpy.save" in refused("--data", "tokens=text", "--steps", 1)

@@ -195,7 +195,10 @@ static const RtKernel kernels[] = {
 
 #define INPUT(path, at, by, below)                                                                                     \
     {                                                                                                                  \
-        .name = (path), .offset = (at), .shift = (by), .length = SEQ, .padded = SEQ, .vocab = (below)                  \
+        .name = (path), .of = "tokens", .type = RT_I32, .offset = (at), .shift = (by), .vocab = (below), .rank = 1,    \
+        .dim = {                                                                                                       \
+            { SEQ, SEQ, { 0 } }                                                                                        \
+        }                                                                                                              \
     }
 static const RtInput step_inputs[] = { INPUT("tokens", AT(tokens), 0, VOCAB), INPUT("labels", AT(labels), 1, 0) };
 static const RtInput eval_inputs[] = { INPUT("tokens", AT(eval_tokens), 0, VOCAB),

@@ -16,7 +16,7 @@ static const char MODEL_TEXT[] =
     "  batch batch\n"
     "  train {optimizer=sgd, lr=1, batch=%d, microbatch=2, recompute=none}\n"
     "  input %%tokens : i32[batch:2, seq:4] shift(0) vocab(5)\n"
-    "  input %%labels : i32[batch:2, seq:4] shift(1) vocab(5)\n"
+    "  input %%labels : i32[batch:2, seq:4] of(%%tokens) shift(1) vocab(5)\n"
     "  param %%wte wte : f32[vocab:5, embed:4] = normal(1, 0)\n"
     "  param %%h.w h.*.w : f32[h.copy:2, embed:4, ff:6] = normal(1, 0)\n"
     "  param %%h.in.v h.*.in.*.v : f32[h.copy:2, in.copy:3, embed:4] = normal(1, 0)\n"

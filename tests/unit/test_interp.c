@@ -272,6 +272,30 @@ static void test_collectives(void **state)
           given, expected);
 }
 
+/* Rotated blocks; and attention to keys that pass by, whole and block by block: rank 0 has keys 0 and 3. */
+static void test_rotation(void **state)
+{
+    CHECK("module @m { mesh dp=3 func @f(%x: f32[i:6/dp]) {"
+          "  %0 = rotate %x {dim=i, axis=dp, index=1} : f32[i:6/dp@1]"
+          "  %1 = rotate %0 {dim=i, axis=dp, index=2} : f32[i:6/dp]"
+          "  %2 = add %0, %0 : f32[i:6/dp@1]"
+          "  %3 = iota {dims=[i:6/dp@2]} : i32[i:6/dp@2]"
+          "  return %1, %2, %3 } }",
+          GIVEN(1, 2, 3, 4, 5, 6), { 1, 2, 3, 4, 5, 6, 2, 4, 6, 8, 10, 12, 0, 1, 2, 3, 4, 5 });
+    CHECK("module @m { mesh dp=2 func @f(%q: f32[s:4/z/dp, h:1], %k: f32[t:4/z/dp, h:1]) {"
+          "  %y, %l = attend %q, %k, %k {axis=dp, seq=s, key=t, feature=h, causal=true, scale=1} :"
+          "    f32[s:4/z/dp, h:1], f32[s:4/z/dp]"
+          "  %a, %la = attend %q, %k, %k {own=true, seq=s, key=t, feature=h, causal=true, scale=1} :"
+          "    f32[s:4/z/dp, h:1], f32[s:4/z/dp]"
+          "  %n = rotate %k {dim=t, axis=dp, index=1} : f32[t:4/z/dp@1, h:1]"
+          "  %b, %lb = attend %q, %n, %n {own=true, seq=s, key=t, feature=h, causal=true, scale=1} :"
+          "    f32[s:4/z/dp, h:1], f32[s:4/z/dp]"
+          "  %lm = lse_add %la, %lb : f32[s:4/z/dp]"
+          "  return %y, %a, %b, %lm } }",
+          GIVEN(0, 0, 0, 0, 1, 2, 4, 8),
+          { 1, 1.5, 7 / 3.0, 15 / 4.0, 1, 2, 3, 4.5, 0, 1, 1, 3, 0, log(2), log(3), log(4) });
+}
+
 static void test_partial_maximum(void **state)
 {
     CHECK("module @m { mesh tp=3 func @f(%x: f32[i:2, j:5~6/tp]) {"
@@ -461,8 +485,9 @@ int main(void)
         cmocka_unit_test(test_attend),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_dropout),      cmocka_unit_test(test_fold_key),
         cmocka_unit_test(test_collectives),  cmocka_unit_test(test_partial_maximum),
-        cmocka_unit_test(test_loops),        cmocka_unit_test(test_observer),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_rotation),     cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_observer),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

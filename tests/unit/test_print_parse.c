@@ -85,7 +85,7 @@ static void test_types(void **state)
         assert_int_equal(part_first(t->m, &down.dim[0], rank), first[1][rank]);
     }
     const Type some = type_of_text(t->m, "f32[n:3/tp(-+0+3+-)]");
-    assert_int_equal(ranks_with_part(&some.dim[0]), 6);
+    assert_int_equal(ranks_with_part(t->m, &some.dim[0]), 6);
     assert_int_equal(part_size(t->m, &some.dim[0], 0), 0);
     assert_int_equal(part_size(t->m, &some.dim[0], 2), 3);
     assert_int_equal(local_size(t->m, &some.dim[0]), 3);

@@ -7,10 +7,11 @@
 
 #include <math.h>
 
-/* These occur only in gradients, so their derivative is never needed. */
+/* These occur only in gradients, or are made behind them, so their derivative is never needed. */
 static bool only_in_gradients(OpKind kind)
 {
-    return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad;
+    return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad || kind == OP_lse_add ||
+           kind == OP_lse_share;
 }
 
 static int tested;

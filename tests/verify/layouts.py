@@ -29,6 +29,7 @@ ROUNDS = 3  # of all meshes, each with other settings
 PIPELINES = [(2, 1, 1, 1), (4, 1, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (2, 1, 1, 2), (4, 1, 1, 2), (2, 1, 2, 1),
              (2, 2, 1, 2)]  # pp, dp, cp, tp
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
+ATTENDS = ["gather", "ring"]
 CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedules and stages of a rank
 
 
@@ -38,7 +39,8 @@ def layouts():
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
                    accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
-                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]))
+                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
+                   attend=ATTENDS[number // 4 % 2])
 
 
 def pipelines():
@@ -50,7 +52,7 @@ def pipelines():
         yield list(SIZES)[(number + number // 3) % 3], dict(
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
-            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over="dp")
+            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over="dp", attend=ATTENDS[number // 2 % 2])
 
 
 def parallel_text(model, layout):
@@ -59,7 +61,7 @@ def parallel_text(model, layout):
     return f"""parallel {{
     mesh  dp = {layout["dp"]}, cp = {layout["cp"]}, tp = {layout["tp"]}{stages}
     shard batch over dp
-    shard seq over cp
+    shard seq over cp (attend = {layout.get("attend", "gather")})
     shard {HEADS[model]} over tp{otherwise}
     zero {layout["zero"]} over {layout["over"]}
     recompute {layout["recompute"]}

@@ -10,7 +10,7 @@ CAPACITIES = ["capacity = 1.25, within = batch", "capacity = none", "capacity = 
 MESHES = [dict(dp=2), dict(cp=2), dict(ep=2), dict(ep=4), dict(tp=2), dict(dp=2, ep=2), dict(ep=2, tp=2), dict(cp=2, ep=2),
           dict(dp=2, tp=2), dict(dp=2, ep=4), dict(dp=2, cp=2, ep=2), dict(dp=2, ep=2, tp=2), dict(pp=2),
           dict(dp=2, pp=2), dict(ep=2, pp=2), dict(dp=2, ep=2, pp=2)]
-ROUTER = "softmax(dot(x, w, embed), gates)"
+ROUTER = "softmax(dot(x, w, embed), experts)"
 
 
 def cases():
@@ -23,7 +23,7 @@ def model_text(number, mesh, capacity, folded):
     text = (ROOT / "examples" / "mixtral.mdl").read_text().split("parallel {")[0]
     text = text.replace("capacity = 1.25, within = batch", capacity)
     if number % 5 == 4:  # all tokens to two experts
-        text = text.replace(ROUTER, "softmax(0.01 * dot(x, w, embed) - cast(iota(gates), f32), gates)")
+        text = text.replace(ROUTER, "softmax(0.01 * dot(x, w, embed) - cast(iota(experts), f32), experts)")
     return text + f"""parallel {{
     mesh {axes}
     shard {"experts, batch" if "dp" in folded else "batch"} over dp
@@ -47,3 +47,52 @@ def test_no_pass_changes_experts(tmp_path, number, mesh, capacity, folded):
                     "precision=" + ["fp32", "bf16", "fp32", "fp16"][number % 4]):
         said += ["--set", f"train.{setting}"]
     assert not verify(tmp_path, "experts", model_text(number, mesh, capacity, folded), said, option)
+
+
+# The text of the language's description, in a model as a user would put it.
+MODEL = """
+dim batch
+dim seq = 4
+dim vocab = 16
+dim embed = 8
+dim ff = 8
+dim experts = 4
+dim slots                                           # computed by dispatch
+
+block layer(x: [batch, seq, embed]) {
+    param w_gate : [embed, experts]     = normal(0.3)
+    param w1, w3 : [experts, embed, ff] = normal(0.3)
+    param w2     : [experts, ff, embed] = normal(0.3)
+    gate         = softmax(dot(x, w_gate, embed), experts)
+    p, chosen    = top_k(gate, experts, 2 -> choice)    # both [batch, seq, choice]
+    xe           = dispatch(x, chosen, experts, slots, capacity = 1.25)   # [experts, slots, embed]; capacity = none: dropless
+    ye           = dot(silu(dot(xe, w1, embed)) * dot(xe, w3, embed), w2, ff)
+    y            = sum(combine(ye, chosen) * p, choice)
+    return x + y + 0.01 * balance(gate, chosen, experts)
+}
+
+model m {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param wte : [vocab, embed] = normal(0.3)
+    x = wte[vocab = tokens]
+    repeat 2 { x = layer(x) as h }
+    loss mean(cross_entropy(dot(x, wte, embed), labels, vocab))
+}
+"""
+
+
+@pytest.mark.parametrize("zero", range(4))
+@pytest.mark.parametrize("mesh, experts", [
+    (dict(ep=2), "experts over ep"), (dict(ep=2), "experts, batch over ep"), (dict(dp=2), "experts, batch over dp"),
+    (dict(dp=2, ep=2), "experts over ep"), (dict(dp=2, ep=2), "experts, batch over ep"), (dict(ep=2, tp=2), "experts over ep"),
+    (dict(ep=2, tp=2), "experts, batch over ep"), (dict(ep=2, pp=2), "experts over ep")], ids=str)
+def test_the_short_form(tmp_path, mesh, experts, zero):
+    axes = ", ".join(f"{axis} = {size}" for axis, size in mesh.items())
+    lines = [f"mesh {axes}", f"shard {experts}"] + ["shard ff, vocab over tp else seq"] * ("tp" in mesh)
+    lines += ["shard batch over dp"] * ("dp" in mesh and "dp" not in experts) + ["pipeline h over pp"] * ("pp" in mesh)
+    data = [axis for axis in mesh if axis == "dp" or (axis == "ep" and "batch" in experts)]
+    lines += [f"zero {zero} over {', '.join(data)}"] * bool(data)
+    text = MODEL + "parallel {\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
+    option = ["--verify-passes", "--verify-passes=exact"][zero % 2]
+    assert not verify(tmp_path, "short", text, ["--set", "train.batch=4"], option)

@@ -13,6 +13,8 @@ def test_layouts_cover_what_they_say():
         for key in ("otherwise", "accumulation", "recompute", "precision"):
             split = {layout[key] for layout in seen if layout[axis] > 1}
             assert split == {layout[key] for layout in seen} and len(split) > 1
+    assert {(layout["cp"], layout["attend"]) for layout in seen} >= {(2, "ring"), (4, "ring"), (2, "gather"), (4, "gather")}
+    assert {layout["zero"] for layout in seen if layout["cp"] > 1 and layout["attend"] == "ring"} == {0, 1, 2, 3}
     assert {(layout["zero"], layout["recompute"]) for layout in seen} == {
         (stage, policy) for stage in range(4) for policy in ("none", "full", "selective")}
 
@@ -48,6 +50,7 @@ def test_pipelines_cover_what_they_say():
                  if layout["chunks"] == 1}
         assert len(kinds) == len({kind for kind, _ in kinds}) * len(layouts.SCHEDULES)
     assert {layout["pp"] for _, layout in seen} == {2, 4}
+    assert {layout["attend"] for _, layout in seen if layout["cp"] > 1} == {"gather", "ring"}
     assert {layout["zero"] for _, layout in seen if layout["dp"] > 1} == {0, 1, 2, 3}
     assert {layout["otherwise"] for _, layout in seen if layout["tp"] > 1} == {False, True}
     for key in ("recompute", "precision", "accumulation"):

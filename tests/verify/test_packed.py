@@ -12,7 +12,7 @@ SIZES = ["-D", "layers=2", "-D", "seq=8", "-D", "embed=8", "-D", "kv_heads=4", "
 @pytest.mark.parametrize("mesh", ["cp=2", "tp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2"])
 @pytest.mark.parametrize("options", [["--verify-passes"], ["--verify-passes=exact", "--set", "train.microbatch=1"],
                                      ["--verify-passes", "--recompute=full", "--set", "train.precision=bf16"]])
-@pytest.mark.parametrize("attend", ["gather", "all_to_all"])
+@pytest.mark.parametrize("attend", ["gather", "all_to_all", "ring"])
 def test_documents_under_layouts(mesh, options, attend, tmp_path):
     model = (ROOT / "tests/oracle/packed.mdl").read_text().replace("seq over cp", f"seq over cp (attend = {attend})")
     (tmp_path / "packed.mdl").write_text(model)

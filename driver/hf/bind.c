@@ -1,0 +1,205 @@
+/* bind.c -- applies a map: expands its lines to tensors and copies of parameters, and checks that nothing is left out
+ * or used twice. */
+#include "line.h"
+
+#include "near.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+/* --- Parameters ----------------------------------------------------------------------------- */
+
+static int copies_of(const Param *param)
+{
+    int64_t copies = 1;
+    for (int d = 0; d < stars_of(param); d++)
+        copies *= param->type.dim[d].size;
+    return (int)copies;
+}
+
+int stars_of(const Param *param)
+{
+    int stars = 0;
+    for (const char *c = param->path; *c; c++)
+        stars += *c == '*';
+    return stars;
+}
+
+static void add_copies(Binding *b, const Param *param)
+{
+    Vars vars;
+    const char *unknown;
+    int stars;
+    path_of(&b->run->arena, param->path, &vars);
+    for (int i = 0; i < vars.count; i++) {
+        vars.var[i].first = i == 0 ? param->first : 0;
+        vars.var[i].size = param->type.dim[i].size;
+        vars.var[i].value = 0;
+    }
+    do {
+        ParamCopy *copy = &b->copy[b->ncopies++];
+        *copy = (ParamCopy){ .param = param,
+                             .name = name_of(&b->run->arena, param->path, &vars, &unknown, &stars),
+                             .rank = param->type.rank - vars.count,
+                             .count = 1 };
+        for (int d = 0; d < copy->rank; d++)
+            copy->count *= copy->size[d] = param->type.dim[vars.count + d].size;
+    } while (next_values(&vars));
+}
+
+static void list_copies(Binding *b)
+{
+    int count = 0;
+    for (const Param *param = b->m->params; param; param = param->next)
+        count += copies_of(param);
+    b->copy = NEW_ARRAY(&b->run->arena, ParamCopy, count + 1);
+    for (const Param *param = b->m->params; param; param = param->next)
+        add_copies(b, param);
+}
+
+static int first_copy(const Binding *b, const Param *param)
+{
+    int i = 0;
+    while (b->copy[i].param != param)
+        i++;
+    return i;
+}
+
+/* --- Lines ---------------------------------------------------------------------------------- */
+
+static bool no_parameter(const Binding *b, const Target *target, const char *path)
+{
+    NearMiss near = { .name = path };
+    for (const Param *param = b->m->params; param; param = param->next)
+        offer(&near, param->path);
+    error_at(&b->map->diags, (Where){ .at = target->loc, .help = did_you_mean(&b->run->arena, &near) },
+             "model %s has no parameter '%s'", b->m->name, path);
+    return false;
+}
+
+/* The parameters of a target: a path has several where repeats of one name follow each other. */
+static bool bind_target(Binding *b, const MapLine *line, int number)
+{
+    LineUse use = { .b = b, .line = line, .number = number };
+    Vars vars;
+    bool is_there = false, good = true;
+    const char *path = path_of(&b->run->arena, line->target[number].path, &vars);
+    for (const Param *param = b->m->params; param && good; param = param->next)
+        if (strcmp(param->path, path) == 0) {
+            is_there = true;
+            use.param = param;
+            use.first_copy = first_copy(b, param);
+            use.vars = vars;
+            good = bind_param(&use);
+        }
+    return is_there ? good : no_parameter(b, &line->target[number], path);
+}
+
+static bool may_be_apart(const Target *a, const Target *b)
+{
+    return a->dim && b->dim && strcmp(a->dim, b->dim) == 0 && a->index != b->index;
+}
+
+/* No two targets are the same parameter, or the same part of it. */
+static bool check_targets(const Binding *b)
+{
+    for (const MapLine *line = b->map->lines; line; line = line->next)
+        for (int i = 0; i < line->ntargets; i++)
+            for (const MapLine *other = line; other; other = other->next)
+                for (int k = other == line ? i + 1 : 0; k < other->ntargets; k++)
+                    if (strcmp(line->target[i].path, other->target[k].path) == 0 &&
+                        !may_be_apart(&line->target[i], &other->target[k]))
+                        error_at(&b->map->diags, (Where){ .at = other->target[k].loc },
+                                 "parameter '%s' is fed twice: by '%s' and '%s'", line->target[i].path, line->name,
+                                 other->name);
+    return b->map->diags.errors == 0;
+}
+
+/* --- What is left --------------------------------------------------------------------------- */
+
+static bool is_same(const Stored *a, const Stored *b)
+{
+    return strcmp(a->dtype, b->dtype) == 0 && a->rank == b->rank &&
+           memcmp(a->size, b->size, (size_t)a->rank * sizeof *a->size) == 0 &&
+           memcmp(a->data, b->data, (size_t)(a->end - a->begin)) == 0;
+}
+
+static void use_aside(Binding *b, const Aside *aside, int tensor)
+{
+    const Stored *stored = b->folder->tensor[tensor];
+    TensorUse *use = &b->use[tensor];
+    use->is_ignored = !aside->same;
+    if (!aside->same)
+        return;
+    use->same = find_stored(b->folder, name_in_folder(b, aside->same));
+    if (use->same < 0 || !b->use[use->same].line || !is_same(stored, b->folder->tensor[use->same]))
+        error_at(&b->map->diags,
+                 (Where){ .at = aside->loc, .help = "write a model with both tensors, and a map of its own" },
+                 "'%s' is not the same as '%s' in the folder, and the model has only one of them", stored->name,
+                 aside->same);
+}
+
+static void check_tensor(Binding *b, int tensor)
+{
+    const Stored *stored = b->folder->tensor[tensor];
+    TensorUse *use = &b->use[tensor];
+    for (const Aside *aside = b->map->asides; aside && !use->line && !use->is_ignored && use->same < 0;
+         aside = aside->next)
+        if (fnmatch(name_in_folder(b, aside->name), stored->name, 0) == 0)
+            use_aside(b, aside, tensor);
+    if (use->line && use->fed != stored->count)
+        error_at(&b->map->diags, (Where){ .at = use->line->loc }, "%lld of the %lld elements of '%s' are used",
+                 (long long)use->fed, (long long)stored->count, stored->name);
+    if (use->line || use->is_ignored || use->same >= 0)
+        return;
+    error_at(
+        &b->map->diags,
+        (Where){ .at = { 0, 1 }, .help = arena_text(&b->run->arena, "add a line for it, or: ignore %s", stored->name) },
+        "this map does not say what '%s' %s of the folder is", stored->name,
+        sizes_text(&b->run->arena, stored->rank, stored->size));
+}
+
+static void check_copy(Binding *b, int number)
+{
+    const ParamCopy *copy = &b->copy[number];
+    if (copy->fed == copy->count || (number && b->copy[number - 1].param == copy->param &&
+                                     b->copy[number - 1].fed == copy->fed)) /* once for all copies */
+        return;
+    error_at(&b->map->diags, (Where){ .at = { 0, 1 } },
+             "this map feeds %lld of the %lld elements of parameter '%s' (%s)", (long long)copy->fed,
+             (long long)copy->count, copy->name, copy->param->where);
+}
+
+const char *name_in_folder(const Binding *b, const char *name)
+{
+    const size_t length = strlen(b->map->prefix);
+    return b->has_prefix || strncmp(name, b->map->prefix, length) != 0 ? name : name + length;
+}
+
+static bool folder_has_prefix(const Folder *folder, const char *prefix)
+{
+    for (int i = 0; i < folder->count; i++)
+        if (strncmp(folder->tensor[i]->name, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
+bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameMap *map)
+{
+    *b = (Binding){ .run = run, .m = m, .folder = folder, .map = map };
+    b->has_prefix = folder_has_prefix(folder, map->prefix);
+    b->use = NEW_ARRAY(&run->arena, TensorUse, folder->count + 1);
+    for (int i = 0; i < folder->count; i++)
+        b->use[i].same = -1;
+    list_copies(b);
+    bool good = check_targets(b);
+    for (const MapLine *line = map->lines; line && map->diags.shown < MAX_MESSAGES; line = line->next)
+        for (int i = 0; i < line->ntargets; i++)
+            good &= bind_target(b, line, i);
+    for (int i = 0; good && i < folder->count; i++)
+        check_tensor(b, i);
+    for (int i = 0; good && i < b->ncopies; i++)
+        check_copy(b, i);
+    run->diags.errors += map->diags.errors;
+    return map->diags.errors == 0;
+}

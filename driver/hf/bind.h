@@ -1,0 +1,82 @@
+/* bind.h -- a map, applied to a folder and a model: which elements of which tensor are which of which parameter. */
+#ifndef MPC_DRIVER_HF_BIND_H
+#define MPC_DRIVER_HF_BIND_H
+
+#include "folder.h"
+#include "name_map.h"
+
+/* A box of elements of one tensor of the folder and of one copy of a parameter; sizes and strides in elements. */
+typedef struct Move {
+    int tensor, copy;
+    int64_t tensor_at, param_at;
+    int rank;
+    int64_t size[MAX_RANK], tensor_stride[MAX_RANK], param_stride[MAX_RANK];
+    struct Move *next_of_tensor, *next_of_copy;
+} Move;
+
+/* One tensor of a checkpoint. */
+typedef struct {
+    const Param *param;
+    const char *name; /* "h.3.attn.wq" */
+    int rank;
+    int64_t size[MAX_RANK];
+    int64_t count, fed; /* elements */
+    const char *dtype;  /* in the folder; NULL: none yet */
+    Move *moves;
+} ParamCopy;
+
+typedef struct {
+    const MapLine *line; /* that feeds it; NULL: none */
+    Move *moves;
+    int64_t fed;
+    int same; /* `tied`: the tensor that it repeats; -1: none */
+    bool is_ignored;
+} TensorUse;
+
+typedef struct {
+    Run *run;
+    const Module *m;
+    const Folder *folder;
+    NameMap *map;
+    bool has_prefix; /* as the map's names */
+    ParamCopy *copy; /* in the order of the model */
+    int ncopies;
+    TensorUse *use; /* of each tensor of the folder */
+} Binding;
+
+/* False after reporting each tensor of the folder that is not used exactly once, each parameter that is not fed exactly
+ * once, and all shapes that differ. */
+bool bind_map(Binding *binding, Run *run, const Module *m, const Folder *folder, NameMap *map);
+
+/* --- names.c ------------------------------------------------------------------------------- */
+
+enum { MAX_VARS = 2 * MAX_RANK };
+
+/* What the names of a line count: copies of a repeat, or the elements of a dim. */
+typedef struct {
+    const char *name; /* NULL: `*` */
+    int dim;          /* of the parameter's type, its copies included */
+    bool is_copy;
+    int64_t first, size, value;
+} Var;
+
+typedef struct {
+    int count;
+    Var var[MAX_VARS];
+    const TextList *defines; /* names may use them, too */
+} Vars;
+
+/* "h.{i}.wq": the path "h.*.wq", and its variables without sizes. */
+const char *path_of(Arena *arena, const char *text, Vars *vars);
+
+/* The name of a tensor, with all variables' values; NULL: *unknown is what no variable is called.  *stars: of the `*`
+ * it has. */
+const char *name_of(Arena *arena, const char *pattern, const Vars *vars, const char **unknown, int *stars);
+
+/* Does the pattern count this variable?  `star`: its number among those without a name. */
+bool is_counted(Arena *arena, const char *pattern, const char *name);
+
+/* The next values, the last variable fastest; false after the last. */
+bool next_values(Vars *vars);
+
+#endif

@@ -1,0 +1,252 @@
+/* config.c -- `need`, `cycle` and `set` of a .map file: what config.json says, as values of the model's consts and
+ * dims. */
+#include "name_map.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <string.h>
+
+/* The item of a key with dots: "rope_parameters.rope_theta"; NULL if there is none, or null. */
+static const cJSON *find_key(const cJSON *config, const char *key)
+{
+    char part[128];
+    const char *word;
+    int length;
+    while (config && next_word(&key, '.', &word, &length)) {
+        snprintf(part, sizeof part, "%.*s", length, word);
+        config = cJSON_GetObjectItemCaseSensitive(config, part);
+    }
+    return cJSON_IsNull(config) ? NULL : config;
+}
+
+/* --- need, cycle ---------------------------------------------------------------------------- */
+
+/* One VALUE: JSON, with `none` for what is not there, and null. */
+static bool read_value(Scan *scan, cJSON **value)
+{
+    const char *text;
+    double number;
+    if (is_keyword(scan, "none"))
+        *value = cJSON_CreateNull();
+    else if (is_keyword(scan, "true"))
+        *value = cJSON_CreateTrue();
+    else if (is_keyword(scan, "false"))
+        *value = cJSON_CreateFalse();
+    else if (scan_string(scan, &text))
+        *value = cJSON_CreateString(text);
+    else if (scan_number(scan, &number))
+        *value = cJSON_CreateNumber(number);
+    else {
+        error_at(&scan->map->diags, (Where){ .at = { scan->at, scan->at + 1 } },
+                 "a value should stand here: a number, a text in quotes, true, false, or none");
+        return false;
+    }
+    return true;
+}
+
+static bool is_value(const cJSON *item, const cJSON *value)
+{
+    return item ? cJSON_Compare(item, value, true) : cJSON_IsNull(value);
+}
+
+static bool is_one_of(const cJSON *item, const cJSON *values)
+{
+    const cJSON *value;
+    cJSON_ArrayForEach(value, values)
+    {
+        if (is_value(item, value))
+            return true;
+    }
+    return false;
+}
+
+/* KEY.*: each element of a list. */
+static bool are_all(const cJSON *list, const cJSON *values)
+{
+    const cJSON *item;
+    if (!cJSON_IsArray(list))
+        return !list && is_one_of(NULL, values);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!is_one_of(item, values))
+            return false;
+    }
+    return true;
+}
+
+/* The values again and again, down the list. */
+static bool repeats(const cJSON *list, const cJSON *values)
+{
+    int i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!is_value(item, cJSON_GetArrayItem(values, i++ % cJSON_GetArraySize(values))))
+            return false;
+    }
+    return !list || cJSON_IsArray(list);
+}
+
+static bool read_values(Scan *scan, cJSON *values)
+{
+    do {
+        cJSON *value = NULL;
+        if (!read_value(scan, &value))
+            return false;
+        cJSON_AddItemToArray(values, value);
+    } while (accept_sign(scan, ','));
+    return true;
+}
+
+static bool differs(Scan *scan, Loc loc, const char *key, const cJSON *item)
+{
+    char *found = item ? cJSON_PrintUnformatted(item) : NULL;
+    error_at(&scan->map->diags,
+             (Where){ .at = loc, .help = "write a model that computes this, with a map of its own: --model and --map" },
+             "config.json says %s: %s, and the model of this map computes something else", key,
+             found ? found : "nothing");
+    cJSON_free(found);
+    return false;
+}
+
+bool read_need(Scan *scan, bool is_cycle)
+{
+    Loc loc;
+    const char *key = scan_word(scan, &loc);
+    const size_t length = strlen(key);
+    const bool is_list = length && key[length - 1] == '.' && accept_sign(scan, '*');
+    if (!*key || !expect_sign(scan, '=', "a key of config.json"))
+        return false;
+    if (is_list)
+        key = arena_text(&scan->run->arena, "%.*s", (int)length - 1, key);
+    const cJSON *item = find_key(scan->config, key);
+    cJSON *values = cJSON_CreateArray();
+    peek_sign(scan);
+    loc.begin = scan->at;
+    bool good = read_values(scan, values);
+    loc.end = scan->at;
+    if (good && !(is_cycle ? repeats(item, values) : is_list ? are_all(item, values) : is_one_of(item, values)))
+        good = differs(scan, loc, key, item);
+    cJSON_Delete(values);
+    return good;
+}
+
+/* --- set ------------------------------------------------------------------------------------ */
+
+/* A number, or that there is none. */
+typedef struct {
+    bool is;
+    double number;
+} Amount;
+
+static Amount value_of(const Scan *scan, const char *word)
+{
+    const size_t length = strlen(word);
+    for (int i = 0; i < scan->map->defines.count; i++) {
+        const char *define = scan->map->defines.at[i];
+        double number;
+        if (strncmp(define, word, length) == 0 && define[length] == '=' &&
+            sscanf(define + length + 1, "%lf", &number) == 1)
+            return (Amount){ true, number };
+    }
+    const cJSON *item = find_key(scan->config, word);
+    return (Amount){ cJSON_IsNumber(item), cJSON_IsNumber(item) ? item->valuedouble : 0 };
+}
+
+static bool read_factor(Scan *scan, Amount *amount)
+{
+    Loc loc = { 0 };
+    const char *word;
+    amount->is = true;
+    if (scan_number(scan, &amount->number))
+        return true;
+    if (!*(word = scan_word(scan, &loc))) {
+        error_at(&scan->map->diags, (Where){ .at = loc }, "a number or a key of config.json should stand here");
+        return false;
+    }
+    *amount = value_of(scan, word);
+    return true;
+}
+
+static bool divide(Scan *scan, Loc loc, Amount *left, double right, bool is_rest)
+{
+    const bool whole = left->number == floor(left->number) && right == floor(right);
+    if (right == 0 || (whole && !is_rest && fmod(left->number, right) != 0)) {
+        error_at(&scan->map->diags, (Where){ .at = loc }, "config.json has %g / %g here", left->number, right);
+        return false;
+    }
+    left->number = is_rest ? fmod(left->number, right) : left->number / right;
+    return true;
+}
+
+/* a * b / c - d % e, from left to right; without an amount if one of them is not there. */
+static bool read_term(Scan *scan, Amount *amount)
+{
+    Amount right;
+    peek_sign(scan);
+    const int begin = scan->at;
+    if (!read_factor(scan, amount))
+        return false;
+    for (char sign; (sign = peek_sign(scan)) && strchr("*/%-", sign);) {
+        accept_sign(scan, sign);
+        if (!read_factor(scan, &right))
+            return false;
+        amount->is &= right.is;
+        if (!amount->is)
+            continue;
+        if (sign == '*' || sign == '-')
+            amount->number = sign == '*' ? amount->number * right.number : amount->number - right.number;
+        else if (!divide(scan, (Loc){ begin, scan->at }, amount, right.number, sign == '%'))
+            return false;
+    }
+    return true;
+}
+
+/* As short as it can be and still this number. */
+static const char *number_text(Arena *arena, double number)
+{
+    if (number == floor(number) && fabs(number) < 1e15)
+        return arena_text(arena, "%.0f", number);
+    for (int digits = 1;; digits++) {
+        const char *text = arena_text(arena, "%.*g", digits, number);
+        double back;
+        if (digits == 17 || (sscanf(text, "%lf", &back) == 1 && back == number))
+            return text;
+    }
+}
+
+static void add_define(Scan *scan, const char *name, double number)
+{
+    TextList *defines = &scan->map->defines;
+    if (defines->count == defines->room) {
+        const char **grown = NEW_ARRAY(&scan->run->arena, const char *, defines->room = 2 * defines->room + 16);
+        for (int i = 0; i < defines->count; i++)
+            grown[i] = defines->at[i];
+        defines->at = grown;
+    }
+    defines->at[defines->count++] =
+        arena_text(&scan->run->arena, "%s=%s", name, number_text(&scan->run->arena, number));
+}
+
+bool read_set(Scan *scan)
+{
+    Loc loc;
+    Amount amount = { 0 }, other;
+    const char *name = scan_word(scan, &loc);
+    if (!*name || !expect_sign(scan, '=', "a const or dim of the model"))
+        return false;
+    peek_sign(scan);
+    const int begin = scan->at;
+    do {
+        if (!read_term(scan, &other))
+            return false;
+        amount = amount.is ? amount : other;
+    } while (is_keyword(scan, "else"));
+    if (!amount.is) {
+        error_at(&scan->map->diags, (Where){ .at = { begin, scan->at } },
+                 "config.json has no number for %s under these keys", name);
+        return false;
+    }
+    add_define(scan, name, amount.number);
+    return true;
+}

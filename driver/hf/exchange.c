@@ -1,0 +1,83 @@
+/* exchange.c -- opens a folder, its map and the model. */
+#include "exchange.h"
+
+#include "paths.h"
+#include "runtime/store/checksum.h"
+
+#include <cjson/cJSON.h>
+#include <string.h>
+
+/* "examples/maps/llama.map" of "examples/llama.mdl". */
+static const char *map_path(Run *run)
+{
+    const char *model = run->options->model, *slash = strrchr(model, '/'), *name = slash ? slash + 1 : model;
+    const char *dot = strrchr(name, '.');
+    if (run->options->map)
+        return run->options->map;
+    return arena_text(&run->arena, "%.*smaps/%.*s.map", (int)(name - model), model,
+                      dot ? (int)(dot - name) : (int)strlen(name), name);
+}
+
+static bool is_defined(const TextList *defines, const char *text)
+{
+    const size_t length = strcspn(text, "=") + 1;
+    for (int i = 0; i < defines->count; i++)
+        if (strncmp(defines->at[i], text, length) == 0)
+            return true;
+    return false;
+}
+
+/* The model's values: those of the configuration, then those of the command line. */
+static bool add_defines(Run *run, Exchange *x)
+{
+    const TextList *own = &run->options->define, *set = &x->map.defines;
+    TextList *all = &x->defines;
+    all->at = NEW_ARRAY(&run->arena, const char *, own->count + set->count + 1);
+    for (int i = 0; i < set->count; i++)
+        all->at[all->count++] = set->at[i];
+    for (int i = 0; i < own->count; i++) {
+        if (is_defined(set, own->at[i]))
+            return run_failed(run, "-D %s: config.json sets this value (%s): leave it out", own->at[i],
+                              x->map.source.path);
+        all->at[all->count++] = own->at[i];
+    }
+    Options *options = NEW(&run->arena, Options);
+    *options = *run->options;
+    options->define = *all;
+    run->options = options;
+    return true;
+}
+
+bool open_exchange(Run *run, Exchange *x, const char *folder)
+{
+    *x = (Exchange){ 0 };
+    if (!read_source(run, run->options->model) || !open_folder(run, &x->folder, folder))
+        return false;
+    if (!read_name_map(run, &x->map, map_path(run), x->folder.config) || !add_defines(run, x))
+        return false;
+    x->m = lower_source(run, 0, NULL);
+    return x->m && bind_map(&x->binding, run, x->m, &x->folder, &x->map);
+}
+
+void close_exchange(Exchange *x)
+{
+    close_folder(&x->folder);
+    if (x->m)
+        free_module(x->m);
+    x->m = NULL;
+}
+
+bool may_replace(Run *run, const Exchange *x, const char *path)
+{
+    for (int i = 0; i < x->folder.nfiles; i++)
+        if (is_same_file(path, &x->folder.file[i].status))
+            return run_failed(run, "cannot write %s: it is read: give another name", path);
+    return may_write(run, path);
+}
+
+const char *checksum_key(Arena *arena, const char *name) { return arena_text(arena, "checksum.%s", name); }
+
+const char *checksum_text(Arena *arena, const void *elements, int width, int64_t count)
+{
+    return arena_text(arena, "%016llx", (unsigned long long)rt_checksum(elements, width, 0, count));
+}

@@ -1,0 +1,26 @@
+/* exchange.h -- what import and export share: a folder, a map and a model that fit each other. */
+#ifndef MPC_DRIVER_HF_EXCHANGE_H
+#define MPC_DRIVER_HF_EXCHANGE_H
+
+#include "bind.h"
+
+typedef struct {
+    Folder folder;
+    NameMap map;
+    Module *m;
+    Binding binding;
+    TextList defines; /* of the map and of -D: all that the model is lowered with */
+} Exchange;
+
+/* Opens a folder and lowers the model with the sizes of its configuration.  False after reporting. */
+bool open_exchange(Run *run, Exchange *x, const char *folder);
+void close_exchange(Exchange *x);
+
+/* Is `path` none of the files that are read?  Else false after reporting. */
+bool may_replace(Run *run, const Exchange *x, const char *path);
+
+/* "checksum.NAME" of a checkpoint's __metadata__, and its text. */
+const char *checksum_key(Arena *arena, const char *name);
+const char *checksum_text(Arena *arena, const void *elements, int width, int64_t count);
+
+#endif

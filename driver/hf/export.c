@@ -1,0 +1,206 @@
+/* export.c -- mpc export: a checkpoint in the form of the Hugging Face folder that it came from: its files, names,
+ * dtypes and configuration, with the checkpoint's numbers. */
+#include "copy.h"
+#include "exchange.h"
+
+#include "paths.h"
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- The checkpoint ------------------------------------------------------------------------- */
+
+static bool check_sum(Run *run, const TensorFile *file, const Stored *stored)
+{
+    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__");
+    const char *saved =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, checksum_key(&run->arena, stored->name)));
+    return !saved || strcmp(saved, checksum_text(&run->arena, stored->data, stored->width, stored->count)) == 0 ||
+           run_failed(run, "%s: tensor '%s' has a wrong checksum; the file is damaged: give another checkpoint",
+                      file->path, stored->name);
+}
+
+static bool check_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy)
+{
+    const int found = find_stored(checkpoint, copy->name);
+    if (found < 0)
+        return run_failed(run, "%s has no tensor '%s': give a checkpoint of this model", checkpoint->path, copy->name);
+    const Stored *stored = checkpoint->tensor[found];
+    if (stored->rank != copy->rank || memcmp(stored->size, copy->size, (size_t)copy->rank * sizeof *copy->size) != 0)
+        return run_failed(run,
+                          "%s: tensor '%s' is %s there and %s in the model of the folder: give the folder of its model",
+                          checkpoint->path, copy->name, sizes_text(&run->arena, stored->rank, stored->size),
+                          sizes_text(&run->arena, copy->rank, copy->size));
+    if (!is_parameter_dtype(stored->dtype))
+        return run_failed(run, "%s: tensor '%s' has dtype %s, not F32, BF16 or F16", checkpoint->path, copy->name,
+                          stored->dtype);
+    return check_sum(run, checkpoint->file, stored);
+}
+
+static bool is_state(const char *name) { return strncmp(name, "optimizer.", strlen("optimizer.")) == 0; }
+
+/* All of the model's parameters, and nothing else but the optimizer's state. */
+static bool check_checkpoint(Run *run, const Folder *checkpoint, const Binding *b)
+{
+    int others = 0;
+    for (int i = 0; i < checkpoint->count; i++)
+        others += !is_state(checkpoint->tensor[i]->name);
+    for (int i = 0; i < b->ncopies; i++)
+        if (!check_copy(run, checkpoint, &b->copy[i]))
+            return false;
+    return others == b->ncopies ||
+           run_failed(run, "%s has %d parameters, and model %s has %d: give a checkpoint of this model",
+                      checkpoint->path, others, b->m->name, b->ncopies);
+}
+
+static bool open_checkpoint(Run *run, Folder *checkpoint, const char *path)
+{
+    *checkpoint = (Folder){ .path = path, .file = NEW(&run->arena, TensorFile) };
+    if (!open_tensors(run, checkpoint->file, path))
+        return false;
+    checkpoint->nfiles = 1;
+    return sort_tensors(run, checkpoint);
+}
+
+/* --- The tensors ---------------------------------------------------------------------------- */
+
+/* A tensor in the checkpoint's dtype, then in the folder's. */
+static bool write_fed(Run *run, const Binding *b, const Folder *checkpoint, int tensor, FILE *out)
+{
+    const Stored *stored = b->folder->tensor[tensor];
+    char *own = malloc((size_t)stored->count * 4), *result = malloc((size_t)stored->count * 4);
+    if (!own || !result)
+        out_of_memory((size_t)stored->count * 4);
+    const char *dtype = NULL;
+    bool good = true;
+    for (const Move *move = b->use[tensor].moves; move; move = move->next_of_tensor) {
+        const Stored *from = checkpoint->tensor[find_stored(checkpoint, b->copy[move->copy].name)];
+        good &= !dtype || strcmp(dtype, from->dtype) == 0;
+        dtype = from->dtype;
+        if (good)
+            move_out(move, from->data, own, from->width);
+    }
+    if (good) {
+        convert_floats(dtype, own, stored->dtype, result, stored->count);
+        fwrite(result, (size_t)stored->width, (size_t)stored->count, out);
+    }
+    free(own);
+    free(result);
+    return good || run_failed(run, "%s: the parameters of '%s' have several dtypes", checkpoint->path, stored->name);
+}
+
+static bool write_tensor(Run *run, const Binding *b, const Folder *checkpoint, const Stored *stored, FILE *out)
+{
+    const int tensor = find_stored(b->folder, stored->name);
+    const TensorUse *use = &b->use[tensor];
+    if (!use->is_ignored)
+        return write_fed(run, b, checkpoint, use->same >= 0 ? use->same : tensor, out);
+    fwrite(stored->data, 1, (size_t)(stored->end - stored->begin), out);
+    return true;
+}
+
+/* The header is the folder's own: names, dtypes and shapes are the same. */
+static bool write_tensors(Run *run, const Exchange *x, const Folder *checkpoint, const TensorFile *like,
+                          const char *path)
+{
+    NewFile file;
+    if (!may_replace(run, x, path) || !open_new(run, &file, path))
+        return false;
+    fwrite(like->map, 1, (size_t)like->head, file.out);
+    for (int i = 0; i < like->count; i++)
+        if (!write_tensor(run, &x->binding, checkpoint, &like->tensor[i], file.out)) {
+            drop_new(&file);
+            return false;
+        }
+    return close_new(run, &file);
+}
+
+/* --- The other files ------------------------------------------------------------------------ */
+
+/* The configuration, the index, and what tokenizers consist of. */
+static bool is_copied(const char *name)
+{
+    static const char *const endings[] = { ".json", ".txt", ".model", ".jinja" };
+    const char *dot = strrchr(name, '.');
+    for (unsigned i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+        if (strcmp(dot, endings[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool copy_file(Run *run, const char *from, const char *to)
+{
+    NewFile file;
+    char part[1 << 16];
+    FILE *in = fopen(from, "rb");
+    if (!in)
+        return run_failed(run, "cannot read %s: %s", from, strerror(errno));
+    bool good = open_new(run, &file, to);
+    for (size_t got; good && (got = fread(part, 1, sizeof part, in)) > 0;)
+        fwrite(part, 1, got, file.out);
+    const bool failed = ferror(in);
+    fclose(in);
+    if (good && failed) {
+        drop_new(&file);
+        return run_failed(run, "cannot read %s", from);
+    }
+    return good && close_new(run, &file);
+}
+
+static bool copy_others(Run *run, const char *from, const char *to)
+{
+    DIR *folder = opendir(from);
+    if (!folder)
+        return run_failed(run, "cannot read %s: %s", from, strerror(errno));
+    bool good = true;
+    for (const struct dirent *entry; good && (entry = readdir(folder));)
+        if (is_copied(entry->d_name))
+            good = copy_file(run, path_in(&run->arena, from, entry->d_name), path_in(&run->arena, to, entry->d_name));
+    closedir(folder);
+    return good;
+}
+
+/* --- The command ---------------------------------------------------------------------------- */
+
+static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
+{
+    const char *to = run->options->output;
+    struct stat from_status, to_status;
+    if (!make_folder(run, to))
+        return false;
+    if (stat(x->folder.path, &from_status) == 0 && stat(to, &to_status) == 0 &&
+        from_status.st_ino == to_status.st_ino && from_status.st_dev == to_status.st_dev)
+        return run_failed(run, "cannot write into %s: it is read (--like): give another folder", to);
+    for (int i = 0; i < x->folder.nfiles; i++) {
+        const TensorFile *like = &x->folder.file[i];
+        const char *path = path_in(&run->arena, to, strrchr(like->path, '/') + 1);
+        if (is_same_file(path, &checkpoint->file->status))
+            return run_failed(run, "cannot write %s: it is the checkpoint: give another folder", path);
+        if (!write_tensors(run, x, checkpoint, like, path))
+            return false;
+    }
+    return copy_others(run, x->folder.path, to);
+}
+
+int run_export(Run *run)
+{
+    const Options *o = run->options;
+    Exchange x = { 0 };
+    Folder checkpoint = { 0 };
+    if (!o->model || !o->like || !o->output)
+        return usage_error(o->command, "%s is missing: mpc export %s --model FILE.mdl --like DIR -o DIR",
+                           !o->model  ? "--model"
+                           : !o->like ? "--like"
+                                      : "-o",
+                           o->operand);
+    const bool good = open_exchange(run, &x, o->like) && open_checkpoint(run, &checkpoint, o->operand) &&
+                      check_checkpoint(run, &checkpoint, &x.binding) && write_folder(run, &x, &checkpoint);
+    if (good)
+        printf("%s: %d tensors of model %s in %s\n", o->operand, x.folder.count, x.m->name, o->output);
+    close_folder(&checkpoint);
+    close_exchange(&x);
+    return good ? STATUS_OK : STATUS_FAILED;
+}

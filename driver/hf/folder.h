@@ -1,0 +1,28 @@
+/* folder.h -- a model folder as Hugging Face's transformers write it: config.json, and model.safetensors or several
+ * such files with an index. */
+#ifndef MPC_DRIVER_HF_FOLDER_H
+#define MPC_DRIVER_HF_FOLDER_H
+
+#include "tensors.h"
+
+typedef struct {
+    const char *path;
+    struct cJSON *config;
+    TensorFile *file;
+    int nfiles;
+    Stored **tensor; /* of all files, by name */
+    int count;
+} Folder;
+
+bool open_folder(Run *run, Folder *folder, const char *path); /* false after reporting */
+void close_folder(Folder *folder);
+
+/* Lists the tensors of its files.  False after reporting two of one name. */
+bool sort_tensors(Run *run, Folder *folder);
+
+int find_stored(const Folder *folder, const char *name); /* its number, or -1 */
+
+/* "DIR/name", without a second slash. */
+const char *path_in(Arena *arena, const char *folder, const char *name);
+
+#endif

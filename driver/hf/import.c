@@ -1,0 +1,126 @@
+/* import.c -- mpc import: a Hugging Face folder as a checkpoint of weights, which trainers load. */
+#include "copy.h"
+#include "exchange.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int width_of_copy(const ParamCopy *copy) { return strcmp(copy->dtype, "F32") == 0 ? 4 : 2; }
+
+/* --- The header ----------------------------------------------------------------------------- */
+
+static cJSON *entry_of(const ParamCopy *copy, int64_t begin)
+{
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddStringToObject(entry, "dtype", copy->dtype);
+    cJSON *shape = cJSON_AddArrayToObject(entry, "shape"), *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
+    for (int d = 0; d < copy->rank; d++)
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)copy->size[d]));
+    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin));
+    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + copy->count * width_of_copy(copy))));
+    return entry;
+}
+
+/* Its length does not depend on the sums: they are texts of one length. */
+static void write_header(const Binding *b, const char *const *sums, FILE *out)
+{
+    cJSON *header = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(header, "__metadata__");
+    cJSON_AddStringToObject(metadata, "format", "mpc");
+    cJSON_AddStringToObject(metadata, "model", b->m->name);
+    int64_t begin = 0;
+    for (int i = 0; i < b->ncopies; i++) {
+        const ParamCopy *copy = &b->copy[i];
+        cJSON_AddStringToObject(metadata, checksum_key(&b->run->arena, copy->name), sums[i]);
+        cJSON_AddItemToObject(header, copy->name, entry_of(copy, begin));
+        begin += copy->count * width_of_copy(copy);
+    }
+    char *json = cJSON_PrintUnformatted(header);
+    const uint64_t length = (strlen(json) + 7) / 8 * 8; /* padded with spaces, so that the tensors are aligned */
+    fwrite(&length, sizeof length, 1, out);
+    fprintf(out, "%-*s", (int)length, json);
+    cJSON_free(json);
+    cJSON_Delete(header);
+}
+
+/* --- The tensors ---------------------------------------------------------------------------- */
+
+/* Returns the checksum. */
+static const char *write_copy(const Binding *b, const ParamCopy *copy, FILE *out)
+{
+    const int width = width_of_copy(copy);
+    char *elements = malloc((size_t)(copy->count * width));
+    if (!elements)
+        out_of_memory((size_t)(copy->count * width));
+    for (const Move *move = copy->moves; move; move = move->next_of_copy)
+        move_in(move, b->folder->tensor[move->tensor]->data, elements, width);
+    fwrite(elements, (size_t)width, (size_t)copy->count, out);
+    const char *sum = checksum_text(&b->run->arena, elements, width, copy->count);
+    free(elements);
+    return sum;
+}
+
+/* The header is written again at the end, since checksums are known only then. */
+static bool write_checkpoint(Run *run, const Exchange *x)
+{
+    NewFile file;
+    const Binding *b = &x->binding;
+    if (!may_replace(run, x, run->options->output) || !open_new(run, &file, run->options->output))
+        return false;
+    if (!file.aside) {
+        drop_new(&file);
+        return run_failed(run, "cannot write %s: it is no file, and a checkpoint is written in two passes", file.path);
+    }
+    const char **sums = NEW_ARRAY(&run->arena, const char *, b->ncopies + 1);
+    for (int i = 0; i < b->ncopies; i++)
+        sums[i] = "0000000000000000";
+    write_header(b, sums, file.out);
+    for (int i = 0; i < b->ncopies; i++)
+        sums[i] = write_copy(b, &b->copy[i], file.out);
+    rewind(file.out);
+    write_header(b, sums, file.out);
+    return close_new(run, &file);
+}
+
+/* --- The summary ---------------------------------------------------------------------------- */
+
+static void print_counts(Run *run, const Exchange *x)
+{
+    const Binding *b = &x->binding;
+    int64_t elements = 0;
+    int ignored = 0;
+    for (int i = 0; i < b->ncopies; i++)
+        elements += b->copy[i].count;
+    for (int i = 0; i < x->folder.count; i++)
+        ignored += b->use[i].is_ignored;
+    printf("%s: model %s, %s parameters (%s) in %d tensors, from %d tensors", x->folder.path, x->m->name,
+           grouped(&run->arena, elements), b->copy[0].dtype, b->ncopies, x->folder.count);
+    if (ignored)
+        printf(", %d of them ignored", ignored);
+    printf("\n  wrote %s\n", run->options->output);
+}
+
+static void print_next(Run *run, const Exchange *x)
+{
+    printf("next: mpc compile %s", run->options->model);
+    for (int i = 0; i < x->defines.count; i++)
+        printf(" -D %s", x->defines.at[i]);
+    printf(" -o OUT\n      OUT/trainer --load %s --weights-only --data FILE --steps 100\n", run->options->output);
+}
+
+int run_import(Run *run)
+{
+    const Options *o = run->options;
+    Exchange x;
+    if (!o->model || !o->output)
+        return usage_error(o->command, "%s is missing: mpc import %s --model FILE.mdl -o FILE.safetensors",
+                           o->model ? "-o" : "--model", o->operand);
+    const bool good = open_exchange(run, &x, o->operand) && write_checkpoint(run, &x);
+    if (good) {
+        print_counts(run, &x);
+        print_next(run, &x);
+    }
+    close_exchange(&x);
+    return good ? STATUS_OK : STATUS_FAILED;
+}

@@ -1,0 +1,99 @@
+/* name_map.h -- a .map file: which tensors of a Hugging Face folder are which parameters of a model.  docs/hf.md
+ * describes the format. */
+#ifndef MPC_DRIVER_HF_NAME_MAP_H
+#define MPC_DRIVER_HF_NAME_MAP_H
+
+#include "driver.h"
+
+enum { MAX_ITEMS = 8 }; /* of each list below */
+
+struct cJSON;
+
+typedef enum { OF_DIM, OF_COPIES, OF_TARGETS } ItemKind;
+
+/* A factor of an axis: `kv_heads`; `*`, the copies of a repeat; `3`, the parameters on the right. */
+typedef struct {
+    ItemKind kind;
+    Loc loc;
+    const char *dim;
+    int64_t number;
+} Item;
+
+/* `kv_heads group head` */
+typedef struct {
+    Loc loc;
+    int count;
+    Item item[MAX_ITEMS];
+} Product;
+
+/* `ff + ff`: products one after the other */
+typedef struct {
+    Loc loc;
+    int count;
+    Product part[MAX_ITEMS];
+} Axis;
+
+/* `h.*.attn.wqkv[three = 0]` */
+typedef struct {
+    Loc loc;
+    const char *path;
+    const char *dim; /* NULL: the whole parameter */
+    int64_t index;
+} Target;
+
+/* `a.*.weight [vocab, embed] = h.*.wte, ...` */
+typedef struct MapLine {
+    Loc loc; /* of the tensor's name */
+    Loc axes_loc;
+    const char *name;
+    int naxes, ntargets;
+    Axis axis[MAX_ITEMS];
+    Target target[MAX_ITEMS];
+    struct MapLine *next;
+} MapLine;
+
+/* `ignore NAME`, `tied NAME = NAME` */
+typedef struct Aside {
+    Loc loc;
+    const char *name, *same; /* NULL: ignored */
+    struct Aside *next;
+} Aside;
+
+typedef struct {
+    Source source;
+    Diags diags;
+    const char *prefix; /* "": none */
+    MapLine *lines;
+    Aside *asides;
+    TextList defines; /* "layers=12", from the configuration */
+} NameMap;
+
+/* Reads a map, with the configuration that its `need` and `set` lines ask.  False after reporting. */
+bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON *config);
+
+/* --- scan.c -------------------------------------------------------------------------------- */
+
+/* The reader of one line. */
+typedef struct {
+    Run *run;
+    NameMap *map;
+    const struct cJSON *config;
+    int at; /* in the source */
+} Scan;
+
+char peek_sign(Scan *scan);                /* the next character, after spaces; '\n' at the end of the line */
+bool accept_sign(Scan *scan, char wanted); /* skips it */
+bool expect_sign(Scan *scan, char wanted, const char *before); /* the same, or reports that it lacks */
+const char *scan_name(Scan *scan, Loc *loc);                   /* up to a space or one of [],=; "": reported */
+const char *scan_word(Scan *scan, Loc *loc);                   /* letters, digits, '_' and '.'; "": none */
+bool scan_number(Scan *scan, double *number);
+bool scan_string(Scan *scan, const char **text);
+bool is_keyword(Scan *scan, const char *word); /* skips it */
+
+/* --- config.c ------------------------------------------------------------------------------ */
+
+/* The rest of `need KEY = VALUE, ...`, or `cycle`: false after reporting other values. */
+bool read_need(Scan *scan, bool is_cycle);
+bool read_set(Scan *scan); /* the rest of `set NAME = EXPR else EXPR`: one more define */
+
+#endif

@@ -1,0 +1,44 @@
+/* tensors.h -- safetensors files, mapped for reading (https://huggingface.co/docs/safetensors, section Format).  Their
+ * contents are untrusted. */
+#ifndef MPC_DRIVER_HF_TENSORS_H
+#define MPC_DRIVER_HF_TENSORS_H
+
+#include "driver.h"
+
+enum { MAX_STORED_RANK = 8 };
+
+typedef struct {
+    const char *name, *dtype; /* "F32", "BF16", ... */
+    int width;                /* bytes of an element */
+    int rank;
+    int64_t size[MAX_STORED_RANK];
+    int64_t count;      /* of elements */
+    int64_t begin, end; /* bytes, from the begin of the first tensor */
+    const char *data;   /* unaligned */
+} Stored;
+
+typedef struct {
+    const char *path;
+    struct stat status;
+    const char *map;
+    int64_t bytes, head; /* of the file; of what stands before the tensors */
+    struct cJSON *header;
+    Stored *tensor; /* in the order of the file */
+    int count;
+} TensorFile;
+
+/* False after reporting a file that is not complete: tensors with distinct names, sizes that match their bytes, no
+ * gaps. */
+bool open_tensors(Run *run, TensorFile *file, const char *path);
+void close_tensors(TensorFile *file);
+
+/* "F32", "BF16" or "F16": the numbers that parameters may be. */
+bool is_parameter_dtype(const char *dtype);
+
+/* `count` numbers of dtype `from_type` as those of `to_type`, rounded to nearest even. */
+void convert_floats(const char *from_type, const void *from, const char *to_type, void *to, int64_t count);
+
+/* "[2, 3]" */
+const char *sizes_text(Arena *arena, int rank, const int64_t *size);
+
+#endif

@@ -1,0 +1,203 @@
+/* parts.c -- see parts.h. */
+#include "parts.h"
+
+#include "stages.h"
+#include "uses.h"
+
+/* --- Parts by their loops --------------------------------------------------------------------------- */
+
+/* Those in stages that are the op, or in the part that it calls; -1: too many. */
+static int loops_within(const Module *m, Op *op, Op *loop[])
+{
+    int count = 0;
+    if (runs_in_stages(op)) {
+        loop[0] = op;
+        return 1;
+    }
+    for (Op *inner = op->attrs.stages ? find_func(m, op->attrs.callee)->first : NULL; inner; inner = inner->next) {
+        if (!runs_in_stages(inner))
+            continue;
+        if (count == MAX_REPEATS)
+            return -1;
+        loop[count++] = inner;
+    }
+    return count;
+}
+
+static bool loops_along(const StagePart *part, Name dim)
+{
+    for (int i = 0; i < part->nloops; i++)
+        if (part->loop[i]->attrs.dims.dim[0].name == dim)
+            return true;
+    return false;
+}
+
+static StagePart *new_part(MicroParts *parts, ActionKind kind, int chunk)
+{
+    if (kind == N_ACTION_KINDS || chunk == MAX_CHUNKS)
+        return NULL;
+    StagePart *part = &parts->part[parts->count++];
+    *part = (StagePart){ .kind = kind, .chunk = chunk };
+    parts->chunks += kind == FORWARD_ACTION;
+    return part;
+}
+
+/* The part to which such a loop belongs; NULL: there can be none. */
+static StagePart *part_for(MicroParts *parts, const Op *loop)
+{
+    const StagePart *first = NULL, *last_forward = NULL;
+    ActionKind kind = FORWARD_ACTION;
+    for (int i = 0; i < parts->count; i++) {
+        const StagePart *part = &parts->part[i];
+        last_forward = part->kind == FORWARD_ACTION ? part : last_forward;
+        if (!loops_along(part, loop->attrs.dims.dim[0].name))
+            continue;
+        first = first ? first : part;
+        kind++;
+    }
+    if ((kind == FORWARD_ACTION) == loop->attrs.reverse)
+        return NULL;
+    const bool goes_on =
+        !first && last_forward && !begins_chunk(parts->m, last_forward->loop[last_forward->nloops - 1], loop);
+    const int chunk = first ? first->chunk : goes_on ? last_forward->chunk : parts->chunks;
+    const StagePart *known = part_doing(parts, kind, chunk);
+    return known ? &parts->part[known - parts->part] : new_part(parts, kind, chunk);
+}
+
+static bool add_loops(MicroParts *parts, Op *op)
+{
+    Op *loop[MAX_REPEATS];
+    const int count = loops_within(parts->m, op, loop);
+    StagePart *part = count > 0 ? part_for(parts, loop[0]) : NULL;
+    if (count <= 0)
+        return count == 0;
+    if (!part || part->call || part->nloops + count > MAX_REPEATS)
+        return false;
+    part->call = runs_in_stages(op) ? NULL : op;
+    for (int i = 0; i < count; i++)
+        part->loop[part->nloops++] = loop[i];
+    return true;
+}
+
+bool find_parts(Module *m, const Func *micro, MicroParts *parts)
+{
+    *parts = (MicroParts){ .m = m, .micro = micro, .of.arena = &m->arena };
+    parts->part = NEW_ARRAY(&m->arena, StagePart, N_ACTION_KINDS * MAX_CHUNKS);
+    bool good = true;
+    for (Op *op = micro->first; op && good; op = op->next)
+        good = add_loops(parts, op);
+    for (int chunk = 0; chunk < parts->chunks && good; chunk++) {
+        const StagePart *backward = part_doing(parts, BACKWARD_ACTION, chunk);
+        good = backward && backward->nloops == part_doing(parts, FORWARD_ACTION, chunk)->nloops;
+    }
+    return good && parts->chunks > 0;
+}
+
+int part_number(const MicroParts *parts, ActionKind kind, int chunk)
+{
+    return (int)kind * parts->chunks + (kind == FORWARD_ACTION ? chunk : parts->chunks - 1 - chunk);
+}
+
+const StagePart *part_doing(const MicroParts *parts, ActionKind kind, int chunk)
+{
+    for (int i = 0; i < parts->count; i++)
+        if (parts->part[i].kind == kind && parts->part[i].chunk == chunk)
+            return &parts->part[i];
+    return NULL;
+}
+
+const StagePart *part_numbered(const MicroParts *parts, int number)
+{
+    const ActionKind kind = (ActionKind)(number / parts->chunks);
+    const int at = number % parts->chunks;
+    return part_doing(parts, kind, kind == FORWARD_ACTION ? at : parts->chunks - 1 - at);
+}
+
+const StagePart *part_called(const MicroParts *parts, const Op *call)
+{
+    for (int i = 0; i < parts->count && call; i++)
+        if (parts->part[i].call == call)
+            return &parts->part[i];
+    return NULL;
+}
+
+const Op *crossing_loop(const Module *m, const StagePart *part, int from, int to)
+{
+    for (int i = 0; i < part->nloops; i++)
+        if (crosses(m, part->loop[i], from, to))
+            return part->loop[i];
+    return NULL;
+}
+
+/* --- Other ops ------------------------------------------------------------------------------------- */
+
+int part_of(const MicroParts *parts, const Op *op) { return (int)(intptr_t)map_get(&parts->of, op) - 1; }
+
+static void set_part(MicroParts *parts, const Op *op, int number)
+{
+    map_put(&parts->of, op, (void *)(intptr_t)(number + 1));
+}
+
+static int number_of(const MicroParts *parts, const StagePart *part)
+{
+    return part_number(parts, part->kind, part->chunk);
+}
+
+/* The op of the micro-batch that runs the loop. */
+static const Op *runner(const StagePart *part, int i) { return part->call ? part->call : part->loop[i]; }
+
+/* What a forward loop needs is of its part. */
+static void assign_forward(MicroParts *parts)
+{
+    for (int chunk = 0; chunk < parts->chunks; chunk++) {
+        const StagePart *part = part_doing(parts, FORWARD_ACTION, chunk);
+        Map needed = { .arena = &parts->m->arena };
+        for (int i = 0; i < part->nloops; i++)
+            note_with_operands(&needed, runner(part, i));
+        for (const Op *op = parts->micro->first; op; op = op->next)
+            if (map_get(&needed, op) && part_of(parts, op) < 0)
+                set_part(parts, op, number_of(parts, part));
+    }
+}
+
+/* The part of loops, and of what they carry at first, if nothing else reads it; of other ops: the first of the backward
+ * ones. */
+static void assign_loops(MicroParts *parts)
+{
+    for (const Op *op = parts->micro->first; op; op = op->next)
+        if (part_of(parts, op) < 0)
+            set_part(parts, op, parts->chunks);
+    for (int number = parts->chunks; number < N_ACTION_KINDS * parts->chunks; number++) {
+        const StagePart *part = part_numbered(parts, number);
+        for (int k = 0; part && k < part->nloops; k++) {
+            set_part(parts, runner(part, k), number);
+            for (int i = 0; i < part->loop[k]->attrs.carried && !part->call; i++) {
+                const Value *given = arg(part->loop[k], i);
+                if (given->def && part_of(parts, given->def) >= parts->chunks && uses_in(parts->micro, given) == 1)
+                    set_part(parts, given->def, number);
+            }
+        }
+    }
+}
+
+const Op *assign_parts(MicroParts *parts)
+{
+    const Op *misplaced = NULL;
+    assign_forward(parts);
+    assign_loops(parts);
+    for (const Op *op = parts->micro->first; op && !misplaced; op = op->next) {
+        const int own = part_of(parts, op);
+        int latest = -1; /* of its operands */
+        if (own < parts->chunks)
+            continue;
+        for (int i = 0; i < op->args.count; i++)
+            if (arg(op, i)->def && part_of(parts, arg(op, i)->def) > latest)
+                latest = part_of(parts, arg(op, i)->def);
+        if (runs_in_stages(op) && latest > own)
+            misplaced = op;
+        if (is_send(op) && latest >= own && latest % parts->chunks < parts->chunks - 1)
+            latest++; /* where it arrives */
+        set_part(parts, op, latest > own ? latest : own);
+    }
+    return misplaced;
+}

@@ -1,0 +1,61 @@
+/* array.c -- the numbers of a mapped file, whatever their type. */
+#include "convert.h"
+#include "data.h"
+
+#include <string.h>
+
+int rt_number_bytes(RtNumberType type)
+{
+    static const int bytes[] = {
+        [DATA_U8] = 1,  [DATA_I8] = 1,   [DATA_U16] = 2, [DATA_I16] = 2,  [DATA_U32] = 4, [DATA_I32] = 4,
+        [DATA_I64] = 8, [DATA_BOOL] = 1, [DATA_F16] = 2, [DATA_BF16] = 2, [DATA_F32] = 4, [DATA_F64] = 8,
+    };
+    return bytes[type];
+}
+
+bool rt_number_is_real(RtNumberType type) { return type >= DATA_F16; }
+
+/* Loads at any address: numbers need not be aligned. */
+#define LOAD(type, convert)                                                                                            \
+    do {                                                                                                               \
+        type value;                                                                                                    \
+        memcpy(&value, array->first + position * (int64_t)sizeof value, sizeof value);                                 \
+        return convert(value);                                                                                         \
+    } while (0)
+
+int64_t rt_integer_at(const RtArray *array, int64_t position)
+{
+    switch (array->type) {
+    case DATA_U8:
+    case DATA_BOOL:
+        LOAD(uint8_t, );
+    case DATA_I8:
+        LOAD(int8_t, );
+    case DATA_U16:
+        LOAD(uint16_t, );
+    case DATA_I16:
+        LOAD(int16_t, );
+    case DATA_U32:
+        LOAD(uint32_t, );
+    case DATA_I32:
+        LOAD(int32_t, );
+    default:
+        LOAD(int64_t, );
+    }
+}
+
+double rt_real_at(const RtArray *array, int64_t position)
+{
+    switch (array->type) {
+    case DATA_F16:
+        LOAD(uint16_t, rt_float_of_f16);
+    case DATA_BF16:
+        LOAD(uint16_t, rt_float_of_bf16);
+    case DATA_F32:
+        LOAD(float, );
+    case DATA_F64:
+        LOAD(double, );
+    default:
+        return (double)rt_integer_at(array, position);
+    }
+}

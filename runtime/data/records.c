@@ -1,0 +1,196 @@
+/* records.c -- records: for each input an array [records, dims...], in a .npy file or as a tensor of a .safetensors
+ * file.  If next(T) feeds another input, the array of T has one element more along its last dim. */
+#include "data.h"
+#include "state.h"
+#include "store/map.h"
+#include "store/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_own(const RtInput *input) { return !strcmp(input->name, input->of); }
+
+/* The input that INPUT=FILE names; NULL: none. */
+static const RtInput *named(const RtFunction *f, const char *given)
+{
+    const size_t length = strcspn(given, "=");
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs && given[length]; input++)
+        if (strlen(input->name) == length && !strncmp(input->name, given, length))
+            return input;
+    return NULL;
+}
+
+const char *rt_records_file(const RtFunction *f, const char *given)
+{
+    return named(f, given) ? strchr(given, '=') + 1 : NULL;
+}
+
+/* --- Files ----------------------------------------------------------------------------------- */
+
+static bool is_safetensors(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && !strcmp(dot, ".safetensors");
+}
+
+static bool take_dtype(RtArray *array, const char *dtype)
+{
+    static const struct {
+        const char *dtype;
+        RtNumberType type;
+        const char *format;
+    } types[] = {
+        { "BOOL", DATA_BOOL, "safetensors, BOOL" }, { "U8", DATA_U8, "safetensors, U8" },
+        { "I8", DATA_I8, "safetensors, I8" },       { "U16", DATA_U16, "safetensors, U16" },
+        { "I16", DATA_I16, "safetensors, I16" },    { "U32", DATA_U32, "safetensors, U32" },
+        { "I32", DATA_I32, "safetensors, I32" },    { "I64", DATA_I64, "safetensors, I64" },
+        { "F16", DATA_F16, "safetensors, F16" },    { "BF16", DATA_BF16, "safetensors, BF16" },
+        { "F32", DATA_F32, "safetensors, F32" },    { "F64", DATA_F64, "safetensors, F64" },
+    };
+    for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(dtype, types[i].dtype)) {
+            array->type = types[i].type;
+            array->format = types[i].format;
+            return true;
+        }
+    return false;
+}
+
+/* The tensor `name` of the file; its numbers are at the same place of the mapped file. */
+static void take_tensor(RtArray *array, const char *name)
+{
+    RtSafetensors file = rt_safetensors_open(array->path, array->option);
+    const RtStored *stored = rt_safetensors_find(&file, name);
+    if (!stored)
+        rt_fail("%s %s: it has no tensor '%s', which is to feed that input", array->option, array->path, name);
+    if (!take_dtype(array, stored->dtype))
+        rt_fail("%s %s: the tensor '%s' is of %s; write integers, floating-point numbers or BOOL", array->option,
+                array->path, name, stored->dtype);
+    array->first = array->map + (stored->data - file.map);
+    array->rank = stored->rank;
+    array->count = 1;
+    for (int d = 0; d < stored->rank; d++)
+        array->count *= array->size[d] = stored->size[d];
+    rt_safetensors_close(&file);
+}
+
+static RtArray open_array(const char *path, const char *option, const char *name)
+{
+    RtArray array = { .path = path, .option = option };
+    array.map = rt_map_file(path, option, &array.bytes);
+    if (is_safetensors(path))
+        take_tensor(&array, name);
+    else if (rt_npy_is(&array))
+        rt_npy_take(&array);
+    else
+        rt_fail("%s %s=%s: not an array: write it with numpy.save as .npy, or as the tensor '%s' of a .safetensors "
+                "file",
+                option, name, path, name);
+    return array;
+}
+
+/* --- Do they fit? ------------------------------------------------------------------------------ */
+
+static int64_t largest_shift(const RtFunction *f, const RtInput *of)
+{
+    int64_t shift = 0;
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
+        if (!strcmp(input->of, of->name) && input->shift > shift)
+            shift = input->shift;
+    return shift;
+}
+
+/* "[records, 8, 17]" */
+static char *wanted_text(const RtFunction *f, const RtInput *input)
+{
+    char *text = rt_text("[records");
+    for (int d = 0; d < input->rank; d++)
+        rt_append(&text, ", %lld",
+                  (long long)(input->dim[d].size + (d == input->rank - 1 ? largest_shift(f, input) : 0)));
+    rt_append(&text, "]");
+    return text;
+}
+
+static char *shape_text(const RtArray *array)
+{
+    char *text = rt_text("[");
+    for (int d = 0; d < array->rank; d++)
+        rt_append(&text, "%s%lld", d ? ", " : "", (long long)array->size[d]);
+    rt_append(&text, "]");
+    return text;
+}
+
+static void check_shape(const RtArray *array, const RtFunction *f, const RtInput *input)
+{
+    bool fits = array->rank == input->rank + 1;
+    for (int d = 0; d < input->rank && fits; d++)
+        fits = array->size[d + 1] == input->dim[d].size + (d == input->rank - 1 ? largest_shift(f, input) : 0);
+    if (!fits)
+        rt_fail("%s %s=%s: the array is %s, but the input needs %s%s", array->option, input->name, array->path,
+                shape_text(array), wanted_text(f, input),
+                largest_shift(f, input) ? ", with what next() of it reads at the end" : "");
+}
+
+static void check_type(const RtArray *array, const RtInput *input)
+{
+    const bool is_integer = !rt_number_is_real(array->type) && array->type != DATA_BOOL;
+    const bool fits = input->type == RT_F32 || is_integer || (input->type == RT_BOOL && array->type == DATA_BOOL);
+    if (!fits)
+        rt_fail("%s %s=%s: the input is of %s, and the array of %s; convert it", array->option, input->name,
+                array->path, input->type == RT_I32 ? "i32" : "bool", array->format);
+}
+
+/* --- All of them --------------------------------------------------------------------------------- */
+
+/* "--data image=FILE --data label=FILE" */
+static char *usage_text(const char *option, const RtFunction *f)
+{
+    char *text = rt_text("%s", "");
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
+        if (is_own(input))
+            rt_append(&text, "%s%s %s=FILE", *text ? " " : "", option, input->name);
+    return text;
+}
+
+/* The file for an input: of the last INPUT=FILE that names it, or the only FILE, which has tensors for all. */
+static const char *file_for(const RtData *data, const char *const *given, const RtFunction *f, const RtInput *input)
+{
+    const char *file = NULL;
+    for (const char *const *one = given; *one; one++) {
+        const RtInput *other = named(f, *one);
+        const bool is_shared = !other && !given[1] && is_safetensors(*one);
+        if (!other && !is_shared)
+            rt_end(RT_EXIT_USAGE,
+                   "%s %s: this model trains on records: give %s, with .npy or .safetensors files, or one .safetensors "
+                   "file with a tensor for each",
+                   data->option, *one, usage_text(data->option, f));
+        if (other && !is_own(other))
+            rt_end(RT_EXIT_USAGE, "%s %s: '%s' is next(%s), and gets the data of that", data->option, *one, other->name,
+                   other->of);
+        if (other == input && file)
+            rt_end(RT_EXIT_USAGE, "%s %s=FILE is given twice", data->option, input->name);
+        if (other == input || is_shared)
+            file = is_shared ? *one : strchr(*one, '=') + 1;
+    }
+    if (!file)
+        rt_end(RT_EXIT_USAGE, "%s: the input '%s' has no data: give %s", data->option, input->name,
+               usage_text(data->option, f));
+    return file;
+}
+
+void rt_records_open(RtData *data, const char *const *given, const RtFunction *f)
+{
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
+        if (!is_own(input))
+            continue;
+        RtArray array = open_array(file_for(data, given, f, input), data->option, input->name);
+        check_shape(&array, f, input);
+        check_type(&array, input);
+        if (data->count > 0 && array.size[0] != data->records)
+            rt_fail("%s %s=%s: it has %lld records, but %s has %lld", data->option, input->name, array.path,
+                    (long long)array.size[0], data->array->path, (long long)data->records);
+        data->records = array.size[0];
+        data->input[data->count] = input->name;
+        data->array[data->count++] = array;
+    }
+}

@@ -1,0 +1,65 @@
+"""The families of models that mpc imports: a tiny configuration of transformers' own class, and the model's file."""
+from dataclasses import dataclass, field
+
+VOCAB, SEQ = 256, 24
+
+
+@dataclass
+class Family:
+    name: str      # of the row in docs/models.md
+    config: str    # transformers' class
+    model: str     # transformers' class
+    file: str      # the .mdl
+    covers: str    # what it is, and what it is not
+    arguments: dict = field(default_factory=dict)
+    defines: dict = field(default_factory=dict)  # what the configuration does not say
+    map: str = ""  # where it is not that of the file
+    rate: float = 0.1  # of learning
+    edit: tuple = ()  # what is changed in the file, and to what
+
+
+LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
+             num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, pad_token_id=None,
+             eos_token_id=None)  # the row of a padding token would have no gradient there
+
+STRETCHED = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                 original_max_position_embeddings=64)
+GEMMA = dict(LLAMA, tie_word_embeddings=True, head_dim=16, sliding_window=7, query_pre_attn_scalar=24)
+
+FAMILIES = [
+    Family("GPT-2", "GPT2Config", "GPT2LMHeadModel", "examples/gpt2.mdl", "all sizes; DistilGPT-2",
+           dict(vocab_size=VOCAB, n_positions=SEQ, n_embd=48, n_layer=3, n_head=4, resid_pdrop=0, embd_pdrop=0,
+                attn_pdrop=0)),
+    Family("Llama 2, 3", "LlamaConfig", "LlamaForCausalLM", "examples/llama.mdl",
+           "all sizes",
+           dict(LLAMA, rope_theta=500000.0, rms_norm_eps=1e-5), dict(seq=SEQ)),
+    Family("Mistral", "MistralConfig", "MistralForCausalLM", "examples/llama.mdl", "sliding window or none",
+           dict(LLAMA, head_dim=16, sliding_window=7, rms_norm_eps=1e-6), dict(seq=SEQ)),
+    Family("Qwen2, 2.5", "Qwen2Config", "Qwen2ForCausalLM", "examples/qwen2.mdl", "0.5B to 3B: one table",
+           dict(LLAMA, tie_word_embeddings=True, rope_theta=1e6), dict(seq=SEQ)),
+    Family("Qwen3", "Qwen3Config", "Qwen3ForCausalLM", "examples/qwen3.mdl", "0.6B to 4B: one table",
+           dict(LLAMA, tie_word_embeddings=True, head_dim=12, rope_theta=1e6), dict(seq=SEQ)),
+    Family("OLMo 2", "Olmo2Config", "Olmo2ForCausalLM", "examples/olmo2.mdl", "all sizes",
+           dict(LLAMA, rope_theta=5e5), dict(seq=SEQ)),
+    Family("Phi-3", "Phi3Config", "Phi3ForCausalLM", "examples/llama.mdl", "4k; no scaled rotary embedding",
+           dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0), dict(seq=SEQ), "examples/maps/phi3.map"),
+    Family("Llama 3.1, 3.3", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.1.mdl", "all sizes",
+           dict(LLAMA, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
+    Family("Llama 3.2", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.2.mdl", "1B, 3B: one table",
+           dict(LLAMA, tie_word_embeddings=True, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
+    Family("BERT", "BertConfig", "BertForMaskedLM", "examples/bert.mdl",
+           "masked tokens of one sentence; the pooler is carried along",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
+                max_position_embeddings=SEQ, hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=None)),
+    Family("GPT-NeoX", "GPTNeoXConfig", "GPTNeoXForCausalLM", "examples/neox.mdl", "Pythia: all sizes",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=3, intermediate_size=192,
+                rotary_pct=0.25, bos_token_id=None, eos_token_id=None), dict(seq=SEQ)),
+    Family("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", "examples/gemma2.mdl", "all sizes",
+           dict(GEMMA, num_hidden_layers=4), dict(seq=SEQ)),
+    Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "1B; text alone",
+           dict(GEMMA, num_hidden_layers=14), dict(seq=SEQ), rate=0.02),
+    Family("Mixtral", "MixtralConfig", "MixtralForCausalLM", "examples/mixtral.mdl",
+           "with `capacity = none`: transformers drops no rows",
+           dict(LLAMA, num_local_experts=4, experts_implementation="eager"), dict(seq=SEQ, balance_weight=0), "examples/maps/mixtral.map",
+           edit=("capacity = 1.25, within = batch", "capacity = none")),
+]

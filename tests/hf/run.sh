@@ -1,0 +1,6 @@
+#!/bin/sh
+# mpc import and mpc export: maps and their errors; and, where `make hf` has installed transformers, its own models.
+cd "$(dirname "$0")/../.." || exit 2
+python="${BUILD:-build}/hf/bin/python"
+[ -x "$python" ] || python=/usr/bin/python3
+exec "$python" -m pytest -q -rs -p no:cacheprovider tests/hf

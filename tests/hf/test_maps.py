@@ -1,0 +1,245 @@
+"""Maps: what they bring where, against numpy; and what is reported of maps, folders and checkpoints that do not fit."""
+import json
+import re
+
+import numpy as np
+import pytest
+from common import MPC, compile_as_said, import_folder, read_tensors, run, write_tensors
+
+MODEL = """
+const layers = 2
+const first  = 0
+const eps    = 1e-5
+dim batch
+dim seq   = 8
+dim vocab = 11
+dim embed = 6
+dim heads = 3
+dim head  = embed / heads
+dim ff    = 5
+dim two   = 2
+
+block layer(x: [batch, seq, embed]) {
+    param wq, wk : [embed, heads, head] = normal(0.02)
+    param gains  : [two, embed]         = ones
+    param w_up   : [embed, ff]          = normal(0.02)
+    param w_down : [ff, embed]          = normal(0.02)
+    q = dot(x, wq, embed)
+    k = dot(x, wk, embed)
+    y = sum(q * k, heads, head)
+    z = rmsnorm(x, embed, eps = eps)
+    x = z * gains[two = 0] + z * y * gains[two = 1]
+    return x + dot(silu(dot(x, w_up, embed)), w_down, ff)
+}
+
+model small {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param wte  : [vocab, embed] = normal(0.02)
+    param tail : [embed]        = ones
+    x = wte[vocab = tokens]
+    repeat layers { x = layer(x) as h }
+    loss mean(cross_entropy(dot(x * tail, wte, embed), labels, vocab))
+}
+train { batch = 2 }
+"""
+
+MAP = """# small.map
+need kind = "small", "tiny"
+need scales.* = 1, none
+cycle marks = "a", "b"
+set layers = n / two.three else n
+set ff = width
+prefix top.
+top.table [embed, vocab] = wte
+top.l.{2*i+first}.qk [heads 2 head, embed] = h.{i}.wq, h.{i}.wk
+top.l.{2*i+first}.up [ff, embed] = h.{i}.w_up
+top.down [embed, * ff] = h.*.w_down
+top.l.*.a [embed] = h.*.gains[two = 0]
+top.l.*.b [embed] = h.*.gains[two = 1]
+top.tail [embed] = tail
+tied top.head = top.table
+ignore top.*.mask
+set first = 1
+"""
+
+CONFIG = {"kind": "tiny", "n": 2, "width": 5, "marks": ["a", "b", "a"], "scales": [1, 1.0], "none": None}
+
+
+def random(*shape, seed=[0]):
+    seed[0] += 1
+    return np.random.default_rng(seed[0]).standard_normal(shape).astype(np.float32)
+
+
+def tensors(prefix="top."):
+    table = random(6, 11)
+    found = {"table": table, "down": random(6, 10), "tail": random(6), "head": table, "x.mask": random(2)}
+    for i in range(2):
+        found |= {f"l.{2 * i + 1}.qk": random(12, 6), f"l.{2 * i + 1}.up": random(5, 6), f"l.{i}.a": random(6), f"l.{i}.b": random(6)}
+    return {prefix + name: value for name, value in found.items()}
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "maps").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "small.mdl").write_text(MODEL)
+    (tmp_path / "maps" / "small.map").write_text(MAP)
+    (tmp_path / "there" / "config.json").write_text(json.dumps(CONFIG))
+    write_tensors(tmp_path / "there" / "model.safetensors", tensors())
+    return tmp_path
+
+
+def fails(small, *options):
+    words = [MPC, "import", small / "there", "--model", small / "small.mdl", "-o", small / "w.safetensors", *options]
+    text = run(*words, status=1)
+    assert not (small / "w.safetensors").exists() and not (small / "w.safetensors.tmp").exists()
+    return text.replace(str(small) + "/", "")
+
+
+@pytest.mark.parametrize("prefix", ["top.", ""])
+def test_brings_each_element_to_its_place(small, prefix):
+    there = tensors(prefix)
+    write_tensors(small / "there" / "model.safetensors", there)
+    words = import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    assert words[1:] == [str(small / "small.mdl"), "-D", "layers=2", "-D", "ff=5", "-D", "first=1", "-o", "OUT"]
+    here = {name: value for name, (_, value) in read_tensors(small / "w.safetensors").items()}
+    there = {name.removeprefix("top."): value for name, value in there.items()}
+    expected = {"wte": there["table"].T, "tail": there["tail"]}
+    for i in range(2):
+        qk = there[f"l.{2 * i + 1}.qk"].reshape(3, 2, 2, 6)
+        expected |= {f"h.{i}.wq": qk[:, 0].transpose(2, 0, 1), f"h.{i}.wk": qk[:, 1].transpose(2, 0, 1),
+                     f"h.{i}.w_up": there[f"l.{2 * i + 1}.up"].T, f"h.{i}.w_down": there["down"][:, 5 * i:5 * i + 5].T,
+                     f"h.{i}.gains": np.stack([there[f"l.{i}.a"], there[f"l.{i}.b"]])}
+    assert here.keys() == expected.keys()
+    for name in here:
+        np.testing.assert_array_equal(here[name], expected[name])
+
+
+def test_checkpoint_is_loaded_and_exported(small):
+    (small / "there" / "tokenizer.model").write_bytes(b"\0\xff\n")
+    (small / "there" / "notes.md").write_text("stays there")
+    words = import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    trainer = compile_as_said(words, small / "out")
+    (small / "text").write_bytes(bytes(np.random.default_rng(1).integers(0, 11, 400).astype(np.uint8)))
+    run(trainer, "--data", small / "text", "--data-format", "bytes", "--steps", 0, "--load", small / "w.safetensors", "--save",
+        small / "saved.safetensors")
+    for name in ("w", "saved"):  # the second one with the optimizer's state
+        run(MPC, "export", small / f"{name}.safetensors", "--model", small / "small.mdl", "--like", small / "there", "-o", small / name)
+        assert sorted(path.name for path in (small / name).iterdir()) == ["config.json", "model.safetensors", "tokenizer.model"]
+        for path in (small / name).iterdir():
+            assert path.read_bytes() == (small / "there" / path.name).read_bytes()
+
+
+def test_damage_is_noticed(small):
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    raw = bytearray((small / "w.safetensors").read_bytes())
+    raw[-2] ^= 1
+    (small / "w.safetensors").write_bytes(raw)
+    said = run(MPC, "export", small / "w.safetensors", "--model", small / "small.mdl", "--like", small / "there", "-o", small / "out", status=1)
+    assert "has a wrong checksum; the file is damaged" in said and not (small / "out").exists()
+
+
+MISTAKES = [  # what is changed in the map, to what; the place; the message
+    ("[embed, vocab] = wte", "[vocab, embed] = wte", "8:11", "'top.table' is [6, 11] in the folder, and [11, 6] by the sizes of the model"),
+    ("[embed, vocab] = wte", "[embed, vocabs] = wte", "8:19", "parameter 'wte' [vocab, embed] has no dim 'vocabs'"),
+    ("[embed, vocab] = wte", "[embed] = wte", "8:11", "dim 'vocab' of parameter 'wte' is not there"),
+    ("[embed, vocab] = wte", "[embed, vocab embed] = wte", "8:12", "this dim is there twice"),
+    ("= wte", "= wet", "8:28", "model small has no parameter 'wet'"),
+    ("top.table [", "top.tables [", "8:1", "the folder has no tensor 'top.tables'"),
+    ("top.tail [embed] = tail\n", "", "1:1", "this map does not say what 'top.tail' [6] of the folder is"),
+    ("top.tail [embed] = tail\n", "ignore top.tail\n", "1:1", "this map feeds 0 of the 6 elements of parameter 'tail' (small.mdl:"),
+    ("top.tail [embed] = tail\n", "top.tail [embed] = tail\ntop.l.0.b [embed] = tail\n", "15:21", "parameter 'tail' is fed twice: by 'top.tail' and 'top.l.0.b'"),
+    ("top.l.*.b [embed] = h.*.gains[two = 1]", "top.l.*.b [embed] = h.*.gains[two = 0]", "13:21", "parameter 'h.*.gains' is fed twice"),
+    ("top.l.*.b [embed] = h.*.gains[two = 1]", "top.l.*.a [embed] = h.*.gains[two = 1]", "13:1", "'top.l.0.a' is used twice: also by 'top.l.*.a'"),
+    ("top.l.*.b [embed] = h.*.gains[two = 1]", "top.l.*.b [embed] = h.*.gains[two = 2]", "13:21", "the parameter has no such part"),
+    ("top.l.*.a [", "top.l.0.a [", "12:1", "'top.l.0.a' is used for several copies of 'h.*.gains'"),
+    ("[embed, * ff] = h.*.w_down", "[embed, ff] = h.*.w_down", "11:10", "'top.down' is [6, 10] in the folder, and [6, 5]"),
+    ("[heads 2 head, embed]", "[heads 3 head, embed]", "9:29", "a number in an axis counts the parameters on the right"),
+    ("[heads 2 head, embed]", "[heads head, embed]", "9:22", "one axis tells the parameters on the right apart"),
+    ("{2*i+first}.up", "{2*j+first}.up", "10:1", "'j' in this name is no copy of 'h.*.w_up', none of its dims, and not set above"),
+    ("{2*i+first}.up", "{2*i+first.up", "10:1", "between braces there is a sum: {6*i+j}"),
+    ("tied top.head = top.table", "tied top.head = top.down", "15:6", "'top.head' is not the same as 'top.down' in the folder"),
+    ('need kind = "small", "tiny"', 'need kind = "small"', "2:13", 'config.json says kind: "tiny"'),
+    ("need scales.* = 1, none", "need scales.* = 2", "3:17", "config.json says scales: [1,1"),
+    ('cycle marks = "a", "b"', 'cycle marks = "a"', "4:15", 'config.json says marks: ["a","b","a"]'),
+    ("need scales.* = 1, none", "need none = 1", "3:13", "config.json says none: nothing"),
+    ("need scales.* = 1, none", "need scales.* = one", "3:17", "a value should stand here"),
+    ("set ff = width", "set ff = wide", "6:10", "config.json has no number for ff under these keys"),
+    ("set ff = width", "set ff = width / n", "6:10", "config.json has 5 / 2 here"),
+    ("set ff = width", "set ff = [", "6:10", "a number or a key of config.json should stand here"),
+    ("top.tail [embed] = tail", "top.tail embed = tail", "14:10", "'[' should follow the name of a tensor"),
+    ("top.tail [embed] = tail", "top.tail [embed = tail", "14:17", "a dim should stand here"),
+    ("top.tail [embed] = tail", "top.tail [embed] tail", "14:18", "'=' should follow the axes of a tensor"),
+    ("top.tail [embed] = tail", "top.tail [embed] = tail wte", "14:25", "the line should end here, after a statement"),
+    ("ignore top.*.mask", "ignore", "16:7", "a name should stand here"),
+]
+
+
+@pytest.mark.parametrize("old, new, place, message", MISTAKES, ids=lambda text: re.sub(r"\W+", " ", text)[:40])
+def test_mistakes_in_a_map(small, old, new, place, message):
+    (small / "maps" / "small.map").write_text(MAP.replace(old, new, 1))
+    said = fails(small)
+    assert f"maps/small.map:{place}: error: {message}" in said, said
+
+
+FOLDERS = [  # what is written into the folder; the message
+    ("config.json", b"[]", "there/config.json is not a JSON object"),
+    ("model.safetensors", b"", "it is no file with contents"),
+    ("model.safetensors", b"\xff" * 20, "it is shorter than its header"),
+    ("model.safetensors", (2).to_bytes(8, "little") + b"{]", "its header is not a JSON object"),
+    ("model.safetensors", (2).to_bytes(8, "little") + b"{}...", "bytes follow its last tensor"),
+    ("model.safetensors", None, "has neither model.safetensors nor model.safetensors.index.json"),
+]
+
+
+@pytest.mark.parametrize("name, content, message", FOLDERS, ids=lambda value: str(value)[:30])
+def test_broken_folders(small, name, content, message):
+    (small / "there" / name).unlink()
+    if content is not None:
+        (small / "there" / name).write_bytes(content)
+    assert message in fails(small)
+
+
+@pytest.mark.parametrize("entry, message", [
+    ({"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}, "the place of tensor 'a' does not fit its shape"),
+    ({"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}, "tensor 'a' does not begin where the one before ends"),
+    ({"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}, "does not fit its shape"),
+    ({"dtype": "Q4", "shape": [2], "data_offsets": [0, 8]}, "tensor 'a' has dtype Q4 and 1 dims"),
+    ({"dtype": "F32", "shape": [2]}, "tensor 'a' lacks dtype, shape or data_offsets"),
+])
+def test_broken_headers(small, entry, message):
+    text = json.dumps({"a": entry}).encode()
+    (small / "there" / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + b"." * 12)
+    assert message in fails(small)
+
+
+def test_shards(small):
+    there = {name: value for name, (_, value) in read_tensors(small / "there" / "model.safetensors").items()}
+    import_folder(small / "there", small / "small.mdl", small / "one.safetensors")
+    (small / "there" / "model.safetensors").unlink()
+    names = sorted(there)
+    write_tensors(small / "there" / "a.safetensors", {name: there[name] for name in names[:5]})
+    write_tensors(small / "there" / "b.safetensors", {name: there[name] for name in names[5:]})
+    index = {"weight_map": {name: "ab"[i >= 5] + ".safetensors" for i, name in enumerate(names)}}
+    (small / "there" / "model.safetensors.index.json").write_text(json.dumps(index))
+    import_folder(small / "there", small / "small.mdl", small / "two.safetensors")
+    assert (small / "one.safetensors").read_bytes() == (small / "two.safetensors").read_bytes()
+    index["weight_map"][names[0]] = "../a.safetensors"
+    (small / "there" / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "the weight_map does not name a file of the folder" in fails(small)
+
+
+def test_nothing_read_is_written_over(small):
+    (small / "link.safetensors").hardlink_to(small / "there" / "model.safetensors")
+    for out in ("there/model.safetensors", "link.safetensors", "small.mdl"):
+        text = run(MPC, "import", small / "there", "--model", small / "small.mdl", "-o", small / out, status=1)
+        assert "give another name" in text
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    text = run(MPC, "export", small / "w.safetensors", "--model", small / "small.mdl", "--like", small / "there", "-o", small / "there", status=1)
+    assert "it is read (--like)" in text
+    assert "config.json sets this value" in fails_there(small, "-D", "layers=2")
+
+
+def fails_there(small, *options):
+    return run(MPC, "import", small / "there", "--model", small / "small.mdl", "-o", small / "x.safetensors", *options, status=1)
