@@ -9,6 +9,7 @@
  * State whose old value no op reads is not kept: that of sgd without momentum.
  */
 #include "lowering.h"
+#include "optimize.h"
 
 #include <string.h>
 

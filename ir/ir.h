@@ -182,9 +182,6 @@ typedef enum {
     N_ROLES
 } FuncRole;
 
-/* The first parameters of a function OPTIMIZE; lr and step, which counts from 1, are scalars. */
-enum { UPDATED_PARAM, UPDATE_GRADIENT, UPDATE_LR, UPDATE_STEP, N_UPDATE_PARAMS };
-
 struct Func {
     Name name;
     FuncRole role;

@@ -3,6 +3,7 @@
  * A fragment of IR needs no head.  A module that becomes a trainer needs a head that is consistent with its functions.
  */
 #include "ir.h"
+#include "optimize.h"
 
 #include <float.h>
 #include <math.h>

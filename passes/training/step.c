@@ -17,6 +17,7 @@
  *     return %7, %2, %4
  */
 #include "autodiff.h"
+#include "optimize.h"
 #include "simplify/cleanup.h"
 #include "term.h"
 
