@@ -18,14 +18,14 @@ static Names only(Name dim) { return (Names){ 1, { dim } }; }
 
 Value *sum_over(Lower *l, Value *x, Names dims) { return dims.count ? EMIT(l, OP_sum, (Attrs){ .over = dims }, x) : x; }
 
-/* The number of elements of a mean: in training, for a mean over the batch dim, that of the whole batch, so that the
- * sum of the micro-batches' means is the mean of the batch. */
+/* The number of elements of a mean: in training and evaluation, for a mean over the batch dim, that of the whole batch,
+ * so that the sum of the micro-batches' means is the mean of the batch. */
 static double count_over(const Lower *l, const Value *x, Names dims)
 {
     double count = 1;
     for (int i = 0; x && i < x->type.rank; i++) {
         const Dim *dim = &x->type.dim[i];
-        bool whole = dim->name == l->m->batch && (l->variant == AS_MODEL || l->variant == AS_CHECK);
+        bool whole = dim->name == l->m->batch && l->variant != AS_TOTALS && l->variant != AS_PREDICT;
         if (has_name(&dims, dim->name))
             count *= (double)(whole ? l->m->train.batch : dim->size);
     }
@@ -195,15 +195,14 @@ static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
 }
 
 /* A count that depends on the data: in training, a parameter, which the step sums over the micro-batches beforehand; in
- * AS_TOTALS, a result of @totals. */
+ * AS_TOTALS, a result of @totals; in AS_EVAL both, since the trainer sums it over all that it evaluates. */
 static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
 {
-    if (l->variant == AS_TOTALS) {
-        Value *count = count_labels(l, entropy, dims);
-        if (count)
-            push_value(l->arena, &l->counts, count);
+    Value *count = l->variant == AS_MODEL ? NULL : count_labels(l, entropy, dims);
+    if (count)
+        push_value(l->arena, &l->counts, count);
+    if (l->variant == AS_TOTALS)
         return count;
-    }
     Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->total_count) };
     Value *total = new_port(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32), port);
     push_named(l, l->frame, &l->frame->totals, total);
@@ -212,7 +211,7 @@ static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
 
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at)
 {
-    bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_EVAL && l->variant != AS_PREDICT;
+    bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_PREDICT;
     Value *total = NULL;
     if (!entropy->labels) {
         complain(l, (Where){ .at = at, .help = "compute them before the repeat" },
@@ -231,6 +230,7 @@ Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, 
         return NULL;
     }
     total = over_batch ? total_of_batch(l, entropy, dims) : count_labels(l, entropy, dims);
-    total = two(l, OP_maximum, total, emit_number(l, 1, F32)); /* without labels, the mean is 0 */
+    if (!over_batch || l->variant != AS_EVAL)                      /* where the trainer sees to it */
+        total = two(l, OP_maximum, total, emit_number(l, 1, F32)); /* without labels, the mean is 0 */
     return two(l, OP_div, sum_over(l, x, dims), total);
 }

@@ -169,12 +169,12 @@ static Value *logits_in_order(Lower *l)
 
 static void take_results(Lower *l, Func *f, Value *loss)
 {
-    for (int i = 0; i < l->counts.count && l->variant == AS_TOTALS; i++)
-        add_result(l->m, f, l->counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
     if (l->variant == AS_PREDICT)
         add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
     else if (l->variant != AS_TOTALS && loss)
         add_result(l->m, f, loss, (Port){ .kind = PORT_LOSS });
+    for (int i = 0; i < l->counts.count; i++)
+        add_result(l->m, f, l->counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
 }
 
 static void keep_used(Lower *l, const Map *read, Values *params)

@@ -7,7 +7,7 @@
  * `shard experts over ep` splits the experts, with their weights and rows.  A router scores a token for all experts at
  * once, and top_k compares them: split scores would only be gathered again, and so would be the tokens where the batch
  * is split over ep too.  So in what is computed from, and leads to, the operand of a top_k the dim gets another name,
- * unless it meets rows of experts there.
+ * unless it meets rows of experts, or what the trainer feeds or reads.
  */
 #include "lowering.h"
 
@@ -48,8 +48,9 @@ static bool join_call(const Router *r, Map *set, const Op *op)
     for (int i = 0; i < op->args.count; i++)
         any |= join(r, set, arg(op, i), callee->params.at[i]);
     for (int i = 0; i < op->results.count; i++)
-        any |= join(r, set, op->results.at[i], callee->results.at[i]) |
-               (i < op->attrs.carried && join(r, set, callee->params.at[i], callee->results.at[i]));
+        any |= join(r, set, op->results.at[i], callee->results.at[i]);
+    for (int i = 0; i < op->attrs.carried; i++)
+        any |= join(r, set, callee->params.at[i], callee->results.at[i]);
     return any;
 }
 
@@ -136,13 +137,19 @@ static void rename_all(const Router *r, Name to)
 static void name_router(Module *m, Name experts)
 {
     Router r = { .m = m, .dim = experts, .own.arena = &m->arena, .routed.arena = &m->arena };
-    for (const Func *f = m->funcs; f; f = f->next)
+    for (const Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            if (f->params.at[i]->port.kind == PORT_INPUT)
+                add(&r, &r.own, f->params.at[i]);
+        if (result_for(f, PORT_LOGITS))
+            add(&r, &r.own, result_for(f, PORT_LOGITS));
         for (const Op *op = f->first; op; op = op->next) {
             if (op->kind == OP_dispatch)
                 add(&r, &r.own, result(op));
             if (op->kind == OP_top_k && op->attrs.dim == experts)
                 add(&r, &r.routed, arg(op, 0));
         }
+    }
     spread(&r, &r.own);
     spread(&r, &r.routed);
     rename_all(&r, intern_format(m, "%s.router", experts));

@@ -354,7 +354,7 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     Stages on = { 0 };
-    if ((callee && is_staged(callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
+    if ((callee && is_staged(m, callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
         return true;
     if (runs_in_stages(op))
         return infer_stages_of_loop(m, op, results, count);

@@ -371,16 +371,16 @@ static const Func *callee_of(Module *m, const Op *op)
 }
 
 /* A function whose types name no stages runs on those of its call. */
-static Type as_callee_sees(const Func *callee, Type type)
+static Type as_callee_sees(const Module *m, const Func *callee, Type type)
 {
-    if (!is_staged(callee))
+    if (!is_staged(m, callee))
         type.on = (Stages){ 0 };
     return type;
 }
 
 static bool check_argument(Module *m, const Op *op, const Type *given, const Func *callee, const Value *param)
 {
-    const Type seen = as_callee_sees(callee, *given);
+    const Type seen = as_callee_sees(m, callee, *given);
     if (!type_equal(&seen, &param->type))
         return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name, type_text(m, &param->type),
                       type_text(m, given));
@@ -432,7 +432,7 @@ INFER(loop)
     }
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
-        const Type given = i < carried ? as_callee_sees(callee, arg(op, i)->type) : value->type;
+        const Type given = i < carried ? as_callee_sees(m, callee, arg(op, i)->type) : value->type;
         if (!type_equal(&value->type, &given))
             return REFUSE(NULL, "@%s carries %%%s : %s, but returns %s", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));

@@ -176,7 +176,7 @@ typedef enum {
     TOTALS,   /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,     /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
     UPDATE,   /* (a state[, its statistic, as its gradient]) -> the state after the step; autodiff moves it into STEP */
-    EVAL,     /* (inputs, params) -> loss, without dropout */
+    EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
     KERNEL,   /* a fused group: one kernel */
     N_ROLES

@@ -22,7 +22,18 @@ Stages common_stages(Stages a, Stages b)
     return both.at ? both : (Stages){ .axis = -1 };
 }
 
-bool is_staged(const Func *f)
+/* Of a loop whose function is not there yet, nothing is known. */
+static bool leads_through_stages(const Module *m, const Func *f)
+{
+    bool leads = passes_stages(f);
+    for (const Op *op = f->first; op && !leads; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        leads = callee && callee->role != KERNEL && leads_through_stages(m, callee);
+    }
+    return leads;
+}
+
+bool is_staged(const Module *m, const Func *f)
 {
     for (int i = 0; i < f->params.count; i++)
         if (f->params.at[i]->type.on.at)
@@ -30,7 +41,7 @@ bool is_staged(const Func *f)
     for (int i = 0; i < f->results.count; i++)
         if (f->results.at[i]->type.on.at)
             return true;
-    return false;
+    return leads_through_stages(m, f);
 }
 
 bool is_send(const Op *op) { return info(op)->traits & MOVES && info(op)->traits & SENDS; }

@@ -24,7 +24,8 @@ bool crosses(const Module *m, const Op *loop, int from, int to); /* does what it
 bool begins_chunk(const Module *m, const Op *before, const Op *loop); /* or does it go on where that loop has ended? */
 int64_t carried_on(const Op *loop); /* how many carried values: what is in flight, after them, begins on each stage */
 bool is_send(const Op *op);         /* from one stage to another */
-bool is_staged(const Func *f);      /* do its parameters or results say on which stages they are? */
+bool is_staged(const Module *m, const Func *f); /* do its types say on which stages they are, or does it lead through
+                                                   the stages of a pipeline?  Others run where one op would. */
 
 /* The copies of each repeat on each stage, part[repeat][stage], if the stages have so many of all of them, one after
  * the other.  A repeat begins on the stage where the one before ends, with 0 copies if need be; -1: not on that stage.

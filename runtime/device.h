@@ -37,6 +37,12 @@ void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, 
 /* Runs the function to completion, on the staged data. */
 void rt_run(Rt *rt, const RtFunction *f);
 
+/* An action of a pipeline. */
+void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int64_t micro, char *arena);
+
+/* Does the device call rt_pipeline again, when it has recorded what is around it? */
+bool rt_defers_pipeline(Rt *rt, const RtPipeline *p);
+
 /* A time mark in the computation: in seconds of rt_seconds, valid after the function has completed. */
 double rt_mark(Rt *rt);
 double rt_time_of_mark(Rt *rt, double mark);

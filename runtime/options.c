@@ -298,6 +298,9 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log or --trace: leave it out");
     if (result->eval_data && !program->eval.run)
         rt_end(RT_EXIT_USAGE, "--eval-data: model '%s' was compiled without an evaluation", program->name);
+    if (result->given.top_k && result->temperature == 0)
+        rt_end(RT_EXIT_USAGE,
+               "--top-k has no effect with --temperature 0, which selects the most likely: leave one out");
     if (!result->given.sample)
         return;
     if (!program->predict.run || !program->is_causal_lm)

@@ -98,10 +98,16 @@ typedef struct {
     int64_t step;       /* in, i32: the number of the step, from 0 */
     int64_t lr;         /* in, f32: learning rate of this step */
     int64_t key;        /* in, i32: dropout's key, a hash of (seed, step) */
-    int64_t loss;       /* out, f32: mean over the whole batch */
+    int64_t loss;       /* out, f32: mean over the whole batch; of an evaluation, this call's share of it */
     int64_t grad_norm;  /* out, f32: before clipping */
     int64_t loss_scale; /* out, f32: fp16 only */
 } RtScalars;
+
+/* A divisor of means that depends on the data: how many labels count. */
+typedef struct {
+    int64_t divisor; /* in, f32 */
+    int64_t count;   /* out, f32: of the sequences of this call */
+} RtTotal;
 
 typedef enum { RT_CONSTANT_LR, RT_LINEAR, RT_COSINE, RT_WSD } RtScheduleKind;
 
@@ -139,6 +145,8 @@ typedef struct {
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */
+    const RtTotal *totals;     /* eval only */
+    int ntotals;
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */
@@ -357,6 +365,11 @@ typedef struct {
     int count;
 } RtStageMessages;
 
+/* An input with a slice for each micro-batch, which follow each other. */
+typedef struct {
+    int64_t offset, bytes; /* of the first slice, in the arena; of one slice */
+} RtFed;
+
 typedef struct {
     int axis, ranks, chunks, micros; /* ranks: along the axis */
     const int *const *stage;         /* by rank and chunk */
@@ -366,10 +379,14 @@ typedef struct {
     void (*const *reduce)(Rt *rt, char *arena); /* by chunk: starts the reductions of its gradients; NULL: none */
     const RtEvent *const *event;                /* by rank */
     const int *nevents;
+    bool records; /* may a GPU record actions, one for all micro-batches? */
+    int nfed;     /* inputs of which they then read the first slice */
+    const RtFed *fed;
 } RtPipeline;
 
 void rt_pipeline(Rt *rt, const RtPipeline *pipeline, char *arena);
-void *rt_slot(const Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
+void *rt_slot(Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
+int64_t rt_slice(const Rt *rt, int64_t micro); /* the slice of inputs that an action reads, on a GPU */
 
 /* --- Tracing: bracket a kernel.  Costs a branch if tracing is off. ------------------------ */
 extern bool rt_tracing;

@@ -37,6 +37,7 @@ struct Rt {
         atomic_bool is_awaited; /* does the computation wait for them? */
         double timeout;
     } waiting;
+    int64_t slot_period;      /* addresses that rt_slot has given are the same for micro-batches so far apart */
     atomic_int action, micro; /* in a pipeline: 'F', 'B' or 'W' of which micro-batch is next; 0: none */
 };
 

@@ -22,6 +22,7 @@ const char *slice_of(LoopText *l, const Value *here,
                      const Value *there);                           /* of `here`, which is `there` in the callee */
 void copy_initial(LoopText *l, const Value *from, const Value *to); /* before the loop, of a value carried in place */
 const char *turn_condition(LoopText *l);                            /* host_turn.c */
+const char *fed_slices(LoopText *l, int *count);                    /* the same, of the actions of a pipeline */
 void write_pipeline(LoopText *l);                                   /* its functions and tables, and before the loop */
 
 #endif

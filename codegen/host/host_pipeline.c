@@ -343,8 +343,24 @@ static Lists write_lists(Host *h, const PipelineSlots *slots)
     return lists;
 }
 
-static void write_table(Host *h, const PipelineSlots *slots)
+/* May actions be recorded?  A reduction that starts among them ends after all. */
+static const char *recorded_text(LoopText *l, const PipelineSlots *slots)
 {
+    Module *m = l->t->h->m;
+    int count;
+    const char *fed = fed_slices(l, &count);
+    for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
+        fed = reduces_chunk(m, l->op, chunk) ? NULL : fed;
+    if (!fed)
+        return "";
+    return count ? arena_text(&m->arena, "    .records = true,\n    .nfed = %d,\n    .fed = (const RtFed[]){ %s },\n",
+                              count, fed)
+                 : "    .records = true,\n";
+}
+
+static void write_table(LoopText *l, const PipelineSlots *slots)
+{
+    Host *h = l->t->h;
     Module *m = h->m;
     const PipelineSchedule *s = slots->schedule;
     const Lists lists = write_lists(h, slots);
@@ -373,13 +389,14 @@ static void write_table(Host *h, const PipelineSlots *slots)
          "    .reduce = (void (*const[])(Rt *, char *)){ $reduce },\n"
          "    .event = (const RtEvent *const[]){ $events },\n"
          "    .nevents = (const int[]){ $counts },\n"
+         "$recorded"
          "};\n\n",
          { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) },
          { "chunks", arena_text(&m->arena, "%d", s->chunks) }, { "micros", arena_text(&m->arena, "%d", s->micros) },
          { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
          { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
          { "weights", lists.action[WEIGHT_ACTION] }, { "reduce", lists.reduce }, { "events", events },
-         { "counts", counts });
+         { "counts", counts }, { "recorded", recorded_text(l, slots) });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */
@@ -395,7 +412,7 @@ static void write_action(const LoopText *l, const PipelineSlots *slots, const St
         .call = part->call
     };
     half.l.t = &half.t;
-    half.l.index = "micro";
+    half.l.index = h->dialect->records_turns ? "rt_slice(rt, micro)" : "micro";
     new_identifier(&half.t.names, "rt");
     new_identifier(&half.t.names, t->frame);
     new_identifier(&half.t.names, "micro");
@@ -441,7 +458,7 @@ void write_pipeline(LoopText *l)
             write_reduction(l, chunk);
     write_rings(h, slots, l->buffer + iteration_buffers(h->m, l->op, l->callee) - slots->bytes);
     write_events(h, slots->schedule);
-    write_table(h, slots);
+    write_table(l, slots);
     for (int i = 0; i < l->op->attrs.carried; i++)
         copy_initial(l, arg(l->op, i), l->op->results.at[i]);
     fprintf(l->before.out, "rt_pipeline(rt, &pipeline, %s);\n", t->frame);

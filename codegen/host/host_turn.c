@@ -90,3 +90,24 @@ const char *turn_condition(LoopText *l)
     return arena_text(arena, "rt_turn(rt, %s, %" PRId64 ", %d, %s)", l->index, l->iterations, count,
                       count ? arena_text(arena, "(const RtSlice[]){ %s }", slices) : "NULL");
 }
+
+/* The inputs of which a recorded action of a pipeline reads the first slice, as a list of RtFed; NULL: actions are not
+ * recorded.  Unlike turns, actions come back to earlier slices, which are then fed again: so all are of inputs. */
+const char *fed_slices(LoopText *l, int *count)
+{
+    Module *m = l->t->h->m;
+    char *list = "";
+    *count = 0;
+    if (!l->t->h->dialect->records_turns || anything_in_flight(l->t->f, l->op))
+        return NULL;
+    for (int i = (int)l->op->attrs.carried; i < l->op->args.count; i++) {
+        const Value *here = l->op->args.at[i], *there = l->callee->params.at[i];
+        if (!is_sliced(l, here))
+            continue;
+        if (viewed(here)->def || here->storage->base != IN_FRAME || !may_overwrite(l, here, there))
+            return NULL;
+        list = arena_text(&m->arena, "%s%s{ %" PRId64 ", %" PRId64 " }", list, (*count)++ ? ", " : "",
+                          here->storage->at, local_bytes(m, &there->type));
+    }
+    return list;
+}

@@ -198,6 +198,20 @@ static int64_t logits_stride(Module *m, const Func *f)
     return 0;
 }
 
+/* Of an evaluation: its divisors, and what it counts of them. */
+static void write_totals(Module *m, const Func *f, FILE *out)
+{
+    int count = 0;
+    fprintf(out, "        .totals = (const RtTotal[]){");
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        if (param->port.kind == PORT_TOTAL)
+            fprintf(out, "%s{ %s, %s }", count++ ? ", " : " ", integer_text(m, place_of(param)),
+                    integer_text(m, place_of(f->results.at[result_at(f, param->port)])));
+    }
+    fprintf(out, " },\n        .ntotals = %d,\n", count);
+}
+
 /* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
@@ -223,11 +237,13 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          "        .batch = $batch,\n"
          "        .seq = $seq,\n"
          "        .logits = $logits,\n"
-         "        .logits_stride = $stride,\n"
-         "    },\n",
+         "        .logits_stride = $stride,\n",
          { "micro", integer_text(m, shape.micro) }, { "batch", integer_text(m, shape.batch) },
          { "seq", integer_text(m, shape.seq) }, { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
          { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
+    if (role == EVAL && f->results.count > 1)
+        write_totals(m, f, out);
+    fputs("    },\n", out);
 }
 
 /* --- The program --------------------------------------------------------------------------- */

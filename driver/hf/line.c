@@ -21,6 +21,10 @@ static int dim_of(const Param *param, const char *name)
     for (int d = stars_of(param); d < param->type.rank; d++)
         if (strcmp(param->type.dim[d].name, name) == 0)
             return d;
+    const size_t length = strlen(name);
+    for (int d = stars_of(param); d < param->type.rank; d++)
+        if (strncmp(param->type.dim[d].name, name, length) == 0 && param->type.dim[d].name[length] == '.')
+            return d; /* the router's `experts` is "experts.router" in the IR */
     return -1;
 }
 

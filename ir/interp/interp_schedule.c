@@ -88,7 +88,7 @@ static int64_t place_of(const Pipeline *p, const Value *value, int rank, int mic
 static bool is_called_elsewhere(const Interp *in, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL && !runs_in_stages(op) && !is_staged(callee) && op->results.count &&
+    return callee && callee->role != KERNEL && !runs_in_stages(op) && !is_staged(in->m, callee) && op->results.count &&
            result(op)->type.on.at && !(result(op)->type.on.at & in->running.at);
 }
 

@@ -120,6 +120,8 @@ static bool is_known(Module *m, const Func *f, const Value *param)
         return find_param(m, port.of) && find_param(m, port.of)->state;
     if (port.kind == PORT_PARAM || (f->role == STEP && port_is_state(port.kind) && port_is_named(port.kind)))
         return find_param(m, port.of) != NULL;
+    if (param->type.rank == 0 && f->role == EVAL && port.kind == PORT_TOTAL)
+        return result_at(f, port) >= 0;
     return param->type.rank == 0 && trains && (port_is_fed(port.kind) || (f->role == STEP && port_is_state(port.kind)));
 }
 
@@ -203,14 +205,12 @@ static bool verify_results(Module *m, const Func *f)
                                                [UPDATE] = { PORT_PARAM },
                                                [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
                                                [PREDICT] = { PORT_LOGITS } };
-    int scalars = f->role == STEP                           ? 2
-                  : f->role == TOTALS                       ? f->results.count
-                  : f->role == PREDICT || f->role == UPDATE ? 0
-                                                            : 1;
+    const bool counts = f->role == TOTALS || f->role == EVAL;
+    int scalars = f->role == STEP ? 2 : counts ? f->results.count : f->role == PREDICT || f->role == UPDATE ? 0 : 1;
     for (int i = 0; i < 2 && read[f->role][i]; i++)
         if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
             return WRONG(m, f->loc, "result %d of @%s must be 'as %s'", i + 1, f->name, port_word(read[f->role][i]));
-    if (f->results.count < scalars || ((f->role == MODEL || f->role == EVAL) && f->results.count != 1))
+    if (f->results.count < scalars || (f->role == MODEL && f->results.count != 1))
         return WRONG(m, f->loc, "@%s returns %d values, not %d", f->name, f->results.count, scalars);
     for (int i = 0; i < scalars; i++)
         if (!is_float_scalar(f->results.at[i]))

@@ -158,6 +158,20 @@ static void attend_back_around(Ring *r)
         put_result(r, i, rotated(r, sum[i], i ? home : 0));
 }
 
+void split_keys(const Module *m, Op *op, Type *space)
+{
+    const int at = op->attrs.seq ? find_dim(space, op->attrs.seq) : -1;
+    for (const ShardRule *rule = m->rules; rule && at >= 0; rule = rule->next) {
+        const Dim *seq = &space->dim[at];
+        if (!rings(m, op, rule) || !seq->split.count || seq->split.axis[0] != rule->axis)
+            continue;
+        Dim *key = &space->dim[find_dim(space, op->attrs.key)];
+        key->split = (Split){ .count = 1, .axis = { seq->split.axis[0] } };
+        key->zigzag = seq->zigzag;
+        op->attrs.axis = 1u << rule->axis;
+    }
+}
+
 void lower_rings(Module *m, Func *f)
 {
     int64_t steps = 0;

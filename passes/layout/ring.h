@@ -1,9 +1,13 @@
-/* ring.h -- attention whose keys pass by, as steps. */
+/* ring.h -- attention whose keys pass by. */
 #ifndef MPC_RING_H
 #define MPC_RING_H
 
 #include "ir.h"
 
+/* In the space of an op whose keys pass by: splits them like the queries, along the ring. */
+void split_keys(const Module *m, Op *op, Type *space);
+
+/* Attention with {axis} becomes steps. */
 void lower_rings(Module *m, Func *f);
 
 #endif

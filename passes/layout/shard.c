@@ -18,6 +18,7 @@
 #include "accumulator.h"
 #include "balance.h"
 #include "map.h"
+#include "ring.h"
 #include "simplify/cleanup.h"
 #include "stage_layout.h"
 #include "stages.h"
@@ -247,21 +248,6 @@ static void retype_results(Shard *s, Op *op)
         op->results.at[i]->type = types[i];
 }
 
-/* Keys that pass by are split like the queries, along the ring. */
-static void split_keys(const Shard *s, Op *op, Type *space)
-{
-    const int at = op->attrs.seq ? find_dim(space, op->attrs.seq) : -1;
-    for (const ShardRule *rule = s->m->rules; rule && at >= 0; rule = rule->next) {
-        const Dim *seq = &space->dim[at];
-        if (!rings(s->m, op, rule) || !seq->split.count || seq->split.axis[0] != rule->axis)
-            continue;
-        Dim *key = &space->dim[find_dim(space, op->attrs.key)];
-        key->split = (Split){ .count = 1, .axis = { seq->split.axis[0] } };
-        key->zigzag = seq->zigzag;
-        op->attrs.axis = axis_bit(rule->axis);
-    }
-}
-
 static void assign_op(Shard *s, Func *f, Op *op)
 {
     int first, last;
@@ -269,7 +255,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     Type space = whole_space(op);
     split_by_rules(&s->rules, &space, pending, op);
     adopt_splits(s, op, &space, pending);
-    split_keys(s, op, &space);
+    split_keys(s->m, op, &space);
     Stages stages;
     const bool moves = moves_operands(op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {
@@ -340,7 +326,7 @@ static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, 
 {
     const Stages given = arg(op, i)->type.on;
     if (!runs_in_stages(op))
-        return is_staged(callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
+        return is_staged(s->m, callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
     const Stages first = end_stage(s->m, op, false), passed = stages_passed(s->m, op);
     if (i >= op->attrs.carried && find_dim(&arg(op, i)->type, looped_dim(op)) >= 0)
         return (Stages){ 0 };

@@ -89,8 +89,11 @@ static Tensor real_for(const Run *run, const Value *param)
     }
     if (port.kind == PORT_OPTIMIZER) /* which may be a mean of squares */
         return random_tensor(param->name, &param->type, 0.5, 1);
-    if (port.kind == PORT_TOTAL)
-        return new_tensor(&param->type);
+    if (port.kind == PORT_TOTAL) {
+        Tensor tensor = new_tensor(&param->type);
+        tensor.data[0] = 3;
+        return tensor;
+    }
     return random_tensor(port.of ? port.of : param->name, &param->type, -0.5, 0.5);
 }
 
@@ -108,6 +111,8 @@ static Tensor value_for(const Run *run, const Value *param)
 /* The name of a result in the observables; those of the second step have a suffix. */
 static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
+    if (f->role == EVAL && at > 0)
+        return (Named){ intern_format(run->m, "the count of labels %d of evaluation", at), PORT_NONE, tensor, 0 };
     if (f->role == EVAL || f->role == PREDICT)
         return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
                         PORT_NONE, tensor, 0 };

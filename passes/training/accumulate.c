@@ -92,7 +92,7 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Ma
     Name dim = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     int at = index_of(&call->results, made);
     Type type = dim ? without_dim(sum->type, dim) : sum->type;
-    type.on = is_staged(callee) ? type.on : (Stages){ 0 };
+    type.on = is_staged(a->m, callee) ? type.on : (Stages){ 0 };
     Value *param = add_param(a->m, callee, new_name(a, callee, sum->name), type);
     push_value(&a->m->arena, &call->args, sum);
     Builder b = builder_at(a->m, callee, NULL);

@@ -90,5 +90,12 @@ void rt_run(Rt *rt, const RtFunction *f)
     rt_index_check();
 }
 
+void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int64_t micro, char *arena)
+{
+    p->action[action][chunk](rt, arena, micro);
+}
+
+bool rt_defers_pipeline(Rt *rt, const RtPipeline *p) { return false; }
+
 double rt_mark(Rt *rt) { return rt_seconds(); }
 double rt_time_of_mark(Rt *rt, double mark) { return mark; }

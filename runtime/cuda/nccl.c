@@ -289,29 +289,22 @@ static ncclDataType_t type_of(RtType type)
 /* Calls of a group are only collected: a non-blocking communicator may say of one that it is in progress. */
 static bool is_taken(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
 
-/* Every rank sends one message to each, and receives one from each. */
+/* Every rank sends one message to each, and receives one from each; in a rotation to and from one only. */
 static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const Channel *channel, const char *to,
-                                  char *from, int64_t count, RtType type)
+                                  char *from, int64_t count, const RtCollective *c)
 {
+    const int n = channel->group->count, own = channel->group->own;
+    const bool rotates = c->kind == RT_ROTATE;
     ncclResult_t status = ncclSuccess;
-    int64_t bytes = count * rt_type_bytes(type);
-    for (int q = 0; q < channel->group->count && is_taken(status); q++) {
-        status = all->ncclSend(to + q * bytes, (size_t)count, type_of(type), q, channel->comm, channel->stream);
-        if (is_taken(status))
-            status = all->ncclRecv(from + q * bytes, (size_t)count, type_of(type), q, channel->comm, channel->stream);
+    int64_t bytes = rotates ? 0 : count * rt_type_bytes(c->type);
+    for (int q = 0; q < n && is_taken(status); q++) {
+        if (!rotates || (q + c->turn) % n == own)
+            status = all->ncclSend(to + q * bytes, (size_t)count, type_of(c->type), q, channel->comm, channel->stream);
+        if (is_taken(status) && (!rotates || (own + c->turn) % n == q))
+            status =
+                all->ncclRecv(from + q * bytes, (size_t)count, type_of(c->type), q, channel->comm, channel->stream);
     }
     return status;
-}
-
-static ncclResult_t rotate(const struct RtGpuCollectives *all, const Channel *channel, const char *to, char *from,
-                           size_t count, const RtCollective *c)
-{
-    const int own = channel->group->own, n = channel->group->count;
-    ncclResult_t status =
-        all->ncclSend(to, count, type_of(c->type), (own - c->turn + n) % n, channel->comm, channel->stream);
-    return is_taken(status)
-               ? all->ncclRecv(from, count, type_of(c->type), (own + c->turn) % n, channel->comm, channel->stream)
-               : status;
 }
 
 static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const Channel *channel,
@@ -327,13 +320,12 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
         return all->ncclAllGather(to, from, count, type_of(c->type), channel->comm, channel->stream);
     case RT_REDUCE_SCATTER:
         return all->ncclReduceScatter(to, from, most, type_of(c->type), op, channel->comm, channel->stream);
-    case RT_ROTATE:
-        return rotate(all, channel, to, from, count, c);
     case RT_ALL_TO_ALL:
+    case RT_ROTATE:
     case RT_SEND: /* see exchange_with */
         break;
     }
-    return swap_messages(all, channel, to, from, (int64_t)count, c->type);
+    return swap_messages(all, channel, to, from, (int64_t)count, c);
 }
 
 /* Queues a whole collective on the channel's stream. */

@@ -2,7 +2,11 @@
  *
  * The first run of a function launches all work directly, since libraries initialise themselves in the first call.  The
  * second run records the queued work as CUDA graphs, which later runs launch: what stands before the loop over
- * micro-batches, one turn of it, and what stands after it; or one graph, if there is no such loop. */
+ * micro-batches, one turn of it, and what stands after it; or one graph, if there is no such loop.
+ *
+ * Of a pipeline, each action is recorded when it comes first, and launched in the order of the schedule, with messages
+ * between ranks beside it.  It reads the first slice of inputs, over which that of its micro-batch is copied; and its
+ * slots, so there is a graph for each choice of these: as many as slots, however many micro-batches. */
 #include "gpu.h"
 
 #include <stdlib.h>
@@ -24,6 +28,14 @@ typedef struct {
 
 enum { BEFORE, TURN, AFTER, PARTS };
 
+/* An action of the micro-batches that have the same slots: `micro` and those each `period` later. */
+typedef struct {
+    RtAction action;
+    int chunk;
+    int64_t micro, period;
+    Graph graph;
+} ActionGraph;
+
 typedef struct {
     int runs; /* without graphs */
     bool is_recorded;
@@ -31,6 +43,9 @@ typedef struct {
     int64_t turns;
     int nslices;
     RtSlice *slice;
+    const RtPipeline *pipeline; /* between BEFORE and AFTER; NULL: none */
+    int nactions, room;
+    ActionGraph *action;
 } Recorded;
 
 struct RtGpuRuns {
@@ -40,6 +55,8 @@ struct RtGpuRuns {
     Recorded *recording;          /* NULL: work is queued directly */
     int part;                     /* that is being recorded */
     int64_t turns_left;           /* of the loop: they are not */
+    Recorded *replayed;           /* whose pipeline runs, by graphs; NULL: none */
+    int64_t first_slice;          /* the micro-batch whose slices of inputs are the first ones; -1: none */
     cudaEvent_t *mark;
     int nmarks, room;
     double first_mark; /* seconds, as rt_seconds counts */
@@ -47,15 +64,22 @@ struct RtGpuRuns {
 
 void rt_gpu_runs_open(Rt *rt) { rt->gpu->runs = rt_allocate(1, sizeof *rt->gpu->runs); }
 
+static void drop_graph(Rt *rt, const Graph *graph)
+{
+    if (graph->graph)
+        rt_gpu_check(rt, cudaGraphExecDestroy(graph->graph), "drop a graph");
+    free(graph->traffic);
+}
+
 void rt_gpu_graphs_close(Rt *rt)
 {
     Recorded *recorded = rt->gpu->runs->recorded;
     for (int i = 0; i < FUNCTIONS; i++) {
-        for (int k = 0; k < PARTS; k++) {
-            if (recorded[i].part[k].graph)
-                rt_gpu_check(rt, cudaGraphExecDestroy(recorded[i].part[k].graph), "drop a graph");
-            free(recorded[i].part[k].traffic);
-        }
+        for (int k = 0; k < PARTS; k++)
+            drop_graph(rt, &recorded[i].part[k]);
+        for (int k = 0; k < recorded[i].nactions; k++)
+            drop_graph(rt, &recorded[i].action[k].graph);
+        free(recorded[i].action);
         free(recorded[i].slice);
         recorded[i] = (Recorded){ 0 };
     }
@@ -121,17 +145,21 @@ static void launch_all(Rt *rt, const RtFunction *f)
     rt_gpu_collectives_join(rt);
 }
 
-static void begin_part(Rt *rt, int part)
+static void begin_graph(Rt *rt, Graph *graph)
 {
-    struct RtGpuRuns *runs = rt->gpu->runs;
-    Graph *graph = &runs->recording->part[part];
     const size_t bytes = (size_t)rt->program->ncollectives * sizeof *graph->traffic;
-    runs->part = part;
     graph->traffic = rt_allocate(rt->program->ncollectives, sizeof *graph->traffic);
     if (bytes)
         memcpy(graph->traffic, rt->traffic, bytes);
     rt_gpu_check(rt, cudaStreamBeginCapture(rt->gpu->compute, cudaStreamCaptureModeThreadLocal),
                  "begin to record a graph");
+}
+
+static void begin_part(Rt *rt, int part)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    runs->part = part;
+    begin_graph(rt, &runs->recording->part[part]);
 }
 
 /* Recorded work has not been executed: its traffic is counted when it is. */
@@ -145,16 +173,20 @@ static void take_back_traffic(Rt *rt, RtTraffic *before)
     }
 }
 
-static void end_part(Rt *rt)
+static void end_graph(Rt *rt, Graph *to)
 {
-    struct RtGpuRuns *runs = rt->gpu->runs;
-    Graph *part = &runs->recording->part[runs->part];
     cudaGraph_t graph;
     rt_gpu_collectives_join(rt);
     rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
-    rt_gpu_check(rt, cudaGraphInstantiate(&part->graph, graph, 0), "make a graph (--no-graph goes without)");
+    rt_gpu_check(rt, cudaGraphInstantiate(&to->graph, graph, 0), "make a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
-    take_back_traffic(rt, part->traffic);
+    take_back_traffic(rt, to->traffic);
+}
+
+static void end_part(Rt *rt)
+{
+    const struct RtGpuRuns *runs = rt->gpu->runs;
+    end_graph(rt, &runs->recording->part[runs->part]);
 }
 
 static void record(Rt *rt, const RtFunction *f, Recorded *recorded)
@@ -212,9 +244,106 @@ static void launch_part(Rt *rt, const Graph *part)
     rt_gpu_check(rt, cudaGraphLaunch(part->graph, rt->gpu->compute), "start a graph");
 }
 
-static void launch_recorded(Rt *rt, const Recorded *recorded)
+/* --- Actions of a pipeline ------------------------------------------------------------------------- */
+
+bool rt_defers_pipeline(Rt *rt, const RtPipeline *p)
+{
+    const struct RtGpuRuns *runs = rt->gpu->runs;
+    if (!runs->recording || runs->part != BEFORE || !p->records)
+        return false;
+    end_part(rt);
+    runs->recording->pipeline = p;
+    begin_part(rt, AFTER);
+    return true;
+}
+
+int64_t rt_slice(const Rt *rt, int64_t micro) { return rt->gpu->runs->replayed ? 0 : micro; }
+
+static const char *staged_at(const Rt *rt, int64_t offset)
+{
+    const struct RtGpuRuns *runs = rt->gpu->runs;
+    for (const Staged *s = runs->staged; s < runs->staged + runs->nstaged; s++)
+        if (s->offset <= offset && offset < s->offset + s->bytes)
+            return s->memory + (offset - s->offset);
+    rt_fail("internal: an input of the pipeline is not staged");
+}
+
+/* Copies the micro-batch's slices of inputs over the first ones. */
+static void feed_slices(Rt *rt, const RtPipeline *p, int64_t micro)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    for (const RtFed *fed = p->fed; fed < p->fed + p->nfed && runs->first_slice != micro; fed++) {
+        const int64_t first = rt_own_place(rt, fed->offset);
+        rt_gpu_check(rt,
+                     cudaMemcpyAsync(rt->arena + first, staged_at(rt, first) + micro * fed->bytes, (size_t)fed->bytes,
+                                     cudaMemcpyHostToDevice, rt->gpu->compute),
+                     "take its inputs");
+    }
+    runs->first_slice = micro;
+}
+
+static ActionGraph *find_action(Recorded *recorded, RtAction action, int chunk, int64_t micro)
+{
+    for (ActionGraph *a = recorded->action; a < recorded->action + recorded->nactions; a++)
+        if (a->action == action && a->chunk == chunk && (micro - a->micro) % a->period == 0)
+            return a;
+    return NULL;
+}
+
+static ActionGraph *add_action(Recorded *recorded)
+{
+    if (recorded->nactions == recorded->room) {
+        ActionGraph *grown = rt_allocate(recorded->room = 2 * recorded->room + 8, sizeof *grown);
+        if (recorded->nactions)
+            memcpy(grown, recorded->action, (size_t)recorded->nactions * sizeof *grown);
+        free(recorded->action);
+        recorded->action = grown;
+    }
+    return &recorded->action[recorded->nactions++];
+}
+
+/* Messages that are under way are waited for, this once: they are in no graph. */
+static ActionGraph *record_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int64_t micro, char *arena)
+{
+    ActionGraph *a = add_action(rt->gpu->runs->replayed);
+    *a = (ActionGraph){ .action = action, .chunk = chunk, .micro = micro };
+    rt_gpu_collectives_join(rt);
+    begin_graph(rt, &a->graph);
+    rt->slot_period = 1;
+    p->action[action][chunk](rt, arena, micro);
+    a->period = rt->slot_period;
+    rt->slot_period = 0;
+    end_graph(rt, &a->graph);
+    return a;
+}
+
+void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int64_t micro, char *arena)
+{
+    Recorded *recorded = rt->gpu->runs->replayed;
+    if (!recorded) {
+        p->action[action][chunk](rt, arena, micro);
+        return;
+    }
+    feed_slices(rt, p, micro);
+    const ActionGraph *a = find_action(recorded, action, chunk, micro);
+    launch_part(rt, a ? &a->graph : &record_action(rt, p, action, chunk, micro, arena)->graph);
+}
+
+static void replay_pipeline(Rt *rt, Recorded *recorded)
+{
+    struct RtGpuRuns *runs = rt->gpu->runs;
+    runs->replayed = recorded;
+    runs->first_slice = -1;
+    rt_pipeline(rt, recorded->pipeline, rt->arena);
+    rt_gpu_collectives_join(rt);
+    runs->replayed = NULL;
+}
+
+static void launch_recorded(Rt *rt, Recorded *recorded)
 {
     launch_part(rt, &recorded->part[BEFORE]);
+    if (recorded->pipeline)
+        replay_pipeline(rt, recorded);
     for (int64_t turn = 0; turn < recorded->turns; turn++) {
         for (const RtSlice *s = recorded->slice; turn > 0 && s < recorded->slice + recorded->nslices; s++)
             rt_copy_bytes(rt, s->first, (const char *)s->first + turn * s->bytes, s->bytes);

@@ -2,7 +2,7 @@
  *
  * Messages are started where the schedule has them and run in the background, one after the other.  The schedule is
  * free of deadlock even if each of them blocks both sides until both have come, and so is this queue. */
-#include "state.h"
+#include "device.h"
 #include "trace.h"
 
 #include <stdlib.h>
@@ -24,10 +24,15 @@ typedef struct {
 
 static int slots_of(const RtPipeline *p, int ring, int rank) { return p->ring[ring].slots[rank]; }
 
-void *rt_slot(const Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+void *rt_slot(Rt *rt, const RtPipeline *p, char *arena, int ring, int64_t micro)
 {
     const RtRing *r = &p->ring[ring];
-    return arena + rt_own_place(rt, r->offset + micro % slots_of(p, ring, rt_coordinate(rt, p->axis)) * r->bytes);
+    const int slots = slots_of(p, ring, rt_coordinate(rt, p->axis));
+    if (slots > 0 && rt->slot_period > 0)
+        rt->slot_period *= slots / common_divisor(rt->slot_period, slots);
+    return arena + rt_own_place(rt, r->offset + micro % slots * r->bytes);
 }
 
 static int64_t *none_of(int64_t count)
@@ -136,11 +141,13 @@ static void run_event(Pipeline *r, RtEvent event)
     if (kind != RT_WEIGHTS)
         prepare(r, kind == RT_BACKWARD, event.chunk, event.micro);
     if (r->p->action[kind][event.chunk])
-        RT_RUN(r->rt, RT_TRACED_ACTION, r->p->action[kind][event.chunk](r->rt, r->arena, event.micro));
+        RT_RUN(r->rt, RT_TRACED_ACTION, rt_run_action(r->rt, r->p, kind, event.chunk, event.micro, r->arena));
 }
 
 void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
 {
+    if (rt_defers_pipeline(rt, p))
+        return;
     Pipeline r = { .rt = rt, .p = p, .arena = arena, .rank = rt_coordinate(rt, p->axis) };
     for (int backward = 0; backward < 2; backward++) {
         r.arrivals[backward] = numbers_of(&r, backward, true);

@@ -32,6 +32,12 @@ void rt_set_scalars(RtRun *run, const RtScalars *scalars)
     put(run, scalars->key, &key);
 }
 
+void rt_set_totals(RtRun *run, const RtFunction *f)
+{
+    for (int i = 0; i < f->ntotals; i++)
+        put(run, f->totals[i].divisor, &run->totals[i]);
+}
+
 double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset)
 {
     float value;

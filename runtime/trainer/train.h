@@ -23,6 +23,7 @@ typedef struct {
     RtLog log;
     RtLock lock;         /* of --save, by the first rank */
     int64_t *rank_bytes; /* of memory */
+    float *totals;       /* divisors of the evaluation that is running */
     double peak;         /* flops/s of the best product */
     double step_s;       /* of a step, smoothed */
 } RtRun;
@@ -48,6 +49,7 @@ void rt_sample(RtRun *run);
 
 /* Writes the input scalars of a function before it runs. */
 void rt_set_scalars(RtRun *run, const RtScalars *scalars);
+void rt_set_totals(RtRun *run, const RtFunction *f); /* run->totals, for an evaluation */
 
 /* The f32 result of a function at its `offset`; NAN if it has none (-1). */
 double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset);

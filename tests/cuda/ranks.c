@@ -28,9 +28,11 @@ RtPart part_of(const Module *m, const Dim *dim, int rank)
     int64_t block = 0, length = local_size(m, dim);
     for (int i = 0; i < dim->split.count; i++)
         block = block * m->axis_size[dim->split.axis[i]] + coordinate(m, rank, dim->split.axis[i]);
+    int64_t n = dim->split.count ? m->axis_size[dim->split.axis[0]] : 1;
+    block = dim->split.turn ? (block + dim->split.turn) % n : block; /* over one axis */
     if (!dim->zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
-    int64_t n = m->axis_size[dim->split.axis[0]], r = coordinate(m, rank, dim->split.axis[0]);
+    int64_t r = dim->split.turn ? block : coordinate(m, rank, dim->split.axis[0]);
     int64_t piece = dim->padded / (2 * n), back = (2 * n - 1 - r) * piece;
     int64_t begin = block * length - r * 2 * piece; /* in the two pieces of r's, one behind the other */
     if (begin >= piece)

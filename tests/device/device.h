@@ -19,7 +19,7 @@
  *   EMULATED_NAME=TEXT        the GPU's name ("emulated")
  *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
- *   EMULATED_NODES=FILE       for the number of nodes of the largest graph
+ *   EMULATED_NODES=FILE       for the nodes of the largest graph, and those of all
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           hangs after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL

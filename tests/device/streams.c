@@ -356,12 +356,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 
 static void note_nodes(int count)
 {
-    static int most;
-    FILE *out = count > most && getenv("EMULATED_NODES") ? fopen(getenv("EMULATED_NODES"), "w") : NULL;
-    if (!out)
-        return;
-    most = count;
-    if (fprintf(out, "%d\n", most) < 0 || fclose(out) != 0)
+    static int most, all;
+    FILE *out = getenv("EMULATED_NODES") ? fopen(getenv("EMULATED_NODES"), "w") : NULL;
+    most = count > most ? count : most;
+    all += count;
+    if (out && (fprintf(out, "%d %d\n", most, all) < 0 || fclose(out) != 0))
         emulated_fault("$EMULATED_NODES cannot be written");
 }
 

@@ -111,6 +111,27 @@ def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference
     assert_same(read_log(tmp_path / "log"), reference("gpt2", "fp32"), "fp32")
 
 
+@emulated
+@pytest.mark.parametrize("mesh,schedule,chunks,micros", [("pp=2", "1f1b", 1, (2, 16)), ("pp=2,tp=2", "zb", 1, (4, 16)),
+                                                         ("pp=2", "interleaved", 2, (8, 16))])
+def test_actions_are_recorded(mesh, schedule, chunks, micros, compiled, data, tmp_path):
+    """One graph for each action and its slots, however many micro-batches; with the same bits as without graphs."""
+    nodes = {}
+    for count in micros:
+        layout = ["--mesh", mesh, "--schedule", schedule, *(["--chunks", chunks] if chunks > 1 else [])]
+        trainer = compiled("gpt2", "cuda", (("batch", count), ("microbatch", 1)),
+                           ("-D", f"layers={2 * chunks}", "-D", "embed=16", "-D", "seq=8", *layout))
+        logs = []
+        for options in ((), ("--no-graph",)):
+            folder = tmp_path / f"{count}{len(options)}"
+            run(trainer, mesh, data, folder, *options, steps=3, of_rank="EMULATED_NODES=nodes$OMPI_COMM_WORLD_RANK",
+                environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
+            logs.append([(line["loss"], line["grad_norm"]) for line in read_log(folder / "log")])
+        assert logs[0] == logs[1] and len(logs[0]) == 3
+        nodes[count] = [(tmp_path / f"{count}0" / f"nodes{rank}").read_text() for rank in range(ranks_of(mesh))]
+    assert nodes[micros[0]] == nodes[micros[1]], nodes
+
+
 def test_early_reductions(compiled, reference, data, tmp_path):
     """Gradients of a stage are reduced while others work, on the GPU's own stream for it."""
     trainer = compiled("llama", "cuda", SETTINGS + (("microbatch", 1), ("precision", "fp32")),

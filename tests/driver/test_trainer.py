@@ -221,6 +221,17 @@ def test_evaluation_is_the_same_whatever_the_micro_batch(trainer, train, tmp_pat
     assert losses[16, 1] != pytest.approx(losses[16, 3], abs=1e-4)
 
 
+def test_evaluation_of_a_batch_is_its_loss(trainer, train):
+    """Whatever counts in a micro-batch, and if the loss is a sum; nothing is learned."""
+    found = []
+    for micro in (1, 4, 16):
+        folder = trainer("masked.mdl", "--set", f"train.microbatch={micro}")
+        log = train(folder, 1, "--eval-data", "text", "--eval-batches", 1)
+        assert log[0]["eval_loss"] == pytest.approx(log[0]["loss"], rel=1e-6)
+        found.append(log[0]["loss"])
+    assert found == pytest.approx([found[0]] * 3, rel=1e-6)
+
+
 # --- Indices and quotients --------------------------------------------------------------------------------------------
 
 @pytest.fixture

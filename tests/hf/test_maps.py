@@ -4,7 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from common import MPC, compile_as_said, import_folder, read_tensors, run, write_tensors
+from common import MPC, ROOT, compile_as_said, import_folder, read_tensors, run, write_tensors
+from families import FAMILIES
 
 MODEL = """
 const layers = 2
@@ -243,3 +244,19 @@ def test_nothing_read_is_written_over(small):
 
 def fails_there(small, *options):
     return run(MPC, "import", small / "there", "--model", small / "small.mdl", "-o", small / "x.safetensors", *options, status=1)
+
+
+def test_table_has_a_row_for_each_family():
+    rows = re.findall(r"^\| ([^|]+) \| `(\w+)` \| `([^`]+)` \| ([^|]+) \|", (ROOT / "docs/models.md").read_text(), re.M)
+    assert rows == [(f.name, f.model, f.file, f.covers) for f in FAMILIES], "BLESS=1 sh tests/hf/run.sh"
+
+
+PUBLISHED = {"gpt2": 124_439_808, "bert": 109_514_298, "llama": 1_100_048_384, "llama3.1": 8_030_261_248,
+             "llama3.2": 1_235_814_400, "qwen2": 494_032_768, "qwen3": 596_049_920, "neox": 162_322_944,
+             "gemma2": 2_614_341_888, "gemma3": 999_885_952, "mixtral": 46_702_792_704}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_examples_have_as_many_parameters_as_published(name):
+    said = re.search(r"([\d,]+) parameters", run(MPC, "check", f"examples/{name}.mdl"))[1]
+    assert int(said.replace(",", "")) == PUBLISHED[name]

@@ -10,21 +10,42 @@ typedef struct {
     int64_t batch, heads, group, queries, keys, feature;
     bool causal;
     int64_t window, first_query, first_key;
+    int64_t jump_from, jump, key_jump_from, key_jump; /* two pieces of a sequence each, in zig-zag */
 } Case;
 
 static const Case cases[] = {
-    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0 },        { 2, 2, 3, 70, 70, 20, true, 0, 0, 0 },
-    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0 },     { 1, 2, 1, 130, 130, 64, true, 0, 0, 0 },
-    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0 },    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0 },
-    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0 },    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0 },
-    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0 },   { 1, 1, 1, 150, 150, 31, false, 1, 0, 0 },
-    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0 },  { 1, 1, 1, 40, 100, 8, true, 0, 60, 0 },
-    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32 },      { 1, 1, 1, 60, 90, 65, false, 33, 200, 150 },
-    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000 },   { 1, 1, 1, 96, 300, 24, true, 100, 204, 0 },
-    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40 }, { 1, 2, 1, 41, 47, 64, false, 0, 0, 0 },
-    { 1, 1, 1, 190, 190, 8, true, 127, 0, 0 },   { 1, 1, 1, 190, 190, 8, false, 127, 0, 0 },
-    { 1, 1, 1, 200, 200, 16, true, 66, 0, 0 },   { 1, 1, 1, 70, 66, 256, true, 0, 0, 0 },
-    { 1, 1, 1, 20, 20, 100, false, 12, 0, 0 },
+    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0, 0, 0, 0, 0 },
+    { 2, 2, 3, 70, 70, 20, true, 0, 0, 0, 0, 0, 0, 0 },
+    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 130, 130, 64, true, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0, 0, 0, 0, 0 },
+    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 150, 150, 31, false, 1, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 40, 100, 8, true, 0, 60, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32, 0, 0, 0, 0 },
+    { 1, 1, 1, 60, 90, 65, false, 33, 200, 150, 0, 0, 0, 0 },
+    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000, 0, 0, 0, 0 },
+    { 1, 1, 1, 96, 300, 24, true, 100, 204, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40, 0, 0, 0, 0 },
+    { 1, 2, 1, 41, 47, 64, false, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 190, 190, 8, true, 127, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 190, 190, 8, false, 127, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 66, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 70, 66, 256, true, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 20, 20, 100, false, 12, 0, 0, 0, 0, 0, 0 },
+    /* of 8 pieces: 1 and 6 see 2 and 5, 0 and 7, and themselves */
+    { 1, 2, 2, 200, 200, 16, true, 0, 100, 200, 100, 400, 100, 200 },
+    { 1, 1, 1, 200, 200, 16, true, 0, 100, 0, 100, 400, 100, 600 },
+    { 1, 1, 1, 200, 200, 16, true, 0, 100, 100, 100, 400, 100, 400 },
+    { 1, 1, 1, 200, 200, 24, true, 60, 100, 200, 100, 400, 100, 200 },
+    { 1, 1, 1, 200, 200, 24, true, 150, 100, 0, 100, 400, 100, 600 },
+    { 1, 1, 1, 256, 256, 32, true, 130, 128, 256, 128, 512, 128, 256 },
+    { 1, 1, 1, 200, 200, 20, false, 90, 100, 200, 100, 400, 100, 200 },
+    { 1, 1, 1, 90, 140, 8, true, 33, 70, 10, 37, 90, 71, 60 },
 };
 
 enum { Q, K, V, Y, DY, DQ, DK, DV, TENSORS };
@@ -77,7 +98,11 @@ static Problem make_problem(const Case *c, RtType type, int segments)
                          .causal = c->causal,
                          .window = c->window,
                          .first_query = c->first_query,
+                         .jump_from = c->jump_from,
+                         .jump = c->jump,
                          .first_key = c->first_key,
+                         .key_jump_from = c->key_jump_from,
+                         .key_jump = c->key_jump,
                          .scale = 1.5f / sqrtf((float)c->feature) } };
     RtAttendStride *stride[TENSORS] = { &p.s.q, &p.s.k, &p.s.v, &p.s.y, &p.s.dy, &p.s.dq, &p.s.dk, &p.s.dv };
     for (int t = 0; t < TENSORS; t++) {
@@ -172,7 +197,8 @@ static bool sees(const Head *x, int64_t i, int64_t j)
     if (p->of_query && p->of_query[x->b * q->batch + i * q->row + x->h * q->head] !=
                            p->of_key[x->b * k->batch + j * k->row + x->h * k->head])
         return false;
-    const int64_t query = s->first_query + i, key = s->first_key + j;
+    const int64_t query = s->first_query + i + (i >= s->jump_from ? s->jump : 0);
+    const int64_t key = s->first_key + j + (j >= s->key_jump_from ? s->key_jump : 0);
     if (s->causal)
         return key <= query && (!s->window || key > query - s->window);
     return !s->window || llabs(query - key) < s->window;

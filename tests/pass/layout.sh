@@ -4,8 +4,8 @@
 # products, attention, embeddings, what a softmax reduces, and loops.
 set -eu
 file=$1
-ops='all_reduce|all_gather|reduce_scatter|all_to_all|local_slice'
-[ "$2" = collectives ] || ops="$ops|dot|attend|attend_grad|gather|scatter_add|max|sum .*\\{over=vocab\\}|loop"
+ops='all_reduce|all_gather|reduce_scatter|all_to_all|rotate|local_slice'
+[ "$2" = collectives ] || ops="$ops|dot|attend|attend_grad|lse_add|lse_share|gather|scatter_add|max|sum .*\\{over=vocab\\}|loop"
 shift 2
 cat "$(dirname "$0")/models/layer.mdl" "$file" | mpc compile /dev/stdin --compile-to=collectives "$@" |
     grep -E "^ +(func|return) | = ($ops) " | sed 's/ loc(.*)$//'

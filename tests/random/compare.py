@@ -56,7 +56,16 @@ class Expectation:
             wrong = self.compare_step(entry, entry["step"] - 1)
             if wrong:
                 return wrong
-        return self.compare_parameters(saved)
+        return self.compare_evaluation(log[-1]) or self.compare_parameters(saved)
+
+    def compare_evaluation(self, entry):
+        expected, found = self.exact.evaluations[0], entry.get("eval_loss", "not there")
+        tolerance = self.tolerance(lambda run: run.evaluations[0])
+        if found == "not there" or not np.isfinite(tolerance):  # without inputs there is nothing to evaluate
+            return None
+        if found is None or not abs(found - expected) <= tolerance:
+            return Outcome("wrong", "loss of an evaluation", f"{found}, PyTorch {expected:.9g} (tolerance {tolerance:.2g})")
+        return None
 
     def compare_step(self, entry, step):
         for key, name in (("loss", "losses"), ("grad_norm", "norms"), ("lr", "rates")):

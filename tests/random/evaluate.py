@@ -29,10 +29,11 @@ class Evaluation:
     """One computation of the loss.  `parameter(name, param, sizes)` gives the tensor of a full name; inputs maps names to
     their tokens, batch is their number of sequences."""
 
-    def __init__(self, program, known, batch, inputs, parameter, key=0, rounding=tensors.EXACT, dtype=torch.float64):
+    def __init__(self, program, known, batch, inputs, parameter, key=0, rounding=tensors.EXACT, dtype=torch.float64,
+                 drops=True):
         self.program, self.known, self.blocks = program, dict(known), program.blocks
         self.batch_dim, self.inputs, self.parameter = program.batch_dim, inputs, parameter
-        self.rounding, self.dtype, self.key = rounding, dtype, key
+        self.rounding, self.dtype, self.key, self.drops = rounding, dtype, key, drops
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.updated = {}  # the states after the step, of updates over the whole batch
         self.instances, self.next_dropout, self.slots = {}, 0, set()
@@ -312,7 +313,7 @@ class Evaluation:
 
     def call_dropout(self, e, values, place):
         x, rate = self.tensor(e.arguments[0], values, place), number_of(e.arguments[1], self.known)
-        if rate == 0:
+        if rate == 0 or not self.drops:
             return x
         self.next_dropout += 1
         return tensors.dropout(x, rate, place.key, self.next_dropout - 1, self.batch_dim)

@@ -4,9 +4,9 @@ import random
 import optimizers
 import reference
 from prune import bodies, pruned
-from scope import CONFUSABLE_NAMES, DIM_NAMES, Local, Scope, State, Value, binary, call, number
+from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, Value, binary, call, number
 from statements import Statements
-from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf
+from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf, Update
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -230,14 +230,34 @@ class Drawing:
         statements.draw_statements(self.draw.choice([1, 2, 3, 4, 6, 8, 10]))
         if self.draw.random() < 0.002:
             statements.long_chain(self.draw.randint(60, 150))
+        if self.draw.random() < 0.25:
+            self.remember(scope)
         loss = self.loss(statements, scope)
         self.state.declarations.append(Model("m", self.body + scope.params + scope.body + [loss]))
         return Program(self.state.declarations, self.train(), [], self.microbatch == self.batch)
 
 
+    def remember(self, scope):
+        """A state: a running mean of a value over the batch, which moves another."""
+        fits = [x for x in scope.all() if "batch" in x.dims and len(x.dims) > 1 and OPEN not in x.dims
+                and x.name not in self.state.entropies]
+        local = scope.pick(fits)
+        if not local:
+            return
+        dims = scope.some(local.dims - {"batch"}, 1, 2)
+        name, rest = self.state.fresh("s"), [d for d in sorted(local.dims) if d not in dims]
+        scope.params.append(Param([name], TypeOf(dims), Name(self.draw.choice(["zeros", "ones"])), state=True))
+        seen = call(self.draw.choice(["mean", "sum"]), scope.read(local).expression, *rest)
+        seen = call("tanh", seen) if self.draw.random() < 0.5 else binary("*", seen, 0.25)
+        moved = binary(self.draw.choice("+-*"), scope.read(local).expression, Name(name))
+        scope.body.append(Update(name, binary("+", binary("*", Name(name), 0.5), seen)))
+        scope.assign(self.state.fresh("v"), Value(moved, local.dims, "f32", local.scale + 1))
+
+
 def exempt_some(draw, program):
     """From weight decay; and, in some programs, from training, but not all: as declared, or by a setting."""
-    params = [param for declaration in bodies(program) for param in declaration.body if isinstance(param, Param)]
+    params = [param for declaration in bodies(program) for param in declaration.body
+              if isinstance(param, Param) and not param.state]
     frozen = draw.choice([0, 0, 0, 0.2, 0.6])
     for param in params:
         param.no_decay = draw.random() < 0.2

@@ -122,6 +122,9 @@ KINDS = {
     "empty_frame": Kind("a stage runs a function without a frame where it leaves memory out", "broke the module", drawn=False, later=True),
     "empty_call": Kind("the peak of memory is in a call of which the stage runs nothing", "signal 11", drawn=False, later=True),
     "packed_carried": Kind("interleaved results of two products are what a loop begins with", "has its", drawn=False, later=True),
+    "routed_input": Kind("the experts of a router are a dim of an input", "declared as", drawn=False, later=True),
+    "nested_stages": Kind("--verify-passes: a function around a pipeline runs on the stages of its operands", "verifier", drawn=False,
+                          later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

@@ -113,6 +113,7 @@ class Workplace:
 
     def write(self, text, start=None):
         (self.folder / "m.mdl").write_text(text)
+        self.is_fed = "\n    input " in text
         for name, table in files_of(text).items():
             (self.folder / name).write_text(table)
         if start is not None:
@@ -171,6 +172,8 @@ class Workplace:
             (self.folder / name).unlink(missing_ok=True)
         said = [*self.data, "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
         said += ["--load", load] if load else []
+        evaluated = ["--eval-data" if word == "--data" else word for word in self.data]
+        said += [*evaluated, "--eval-batches", 1] if self.is_fed else []
         environment = {}
         if how.target == "cuda":
             said += ["--kernel-cache", self.tools.shared / "kernels"]

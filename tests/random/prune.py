@@ -2,7 +2,7 @@
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
 from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return,
-                  statements_of, value_of, walk)
+                  Update, statements_of, value_of, walk)
 
 
 def mentioned(expression):
@@ -39,7 +39,7 @@ def backwards(body, live):
             if not inner:
                 continue
             statement.body = inner
-        elif isinstance(statement, (Return, Loss)):
+        elif isinstance(statement, (Update, Return, Loss)):
             live |= mentioned(statement.value)
         kept.append(statement)
     return kept[::-1], live

@@ -234,6 +234,7 @@ class Run:
     norms: list = field(default_factory=list)
     rates: list = field(default_factory=list)
     weights: dict = field(default_factory=dict)
+    evaluations: list = field(default_factory=list)  # of the first batch, after the last step
 
 
 class Trainer:
@@ -246,15 +247,19 @@ class Trainer:
         self.state = {name: {} for name in self.weights}
         self.updates = 0
 
-    def gradient(self, step):
+    def loss(self, step, drops=True):
         s = self.settings
         sizes = {d: s.known.get(d, s.batch) for d in self.program.dims}
         fed = inputs_of(self.program, self.start.data, step * s.batch, s.batch, sizes)
         key = philox.step_key(s.seed, step)
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
-                                self.rounding, self.dtype)
+                                self.rounding, self.dtype, drops)
         loss = evaluation.loss()
         self.updated = evaluation.updated
+        return loss
+
+    def gradient(self, step):
+        loss = self.loss(step)
         names = [name for name in self.weights if name not in self.start.frozen]
         if not loss.requires_grad:
             return float(loss), {name: torch.zeros_like(self.weights[name]) for name in names}
@@ -292,6 +297,7 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     trainer, run = Trainer(program, start, rounding, defined, dtype), Run()
     for step in range(STEPS):
         trainer.step(step, run, step not in skipped)
+    run.evaluations = [float(trainer.loss(0, drops=False))]
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
     return run
 

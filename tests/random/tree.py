@@ -270,4 +270,4 @@ def statements_of(body):
 
 def value_of(statement):
     """The expression that a statement computes, or None."""
-    return statement.value if isinstance(statement, (Assign, Return, Loss)) else None
+    return statement.value if isinstance(statement, (Assign, Update, Return, Loss)) else None

@@ -24,6 +24,8 @@ SIZES = {
     "llama": dict(layers=2, embed=32, kv_heads=4, group=2, head=8, ff=64, seq=16, vocab=256),
     "bert": dict(layers=2, embed=32, heads=4, seq=16, vocab=240),
     "mixtral": dict(layers=2, embed=32, kv_heads=4, group=2, head=8, ff=24, seq=16, vocab=256, experts=4, theta=100),
+    "deepseek": dict(dense_layers=1, layers=2, embed=32, heads=4, nope=8, turned=4, vhead=8, q_rank=16, kv_rank=12, ff=64,
+                     expert_ff=24, experts=8, groups=4, choice=2, limit=2, seq=16, vocab=256, pace=0.05),
 }
 HEADS = {"chars": "heads, ff, vocab", "gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab",
          "bert": "heads, ff, vocab"}

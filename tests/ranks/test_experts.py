@@ -51,3 +51,20 @@ def test_the_reference_learns(reference):
         assert losses[-1] < 0.97 * losses[0]
     assert [line["loss"] for line in reference("mixtral", edit=WHOLE)] != [
         line["loss"] for line in reference("mixtral", edit=DROPLESS)], "some should be dropped"
+
+
+@pytest.mark.parametrize("settings, lines", [
+    ({}, ("mesh dp = 2", "shard batch over dp", "zero 3 over dp")),
+    ({"microbatch": 2}, ("mesh ep = 2, tp = 2", "shard experts, batch over ep", "shard heads, ff, expert_ff, vocab over tp else seq", "zero 2 over ep")),
+    ({"microbatch": 2}, ("mesh dp = 2, pp = 3", "shard batch over dp", "pipeline dense_layers, layers over pp", "zero 1 over dp")),
+], ids=str)
+def test_a_state_is_of_the_whole_batch(settings, lines, compiled, reference, text, tmp_path):
+    """The bias moves the choice of experts, and so the loss: by the load of all micro-batches and ranks."""
+    trainer = compiled("deepseek", lines + ("recompute selective",), (), tuple({"microbatch": 4, **settings}.items()))
+    start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
+    same_training(read_log(tmp_path / "log"), reference("deepseek"))
+
+
+def test_the_state_moves(reference):
+    still = (r"pace \* sign", "0 * sign")
+    assert [line["loss"] for line in reference("deepseek")] != [line["loss"] for line in reference("deepseek", edit=still)]

@@ -129,7 +129,7 @@ static void evaluate(Rt *rt, char *arena)
     a->eval_loss = 0;
     for (int i = 0; i < EVAL_BATCH * SEQ; i++) {
         logits_of(a, a->eval_tokens[i], 1, logits);
-        a->eval_loss += cross_entropy(logits, a->eval_labels[i]) / (EVAL_BATCH * SEQ);
+        a->eval_loss += cross_entropy(logits, a->eval_labels[i]) / (SEQUENCES * SEQ);
     }
 }
 
@@ -232,9 +232,33 @@ int main(int argc, char **argv)
                   BATCH,
                   SEQ,
                   -1,
+                  0,
+                  NULL,
                   0 },
-        .eval = { evaluate, eval_inputs, 2, NULL, { -1, -1, -1, AT(eval_loss), -1, -1 }, 1, EVAL_BATCH, SEQ, -1, 0 },
-        .predict = { predict, predict_inputs, 1, NULL, { -1, -1, -1, -1, -1, -1 }, 1, 1, SEQ, AT(logits), PADDED },
+        .eval = { evaluate,
+                  eval_inputs,
+                  2,
+                  NULL,
+                  { -1, -1, -1, AT(eval_loss), -1, -1 },
+                  1,
+                  EVAL_BATCH,
+                  SEQ,
+                  -1,
+                  0,
+                  NULL,
+                  0 },
+        .predict = { predict,
+                     predict_inputs,
+                     1,
+                     NULL,
+                     { -1, -1, -1, -1, -1, -1 },
+                     1,
+                     1,
+                     SEQ,
+                     AT(logits),
+                     PADDED,
+                     NULL,
+                     0 },
         .plan = "{\"model\": \"tiny\"}",
     };
     if (getenv("TINY_SCHEDULE"))

@@ -96,3 +96,20 @@ def test_the_short_form(tmp_path, mesh, experts, zero):
     text = MODEL + "parallel {\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
     option = ["--verify-passes", "--verify-passes=exact"][zero % 2]
     assert not verify(tmp_path, "short", text, ["--set", "train.batch=4"], option)
+
+
+DEEPSEEK = dict(dense_layers=1, layers=2, vocab=16, seq=4, embed=8, heads=2, nope=4, turned=2, vhead=4, q_rank=4, kv_rank=4,
+                ff=8, expert_ff=4, experts=8, groups=4, choice=2, limit=2)
+
+
+@pytest.mark.parametrize("number, mesh", list(enumerate([
+    dict(dp=2), dict(ep=2), dict(cp=2), dict(tp=2), dict(dp=2, ep=2), dict(ep=2, tp=2), dict(cp=2, ep=2), dict(pp=2),
+    dict(dp=2, pp=2), dict(ep=2, pp=2)])), ids=str)
+def test_no_pass_changes_a_state(tmp_path, number, mesh):
+    text = (ROOT / "examples" / "deepseek.mdl").read_text()
+    axes = ",".join(f"{axis}={size}" for axis, size in mesh.items())
+    ranks = mesh.get("dp", 1) * mesh.get("ep", 1)
+    said = [f"-D{name}={value}" for name, value in DEEPSEEK.items()] + [f"--mesh={axes}", f"--zero={number % 4}"]
+    for setting in (f"batch={4 * ranks}", "microbatch=2", "clip=0.01", "precision=" + ["fp32", "bf16", "fp32"][number % 3]):
+        said += ["--set", f"train.{setting}"]
+    assert not verify(tmp_path, "deepseek", text, said, ["--verify-passes", "--verify-passes=exact"][number % 2])

@@ -1,0 +1,104 @@
+"""A small DeepSeek-V3 against transformers' own, where that is installed: losses and gradient norms of ten steps.  The
+bias of the experts, which transformers leaves as it is, is moved here by the load that its routers report."""
+import math
+
+import numpy as np
+import pytest
+import torch
+from common import ROOT, batches, compile_model, initial_weights, train, write_text
+
+transformers = pytest.importorskip("transformers")
+if not hasattr(transformers, "DeepseekV3ForCausalLM"):
+    pytest.skip("this version of transformers has no DeepSeek-V3", allow_module_level=True)
+
+DENSE, LAYERS, EMBED, HEADS, NOPE, TURNED, VHEAD, QR, KVR, FF, EXPERT_FF = 1, 2, 48, 3, 8, 4, 10, 20, 12, 40, 24
+EXPERTS, GROUPS, LIMIT, CHOICE, VOCAB, SEQ, BATCH, STEPS, PACE = 8, 4, 2, 3, 256, 24, 4, 10, 0.02
+SIZES = dict(dense_layers=DENSE, layers=LAYERS, embed=EMBED, heads=HEADS, nope=NOPE, turned=TURNED, vhead=VHEAD, q_rank=QR,
+             kv_rank=KVR, ff=FF, expert_ff=EXPERT_FF, experts=EXPERTS, groups=GROUPS, limit=LIMIT, choice=CHOICE,
+             vocab=VOCAB, seq=SEQ, pace=PACE)
+
+
+def reference_model():
+    config = transformers.DeepseekV3Config(
+        vocab_size=VOCAB, hidden_size=EMBED, intermediate_size=FF, moe_intermediate_size=EXPERT_FF,
+        num_hidden_layers=DENSE + LAYERS, num_attention_heads=HEADS, num_key_value_heads=HEADS, n_shared_experts=1,
+        n_routed_experts=EXPERTS, routed_scaling_factor=2.5, kv_lora_rank=KVR, q_lora_rank=QR, qk_rope_head_dim=TURNED,
+        v_head_dim=VHEAD, qk_nope_head_dim=NOPE, n_group=GROUPS, topk_group=LIMIT, num_experts_per_tok=CHOICE,
+        first_k_dense_replace=DENSE, norm_topk_prob=True, rms_norm_eps=1e-6, rope_theta=10000.0, rope_interleave=True,
+        attn_implementation="eager", tie_word_embeddings=False)
+    return transformers.DeepseekV3ForCausalLM(config).train()
+
+
+def joined(*parts):
+    """Heads of several parts in one dim: [in, heads, each] to [out, in]."""
+    whole = np.concatenate(parts, -1)
+    return whole.reshape(whole.shape[0], -1).T
+
+
+def attention_state(w, to, path):
+    state = {"q_a_proj.weight": w[path + "w_dq"].T, "q_a_layernorm.weight": w[path + "q_gain"],
+             "q_b_proj.weight": joined(w[path + "wq"], w[path + "wq_turned"]),
+             "kv_a_proj_with_mqa.weight": np.concatenate([w[path + "w_dkv"], w[path + "wk_turned"][:, 0]], 1).T,
+             "kv_a_layernorm.weight": w[path + "kv_gain"], "kv_b_proj.weight": joined(w[path + "wk"], w[path + "wv"]),
+             "o_proj.weight": w[path + "wo"].reshape(-1, EMBED).T}
+    return {f"{to}self_attn.{key}": value for key, value in state.items()}
+
+
+def mlp_state(w, to, path, expert=slice(None)):
+    return {f"{to}{key}_proj.weight": w[f"{path}w_{key}"][expert].T for key in ("gate", "up", "down")}
+
+
+def load(model, w):
+    """Weights of the .mdl in the shapes of transformers."""
+    state = {"model.embed_tokens.weight": w["embedding"], "model.norm.weight": w["norm_f.gain"],
+             "lm_head.weight": w["head_out"].T}
+    for i in range(DENSE + LAYERS):
+        to, path = f"model.layers.{i}.", f"d.{i}." if i < DENSE else f"h.{i - DENSE}."
+        state |= attention_state(w, to, path + "attn.")
+        state[to + "input_layernorm.weight"] = w[path + "attn_norm.gain"]
+        state[to + "post_attention_layernorm.weight"] = w[path + ("mlp_norm.gain" if i < DENSE else "moe_norm.gain")]
+        if i < DENSE:
+            state |= mlp_state(w, to + "mlp.", path + "mlp.")
+            continue
+        state[to + "mlp.gate.weight"] = w[path + "routed.router"].T
+        state[to + "mlp.gate.e_score_correction_bias"] = w[path + "routed.bias"]
+        state |= mlp_state(w, to + "mlp.shared_experts.", path + "shared.")
+        for e in range(EXPERTS):
+            state |= mlp_state(w, f"{to}mlp.experts.{e}.", path + "routed.", e)
+    model.load_state_dict({key: torch.tensor(np.ascontiguousarray(value)) for key, value in state.items()})
+
+
+def count_load(router, _, output):
+    router.load = torch.bincount(output[0].flatten(), minlength=EXPERTS).float()
+
+
+def test_deepseek_follows_transformers(tmp_path):
+    source = (ROOT / "examples" / "deepseek.mdl").read_text().replace("capacity = 1.5, within = batch", "capacity = none")
+    source = source.replace("normal(0.006)", "normal(0.05)")
+    sizes = [word for key, value in SIZES.items() for word in ("-D", f"{key}={value}")]
+    settings = {"train.optimizer": "sgd(lr = 0.5)", "train.schedule": "constant(warmup = 0)", "train.clip": 0,
+                "train.batch": BATCH, "train.microbatch": 2, "train.precision": "fp32"}
+    out = compile_model(source, tmp_path, *sizes, *[w for k, v in settings.items() for w in ("--set", f"{k}={v}")])
+    text = write_text(tmp_path / "text", 2000)
+    model = reference_model()
+    load(model, initial_weights(out, text))
+    routers = [m for m in model.modules() if hasattr(m, "e_score_correction_bias")]
+    for router in routers:
+        router.register_forward_hook(count_load)
+    log = train(out, "--data", text, "--no-shuffle", "--steps", STEPS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    feed = batches(text, BATCH, SEQ)
+    for entry in log:
+        tokens, labels = next(feed)
+        optimizer.zero_grad()
+        logits = model(torch.as_tensor(tokens).long()).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.as_tensor(labels).long().flatten())
+        loss.backward()
+        norm = math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters() if p.grad is not None))
+        assert abs(entry["loss"] - float(loss)) < 1e-4 * float(loss)
+        assert abs(entry["grad_norm"] - norm) < 1e-4 * norm
+        optimizer.step()
+        for router in routers:
+            router.e_score_correction_bias += PACE * torch.sign(router.load.mean() - router.load)
+    assert len(log) == STEPS and log[-1]["loss"] < log[0]["loss"]
+    assert len(routers) == LAYERS and all(router.e_score_correction_bias.abs().max() > PACE for router in routers)
